@@ -7,24 +7,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
+from firmwright.cluster.lifeline import follow_lifeline
+from firmwright.cluster.order import LOG
 from firmwright.pipeline.command_line import set_variables
-from firmwright.pipeline.search import LOG, make_trial_job
 from firmwright.pipeline.task import make_tasks
+from firmwright.pipeline.trials import WAYS, make_trial_job, read_tried
 
 
-def main(folder: Path, file: Path, words: list[str]) -> int:
-    """Build what the words name with a file of ways, up to its run; return the exit code.
+def main(watched: int, folder: Path, words: list[str]) -> int:
+    """Build what the words name in the ways that standard input has, up to its run.
 
-    The results lie in ``folder``, with what the build showed and what doit remembers of it.
+    Print what came out; return the exit code. ``watched`` is an end of the lifeline. The results
+    lie in ``folder``, with what the build showed and what doit remembers of it.
     """
+    follow_lifeline(watched)
     set_variables(words)
     from firmwright.tasks import dodo  # it reads the variables while it is imported
 
     (job,) = dodo.get_jobs()
-    trial = make_trial_job(job, folder, file)
+    (folder / WAYS).write_text(sys.stdin.read(), encoding="utf-8")
+    trial = make_trial_job(job, folder)
 
     def task_stages() -> Iterator[dict[str, Any]]:
         yield from make_tasks([trial])
@@ -32,8 +38,11 @@ def main(folder: Path, file: Path, words: list[str]) -> int:
     settings = {**dodo.DOIT_CONFIG, "dep_file": str(folder / ".doit.db"), "num_process": 0}
     tasks = {"DOIT_CONFIG": settings, "task_stages": task_stages}
     words = ["run", "--output-file", str(folder / LOG), trial.task_name("run")]
-    return DoitMain(ModuleTaskLoader(tasks)).run(words) or 0
+    failed = DoitMain(ModuleTaskLoader(tasks)).run(words) or 0
+    if not failed:
+        print(msgspec.json.encode(read_tried(trial, folder.name)).decode())
+    return failed
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))
+    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Container, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 from firmwright import __version__
 from firmwright.errors import did_you_mean
@@ -15,6 +16,7 @@ from firmwright.fleet import command as fleet_command
 from firmwright.pipeline import bundle_commands
 from firmwright.pipeline.command_line import (
     NO_USER_CODE,
+    SCHEDULER,
     add_no_user_code,
     find_build_root,
     run_tasks,
@@ -45,6 +47,38 @@ VARIABLES = {name: override.help for name, override in list_overrides().items()}
 """The task file's variables: options here, and ``name=value`` as for doit."""
 
 
+def parse_jobs(text: str) -> str:
+    """Return a number of jobs as it was written; doit takes 0 and less, and then builds nothing."""
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, found {text!r}")
+    return text
+
+
+OWN_OPTIONS: dict[str, dict[tuple[str, ...], dict[str, Any]]] = {
+    "build": {
+        ("-n", "--jobs"): {"type": parse_jobs, "help": "stages to run side by side"},
+        ("--profile",): {
+            "action": "store_true",
+            "help": "tell where the time of each stage went",
+        },
+        ("-q", "--quiet"): {"action": "store_true", "help": "print nothing but mistakes"},
+    },
+    "tune": {
+        (f"--{SCHEDULER}",): {"help": "try on a dask cluster: its scheduler's address, tcp://…"}
+    },
+    "explain": {
+        ("--json",): {"action": "store_true", "help": "print JSON, of one recipe"},
+        ("--layer",): {
+            "metavar": "NAME",
+            "help": "follow one layer, from the model to its lines of C",
+        },
+    },
+    "lock": {("--check",): {"action": "store_true", "help": "compare, write nothing"}},
+    "info": {("--task",): {"default": "bundle", "help": "the stage (default: bundle)"}},
+}
+"""The options of single commands, as argparse takes them."""
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     main = Parser(
@@ -61,23 +95,8 @@ def make_parser() -> argparse.ArgumentParser:
             option = "as" if name == variable == "export" else variable
             command.add_argument(f"--{option}", dest=variable, help=meaning)
         add_no_user_code(command)
-        if name == "build":
-            command.add_argument("-n", "--jobs", type=parse_jobs, help="stages to run side by side")
-            command.add_argument(
-                "--profile", action="store_true", help="tell where the time of each stage went"
-            )
-            command.add_argument(
-                "-q", "--quiet", action="store_true", help="print nothing but mistakes"
-            )
-        if name == "explain":
-            command.add_argument("--json", action="store_true", help="print JSON, of one recipe")
-            command.add_argument(
-                "--layer", metavar="NAME", help="follow one layer, from the model to its lines of C"
-            )
-        if name == "lock":
-            command.add_argument("--check", action="store_true", help="compare, write nothing")
-        if name == "info":
-            command.add_argument("--task", default="bundle", help="the stage (default: bundle)")
+        for flags, settings in OWN_OPTIONS.get(name, {}).items():
+            command.add_argument(*flags, **settings)
     new = commands.add_parser("new", help="begin something of your own").add_subparsers(
         dest="kind", required=True, metavar="KIND"
     )
@@ -146,13 +165,6 @@ def begin_schema(options: argparse.Namespace) -> list[str]:
 BEGINNINGS = {"init": begin_repository, "new": begin_board, "schema": begin_schema}
 
 
-def parse_jobs(text: str) -> str:
-    """Return a number of jobs as it was written; doit takes 0 and less, and then builds nothing."""
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, found {text!r}")
-    return text
-
-
 def is_recipe(word: str) -> bool:
     """Tell a recipe from a variable, ``name=value``."""
     return "=" not in word or word.startswith("recipe=")
@@ -166,6 +178,8 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
         variables.append(f"{NO_USER_CODE}=1")
     if getattr(options, "profile", False):
         variables.append(f"{PROFILE}=1")
+    if getattr(options, SCHEDULER, None) is not None:
+        variables.append(f"{SCHEDULER}={options.scheduler}")
     if recipes:
         variables.append(f"recipe={','.join(recipes)}")
     for name in VARIABLES:

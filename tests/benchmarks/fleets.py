@@ -20,6 +20,7 @@ import time
 from itertools import product
 from pathlib import Path
 
+from firmwright.fleet.local import WORKER
 from tests.fleet.processes import find_processes
 from tests.quality.test_repository import ROOT
 
@@ -85,7 +86,7 @@ def run(fleet: Path, outdir: Path, workers: int, kill_every: float | None) -> in
         try:
             process.wait(kill_every)
         except subprocess.TimeoutExpired:
-            found = find_processes(process.pid, "local_worker")
+            found = find_processes(process.pid, WORKER)
             if found:
                 choose.choice(found).kill()
                 killed += 1

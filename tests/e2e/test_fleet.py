@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from firmwright.fleet.worker import BUILD_PROCESS
 from tests.fleet.cluster import Cluster
 from tests.fleet.processes import find_processes
 
@@ -39,7 +40,7 @@ def start(repository: Repository, *words: str) -> subprocess.Popen[str]:
 
 
 def wait_for_build(fleet: subprocess.Popen[str]) -> psutil.Process:
-    while not (builds := find_processes(fleet.pid, "build_process")):
+    while not (builds := find_processes(fleet.pid, BUILD_PROCESS)):
         assert fleet.poll() is None
         time.sleep(0.05)
     return builds[0]
@@ -123,7 +124,7 @@ def test_without_the_extra_the_command_names_it(tmp_path: Path) -> None:
     done = repository.run(sys.executable, "-m", "firmwright.cli", "fleet")
     assert done.returncode == 2
     assert done.stderr == (
-        "a fleet needs the package 'distributed': python -m pip install 'firmwright[fleet]'\n"
+        "workers need the package 'distributed': python -m pip install 'firmwright[fleet]'\n"
     )
 
 

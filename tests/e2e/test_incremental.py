@@ -244,8 +244,9 @@ def test_the_command_line_tool_has_an_option_for_every_variable() -> None:
     from firmwright.cli import VARIABLES
     from firmwright.pipeline import command_line, profile
 
-    switches = command_line.NO_USER_CODE, profile.PROFILE  # --no-user-code, --profile
-    assert {"recipe", *switches, *VARIABLES} == set(command_line.VARIABLES)
+    # --no-user-code, --profile, --scheduler
+    others = command_line.NO_USER_CODE, profile.PROFILE, command_line.SCHEDULER
+    assert {"recipe", *others, *VARIABLES} == set(command_line.VARIABLES)
 
 
 def test_a_changed_rule_counts_as_changed_code(tmp_path: Path) -> None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import tarfile
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from firmwright.pipeline.trials import TRIAL
 from firmwright.recipe.tuned import TunedNetwork, read_tuned
 from firmwright.verify.record import RunRecord
+from tests.fleet.cluster import Cluster
+from tests.fleet.processes import find_processes
 
 from .conftest import DIGITS, ROOT, Repository, new_repository, ran
 from .test_mistakes import fail
@@ -150,3 +157,56 @@ def test_without_counted_instructions_nothing_is_tuned(changed: Repository) -> N
     done = changed.run("firmwright", "tune", "digits.yaml", "platform=host")
     assert done.returncode == 1
     assert "platform=host: nothing counts instructions on 'host'" in done.stdout + done.stderr
+
+
+def test_a_cluster_finds_the_same(tuned: Repository, tmp_path: Path) -> None:
+    """A worker dies over its trial, and the other one ends it; no result of ours is theirs."""
+    repository = new_repository(tmp_path / "repository")
+    repository.write("digits.yaml", RECIPE)
+    with ExitStack() as stack:
+        cluster = Cluster(stack, tmp_path)
+        cluster.add("steady")
+        doomed = cluster.add("doomed")
+        search = stack.enter_context(
+            subprocess.Popen(
+                [sys.executable, "-m", "firmwright.cli", "tune", "digits.yaml",
+                 f"scheduler={cluster.address}"],
+                cwd=repository.folder, env=repository.environment, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )
+        )  # fmt: skip
+        while not (trials := find_processes(doomed.pid, TRIAL)):
+            assert search.poll() is None
+            time.sleep(0.05)
+        doomed.kill()
+        said = search.communicate()[0]
+    assert search.returncode == 0, said
+    assert "its worker died; another one gets it" in said
+    assert "failed on the cluster" not in said
+    assert not any(trial.is_running() for trial in trials)
+    found = (repository.folder / "digits.tuned").read_bytes()
+    assert found == (tuned.folder / "digits.tuned").read_bytes()
+    assert not (repository.folder / "build/digits/.cache/tune").exists()  # nothing was tried here
+
+
+def test_what_fails_on_a_cluster_is_tried_here(changed: Repository, tmp_path: Path) -> None:
+    """Its worker cannot import TVM, whose version is the right one."""
+    before = (changed.folder / "digits.tuned").read_bytes()
+    (changed.folder / "digits.tuned").unlink()
+    package = tmp_path / "packages" / "tvm.py"
+    package.parent.mkdir()
+    package.write_text("raise OSError('libtvm.so: cannot open')\n")
+    changed.environment["FIRMWRIGHT_CACHE"] = ""
+    with ExitStack() as stack:
+        cluster = Cluster(stack, tmp_path)
+        cluster.add("broken", str(package.parent))
+        done = changed.run("firmwright", "tune", "digits.yaml", "--scheduler", cluster.address)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "trial 0 failed on the cluster: " in done.stdout
+    assert (changed.folder / "digits.tuned").read_bytes() == before
+
+
+def test_a_build_takes_no_scheduler(changed: Repository) -> None:
+    said = fail(changed, "recipe=digits.yaml", "scheduler=tcp://10.0.0.7:8786")
+    only = "only `doit tune` and `doit fleet` run on a cluster"
+    assert said.rstrip() == f"scheduler=tcp://10.0.0.7:8786: {only}"

@@ -7,42 +7,39 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.fleet import worker
-from firmwright.fleet.matrix import FleetJob
+from firmwright.cluster.jobs import list_other_versions, run_alone
+from firmwright.cluster.order import Order, make_order
 from firmwright.fleet.outcome import read_networks
-from firmwright.fleet.worker import Order, build, digest_recipe, list_other_versions
+from firmwright.fleet.worker import BUILD_PROCESS, build
 
 
 @pytest.fixture
 def order(tmp_path: Path) -> Order:
     recipe = tmp_path / "net.yaml"
     recipe.write_text("model: net.tflite\n")
-    job = FleetJob("net", "net.yaml", {})
-    return Order(job, str(tmp_path), str(tmp_path / "build"), {}, digest_recipe(recipe))
+    return make_order("net", BUILD_PROCESS, recipe, tmp_path / "build", (), {})
 
 
 def test_a_worker_that_sees_another_recipe_builds_nothing(order: Order, tmp_path: Path) -> None:
     (tmp_path / "net.yaml").write_text("model: other.tflite\n")
-    assert build(order).failure == (
+    assert run_alone(build, order).failure == (
         f"{tmp_path}/net.yaml: the worker sees another file; it needs the repository as it is here"
     )
     assert not (tmp_path / "build").exists()
     (tmp_path / "net.yaml").unlink()
-    assert "the worker sees another file" in build(order).failure
+    assert "the worker sees another file" in run_alone(build, order).failure
 
 
-def test_a_build_that_is_killed_fails_its_job(
-    order: Order, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker, "BUILD_PROCESS", "tests.fleet.killed_build")
+def test_a_build_that_is_killed_fails_its_job(order: Order) -> None:
     environment = {"PYTHONPATH": str(Path(__file__).parents[2])}
-    failure = build(replace(order, environment=environment)).failure
+    killed = replace(order, program="tests.fleet.killed_build", environment=environment)
+    failure = run_alone(build, killed).failure
     assert failure == "the build was ended by SIGKILL: memory may have run out"
 
 
 def test_a_build_folder_that_cannot_be_written_fails_the_job(order: Order, tmp_path: Path) -> None:
     (tmp_path / "build").write_text("a file")
-    assert build(order).failure == f"{tmp_path}/build: File exists"
+    assert run_alone(build, order).failure == f"{tmp_path}/build: File exists"
 
 
 def test_what_differs_is_told_from_both_sides() -> None:

@@ -7,53 +7,53 @@ import signal
 import time
 from pathlib import Path
 
-from firmwright.fleet.matrix import FleetJob
+from firmwright.cluster.order import Order, make_order
 from firmwright.fleet.outcome import Outcome
-from firmwright.fleet.worker import Order
 
 
 def make_orders(folder: Path, count: int) -> list[Order]:
     """Return orders of jobs 0, 1, …, which share a folder."""
-    jobs = [FleetJob(str(number), f"{number}.yaml", {}) for number in range(count)]
-    return [Order(job, str(folder), str(folder), {}, "") for job in jobs]
+    return [
+        make_order(str(number), "", folder / "no.yaml", folder, (), {}) for number in range(count)
+    ]
 
 
 def describe() -> dict[str, str]:
     return {"package": "1.0"}
 
 
-def fail_some(order: Order) -> Outcome:
+def fail_some(order: Order, _watched: int) -> Outcome:
     """Fail the jobs 7 and 250 by a mistake, and 499 by an error that nobody expects."""
-    if order.job.name in ("7", "250"):
-        return Outcome(order.job.name, "recipe.yaml:1:1: a mistake")
-    if order.job.name == "499":
+    if order.name in ("7", "250"):
+        return Outcome(order.name, "recipe.yaml:1:1: a mistake")
+    if order.name == "499":
         raise ZeroDivisionError("nobody expects this")
-    return Outcome(order.job.name, sha256=order.job.name, exact="exact")
+    return Outcome(order.name, sha256=order.name, exact="exact")
 
 
-def die_once(order: Order) -> Outcome:
+def die_once(order: Order, _watched: int) -> Outcome:
     """Kill the worker when a job is tried for the first time."""
-    mark = Path(order.outdir, order.job.name)
+    mark = Path(order.folder, order.name)
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return Outcome(order.job.name, exact="exact")
+    return Outcome(order.name, exact="exact")
 
 
-def die_at_zero(order: Order) -> Outcome:
+def die_at_zero(order: Order, _watched: int) -> Outcome:
     """Kill the worker whenever job 0 is tried."""
-    if order.job.name == "0":
+    if order.name == "0":
         os.kill(os.getpid(), signal.SIGKILL)
-    return Outcome(order.job.name, exact="exact")
+    return Outcome(order.name, exact="exact")
 
 
-def name_worker(order: Order) -> Outcome:
+def name_worker(order: Order, _watched: int) -> Outcome:
     """Say which process does a job."""
-    return Outcome(order.job.name, exact=str(os.getpid()))
+    return Outcome(order.name, exact=str(os.getpid()))
 
 
-def wait_behind_first(order: Order) -> Outcome:
+def wait_behind_first(order: Order, _watched: int) -> Outcome:
     """Finish job 0 at once; the others take long."""
-    if order.job.name != "0":
+    if order.name != "0":
         time.sleep(600)
-    return Outcome(order.job.name, exact="exact")
+    return Outcome(order.name, exact="exact")

@@ -27,7 +27,7 @@ LAYERS = (
     ("models", "lowering"),
     ("builder", "data", "toolchain", "transforms", "codegen"),
     ("custom", "shared_cache", "ir"),
-    ("documents", "web"),
+    ("cluster", "documents", "web"),
     ("errors", "progress", "torch_import"),
 )
 """The packages of the source, the highest layer first. A new package needs a place here."""

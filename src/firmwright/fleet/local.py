@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
-from .lifeline import hold_lifeline
+from firmwright.cluster.lifeline import hold_lifeline
 
 WORKER = "firmwright.fleet.local_worker"
 LOG = "workers.log"

@@ -7,7 +7,7 @@ import sys
 
 from distributed import Worker
 
-from .lifeline import follow_lifeline
+from firmwright.cluster.lifeline import follow_lifeline
 
 
 async def serve(scheduler: str, name: str, folder: str) -> None:

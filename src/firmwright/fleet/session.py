@@ -14,35 +14,24 @@ from types import FrameType
 
 from doit import get_var
 
-from firmwright.data.fetch import MIRROR_VARIABLE
+from firmwright.cluster.jobs import ClusterError, Workers, connect, require_extra, run_jobs
+from firmwright.cluster.order import Order, make_order
 from firmwright.errors import UserError, to_printable
-from firmwright.pipeline.command_line import (
-    NO_USER_CODE_VARIABLE,
-    find_build_root,
-    prepare_build_root,
-)
-from firmwright.shared_cache import cache
-from firmwright.toolchain.build import THREADS
+from firmwright.pipeline.command_line import SCHEDULER, find_build_root, prepare_build_root
+from firmwright.pipeline.elsewhere import describe_worker, list_environment
 
 from .local import start_cluster
 from .matrix import FleetJob
 from .outcome import Outcome
 from .report import PAGE, RESULTS, count, read_results, write_report
-from .run import FleetError, Workers, connect, require_extra, run_jobs
 from .table import FleetScreen, Watch
-from .worker import Order, build, describe_worker, digest_recipe
+from .worker import BUILD_PROCESS, build
 
 BUILT, FAILED, STOPPED, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: all jobs are built, some failed, the fleet could not be run to its end."""
 
 FOLDER = "fleet"
 """In the build folder: the jobs' own build folders, and the report."""
-
-PASSED_ON = (
-    *(MIRROR_VARIABLE, NO_USER_CODE_VARIABLE, THREADS),
-    *(cache.PLACE, cache.ROLE, cache.LIMIT),
-)
-"""Variables of the environment that workers elsewhere get too."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +65,11 @@ def read_words(jobs: list[FleetJob]) -> Fleet:
     workers = get_var("workers", str(cores or 1))
     if not (workers.isascii() and workers.isdigit() and int(workers)):
         raise UserError(f"workers={workers}: expected a whole number from 1 on")
-    if get_var("scheduler") is not None and get_var("workers") is not None:
+    if get_var(SCHEDULER) is not None and get_var("workers") is not None:
         raise UserError("workers=: a scheduler has workers of its own; leave one of them out")
     prepare_build_root()
     folder = find_build_root() / FOLDER
-    return Fleet(jobs, get_var("scheduler"), min(int(workers), len(jobs)), folder)
+    return Fleet(jobs, get_var(SCHEDULER), min(int(workers), len(jobs)), folder)
 
 
 def build_all(fleet: Fleet, before: dict[str, Outcome]) -> int:
@@ -90,11 +79,13 @@ def build_all(fleet: Fleet, before: dict[str, Outcome]) -> int:
     code = BUILT
     interrupted = catch_interrupts()
     with find_scheduler(fleet) as address, connect(address) as client:
-        workers = Workers(client, describe_worker, describe_worker(), Watch(screen))
+        watch = Watch(screen)
+        workers = Workers(client, describe_worker, describe_worker(), watch)
         try:
-            for outcome in run_jobs(make_orders(fleet), build, workers, interrupted):
+            for outcome in run_jobs(make_orders(fleet), build, Outcome, workers, interrupted):
                 outcomes[outcome.job] = outcome
-        except FleetError as error:
+                watch.finish(outcome)
+        except ClusterError as error:
             screen.close()
             print(to_printable(str(error)), file=sys.stderr)
             code = INTERRUPTED if interrupted.is_set() else STOPPED
@@ -126,15 +117,15 @@ def find_scheduler(fleet: Fleet) -> AbstractContextManager[str]:
 
 
 def make_orders(fleet: Fleet) -> list[Order]:
-    passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    environment = {THREADS: "1"} | passed_on  # there is a worker for each core
+    environment = list_environment()
     return [
-        Order(
-            job,
-            root=str(Path.cwd()),
-            outdir=str((fleet.folder / job.name).absolute()),
-            environment=environment,
-            recipe_digest=digest_recipe(Path(job.recipe)),
+        make_order(
+            job.name,
+            BUILD_PROCESS,
+            Path(job.recipe),
+            fleet.folder / job.name,
+            [*job.list_words(), f"outdir={os.path.relpath(fleet.folder / job.name)}"],
+            environment,
         )
         for job in fleet.jobs
     ]

@@ -47,7 +47,8 @@ from .stage import Stage
 
 NO_USER_CODE = "no_user_code"
 NO_USER_CODE_VARIABLE = "FIRMWRIGHT_NO_USER_CODE"
-VARIABLES = ("recipe", "outdir", NO_USER_CODE, PROFILE, *list_overrides())
+SCHEDULER = "scheduler"
+VARIABLES = ("recipe", "outdir", NO_USER_CODE, PROFILE, SCHEDULER, *list_overrides())
 """What a word of the command line, ``name=value``, may set."""
 
 
@@ -109,6 +110,9 @@ def check_variables() -> None:
     for name, value in sorted(given.items()):
         if not value:
             raise UserError(f"{name}=: a value is missing")
+    if SCHEDULER in given and "tune" not in {word.partition(":")[0] for word in sys.argv}:
+        message = "only `doit tune` and `doit fleet` run on a cluster"
+        raise UserError(f"{SCHEDULER}={given[SCHEDULER]}: {message}")
     platforms = given.get("platform", "").split(",")
     if len(platforms) > 1 and {*platforms} <= {*platform_names()}:
         word = f"platform={given['platform']}"

@@ -46,7 +46,7 @@ class Job:
     this one compiles for a second target, to be compared. ``members`` are the jobs whose networks
     are in this one's firmware, in the order of their runs, at the same time if ``concurrent``.
     With ``ways``, the file of one trial of a search, the job shares all that comes before the
-    kernels with its origin.
+    kernels with its origin, if it has one.
     """
 
     recipe: Recipe
@@ -108,10 +108,12 @@ class Job:
 
     def is_of_origin(self, name: str) -> bool:
         """Tell whether a stage's results are those of the job that this one comes from."""
-        stage = self.stages[name]
+        if self.origin is None:
+            return False
         if self.ways is not None:
             return not self.depends_on_kernels(name)
-        return self.origin is not None and (stage.scope is Scope.MODEL or stage.for_both)
+        stage = self.stages[name]
+        return stage.scope is Scope.MODEL or stage.for_both
 
     def depends_on_kernels(self, stage: str) -> bool:
         """Tell whether a stage reads what the kernels stage writes, or what was made of it."""

@@ -14,20 +14,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from firmwright.errors import UserError, first_line
 
-from .outcome import Outcome
-from .worker import Order, list_other_versions
+from .lifeline import hold_lifeline
+from .order import Order
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
+T = TypeVar("T")
+
 POLL = 0.5
 """Seconds after which a worker that came or went is noticed."""
 PATIENCE = 300.0
-"""Seconds without any worker after which a fleet gives up."""
+"""Seconds without any worker after which nothing waits for one any more."""
 LIVES = 10
 """Workers that may die over one job; then it is the job that kills them."""
 CONNECTION = 10
@@ -36,20 +38,18 @@ CONNECTION = 10
 GONE = "the scheduler is gone; what is finished stays finished"
 
 
-class FleetError(UserError):
-    """A fleet that cannot go on, and why: the scheduler or all workers are gone."""
+class ClusterError(UserError):
+    """Jobs that cannot go on, and why: the scheduler or all workers are gone."""
 
 
 class Watcher(Protocol):
-    """Is told how a fleet goes."""
+    """Is told how the jobs go."""
 
     def refuse(self, worker: str, reasons: Sequence[str]) -> None: ...
 
     def start(self, job: str, worker: str) -> None: ...
 
     def lose(self, job: str) -> None: ...
-
-    def finish(self, outcome: Outcome) -> None: ...
 
 
 def require_extra() -> None:
@@ -58,34 +58,35 @@ def require_extra() -> None:
         import distributed
     except ImportError as error:
         raise UserError(
-            f"a fleet needs the package '{error.name}': python -m pip install 'firmwright[fleet]'"
+            f"workers need the package '{error.name}': python -m pip install 'firmwright[fleet]'"
         ) from None
     del distributed
 
 
 @contextmanager
 def connect(scheduler: str) -> Iterator[Client]:
-    """Yield a client of the scheduler at an address; FleetError where none answers."""
+    """Yield a client of the scheduler at an address; ClusterError where none answers."""
+    require_extra()
     from distributed import Client
 
     silence_dask()
     try:
         client = Client(scheduler, timeout=CONNECTION)
     except (OSError, ValueError) as error:
-        raise FleetError(f"no scheduler answers at {scheduler}: {first_line(error)}") from None
+        raise ClusterError(f"no scheduler answers at {scheduler}: {first_line(error)}") from None
     with client:
         yield client
 
 
 @contextmanager
 def tell_gone() -> Iterator[None]:
-    """Raise FleetError for what dask raises where the scheduler went away in the middle."""
+    """Raise ClusterError for what dask raises where the scheduler went away in the middle."""
     from distributed.client import ClosedClientError
 
     try:
         yield
     except (OSError, asyncio.TimeoutError, ClosedClientError):
-        raise FleetError(GONE) from None
+        raise ClusterError(GONE) from None
 
 
 def silence_dask() -> None:
@@ -93,6 +94,15 @@ def silence_dask() -> None:
     for name in [*logging.root.manager.loggerDict]:
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def list_other_versions(wanted: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Return a sentence for everything that a worker has otherwise than this machine."""
+    return [
+        f"{name} is {found.get(name, 'missing')}, here {wanted.get(name, 'missing')}"
+        for name in sorted({*wanted, *found})
+        if wanted.get(name) != found.get(name)
+    ]
 
 
 class Workers:
@@ -115,9 +125,9 @@ class Workers:
         self.looked = -POLL
 
     def look(self) -> None:
-        """Learn which workers are there, now and then; FleetError where the scheduler is not."""
+        """Learn which workers are there, now and then; ClusterError where the scheduler is not."""
         if self.client.status != "running":
-            raise FleetError(GONE)
+            raise ClusterError(GONE)
         if time.monotonic() - self.looked < POLL and not any(f.done() for f in self.asked.values()):
             return
         self.looked = time.monotonic()
@@ -158,57 +168,63 @@ class Workers:
         return "there is no worker"
 
 
-class Dispatch:
+class Dispatch(Generic[T]):
     """Which jobs wait, and which run where: by the address of the worker."""
 
     def __init__(
-        self, orders: Sequence[Order], work: Callable[[Order], Outcome], workers: Workers
+        self,
+        orders: Sequence[Order],
+        work: Callable[[Order, int], T],
+        fail: Callable[[str, str], T],
+        workers: Workers,
     ) -> None:
         self.work = work
+        self.fail = fail
         self.workers = workers
         self.waiting = deque(orders)
         self.running: dict[str, tuple[Order, Future[Any]]] = {}
         self.deaths: Counter[str] = Counter()
 
-    def collect(self) -> Iterator[Outcome]:
+    def collect(self) -> Iterator[T]:
         """Yield what came out of jobs that have ended; one whose worker died waits again."""
         for address, (order, future) in [*self.running.items()]:
             if address in self.workers.accepted and not future.done():
                 continue
             del self.running[address]
-            outcome = self.read_answer(order, future)
+            answer = self.read_answer(order, future)
             future.release()
-            if outcome is None:
-                self.workers.watcher.lose(order.job.name)
+            if answer is None:
+                self.workers.watcher.lose(order.name)
                 self.waiting.appendleft(order)
             else:
-                self.workers.watcher.finish(outcome)
-                yield outcome
+                yield answer
 
-    def read_answer(self, order: Order, future: Future[Any]) -> Outcome | None:
+    def read_answer(self, order: Order, future: Future[Any]) -> T | None:
         """Return what came out of a job, None if its worker died; it may do so LIVES times."""
         from distributed import KilledWorker
 
         if future.status == "finished":
-            outcome: Outcome = future.result()
-            return outcome
-        name = order.job.name
+            answer: T = future.result()
+            return answer
+        name = order.name
         error = future.exception() if future.status == "error" else None
         if error is not None and not isinstance(error, KilledWorker):
-            return Outcome(name, f"{type(error).__name__}: {first_line(error)}")
+            return self.fail(name, f"{type(error).__name__}: {first_line(error)}")
         self.deaths[name] += 1
         if self.deaths[name] < LIVES:
             return None
-        return Outcome(name, f"{LIVES} workers died over it")
+        return self.fail(name, f"{LIVES} workers died over it")
 
     def hand_out(self) -> None:
         """Give each worker that has none a job, while there are any."""
         idle = [address for address in self.workers.accepted if address not in self.running]
         for address in idle[: len(self.waiting)]:
             order = self.waiting.popleft()
-            future = self.workers.client.submit(self.work, order, workers=[address], pure=False)
+            future = self.workers.client.submit(
+                run_alone, self.work, order, workers=[address], pure=False
+            )
             self.running[address] = order, future
-            self.workers.watcher.start(order.job.name, self.workers.accepted[address])
+            self.workers.watcher.start(order.name, self.workers.accepted[address])
 
     def pause(self) -> None:
         """Wait until a job or a question ends, or it is time to look who is there."""
@@ -222,24 +238,32 @@ class Dispatch:
             wait(asked, timeout=POLL, return_when="FIRST_COMPLETED")
 
 
+def run_alone(work: Callable[[Order, int], T], order: Order) -> T:
+    """Do a job on a worker; what it starts ends with the worker."""
+    with hold_lifeline() as watched:
+        return work(order, watched)
+
+
 def run_jobs(
     orders: Sequence[Order],
-    work: Callable[[Order], Outcome],
+    work: Callable[[Order, int], T],
+    fail: Callable[[str, str], T],
     workers: Workers,
     stop: Event,
     patience: float = PATIENCE,
-) -> Iterator[Outcome]:
+) -> Iterator[T]:
     """Yield what came out of each job, in the order in which they end.
 
-    ``work`` runs on a worker. The job of a worker that dies is given to another one. Raises
-    FleetError once ``stop`` is set, where the scheduler goes away, and where all workers do for
-    ``patience`` seconds.
+    ``work`` runs on a worker, with the job and an end of a lifeline. ``fail`` makes what comes out
+    of a job that gave nothing, of its name and a message. The job of a worker that dies is given to
+    another one. Raises ClusterError once ``stop`` is set, where the scheduler goes away, and where
+    all workers do for ``patience`` seconds.
     """
-    dispatch = Dispatch(orders, work, workers)
+    dispatch = Dispatch(orders, work, fail, workers)
     last_seen = time.monotonic()
     while dispatch.waiting or dispatch.running:
         if stop.is_set():
-            raise FleetError("interrupted; finished stages are kept")
+            raise ClusterError("interrupted; finished stages are kept")
         with tell_gone():
             workers.look()
         yield from dispatch.collect()
@@ -248,6 +272,8 @@ def run_jobs(
         if dispatch.running or workers.asked:
             last_seen = time.monotonic()
         elif dispatch.waiting and time.monotonic() - last_seen > patience:
-            raise FleetError(f"{workers.tell_absence()}; {len(dispatch.waiting)} jobs are not done")
+            raise ClusterError(
+                f"{workers.tell_absence()}; {len(dispatch.waiting)} jobs are not done"
+            )
         if dispatch.running or dispatch.waiting:
             dispatch.pause()

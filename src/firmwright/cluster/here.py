@@ -1,0 +1,28 @@
+"""Runs jobs on this machine alone, one for each core at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TypeVar
+
+from .lifeline import hold_lifeline
+from .order import Order
+
+T = TypeVar("T")
+
+
+def run_here(orders: Sequence[Order], work: Callable[[Order, int], T]) -> Iterator[T]:
+    """Yield what ``work`` returns for each job, in the order in which they end.
+
+    ``work`` gets an end of a lifeline too: all programs end where the caller does not go on.
+    """
+    with ThreadPoolExecutor(os.cpu_count()) as pool, hold_lifeline() as watched:
+        running = [pool.submit(work, order, watched) for order in orders]
+        try:
+            for ended in as_completed(running):
+                yield ended.result()
+        finally:
+            for waiting in running:
+                waiting.cancel()

@@ -1,0 +1,90 @@
+"""A job as a program: what a worker needs to run it, and what it says of itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmwright.errors import UserError
+
+LOG = "build.log"
+"""In the folder of a job: what its program showed."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A job for a worker, which sees the same files: ``root`` is the repository.
+
+    ``program`` is a module. It gets the job's ``folder`` and ``words``, and reads ``text`` from its
+    standard input. ``environment`` has variables that take the place of the worker's own.
+    ``recipe_digest`` is the SHA-256 of the file ``recipe``.
+    """
+
+    name: str
+    program: str
+    recipe: str
+    recipe_digest: str
+    root: str
+    folder: str
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+    text: str = ""
+
+
+def make_order(
+    name: str,
+    program: str,
+    recipe: Path,
+    folder: Path,
+    words: Iterable[str],
+    environment: Mapping[str, str],
+    text: str = "",
+) -> Order:
+    """Return the order of a job that reads a recipe; paths are as seen from here, the root."""
+    return Order(
+        name, program, str(recipe), digest_recipe(recipe),
+        str(Path.cwd()), str(folder), tuple(words), environment, text,
+    )  # fmt: skip
+
+
+def digest_recipe(path: Path) -> str:
+    """Return the SHA-256 of a recipe's file, empty where there is none."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def run_program(order: Order, watched: int) -> str:
+    """Return what the program of a job prints; UserError with its mistakes if it fails.
+
+    The program ends with the lifeline of which ``watched`` is an end.
+    """
+    recipe = Path(order.root, order.recipe)
+    if digest_recipe(recipe) != order.recipe_digest:
+        message = "the worker sees another file; it needs the repository as it is here"
+        raise UserError(f"{recipe}: {message}")
+    folder = Path(order.root, order.folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror or error}") from None
+    done = subprocess.run(
+        [sys.executable, "-m", order.program, str(watched), order.folder, *order.words],
+        cwd=order.root, env={**os.environ, **order.environment}, pass_fds=(watched,),
+        input=order.text, capture_output=True, start_new_session=True,
+        text=True, encoding="utf-8", errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        raise UserError(f"the build was ended by {name}: memory may have run out")
+    if done.returncode:
+        ended = f"the build ended with code {done.returncode}; see {folder / LOG}"
+        raise UserError(done.stderr.strip() or ended)
+    return done.stdout

@@ -1,0 +1,30 @@
+"""Jobs for workers elsewhere: what they take along, and what has to be the same there."""
+
+from __future__ import annotations
+
+import os
+
+from firmwright.data.fetch import MIRROR_VARIABLE
+from firmwright.shared_cache import cache
+from firmwright.toolchain.build import THREADS
+
+from .command_line import NO_USER_CODE_VARIABLE
+from .task import PACKAGE, TASKS, code_digest, find_deciding_packages
+
+PASSED_ON = (
+    *(MIRROR_VARIABLE, NO_USER_CODE_VARIABLE, THREADS),
+    *(cache.PLACE, cache.ROLE, cache.LIMIT),
+)
+"""Variables of the environment that workers elsewhere get too."""
+
+CODE = "the code of firmwright"
+
+
+def describe_worker() -> dict[str, str]:
+    """Return all that decides about bundles here: versions, and the digest of our own code."""
+    return {**find_deciding_packages(), CODE: code_digest((PACKAGE, TASKS))[:12]}
+
+
+def list_environment() -> dict[str, str]:
+    """Return the variables that a worker takes for its own: there is one for each core."""
+    return {THREADS: "1"} | {name: os.environ[name] for name in PASSED_ON if name in os.environ}

@@ -1,0 +1,150 @@
+"""Trials of a search: builds in given ways, each a program of its own.
+
+They run on this machine, or on the workers of a cluster. What fails there is tried here once more:
+this machine alone decides that a way cannot be built, so that both find the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Event
+
+import msgspec
+from doit import get_var
+
+from firmwright.cluster.here import run_here
+from firmwright.cluster.order import Order, make_order, run_program
+from firmwright.errors import UserError
+from firmwright.progress import report
+from firmwright.recipe.tuned import TunedNetwork, format_tuned
+
+from .artifacts import RUN, RUN_OUTPUTS
+from .command_line import NO_USER_CODE, SCHEDULER, place_paths, read_overrides, refuses_code
+from .job import Job
+
+TRIAL = "firmwright.tasks.trial"
+"""The program that builds and runs a trial."""
+
+WAYS = "ways.tuned"
+"""In the folder of a trial: the file of ways that the build reads."""
+
+Trials = Mapping[str, TunedNetwork]
+"""The ways to try, by the names of the trials."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came out of a trial, or the ``failure`` that says why nothing did.
+
+    ``instructions`` are those of one inference, ``by_region`` its parts. ``outputs`` has the
+    SHA-256 of each output.
+    """
+
+    trial: str
+    failure: str = ""
+    instructions: int = 0
+    by_region: Mapping[str, int] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Notes what happens on a cluster."""
+
+    job: Job
+
+    def refuse(self, worker: str, reasons: Sequence[str]) -> None:
+        self.job.note(f"the worker '{worker}' gets no trial: {'; '.join(reasons)}")
+
+    def start(self, job: str, worker: str) -> None:
+        """Say nothing: how many trials are done is told."""
+
+    def lose(self, job: str) -> None:
+        self.job.note(f"trial {job}: its worker died; another one gets it")
+
+
+def run_trials(job: Job, trials: Trials) -> Iterator[Tried]:
+    """Yield what came out of each trial, in the order in which they end."""
+    scheduler = get_var(SCHEDULER)
+    ended = try_on_cluster(job, trials, scheduler) if scheduler else try_here(job, trials)
+    report("trials", 0, len(trials))
+    for done, tried in enumerate(ended, 1):
+        report("trials", done, len(trials))
+        yield tried
+
+
+def try_here(job: Job, trials: Trials) -> Iterator[Tried]:
+    """Try on this machine; all that comes before the kernels is shared."""
+    orders = make_orders(job, trials, job.cache / "tune", job.outdir, {})
+    return run_here(orders, try_ways)
+
+
+def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[Tried]:
+    """Try on the workers of a scheduler, which may see no file of this build folder."""
+    # Imported late: other commands reach no cluster.
+    from firmwright.cluster.jobs import Workers, connect, run_jobs
+
+    from .elsewhere import describe_worker, list_environment
+
+    orders = make_orders(job, trials, job.cache / "cluster", None, list_environment())
+    failed = []
+    with connect(scheduler) as client:
+        workers = Workers(client, describe_worker, describe_worker(), Watch(job))
+        for tried in run_jobs(orders, try_ways, Tried, workers, Event()):
+            if tried.failure:
+                job.note(f"trial {tried.trial} failed on the cluster: {tried.failure}")
+                failed.append(tried.trial)
+            else:
+                yield tried
+    yield from try_here(job, {name: trials[name] for name in failed})
+
+
+def make_orders(
+    job: Job, trials: Trials, folder: Path, outdir: Path | None, environment: Mapping[str, str]
+) -> list[Order]:
+    """Return the orders of trials; without ``outdir`` each builds all in its own folder."""
+    recipe = job.recipe.path
+    words = [f"{name}={value}" for name, value in place_paths(read_overrides(), Path("_")).items()]
+    words += [f"{NO_USER_CODE}=1"] if refuses_code() else []
+    words += [f"recipe={recipe}"]
+    own = {name: folder / job.platform.name / name for name in trials}
+    return [
+        make_order(
+            name,
+            TRIAL,
+            recipe,
+            own[name],
+            [*words, f"outdir={outdir or own[name]}"],
+            environment,
+            format_tuned({job.platform.name: network}),
+        )
+        for name, network in trials.items()
+    ]
+
+
+def try_ways(order: Order, watched: int) -> Tried:
+    """Build and run a trial; no mistake is raised."""
+    try:
+        return msgspec.json.decode(run_program(order, watched), type=Tried)
+    except UserError as error:
+        return Tried(order.name, str(error))
+
+
+def make_trial_job(job: Job, folder: Path) -> Job:
+    """Return the job of a trial, with the results of its own in ``folder``.
+
+    It takes what comes before the kernels from the job, unless that has the same folder.
+    """
+    origin = None if job.outdir == folder else job
+    return replace(job, origin=origin, ways=folder / WAYS, outdir=folder)
+
+
+def read_tried(job: Job, trial: str) -> Tried:
+    """Return what came out of a trial, once its job has run."""
+    run, outputs = RUN.read(job), RUN_OUTPUTS.read(job)
+    by_region = {name: count // run.samples for name, count in run.instructions_by_region.items()}
+    digests = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in outputs.items()}
+    return Tried(trial, "", run.instructions or 0, by_region, digests)
