@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tvm import relax
 
@@ -24,47 +25,47 @@ class ArithmeticUse:
     float_operators: tuple[FloatOperator, ...]
 
 
-@dataclass
-class FloatUseTracker:
-    """Follows a region's operators while it is rebuilt.
+def summarize_use(
+    region: Region,
+    function: relax.Function,
+    values: Mapping[relax.Var, Value],
+    finished: relax.Function,
+) -> ArithmeticUse:
+    """Tell what became of a region's operators: ``values`` by variables of its old function.
 
-    An operator counts that reads, directly or through others, a dequantized value. It runs in
-    float32 if its float result is still there at the end: what a rounding computed anew on
-    integers is dead code by then.
+    An operator runs in float32 if its float result is still there at the end: what a rounding
+    computed anew on integers is dead code by then.
     """
+    kept = {b.var for block in finished.body.blocks for b in block.bindings}
+    operators = list_quantized_operators(region, function)
+    floats = [b for b in operators if not isinstance(values[b.var], QuantizedTensor)]
+    return ArithmeticUse(
+        len(operators),
+        tuple(
+            FloatOperator(short_name(b.value), find_source_name(region, b.var))
+            for b in floats
+            if values[b.var] in kept
+        ),
+    )
 
-    region: Region
-    function: relax.Function
-    dequantized: set[relax.Var] = field(default_factory=set)
-    emitted: list[tuple[relax.Var, FloatOperator]] = field(default_factory=list)
-    count: int = 0
 
-    def __post_init__(self) -> None:
-        parameters = zip(self.function.params, self.region.inputs, strict=True)
-        self.dequantized.update(p for p, name in parameters if name in self.region.dequantized)
-
-    def record(self, binding: relax.VarBinding, value: Value) -> None:
-        """Take in an operator of the region and what was emitted for it."""
-        name = operator_name(binding.value)
-        read = read_variables(binding.value)
+def list_quantized_operators(region: Region, function: relax.Function) -> list[relax.VarBinding]:
+    """Return the operators that read, directly or through others, a dequantized value."""
+    parameters = zip(function.params, region.inputs, strict=True)
+    dequantized = {p for p, name in parameters if name in region.dequantized}
+    found = []
+    for binding in (b for block in function.body.blocks for b in block.bindings):
+        name, read = operator_name(binding.value), read_variables(binding.value)
         if name == "relax.dequantize" and read:
-            self.dequantized.add(binding.var)
-        if name in CONVERSIONS or not any(v in self.dequantized for v in read):
-            return
-        self.dequantized.add(binding.var)
-        if not name:  # one of an operator's several results
-            return
-        self.count += 1
-        if not isinstance(value, QuantizedTensor):
-            operator = FloatOperator(short_name(binding.value), self.find_source_name(binding.var))
-            self.emitted.append((value, operator))
+            dequantized.add(binding.var)
+        if name not in CONVERSIONS and any(v in dequantized for v in read):
+            dequantized.add(binding.var)
+            if name:  # not one of an operator's several results
+                found.append(binding)
+    return found
 
-    def find_source_name(self, variable: relax.Var) -> str:
-        """Return the operator's name in the model, or else the first that its region has."""
-        name = str(variable.name)
-        return name if is_source_name(name) else next(iter(self.region.sources), "")
 
-    def summarize(self, finished: relax.Function) -> ArithmeticUse:
-        kept = {b.var for block in finished.body.blocks for b in block.bindings}
-        floats = tuple(operator for variable, operator in self.emitted if variable in kept)
-        return ArithmeticUse(self.count, floats)
+def find_source_name(region: Region, variable: relax.Var) -> str:
+    """Return the operator's name in the model, or else the first that its region has."""
+    name = str(variable.name)
+    return name if is_source_name(name) else next(iter(region.sources), "")

@@ -21,7 +21,7 @@ from firmwright.codegen.names import c_identifier
 from firmwright.ir.operators import SCALE_COMMUTING
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import Constant, dtype_of, operator_name, static_shape
-from firmwright.lowering.float_use import ArithmeticUse, FloatUseTracker
+from firmwright.lowering.float_use import ArithmeticUse, summarize_use
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.quantized_tensor import (
     BATCH_MATMUL,
@@ -48,8 +48,7 @@ class IntegerRewriter:
         self.region = region
         self.function = module[region.name]
         self.rounding = rounding
-        self.float_use = FloatUseTracker(region, self.function)
-        self.builder = RegionBuilder(module)
+        self.builder = RegionBuilder(module, self.function)
 
     def run(self) -> tuple[tvm.IRModule, ArithmeticUse]:
         name, block_builder = self.region.name, self.builder.block_builder
@@ -70,12 +69,11 @@ class IntegerRewriter:
             block_builder.emit_func_output(relax.Tuple(results))
         # A rounding may compute anew, on integers, what was also emitted in float32.
         module = relax.transform.DeadCodeElimination([name])(block_builder.get())
-        return module, self.float_use.summarize(module[name])
+        return module, summarize_use(self.region, self.function, self.builder.values, module[name])
 
     def translate_binding(self, binding: relax.VarBinding) -> None:
         self.builder.definitions[binding.var] = binding.value
-        value = self.builder.values[binding.var] = self.translate(binding.value)
-        self.float_use.record(binding, value)
+        self.builder.values[binding.var] = self.translate(binding.value)
 
     def translate(self, call: relax.Expr) -> Value:
         """Return what the call computes, as integers with a scale where that is exact.

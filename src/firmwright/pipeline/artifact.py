@@ -88,9 +88,11 @@ def read_file(path: Path, kind: str) -> Any:
     if kind == PATH:
         return path
     if kind == MODULE:
-        import tvm
+        import tvm  # noqa: F401  (names the classes of nodes)
+        from tvm_ffi.serialization import from_json_graph_str
 
-        return tvm.ir.load_json(path.read_text(encoding="utf-8"))
+        # tvm.ir.load_json parses and writes the text once more, for files of older releases.
+        return from_json_graph_str(path.read_text(encoding="utf-8"))
     from firmwright.ir.records import read_arrays, read_record
 
     return read_arrays(path) if kind == ARRAYS else read_record(path, resolve_name(kind))

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy.typing as npt
 import tvm
-from tvm import relax, te, tirx
+from tvm import relax, te
 
-from firmwright.ir.relax import dtype_of, operator_name
+from firmwright.ir.relax import dtype_of, list_called, operator_name
 from firmwright.lowering.kernels.quantized_tensor import QuantizedTensor, Value
 
 
@@ -20,8 +20,8 @@ class RegionBuilder:
     ``definitions`` what the old ones are bound to.
     """
 
-    def __init__(self, module: tvm.IRModule) -> None:
-        called = {v: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
+    def __init__(self, module: tvm.IRModule, function: relax.Function) -> None:
+        called = {v: module[v] for v in list_called(function)}
         self.block_builder = relax.BlockBuilder(tvm.IRModule(called))
         self.values: dict[relax.Var, Value] = {}
         self.definitions: dict[relax.Var, tvm.ir.Call] = {}

@@ -33,7 +33,7 @@ def lower_to_c7x(region: Region, module: tvm.IRModule, context: Context) -> Lowe
         said = " ".join(f"{why}." for why in choice.refusals)
         note = " ".join(part for part in (said, lowered.kernel.note) if part)
         return replace(lowered, kernel=replace(lowered.kernel, note=note or None))
-    lowered = lower_by_form(region, module, context, layer, choice.form)
+    lowered = lower_by_form(region, module, layer, choice.form)
     return replace(lowered, kernel=replace(lowered.kernel, cycles=estimate_layer(core, layer)))
 
 

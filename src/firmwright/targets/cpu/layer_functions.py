@@ -84,17 +84,42 @@ def write_shared(
     form: str, variables: Variables, parts: Mapping[str, Variables], record: Variables
 ) -> LayerFunction:
     """Return a function that reads a layer's numbers from a record, and the parts that it calls."""
+    told = repr((form, variables, parts))
+    if told not in _shared:
+        _shared[told] = render_shared(form, variables, parts)
+    shared = _shared[told]
+    values = list_values({**record, **shared.parts})
+    definition = f"static const struct {shared.struct}_layer layer = {{{values}}};"
+    return LayerFunction(shared.name, definition, shared.files)
+
+
+@dataclass(frozen=True)
+class SharedFunction:
+    """A C function that reads a ``struct``, with the names of the ``parts`` that it calls by it."""
+
+    name: str
+    struct: str
+    parts: Mapping[str, str]
+    files: tuple[SourceFile, ...]
+
+
+_shared: dict[str, SharedFunction] = {}
+"""By what they are rendered with: thousands of layers may share a few."""
+
+
+def render_shared(
+    form: str, variables: Variables, parts: Mapping[str, Variables]
+) -> SharedFunction:
     given = {**variables, "record": "shared", "linkage": "", "call": "l->"}
     name = name_function(form, given)
     struct = f"{form}_{digest(render_file('record', given))}" if parts else name
     given["record"] = struct
-    values, files = {**record}, [make_header(f"{struct}_layer", render_file("record", given))]
+    names, files = {}, [make_header(f"{struct}_layer", render_file("record", given))]
     for part, own in parts.items():
-        values[part] = name_function(f"{form}_{part}", {**given, **own})
-        files += make_files(f"{form}_{part}", values[part], {**given, **own})
+        names[part] = name_function(f"{form}_{part}", {**given, **own})
+        files += make_files(f"{form}_{part}", names[part], {**given, **own})
     files += make_files(form, name, given)
-    definition = f"static const struct {struct}_layer layer = {{{list_values(values)}}};"
-    return LayerFunction(name, definition, tuple(files))
+    return SharedFunction(name, struct, names, tuple(files))
 
 
 def name_function(template: str, given: Variables) -> str:

@@ -13,11 +13,11 @@ from firmwright.ir.layer import FloatLayer, MatrixProduct, Pair, Softmax
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import operator_name
 from firmwright.lowering.float_layers import read_float_layer
-from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
+from firmwright.lowering.float_use import list_quantized_operators
 from firmwright.lowering.layers import read_layer
 from firmwright.lowering.matrix_products import read_matrix_product
 from firmwright.lowering.pairs import read_pair
-from firmwright.lowering.region import ROUNDINGS, lower_region
+from firmwright.lowering.region import lower_region
 from firmwright.lowering.shifted_layers import read_shifted_layer
 from firmwright.lowering.softmax_rows import read_softmax
 from firmwright.targets import Context
@@ -37,7 +37,7 @@ def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> Lowere
     """Lower a region by a form, or from TIR where none fits or the user has a strategy."""
     layer, choice = find_way(region, module, context)
     if layer and choice.form:
-        return lower_by_form(region, module, context, layer, choice.form, choice.shared)
+        return lower_by_form(region, module, layer, choice.form, choice.shared)
     lowered = lower_region(region, module, context.rounding, context.strategies)
     if choice.refusals:
         note = f"Plain loops: {'. '.join(choice.refusals)}."
@@ -46,17 +46,12 @@ def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> Lowere
 
 
 def lower_by_form(
-    region: Region,
-    module: tvm.IRModule,
-    context: Context,
-    layer: AnyLayer,
-    form: Form,
-    shared: bool = False,
+    region: Region, module: tvm.IRModule, layer: AnyLayer, form: Form, shared: bool = False
 ) -> LoweredRegion:
     """Lower a region that is a layer by a form that fits it."""
     lowered = write_layer(region, layer, form, shared)
-    use = use_integer_arithmetic(region, module, ROUNDINGS[context.rounding])[1]
-    kernel = replace(lowered.kernel, quantized_operators=use.quantized_operators)
+    operators = list_quantized_operators(region, module[region.name])
+    kernel = replace(lowered.kernel, quantized_operators=len(operators))
     return replace(lowered, kernel=kernel)
 
 
