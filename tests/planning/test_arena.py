@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from firmwright.planning.arena import (
     ALIGNMENT,
     Buffer,
+    Trial,
     arena_bytes,
+    find_neighbours,
     lower_bound,
     place_buffers,
 )
@@ -46,6 +48,17 @@ def test_arena_lies_between_the_bounds(buffers: list[Buffer]) -> None:
 @given(any_buffers())
 def test_order_of_the_buffers_does_not_matter(buffers: list[Buffer]) -> None:
     assert place_buffers(buffers) == place_buffers(buffers[::-1])
+
+
+@given(any_buffers())
+def test_first_choice_moves_what_placing_all_anew_would_move(buffers: list[Buffer]) -> None:
+    beside = find_neighbours(buffers)
+    trial, order = Trial(buffers, beside), buffers
+    for _ in buffers:
+        first = trial.find_highest()
+        order = [b for b in order if b.name == first] + [b for b in order if b.name != first]
+        trial.give_first_choice(first)
+        assert trial.placed == Trial(order, beside).placed
 
 
 def test_chain_needs_its_two_largest_neighbours() -> None:

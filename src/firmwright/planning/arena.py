@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from itertools import accumulate
 
 from firmwright.ir.regions import RAM
@@ -56,19 +57,17 @@ def place_buffers(buffers: Sequence[Buffer]) -> list[Buffer]:
     Deterministic. Tries greedy best-fit in several orders, improves each, and stops at the
     lower bound.
     """
-    floor = lower_bound(buffers)
+    floor, beside = lower_bound(buffers), find_neighbours(buffers)
     best: list[Buffer] = []
     for order in sort_in_orders(buffers):
-        placed = place_greedily(order)
+        trial = Trial(order, beside)
         for _ in range(IMPROVEMENTS):
+            placed = [*trial.placed.values()]
             if not best or arena_bytes(placed) < arena_bytes(best):
                 best = placed
             if arena_bytes(best) == floor:
                 return sort_by_place(best)
-            # What ends highest is what was placed too late: it gets first choice.
-            highest = max(placed, key=lambda p: p.end)
-            order = [highest, *(b for b in order if b.name != highest.name)]
-            placed = place_greedily(order)
+            trial.give_first_choice(trial.find_highest())
     return sort_by_place(best)
 
 
@@ -81,12 +80,54 @@ def sort_in_orders(buffers: Sequence[Buffer]) -> list[list[Buffer]]:
     return [sorted(by_name, key=order) for order in ORDERS]
 
 
-def place_greedily(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """Put each buffer into the smallest gap that fits it, between those alive with it."""
-    arena = Arena()
-    for buffer in buffers:
-        arena.add(buffer)
-    return arena.placed
+def find_neighbours(buffers: Iterable[Buffer]) -> dict[str, list[str]]:
+    """Return by each buffer's name those that are alive with it."""
+    beside: dict[str, list[str]] = {b.name: [] for b in buffers}
+    alive: list[Buffer] = []
+    for buffer in sorted(buffers, key=lambda b: b.first):
+        alive = [other for other in alive if other.is_alive_with(buffer)]
+        for other in alive:
+            beside[other.name].append(buffer.name)
+            beside[buffer.name].append(other.name)
+        alive.append(buffer)
+    return beside
+
+
+class Trial:
+    """Buffers placed one after the other in an order, each beside those that came before.
+
+    When one gets first choice, only those move that its move reaches.
+    """
+
+    def __init__(self, order: Sequence[Buffer], beside: Mapping[str, Sequence[str]]) -> None:
+        self.beside = beside
+        self.placed = {b.name: b for b in order}
+        self.rank = {b.name: rank for rank, b in enumerate(order)}
+        for buffer in order:
+            self.place(buffer.name)
+
+    def place(self, name: str) -> bool:
+        """Put a buffer beside those before it; tell whether it moved."""
+        before, rank = self.placed[name], self.rank[name]
+        others = [self.placed[o] for o in self.beside[name] if self.rank[o] < rank]
+        self.placed[name] = put_beside(before, others)
+        return self.placed[name].offset != before.offset
+
+    def find_highest(self) -> str:
+        """Return what ends highest, which was placed too late: the first of several."""
+        return max(self.placed.values(), key=lambda p: (p.end, -self.rank[p.name])).name
+
+    def give_first_choice(self, name: str) -> None:
+        """Place all buffers as if this one had come first."""
+        self.rank[name] = min(self.rank.values()) - 1
+        waiting, reached = [(self.rank[name], name)], {name}
+        while waiting:
+            rank, buffer = heappop(waiting)
+            if self.place(buffer) or buffer == name:
+                for other in self.beside[buffer]:
+                    if self.rank[other] > rank and other not in reached:
+                        reached.add(other)
+                        heappush(waiting, (self.rank[other], other))
 
 
 class Arena:
@@ -101,13 +142,7 @@ class Arena:
         """Return the buffer in the smallest gap that fits it, between those alive with it."""
         steps = range(buffer.first, buffer.last + 1)
         beside = {other.name: other for step in steps for other in self._alive[step]}
-        best_gap, best_offset, end = None, 0, 0
-        for neighbour in sorted(beside.values(), key=lambda p: (p.offset, p.end)):
-            gap = neighbour.offset - end
-            if gap >= buffer.bytes and (best_gap is None or gap < best_gap):
-                best_gap, best_offset = gap, end
-            end = max(end, align(neighbour.end))
-        return replace(buffer, offset=end if best_gap is None else best_offset)
+        return put_beside(buffer, beside.values())
 
     def add(self, buffer: Buffer) -> None:
         placed = self.find_place(buffer)
@@ -115,6 +150,17 @@ class Arena:
         self.bytes = max(self.bytes, align(placed.end))
         for step in range(buffer.first, buffer.last + 1):
             self._alive[step].append(placed)
+
+
+def put_beside(buffer: Buffer, neighbours: Iterable[Buffer]) -> Buffer:
+    """Return the buffer in the smallest gap between its neighbours that fits it, or behind them."""
+    best_gap, best_offset, end = None, 0, 0
+    for neighbour in sorted(neighbours, key=lambda p: (p.offset, p.end)):
+        gap = neighbour.offset - end
+        if gap >= buffer.bytes and (best_gap is None or gap < best_gap):
+            best_gap, best_offset = gap, end
+        end = max(end, align(neighbour.end))
+    return replace(buffer, offset=end if best_gap is None else best_offset)
 
 
 def align(offset: int) -> int:
