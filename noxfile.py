@@ -1,6 +1,8 @@
 """The checks, by name: ``python -m nox -s fast``. They use the environment that nox runs in."""
 
+import os
 import sys
+from pathlib import Path
 
 import nox
 
@@ -55,6 +57,18 @@ def packages(session: nox.Session) -> None:
     session.install("idf-component-manager==3.1.2", "platformio==6.2.0")
     tests = "tests/project/package_tools.py"
     session.run(sys.executable, "-m", "pytest", tests, *session.posargs, external=True)
+
+
+@nox.session(venv_backend="venv")
+def s3(session: nox.Session) -> None:
+    """Share results in a bucket of a real S3 server, which is in an environment of its own."""
+    session.install("moto[server]==5.2.5", "s3fs==2026.9.0")
+    (packages,) = Path(session.virtualenv.location).glob("lib/python*/site-packages")
+    paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(packages)]))
+    tests = "tests/e2e/s3_server.py"
+    environment = {"PYTHONPATH": paths}
+    command = (sys.executable, "-m", "pytest", tests, *session.posargs)
+    session.run(*command, external=True, env=environment)
 
 
 @nox.session

@@ -92,12 +92,12 @@ def test_other_answers_are_told(answer: Answer, told: str) -> None:
 
 
 def test_a_server_that_sends_a_byte_now_and_then_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "PATIENCE", 0.2)
+    monkeypatch.setattr(web, "PACE", web.Pace(patience=0.2))
     assert "less than 1,024 bytes a second" in refusal(serve(send_slowly), 1000)
 
 
 def test_a_server_that_says_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "TIMEOUT", (5.0, 0.2))
+    monkeypatch.setattr(web, "PACE", web.Pace(next=0.2))
     assert "does not answer (ReadTimeout)" in refusal(serve(lambda _: time.sleep(1)))
     assert "does not answer (Connection refused)" in refusal(closed())
 

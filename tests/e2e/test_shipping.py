@@ -281,7 +281,7 @@ def test_a_registry_that_is_none_is_told(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(web, "TIMEOUT", (5.0, 0.3))
+    monkeypatch.setattr(web, "PACE", web.Pace(next=0.3))
     with serve(answer) as url:
         place = f"{url.removeprefix('http://').partition('/')[0]}/team/digits:1"
         with pytest.raises(UserError) as raised:

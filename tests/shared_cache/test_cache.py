@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import fsspec
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.shared_cache import open_cache
+from firmwright.shared_cache import open_cache, stores
 from firmwright.shared_cache.cache import SharedCache
 from firmwright.shared_cache.entry import CachedFile, CacheError, Entry, decode, encode
 from firmwright.shared_cache.stores import BucketStore, FolderStore, WebStore
+from firmwright.web import Pace
 
 KEY = "0" * 64
 
@@ -100,6 +104,49 @@ def test_who_may_only_read_keeps_nothing(made: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
+def test_others_may_read_what_one_keeps(made: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.touch()
+    SharedCache(FolderStore(tmp_path / "cache", 1000), True).keep(KEY, made, [])
+    modes = {path.stat().st_mode for path in (tmp_path / "cache").glob("*/*/*")}
+    assert modes == {plain.stat().st_mode}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(folder)]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("nothing may be mounted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_gives_what_it_has(made: Path, disk: Path, tmp_path: Path) -> None:
+    cache = SharedCache(FolderStore(disk, 1 << 30), True)
+    cache.keep(KEY, made, [])
+    before = {path for path in disk.rglob("*") if path.is_file()}
+    (made / "large").write_bytes(bytes(1 << 16))
+    with pytest.raises(CacheError, match="No space left on device"):
+        cache.keep("4" * 64, made, [])
+    assert {path for path in disk.rglob("*") if path.is_file()} == before  # no half of a file
+    cache.keep("4" * 64, made, [])  # it is told once
+    assert cache.restore(KEY, tmp_path / "it") is not None
+    assert cache.restore("4" * 64, tmp_path / "it") is None
+
+
+def test_a_disk_that_is_only_read_gives_what_it_has(made: Path, disk: Path, tmp_path: Path) -> None:
+    SharedCache(FolderStore(disk, 1 << 30), True).keep(KEY, made, [])
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    cache = SharedCache(FolderStore(disk, 1 << 30), True)
+    assert cache.restore(KEY, tmp_path / "it") is not None
+    with pytest.raises(CacheError, match="Read-only file system"):
+        cache.keep("4" * 64, made, [])
+    assert cache.restore(KEY, tmp_path / "it") is not None
+
+
 class Handler(SimpleHTTPRequestHandler):
     """GET and PUT of files in a folder, as a cache's server has them."""
 
@@ -136,6 +183,80 @@ def test_a_server_gives_what_it_took(
     blob.write_bytes(b"#! and more")
     with pytest.raises(CacheError, match="more than 2 bytes"):
         cache.restore(KEY, tmp_path / "it")
+
+
+class Refusing(Handler):
+    """Gives, and takes nothing."""
+
+    def do_PUT(self) -> None:
+        self.send_error(403)
+
+
+class Slow(Handler):
+    """Answers late."""
+
+    def do_GET(self) -> None:
+        time.sleep(0.2)
+        super().do_GET()
+
+
+class Trickling(Handler):
+    """Sends a byte at a time."""
+
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        for byte in source.read():
+            outputfile.write(bytes([byte]))
+            time.sleep(0.02)
+
+
+class Stopping(Handler):
+    """Hangs up in the middle of an answer."""
+
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        outputfile.write(source.read()[:10])
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (Slow, "too slow, 0 s longer than it should take; it is not asked again"),
+        (Trickling, "the server sends less than 131,072 bytes a second"),
+        (Stopping, r"the server sent 10 of \d+ bytes"),
+    ],
+)
+def test_no_build_waits_for_a_bad_server(
+    kind: type[Handler],
+    message: str,
+    made: Path,
+    server: ThreadingHTTPServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stores, "ANSWER", 0.1)
+    monkeypatch.setattr(stores, "PATIENCE", 0.15)
+    monkeypatch.setattr(stores, "PACE", Pace(5.0, 5.0, 0.1, 1 << 17))
+    address = f"http://127.0.0.1:{server.server_port}"
+    SharedCache(WebStore(address), True).keep(KEY, made, [])
+    server.RequestHandlerClass = partial(kind, directory=str(tmp_path / "served"))
+    cache = SharedCache(WebStore(address), True)
+    with pytest.raises(CacheError, match=f"^{address}/.*: {message}$"):
+        cache.restore(KEY, tmp_path / "it")
+    assert cache.restore(KEY, tmp_path / "it") is None
+    cache.keep("4" * 64, made, [])
+    assert not (tmp_path / "served/ac" / ("4" * 64)).exists()
+
+
+def test_a_server_that_takes_nothing_still_gives(
+    made: Path, server: ThreadingHTTPServer, tmp_path: Path
+) -> None:
+    address = f"http://127.0.0.1:{server.server_port}"
+    SharedCache(WebStore(address), True).keep(KEY, made, [])
+    server.RequestHandlerClass = partial(Refusing, directory=str(tmp_path / "served"))
+    cache = SharedCache(WebStore(address), True)
+    with pytest.raises(CacheError, match="the server answers 403"):
+        cache.keep(KEY, made, [])
+    cache.keep(KEY, made, [])  # it is told once
+    assert cache.restore(KEY, tmp_path / "it") is not None
 
 
 def test_a_server_that_is_down_is_asked_once(server: ThreadingHTTPServer, tmp_path: Path) -> None:

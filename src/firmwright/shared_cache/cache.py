@@ -11,7 +11,7 @@ from firmwright.documents.sizes import parse_size
 from firmwright.errors import UserError
 
 from .entry import CachedFile, CacheError, Entry, decode, describe_files, encode
-from .stores import BucketStore, FolderStore, Store, WebStore
+from .stores import BucketStore, FolderStore, PatientStore, Store, WebStore
 
 PLACE = "FIRMWRIGHT_CACHE"
 """A folder, or an address that begins with ``http://`` or ``https://``."""
@@ -29,7 +29,7 @@ class SharedCache:
     """Gives and keeps the results of stages. CacheError where it cannot."""
 
     def __init__(self, store: Store, writable: bool) -> None:
-        self.store = store
+        self.store = PatientStore(store)
         self.writable = writable
 
     def restore(self, key: str, folder: Path) -> Entry | None:

@@ -34,7 +34,14 @@ Source: build/bazel/remote/execution/v2/remote_execution.proto.
 
 
 class CacheError(UserError):
-    """A cache that is not there, or gives something else than what was kept in it."""
+    """A cache that is not there, or gives something else than what was kept in it.
+
+    ``is_down`` tells that nothing else can be read either.
+    """
+
+    def __init__(self, message: str, is_down: bool = False) -> None:
+        self.is_down = is_down
+        super().__init__(message)
 
 
 @dataclass(frozen=True)

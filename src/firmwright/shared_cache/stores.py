@@ -6,7 +6,8 @@ All have bazel-remote's layout: ``ac/KEY`` is an entry, ``cas/SHA256`` a file by
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,14 @@ KEPT_SHARE = 0.9
 """What is left of a full folder's limit, so that not each build removes something."""
 
 
+PACE = web.Pace(connection=10.0, next=20.0, patience=20.0, rate=1 << 17)
+"""What a server has to keep to; what it has can be made here too."""
+ANSWER, RATE = 0.5, 1 << 17
+"""Seconds that any answer may take, and bytes a second that come behind it."""
+PATIENCE = 30.0
+"""Seconds that a build waits in all for a store that is slower."""
+
+
 class Store(Protocol):
     def read(self, name: str, most: int) -> bytes | None:
         """Return what is kept as ``ac/…`` or ``cas/…``, None if nothing is.
@@ -33,6 +42,58 @@ class Store(Protocol):
 
     def write(self, name: str, data: bytes) -> None:
         """Keep bytes; CacheError where that fails."""
+
+    def find(self, name: str) -> object:
+        """Return where something is kept, for a message."""
+
+
+class PatientStore:
+    """Another store, as long as it is of use: a build never waits for it again and again.
+
+    One that cannot be read is not asked again, and neither is one that is slow: each stage would
+    wait for it. One that cannot be written is still read.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.is_read = True
+        self.is_written = True
+        self.waited = 0.0
+
+    def read(self, name: str, most: int) -> bytes | None:
+        if not self.is_read:
+            return None
+        begin = time.monotonic()
+        try:
+            data = self.store.read(name, most)
+        except CacheError as error:
+            if error.is_down:
+                self.give_up()
+            raise
+        self.wait(name, time.monotonic() - begin, len(data or b""))
+        return data
+
+    def write(self, name: str, data: bytes) -> None:
+        if not self.is_written:
+            return
+        begin = time.monotonic()
+        try:
+            self.store.write(name, data)
+        except CacheError:
+            self.is_written = False
+            raise
+        self.wait(name, time.monotonic() - begin, len(data))
+
+    def wait(self, name: str, seconds: float, size: int) -> None:
+        """Note how long an answer took; CacheError once that is too long in all."""
+        self.waited = max(0.0, self.waited + seconds - ANSWER - size / RATE)
+        if self.waited > PATIENCE:
+            self.give_up()
+            told = f"too slow, {self.waited:.0f} s longer than it should take"
+            raise CacheError(f"{self.store.find(name)}: {told}; it is not asked again")
+
+    def give_up(self) -> None:
+        self.is_read = self.is_written = False
 
 
 class FolderStore:
@@ -54,7 +115,7 @@ class FolderStore:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise CacheError(f"{path}: {error.strerror}") from None
+            raise CacheError(f"{path}: {error.strerror}", is_down=True) from None
         if len(data) > most:
             raise CacheError(f"{path}: larger than the {most:,} bytes that it should have")
         with suppress(OSError):  # a cache that is only read may have another owner
@@ -63,12 +124,14 @@ class FolderStore:
 
     def write(self, name: str, data: bytes) -> None:
         path = self.find(name)
+        unfinished = path.with_name(f".{secrets.token_hex(8)}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as unfinished:
-                unfinished.write(data)
-            Path(unfinished.name).replace(path)
+            unfinished.write_bytes(data)  # others may read it, as far as the umask allows
+            unfinished.replace(path)
         except OSError as error:
+            with suppress(OSError):  # a full disk keeps no half of a file
+                unfinished.unlink()
             raise CacheError(f"{path}: {error.strerror}") from None
         if not self.is_pruned:
             self.is_pruned = True
@@ -99,34 +162,28 @@ class FolderStore:
 
 
 class WebStore:
-    """A server that takes ``GET`` and ``PUT``: bazel-remote, or any with WebDAV.
-
-    One that failed once is not asked again: each stage would wait for it.
-    """
+    """A server that takes ``GET`` and ``PUT``: bazel-remote, or any with WebDAV."""
 
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
         self.session = web.open_session()
-        self.is_down = False
 
     def read(self, name: str, most: int) -> bytes | None:
         try:
-            return None if self.is_down else web.download(self.session, self.find(name), most)
+            return web.download(self.session, self.find(name), most, PACE)
         except web.WebError as error:
             if error.status == 404:
                 return None
-            self.is_down = True
-            raise CacheError(f"{self.find(name)}: {error}") from None
+            raise CacheError(f"{self.find(name)}: {error}", is_down=True) from None
 
     def write(self, name: str, data: bytes) -> None:
-        if self.is_down:
-            return
         try:
-            answer, _ = web.ask(self.session, "PUT", self.find(name), LONGEST_ANSWER, data)
+            answer, _ = web.ask(
+                self.session, "PUT", self.find(name), LONGEST_ANSWER, data, pace=PACE
+            )
             if not answer.ok:
                 raise web.refuse(answer)
         except web.WebError as error:
-            self.is_down = True
             raise CacheError(f"{self.find(name)}: {error}") from None
 
     def find(self, name: str) -> str:
@@ -136,7 +193,7 @@ class WebStore:
 class BucketStore:
     """What fsspec opens by its address: ``s3://bucket/team``, and other stores that it knows.
 
-    One that failed once is not asked again. Raises UserError for an address that nothing opens.
+    Raises UserError for an address that nothing opens.
     """
 
     def __init__(self, address: str) -> None:
@@ -151,31 +208,25 @@ class BucketStore:
         except ValueError as error:
             raise UserError(f"'{address}' cannot be opened: {error}") from None
         self.address = address.rstrip("/")
-        self.is_down = False
 
     def read(self, name: str, most: int) -> bytes | None:
-        if self.is_down:
-            return None
+        place = self.find(name)
         try:
             with self.files.open(f"{self.root}/{name}", "rb") as stream:
                 data: bytes = stream.read(most + 1)
         except FileNotFoundError:
             return None
         except Exception as error:  # stores raise all kinds
-            raise self.fail(name, error) from None
+            raise CacheError(f"{place}: {first_line(error)}", is_down=True) from None
         if len(data) > most:
-            place = f"{self.address}/{name}"
             raise CacheError(f"{place}: larger than the {most:,} bytes that it should have")
         return data
 
     def write(self, name: str, data: bytes) -> None:
-        if self.is_down:
-            return
         try:
             self.files.pipe_file(f"{self.root}/{name}", data)
         except Exception as error:
-            raise self.fail(name, error) from None
+            raise CacheError(f"{self.find(name)}: {first_line(error)}") from None
 
-    def fail(self, name: str, error: Exception) -> CacheError:
-        self.is_down = True
-        return CacheError(f"{self.address}/{name}: {first_line(error)}")
+    def find(self, name: str) -> str:
+        return f"{self.address}/{name}"
