@@ -25,6 +25,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 from firmwright.compile import compile_network
 from firmwright.errors import UserError
+from firmwright.ir.small_types import to_bytes, to_model_type
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.onnx.importer import import_model
 from firmwright.project.write import write_project
@@ -190,7 +191,7 @@ def run(case: Case) -> None:
 
 def compare(case: Case, interface: ModelInterface, firmware: Path) -> None:
     for given, expected in case.data:
-        sample = {t.name: array(v) for t, v in zip(interface.inputs, given, strict=True)}
+        sample = {t.name: to_bytes(array(v)) for t, v in zip(interface.inputs, given, strict=True)}
         done = subprocess.run(
             [firmware],
             input=encode_samples(interface.inputs, [sample]),
@@ -201,8 +202,9 @@ def compare(case: Case, interface: ModelInterface, firmware: Path) -> None:
             raise WrongError(f"exit code {done.returncode}: {done.stderr.decode()[:300]}")
         found = decode_outputs(done.stdout, interface.outputs, 1, done.returncode)[0]
         lost = find_lost_bits(case, sample.values())
-        for ours, value in zip(found, expected, strict=True):
-            compare_output(ours, array(value), replace(case, atol=max(case.atol, lost)))
+        allowed = replace(case, atol=max(case.atol, lost))
+        for tensor, ours, value in zip(interface.outputs, found, expected, strict=True):
+            compare_output(to_model_type(ours, tensor), array(value), allowed)
 
 
 def find_lost_bits(case: Case, values: Iterable[np.ndarray[Any, Any]]) -> float:

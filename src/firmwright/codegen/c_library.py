@@ -24,7 +24,7 @@ FUNCTION_DEFINITION = re.compile(r"^static inline \w+ (\w+)\(", re.MULTILINE)
 HEADERS = ("fixed_point.h", "sixteen_bit_floats.h", "wrapped_integers.h")
 """The headers, in templates/network, of the functions that regions may call beside C's own."""
 
-RARE_HEADERS = ("lstm_gates.h",)
+RARE_HEADERS = ("bit_patterns.h", "lstm_gates.h")
 """More of them, which a project has only where a region calls one of the functions."""
 
 

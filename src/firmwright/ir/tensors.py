@@ -14,6 +14,13 @@ ELEMENT_BYTES = {
 SIXTEEN_BIT_FLOATS = frozenset({"float16", "bfloat16"})
 """Types that C99 lacks: their numbers are bit patterns in uint16_t, computed with in float32."""
 
+STORED_AS = {
+    "float8_e4m3fn": "uint8", "float8_e4m3fnuz": "uint8", "float8_e5m2": "uint8",
+    "float8_e5m2fnuz": "uint8", "float8_e8m0fnu": "uint8", "float4_e2m1fn": "uint8",
+    "int4": "int8", "uint4": "uint8", "int2": "int8", "uint2": "uint8",
+}  # fmt: skip
+"""Types of 8 bits and less that C99 lacks, and the type in which each number is stored."""
+
 LARGEST_TENSOR = 2**31 - 1
 """Elements, and bytes, of a tensor: the generated C counts them with 32 bits."""
 
@@ -40,7 +47,8 @@ class Tensor:
     """A named tensor; ``scale`` and ``zero_point`` only where the model quantizes it per tensor.
 
     ``storage`` is None where its elements lie in their order. ``elements`` and ``bytes`` are what
-    it takes in memory.
+    it takes in memory. ``model_dtype`` is its type in the model where C99 lacks that, and ``dtype``
+    the one that stores it (:data:`STORED_AS`).
     """
 
     name: str
@@ -49,6 +57,12 @@ class Tensor:
     scale: float | None = None
     zero_point: int | None = None
     storage: Storage | None = None
+    model_dtype: str | None = None
+
+    @property
+    def stated_dtype(self) -> str:
+        """The type of its numbers, as the model states it."""
+        return self.model_dtype or self.dtype
 
     @property
     def elements(self) -> int:

@@ -23,7 +23,8 @@ def to_bit_patterns(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def store_bit_patterns(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Store 16-bit floats as uint16; ValueError where the function computes with them."""
-    function = structural_map(function, (tirx.Cast, replace_cast))
+    replaced = [(tirx.Cast, replace_cast), (tvm.ir.Call, replace_reinterpretation)]
+    function = structural_map(function, replaced)
     structural_walk(function, (tvm.ir.Expr, refuse_arithmetic))
     stored: dict[tvm.ir.Var, tvm.ir.Var] = {}
 
@@ -51,6 +52,20 @@ def replace_cast(cast: tirx.Cast) -> tirx.Expr:
         return cast
     result = "uint16" if after in SIXTEEN_BIT_FLOATS else after
     return tirx.call_pure_extern(result, f"{before}_to_{after}", cast.value)
+
+
+def replace_reinterpretation(call: tvm.ir.Call) -> tirx.Expr:
+    """Leave out what takes the bits of such a float for those of an integer, or makes it of them.
+
+    That is done with a float of an array, or for one, and there both are the same.
+    """
+    kinds = {str(kind.dtype) for kind in (call.ty, *(a.ty for a in call.args[:1])) if is_number(kind)}
+    reinterprets = isinstance(call.op, tvm.ir.Op) and call.op.name == "tirx.reinterpret"
+    return call.args[0] if reinterprets and kinds & SIXTEEN_BIT_FLOATS else call
+
+
+def is_number(kind: Any) -> bool:
+    return isinstance(kind, tvm.ir.PrimType)
 
 
 def refuse_arithmetic(expression: tirx.Expr) -> None:

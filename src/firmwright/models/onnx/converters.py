@@ -18,6 +18,11 @@ from tvm import relax, topi
 
 from firmwright.errors import UserError
 from firmwright.ir.relax import Constant, constant_array, static_shape
+from firmwright.models.onnx.bit_patterns import (
+    convert_bit_cast,
+    convert_code_to_float,
+    convert_float_to_code,
+)
 
 Inputs = Sequence[relax.Expr]
 Attributes = Mapping[str, Any]
@@ -77,9 +82,12 @@ def convert_instance_norm(
 
 
 CONVERTERS: dict[str, Converter] = {
+    "BitCast": convert_bit_cast,
     "BitShift": convert_bit_shift,
+    "CodeToFloat": convert_code_to_float,
     "CumProd": make_cumulative(topi.cumprod),
     "CumSum": make_cumulative(topi.cumsum),
+    "FloatToCode": convert_float_to_code,
     "InstanceNormalization": convert_instance_norm,
     "Max": make_min_max(relax.op.maximum),
     "Min": make_min_max(relax.op.minimum),

@@ -6,16 +6,14 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import onnx
 import tvm
 from google.protobuf.message import DecodeError
-from onnx import TensorProto, numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from firmwright.errors import UserError, first_line
-from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
+from firmwright.ir.tensors import ELEMENT_BYTES, STORED_AS, ModelInterface, Operator, Tensor
 from firmwright.models.formats import (
     Imported,
     OpenShapesError,
@@ -33,6 +31,7 @@ from firmwright.models.onnx.converters import (
     refuse_node,
 )
 from firmwright.models.onnx.graph.rewrites import REWRITES
+from firmwright.models.onnx.graph.small_types import store_in_bytes
 from firmwright.models.onnx.graph.specialize import specialize
 from firmwright.models.onnx.reference import run_reference as run_reference
 
@@ -83,10 +82,9 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     model, remarks = parse(data, name)
     grids = find_in_onnx(model)
     name_nodes(model.graph)
-    unpack_initializers(model.graph)
     inputs = collect_inputs(model.graph, name, shapes)
     try:
-        model = specialize(model, inputs, REWRITES)
+        model = specialize(model, inputs, REWRITES, store_in_bytes)
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
     check_operators(model, name)
@@ -134,17 +132,6 @@ def name_nodes(graph: onnx.GraphProto) -> None:
     for node in graph.node:
         if not node.name:
             node.name = next((o for o in node.output if o), node.op_type)
-
-
-def unpack_initializers(graph: onnx.GraphProto) -> None:
-    """Store constants of 4 bits that are only dequantized as integers of 8, which is the same."""
-    wider = {TensorProto.INT4: np.int8, TensorProto.UINT4: np.uint8}
-    otherwise = {i for n in graph.node if n.op_type != "DequantizeLinear" for i in n.input}
-    otherwise.update(o.name for o in graph.output)
-    for constant in graph.initializer:
-        if constant.data_type in wider and constant.name not in otherwise:
-            array = numpy_helper.to_array(constant).astype(wider[constant.data_type])
-            constant.CopyFrom(numpy_helper.from_array(array, constant.name))
 
 
 SHARED_OPERATORS = frozenset(
@@ -198,7 +185,7 @@ def collect_inputs(graph: onnx.GraphProto, name: str, shapes: Shapes) -> tuple[T
                 f"model's {declared}"
             )
         else:
-            tensors.append(Tensor(value.name, shape, element_type(value, name)))
+            tensors.append(make_tensor(value, shape, name))
     if left_open:
         raise OpenShapesError(name, left_open)
     return tuple(tensors)
@@ -210,14 +197,21 @@ def is_compatible(shape: Sequence[int | str], declared: Sequence[int | str]) -> 
     )
 
 
-def element_type(value: onnx.ValueInfoProto, name: str) -> str:
-    try:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type).name
-    except KeyError:
-        dtype = "of a non-tensor type"
+def make_tensor(value: onnx.ValueInfoProto, shape: tuple[int, ...], name: str) -> Tensor:
+    dtype = element_type(value)
+    if dtype in STORED_AS:
+        return Tensor(value.name, shape, STORED_AS[dtype], model_dtype=dtype)
     if dtype not in ELEMENT_BYTES:
         raise UserError(f"{name}: '{value.name}' is {dtype}, which firmware cannot carry")
-    return dtype
+    return Tensor(value.name, shape, dtype)
+
+
+def element_type(value: onnx.ValueInfoProto) -> str:
+    """Return what numpy and ml_dtypes call a value's type."""
+    try:
+        return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type).name)
+    except KeyError:
+        return "of a non-tensor type"
 
 
 def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> tuple[Tensor, ...]:
@@ -244,7 +238,9 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
         if 0 in numbers:
             label = f"{name}: output '{value.name}'"
             raise UserError(f"{label} has no elements: its shape is {list(numbers)}")
-        outputs.append(Tensor(value.name, numbers, str(kind.dtype)))
+        stated = element_type(value)
+        model_dtype = stated if stated in STORED_AS else None
+        outputs.append(Tensor(value.name, numbers, str(kind.dtype), model_dtype=model_dtype))
     return tuple(outputs)
 
 

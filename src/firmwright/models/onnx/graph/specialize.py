@@ -45,18 +45,22 @@ Rewrite = Callable[[onnx.NodeProto, "Specializer"], "Nodes | None"]
 
 
 def specialize(
-    model: onnx.ModelProto, inputs: Sequence[Tensor], rewrites: Mapping[str, Rewrite]
+    model: onnx.ModelProto,
+    inputs: Sequence[Tensor],
+    rewrites: Mapping[str, Rewrite],
+    finish: Callable[[Specializer], None] = lambda _: None,
 ) -> onnx.ModelProto:
     """Return the model for inputs of these shapes: constants evaluated, operators rewritten.
 
     ``rewrites`` are tried on the nodes of the operators that they are named after; what they
-    return is specialized in turn.
+    return is specialized in turn. ``finish`` changes what is left at the end.
     """
     inlined = inline_local_functions(model) if model.functions else model
     if not any(o.domain in ("", "ai.onnx") for o in inlined.opset_import):
         inlined.opset_import.append(helper.make_opsetid("", REWRITES_OPSET))
     walk = Specializer(inlined, inputs, rewrites)
     walk.visit(inlined.graph.node)
+    finish(walk)
     return walk.build_model()
 
 
@@ -75,7 +79,7 @@ class Specializer:
         self.constants: dict[str, Array] = {}
         self.nodes: Nodes = []
         for tensor in inputs:
-            element = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
+            element = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.stated_dtype))
             self.types[tensor.name] = helper.make_tensor_type_proto(element, tensor.shape)
         for initializer in model.graph.initializer:
             self.add_constant(initializer.name, numpy_helper.to_array(initializer))
@@ -88,7 +92,8 @@ class Specializer:
         read = {i for n in self.nodes for i in list_reads(n)} | {o.name for o in graph.output}
         for field, values in (
             ("node", self.nodes),
-            ("input", [v for v in graph.input if v.name not in self.constants]),
+            ("input", [helper.make_value_info(v.name, self.types.get(v.name, v.type))
+                       for v in graph.input if v.name not in self.constants]),
             ("initializer", [numpy_helper.from_array(a, n) for n, a in self.constants.items()
                              if n in read]),
             ("value_info", [helper.make_value_info(n, t) for n, t in self.types.items()

@@ -1,0 +1,50 @@
+"""Numbers of 8, 4 or 2 bits that C99 has no type for: each lies in one byte.
+
+An integer is stored as its value, a float as its bit pattern in the low bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.ir.tensors import STORED_AS, Tensor
+
+Array = npt.NDArray[Any]
+
+
+def is_small_integer(dtype: str) -> bool:
+    return dtype in STORED_AS and "int" in dtype
+
+
+def is_small_float(dtype: str) -> bool:
+    return dtype in STORED_AS and "float" in dtype
+
+
+def count_bits(dtype: str) -> int:
+    """Return the bits of a number: 8, 4 or 2."""
+    limits = ml_dtypes.iinfo if is_small_integer(dtype) else ml_dtypes.finfo
+    return int(limits(np.dtype(dtype)).bits)
+
+
+def to_bytes(array: Array) -> Array:
+    """Return an array of such numbers as it is stored, any other array as it is."""
+    dtype = array.dtype.name
+    if is_small_integer(dtype):
+        return array.astype(STORED_AS[dtype])
+    return array.view(STORED_AS[dtype]) if dtype in STORED_AS else array
+
+
+def from_bytes(array: Array, dtype: str) -> Array:
+    """Return stored numbers in a type of ml_dtypes; the bits above a number's own do not count."""
+    if is_small_integer(dtype):
+        return array.astype(dtype)
+    return (array.view("uint8") & np.uint8(2 ** count_bits(dtype) - 1)).view(dtype)
+
+
+def to_model_type(array: Array, tensor: Tensor) -> Array:
+    """Return a tensor's data in the type that the model gives it."""
+    return array if tensor.model_dtype is None else from_bytes(array, tensor.model_dtype)

@@ -1,0 +1,97 @@
+"""Bit patterns in Relax: BitCast, and floats of 8 and 4 bits that were stored in bytes.
+
+A conversion is a call of a function of bit_patterns.h or sixteen_bit_floats.h, in templates/network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx
+import tvm
+from tvm import relax, te, tirx
+
+from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
+
+Convert = Callable[[Any], tirx.Expr]
+
+ROUND_MODES = {b"up": 0x7FFFFF, b"down": 0, b"nearest": 0x400000}
+"""What is added to a float32's bits before float8_e8m0fnu keeps the exponent alone."""
+
+
+def convert_float_to_code(
+    builder: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: Mapping[str, Any]
+) -> relax.Expr:
+    """Return floats of any size as codes of the type ``kind``, in uint8."""
+    (data,) = inputs
+    kind = attributes["kind"].decode()
+    saturate = tirx.const(int(attributes["saturate"]), "int32")
+    settings = {
+        "float4_e2m1fn": (),
+        "float8_e8m0fnu": (tirx.const(ROUND_MODES[attributes["round_mode"]], "uint32"), saturate),
+    }
+    given = settings.get(kind, (saturate,))
+    if str(data.ty.dtype) == "float64":
+        data = map_elements(builder, data, make_call("float32", "float64_to_odd_float32"))
+    elif str(data.ty.dtype) != "float32":
+        data = builder.emit(relax.op.astype(data, "float32"))
+    return map_elements(builder, data, make_call("uint8", f"float32_to_{kind}", *given))
+
+
+def convert_code_to_float(
+    builder: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: Mapping[str, Any]
+) -> relax.Expr:
+    """Return the float32 of codes of the type ``kind``, in uint8."""
+    kind = attributes["kind"].decode()
+    return map_elements(builder, inputs[0], make_call("float32", f"{kind}_to_float32"))
+
+
+def convert_bit_cast(
+    builder: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: Mapping[str, Any]
+) -> relax.Expr:
+    """TVM has no converter for BitCast. Between integers it is a cast that wraps around."""
+    (data,) = inputs
+    before = str(data.ty.dtype)
+    after = onnx.helper.tensor_dtype_to_np_dtype(attributes["to"]).name
+    if before == after:
+        return data
+    if "float" in before:
+        data = map_elements(builder, data, UNPACK[before])
+    if "float" not in after:
+        return data if str(data.ty.dtype) == after else relax.op.astype(data, after)
+    word = f"uint{tvm.DataType(after).bits}"
+    if str(data.ty.dtype) != word:
+        data = builder.emit(relax.op.astype(data, word))
+    return map_elements(builder, data, PACK[after])
+
+
+def make_call(result: str, function: str, *arguments: tirx.Expr) -> Convert:
+    return lambda element: tirx.call_pure_extern(result, function, element, *arguments)
+
+
+def make_reinterpretation(result: str) -> Convert:
+    """Leave the bits as they are; :mod:`firmwright.lowering.sixteen_bit_floats` reads these."""
+    return lambda element: tirx.reinterpret(result, element)
+
+
+UNPACK = {
+    "float32": make_call("uint32", "float32_bits"),
+    "float64": make_call("uint64", "float64_bits"),
+    **dict.fromkeys(SIXTEEN_BIT_FLOATS, make_reinterpretation("uint16")),
+}
+"""From a float to its bits."""
+
+PACK = {
+    "float32": make_call("float32", "float32_of_bits"),
+    "float64": make_call("float64", "float64_of_bits"),
+    **{kind: make_reinterpretation(kind) for kind in SIXTEEN_BIT_FLOATS},
+}
+"""From the bits to a float."""
+
+
+def map_elements(builder: relax.BlockBuilder, data: relax.Expr, convert: Convert) -> relax.Var:
+    def compute(tensor: te.Tensor) -> te.Tensor:
+        return te.compute(tensor.shape, lambda *place: convert(tensor(*place)))
+
+    return builder.emit_te(compute, data, primfunc_name_hint="convert")

@@ -1,0 +1,183 @@
+"""A graph with types of 8 bits and less that C99 lacks, as one of bytes: its last rewrite.
+
+Operators that move elements move bytes as well. What computes with such numbers is an operator of
+:data:`WRITERS`; :mod:`firmwright.ir.small_types` says how the numbers are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from firmwright.ir.small_types import count_bits, is_small_float, is_small_integer, to_bytes
+from firmwright.ir.tensors import STORED_AS
+from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute
+from firmwright.models.onnx.graph.specialize import Nodes, Specializer
+
+
+def store_in_bytes(walk: Specializer) -> None:
+    """Rewrite the nodes, constants and types that are left of a graph."""
+    if not any(walk.dtype(name).name in STORED_AS for name in walk.types):
+        return
+    walk.nodes = [new for node in walk.nodes for new in rewrite(node, walk)]
+    walk.constants = {name: to_bytes(array) for name, array in walk.constants.items()}
+    for name in walk.types:
+        element = to_stored_element(walk.types[name].tensor_type.elem_type)
+        walk.types[name].tensor_type.elem_type = element
+
+
+def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Return the nodes that do the same on bytes."""
+    names = [n for n in (*node.input[:3], *node.output[:1]) if n]
+    small = any(walk.dtype(name).name in STORED_AS for name in names)
+    if small and node.op_type in WRITERS:
+        return WRITERS[node.op_type](Writer(node, walk))
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            array = numpy_helper.to_array(attribute.t)
+            if array.dtype.name in STORED_AS:
+                attribute.t.CopyFrom(numpy_helper.from_array(to_bytes(array), attribute.t.name))
+    return [node]
+
+
+def to_stored_element(element: int) -> int:
+    """Return the type, of ONNX's numbers for them, in which a type is stored."""
+    if not element:
+        return element
+    dtype = helper.tensor_dtype_to_np_dtype(element).name
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(STORED_AS.get(dtype, dtype))))
+
+
+class Writer(NodeBuilder):
+    """Writes the nodes for one node; ``source`` and ``target`` are its operand's and result's type.
+
+    What :meth:`decode` and :meth:`encode` take and return are names of tensors.
+    """
+
+    def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
+        super().__init__(node, walk)
+        self.walk = walk
+        self.source = walk.dtype(node.input[0]).name
+        self.target = walk.dtype(node.output[0]).name
+
+    def input(self, index: int) -> str:
+        return self.node.input[index] if index < len(self.node.input) else ""
+
+    def decode(self, name: str) -> str:
+        """Return numbers in a type that computes: small floats in float32, others as they are."""
+        dtype = self.walk.dtype(name).name
+        if not is_small_float(dtype):
+            return name
+        if name in self.walk.constants:
+            return self.constant(self.walk.constants[name].astype("float32"), "float32")
+        return self.add("CodeToFloat", name, kind=dtype)
+
+    def encode(self, name: str, dtype: str) -> str:
+        """Return numbers in a type of this graph; ``dtype`` is that of ``name`` before."""
+        if is_small_float(self.target):
+            settings = {n: get_attribute(self.node, n, d) for n, d in CAST_DEFAULTS.items()}
+            return self.add("FloatToCode", name, kind=self.target, **settings)
+        if not is_small_integer(self.target):
+            return self.cast(name, self.target)
+        if "float" in dtype:
+            name = self.cast(name, "int32")
+        return self.extend(self.cast(name, "uint8"))
+
+    def extend(self, bits: str) -> str:
+        """Return the integers of the result's type that the low bits of bytes stand for."""
+        count = count_bits(self.target)
+        low = self.add("BitwiseAnd", bits, self.constant(2**count - 1, "uint8"))
+        if self.target.startswith("uint"):
+            return low
+        sign = 2 ** (count - 1)
+        flipped = self.add("BitwiseXor", low, self.constant(sign, "uint8"))
+        return self.add("Sub", self.cast(flipped, "int8"), self.constant(sign, "int8"))
+
+    def cast(self, name: str, dtype: str) -> str:
+        return self.add("Cast", name, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def along(self, name: str) -> str:
+        """Return scales, or zero points, so that they lie along the axis of their channels."""
+        shape = self.walk.shape(self.node.input[0])
+        if self.walk.shape(name) in ((), (1,)) or shape is None:
+            return name
+        axis = get_attribute(self.node, "axis", 1) % len(shape)
+        return self.add("Reshape", name, self.constant(along_axis(axis, len(shape)), "int64"))
+
+    def zero_point(self) -> str:
+        """Return the zero point as a float, '' where it is 0."""
+        name = self.input(2)
+        known = self.walk.constants.get(name)
+        if not name or (known is not None and not known.astype("float32").any()):
+            return ""
+        return self.along(self.cast(self.decode(name), "float32"))
+
+
+CAST_DEFAULTS: dict[str, Any] = {"saturate": 1, "round_mode": "up"}
+
+
+def write_cast(body: Writer) -> Nodes:
+    """Cast by ONNX's table: small floats saturate by default, integers lose their upper bits."""
+    return body.finish(body.encode(body.decode(body.node.input[0]), body.source))
+
+
+def write_bit_cast(body: Writer) -> Nodes:
+    """Take the bits of a number as those of another of the same size."""
+    bits = body.cast(body.node.input[0], "uint8")
+    if count_bits_of_any(body.target) < 8:
+        return body.finish(
+            body.extend(bits)
+            if is_small_integer(body.target)
+            else body.add("BitwiseAnd", bits, body.constant(15, "uint8"))
+        )
+    return body.finish(body.cast(bits, STORED_AS.get(body.target, body.target)))
+
+
+def count_bits_of_any(dtype: str) -> int:
+    return count_bits(dtype) if dtype in STORED_AS else np.dtype(dtype).itemsize * 8
+
+
+def write_dequantize(body: Writer) -> Nodes:
+    """Dequantize: integers as those of 8 bits, floats by the definition, in float32."""
+    scale = body.node.input[1]
+    if is_small_integer(body.source) and not is_small_float(body.walk.dtype(scale).name):
+        return [body.node]
+    data = body.cast(body.decode(body.node.input[0]), "float32")
+    point = body.zero_point()
+    if point:
+        data = body.add("Sub", data, point)
+    factor = body.along(body.cast(body.decode(scale), "float32"))
+    return body.finish(body.cast(body.add("Mul", data, factor), body.target))
+
+
+def write_quantize(body: Writer) -> Nodes:
+    """Quantize: to integers as to those of 8 bits, then clipped; to floats by the definition."""
+    data, scale = body.node.input[:2]
+    if not is_small_float(body.target):
+        stored = STORED_AS[body.target]
+        point = body.input(2) or body.constant(0, stored)
+        settings = {"axis": get_attribute(body.node, "axis", 1)}
+        result = body.add("QuantizeLinear", data, body.decode(scale), point, **settings)
+        limits = ml_dtypes.iinfo(np.dtype(body.target))
+        low, high = (body.constant(end, stored) for end in (limits.min, limits.max))
+        return body.finish(body.add("Min", body.add("Max", result, low), high))
+    precision = get_attribute(body.node, "precision", 0) or TensorProto.FLOAT
+    divisor = body.along(body.add("Cast", body.decode(scale), to=precision))
+    result = body.add("Div", body.add("Cast", data, to=precision), divisor)
+    point = body.zero_point()
+    if point:
+        result = body.add("Add", body.cast(result, "float32"), point)
+    return body.finish(body.encode(result, "float32"))
+
+
+WRITERS: dict[str, Callable[[Writer], Nodes]] = {
+    "BitCast": write_bit_cast,
+    "Cast": write_cast,
+    "DequantizeLinear": write_dequantize,
+    "QuantizeLinear": write_quantize,
+}
