@@ -23,6 +23,7 @@ from onnx.backend.base import Backend, BackendRep
 from firmwright.compile import compile_network
 from firmwright.emulator import run_firmware
 from firmwright.errors import UserError
+from firmwright.ir.small_types import to_bytes, to_model_type
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.onnx.importer import import_model
 from firmwright.project.write import Network, write_project
@@ -55,11 +56,13 @@ class Program(BackendRep):
         if not isinstance(inputs, Mapping):
             names = [tensor.name for tensor in self.interface.inputs]
             inputs = dict(zip(names, inputs, strict=True))
-        sample = {name: np.asarray(value) for name, value in inputs.items()}
+        sample = {name: to_bytes(np.asarray(value)) for name, value in inputs.items()}
         given = encode_samples(self.interface.inputs, [sample])
         elf, scratch = Path(self.folder.name, "firmware"), Path(self.folder.name)
         ran = run_firmware(elf, PLATFORM, "native", given, "network_run", scratch, BUDGET)
-        return tuple(decode_outputs(ran.console, self.interface.outputs, 1, ran.exit_code)[0])
+        outputs = self.interface.outputs
+        found = decode_outputs(ran.console, outputs, 1, ran.exit_code)[0]
+        return tuple(to_model_type(a, t) for a, t in zip(found, outputs, strict=True))
 
 
 class FirmwrightBackend(Backend):

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.errors import UserError
+from firmwright.ir.small_types import find_limits, is_small_float, to_bytes, to_model_type
 from firmwright.ir.tensors import Tensor
 
 UNREADABLE = (OSError, ValueError, EOFError, MemoryError, OverflowError, zipfile.BadZipFile)
@@ -78,10 +79,12 @@ def check_array(array: Array, tensor: Tensor, label: str) -> Array:
     input's axes (those of length 1 may be left out, or all be one axis), and for NaN.
     """
     real = array.dtype == np.float32 and tensor.scale is not None and tensor.dtype != "float32"
+    if tensor.model_dtype is not None and array.dtype != np.float32:
+        array = check_bytes(array, tensor, label)
     if array.dtype != np.dtype(tensor.dtype) and not real:
         raise UserError(
-            f"{label}: is {array.dtype}, the input '{tensor.name}' {tensor.dtype}; save it with "
-            f".astype('{tensor.dtype}')"
+            f"{label}: is {array.dtype}, the input '{tensor.name}' {tensor.stated_dtype}; save it "
+            f"with .astype('{tensor.stated_dtype}')"
         )
     samples = len(array) if array.ndim else 0
     if samples == 0 or not has_same_axes(array.shape[1:], tensor):
@@ -98,6 +101,25 @@ def check_array(array: Array, tensor: Tensor, label: str) -> Array:
     return quantize_array(shaped, tensor) if real else shaped
 
 
+def check_bytes(array: Array, tensor: Tensor, label: str) -> Array:
+    """Return data of a type that C99 lacks as it is stored; what is neither that, nor so, as it is.
+
+    NumPy knows such a type in an ``.npy`` file as bytes without a meaning. Raises UserError for
+    stored integers beyond the type's limits.
+    """
+    dtype = tensor.stated_dtype
+    if array.dtype.name == dtype or array.dtype.str.endswith("V1"):
+        return to_bytes(array.view(dtype))
+    if array.dtype.name == tensor.dtype and not is_small_float(dtype):
+        limits = find_limits(dtype)
+        if array.size and (array.min() < limits.min or array.max() > limits.max):
+            raise UserError(
+                f"{label}: the input '{tensor.name}' is {dtype}, of {limits.min} to {limits.max}; "
+                f"found {array.min()} to {array.max()}"
+            )
+    return array
+
+
 def has_same_axes(shape: Sequence[int], tensor: Tensor) -> bool:
     """Tell whether a sample's shape is the input's but for axes of length 1, or one flat axis."""
     axes = [length for length in shape if length != 1]
@@ -106,13 +128,15 @@ def has_same_axes(shape: Sequence[int], tensor: Tensor) -> bool:
 
 def quantize_array(array: Array, tensor: Tensor) -> Array:
     """Return real numbers as the integers that a quantized input takes: round half to even."""
-    limits = np.iinfo(tensor.dtype)
+    limits = find_limits(tensor.stated_dtype)
     steps = np.rint(array / np.float32(tensor.scale or 1)) + float(tensor.zero_point or 0)
     return np.clip(steps, limits.min, limits.max).astype(tensor.dtype)
 
 
 def dequantize_array(array: Array, tensor: Tensor) -> Array:
-    """Return a quantized tensor's integers as real numbers (float32); any other as it is."""
+    """Return integers with a scale, or small floats, as real numbers (float32); others as is."""
+    if is_small_float(tensor.stated_dtype):
+        return to_model_type(array, tensor).astype("float32")
     if tensor.scale is None:
         return array
     return np.float32(tensor.scale) * (array.astype("float32") - np.float32(tensor.zero_point or 0))

@@ -13,6 +13,7 @@ import numpy as np
 from firmwright.data.arrays import Array, dequantize_array, quantize_array
 from firmwright.data.sources import Preprocess
 from firmwright.errors import UserError
+from firmwright.ir.small_types import find_limits, to_bytes
 from firmwright.ir.tensors import Tensor
 
 Sample = Mapping[str, Array]
@@ -64,13 +65,13 @@ def random_samples(
         shape = (count, *tensor.shape)
         if tensor.dtype == "bool":
             columns[tensor.name] = generator.integers(0, 2, shape).astype(bool)
-        elif "float" in tensor.dtype:
+        elif "float" in tensor.stated_dtype:
             low, high = ranges.get(tensor.name, UNIT)
             drawn = low + (high - low) * generator.random(shape)
             drawn = np.rint(drawn) if tensor.name in whole else drawn
-            columns[tensor.name] = drawn.astype(tensor.dtype)
+            columns[tensor.name] = to_bytes(drawn.astype(tensor.stated_dtype))
         else:
-            limits = np.iinfo(tensor.dtype)
+            limits = find_limits(tensor.stated_dtype)
             low, high = ranges.get(tensor.name, (limits.min, limits.max))
             drawn = generator.integers(int(low), int(high), shape, tensor.dtype, endpoint=True)
             columns[tensor.name] = drawn

@@ -5,6 +5,7 @@ An integer is stored as its value, a float as its bit pattern in the low bits.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -26,8 +27,12 @@ def is_small_float(dtype: str) -> bool:
 
 def count_bits(dtype: str) -> int:
     """Return the bits of a number: 8, 4 or 2."""
-    limits = ml_dtypes.iinfo if is_small_integer(dtype) else ml_dtypes.finfo
-    return int(limits(np.dtype(dtype)).bits)
+    return int(re.sub(r"\D*(\d).*", r"\1", dtype))
+
+
+def find_limits(dtype: str) -> ml_dtypes.iinfo:
+    """Return the smallest and the largest integer of a type, small or not."""
+    return ml_dtypes.iinfo(np.dtype(dtype))  # type: ignore[no-untyped-call]
 
 
 def to_bytes(array: Array) -> Array:

@@ -59,13 +59,10 @@ def replace_reinterpretation(call: tvm.ir.Call) -> tirx.Expr:
 
     That is done with a float of an array, or for one, and there both are the same.
     """
-    kinds = {str(kind.dtype) for kind in (call.ty, *(a.ty for a in call.args[:1])) if is_number(kind)}
-    reinterprets = isinstance(call.op, tvm.ir.Op) and call.op.name == "tirx.reinterpret"
-    return call.args[0] if reinterprets and kinds & SIXTEEN_BIT_FLOATS else call
-
-
-def is_number(kind: Any) -> bool:
-    return isinstance(kind, tvm.ir.PrimType)
+    if not isinstance(call.op, tvm.ir.Op) or call.op.name != "tirx.reinterpret":
+        return call
+    (number,) = call.args
+    return number if is_16bit_float(call.ty) or is_16bit_float(number.ty) else call
 
 
 def refuse_arithmetic(expression: tirx.Expr) -> None:

@@ -111,7 +111,7 @@ def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
     return {
         tensor.name: stated.get(tensor.name) or (BYTES if tensor.name in whole else UNIT)
         for tensor in single.inputs
-        if "float" in tensor.dtype or tensor.name in stated
+        if "float" in tensor.stated_dtype or tensor.name in stated
     }
 
 

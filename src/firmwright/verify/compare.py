@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.errors import UserError
+from firmwright.ir.small_types import to_model_type
 from firmwright.ir.tensors import Tensor
 from firmwright.recipe import Tolerance
 from firmwright.verify.record import Agreement
@@ -46,7 +47,7 @@ def compare(
     for sample, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         exact_sample = True
         for tensor, a, b, span, step in zip(outputs, ours, theirs, spans, sizes, strict=True):
-            b = b.reshape(a.shape)
+            a, b = to_model_type(a, tensor), to_model_type(b.reshape(a.shape), tensor)
             apart = compute_distance(a, b)
             wrong = apart > compute_allowance(b, tolerance, span, step)
             values += a.size

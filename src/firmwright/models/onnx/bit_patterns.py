@@ -1,6 +1,6 @@
 """Bit patterns in Relax: BitCast, and floats of 8 and 4 bits that were stored in bytes.
 
-A conversion is a call of a function of bit_patterns.h or sixteen_bit_floats.h, in templates/network.
+A conversion calls a function of bit_patterns.h or sixteen_bit_floats.h (templates/network).
 """
 
 from __future__ import annotations

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import onnx
 
 from firmwright.errors import UserError, first_line
-from firmwright.ir.tensors import State
+from firmwright.ir.small_types import from_bytes, to_bytes
+from firmwright.ir.tensors import STORED_AS, State
 from firmwright.models.formats import ReferenceOutputs, Samples
 from firmwright.models.onnx.attributes import drop_unknown_attributes
 from firmwright.models.sequence import run_in_sequence
@@ -33,11 +35,27 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     try:
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
-        outputs = run_in_sequence(inputs, states, names, partial(session.run, None))
+        run = take_bytes(partial(session.run, None), model)
+        outputs = run_in_sequence(inputs, states, names, run)
     except Exception as refusal:  # its errors have no base class of their own
         return run_onnx_evaluator(data, inputs, states, refusal)
     runtime = f"onnxruntime {onnxruntime.__version__} (graph optimizations off)"
     return ReferenceOutputs(runtime, outputs)
+
+
+def take_bytes(run: Callable[..., Any], model: onnx.ModelProto) -> Callable[..., list[Any]]:
+    """Let a function that evaluates the model take, and return, small types as they are stored."""
+    kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+    names = {name: onnx.helper.tensor_dtype_to_np_dtype(k).name for name, k in kinds.items() if k}
+
+    def evaluate(given: Mapping[str, Any]) -> list[Any]:
+        typed = {
+            name: from_bytes(array, names[name]) if names.get(name) in STORED_AS else array
+            for name, array in given.items()
+        }
+        return [to_bytes(np.asarray(array)) for array in run(typed)]
+
+    return evaluate
 
 
 def run_onnx_evaluator(
@@ -47,9 +65,10 @@ def run_onnx_evaluator(
     from onnx.reference import ReferenceEvaluator
 
     try:
-        evaluator = ReferenceEvaluator(onnx.load_model_from_string(data))
+        model = onnx.load_model_from_string(data)
+        evaluator = ReferenceEvaluator(model)
         names = list(evaluator.output_names)
-        run: Callable[..., Any] = partial(evaluator.run, None)
+        run = take_bytes(partial(evaluator.run, None), model)
         outputs = run_in_sequence(inputs, states, names, run)
     except Exception as error:  # whatever numpy raises inside an operator
         raise UserError(

@@ -7,14 +7,10 @@ import onnx
 from onnx import TensorProto, helper
 
 from firmwright.errors import UserError
+from firmwright.ir.small_types import find_limits, is_small_float
+from firmwright.ir.tensors import STORED_AS
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer
-
-LIMITS = {
-    kind: np.iinfo(helper.tensor_dtype_to_np_dtype(kind))
-    for kind in (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16)
-}
-"""The integers that a result may be, and their limits."""
 
 
 def has_blocks(node: onnx.NodeProto, _: Specializer) -> bool:
@@ -49,28 +45,48 @@ def spread(body: NodeBuilder, name: str, places: str) -> str:
 def rewrite_dequantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a DequantizeLinear in blocks: (x - zero point) · scale."""
     body, places = begin(node, walk)
-    kind = walk.types[node.input[1]].tensor_type.elem_type
+    kind, scale = widen_scale(body, walk)
     stored = body.add("Cast", node.input[0], to=kind)
     if len(node.input) > 2 and node.input[2]:
         point = body.add("Cast", node.input[2], to=kind)
         stored = body.add("Sub", stored, spread(body, point, places))
-    return body.finish(body.add("Mul", stored, spread(body, node.input[1], places)))
+    result = body.add("Mul", stored, spread(body, scale, places))
+    to = walk.types[node.output[0]].tensor_type.elem_type
+    return body.finish(result if to == kind else body.add("Cast", result, to=to))
+
+
+def widen_scale(body: NodeBuilder, walk: Specializer) -> tuple[int, str]:
+    """Return the type to compute in, that of the scale, and the scale; small ones are float32."""
+    scale = body.node.input[1]
+    if walk.dtype(scale).name in STORED_AS:
+        return TensorProto.FLOAT, body.add("Cast", scale, to=TensorProto.FLOAT)
+    return walk.types[scale].tensor_type.elem_type, scale
 
 
 def rewrite_quantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a QuantizeLinear in blocks: clamp(round(x / scale) + zero point)."""
+    """Rewrite a QuantizeLinear in blocks: clamp(round(x / scale) + zero point).
+
+    Floats of 8 and 4 bits are rounded, and clamped where that is asked for, by a cast.
+    """
     body, places = begin(node, walk)
     point = node.input[2] if len(node.input) > 2 else ""
     kind = get_attribute(node, "output_dtype", 0) or TensorProto.UINT8
     if point:
         kind = walk.types[point].tensor_type.elem_type
-    if kind not in LIMITS:
-        name = TensorProto.DataType.Name(kind).lower()
-        raise refuse(node, f"its results are {name}; firmware computes int8, uint8, int16, uint16")
-    result = body.add("Div", node.input[0], spread(body, node.input[1], places))
-    result = body.add("Round", result)
+    result_type = helper.tensor_dtype_to_np_dtype(kind).name
+    to_float = is_small_float(result_type)
+    precision, scale = widen_scale(body, walk)
+    data = body.add("Cast", node.input[0], to=precision)
+    result = body.add("Div", data, spread(body, scale, places))
+    if not to_float:
+        result = body.add("Round", result)
     if point:
         zero = body.add("Cast", point, to=TensorProto.FLOAT)
+        result = body.add("Cast", result, to=TensorProto.FLOAT)
         result = body.add("Add", result, spread(body, zero, places))
-    ends = (body.constant(end, "float32") for end in (LIMITS[kind].min, LIMITS[kind].max))
+    if to_float:
+        saturate = get_attribute(node, "saturate", 1)
+        return body.finish(body.add("Cast", result, to=kind, saturate=saturate))
+    limits = find_limits(result_type)
+    ends = (body.constant(end, "float32") for end in (limits.min, limits.max))
     return body.finish(body.add("Cast", body.add("Clip", result, *ends), to=kind))

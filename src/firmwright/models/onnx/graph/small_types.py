@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
-from firmwright.ir.small_types import count_bits, is_small_float, is_small_integer, to_bytes
+from firmwright.ir.small_types import (
+    count_bits,
+    find_limits,
+    is_small_float,
+    is_small_integer,
+    to_bytes,
+)
 from firmwright.ir.tensors import STORED_AS
 from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer
@@ -109,6 +114,14 @@ class Writer(NodeBuilder):
         axis = get_attribute(self.node, "axis", 1) % len(shape)
         return self.add("Reshape", name, self.constant(along_axis(axis, len(shape)), "int64"))
 
+    def find_precision(self) -> str:
+        """Return the type in which a QuantizeLinear divides: mostly that of its scale."""
+        stated = get_attribute(self.node, "precision", 0)
+        if stated:
+            return str(helper.tensor_dtype_to_np_dtype(stated).name)
+        scale = self.walk.dtype(self.node.input[1]).name
+        return "float32" if is_small_float(scale) else scale
+
     def zero_point(self) -> str:
         """Return the zero point as a float, '' where it is 0."""
         name = self.input(2)
@@ -163,12 +176,12 @@ def write_quantize(body: Writer) -> Nodes:
         point = body.input(2) or body.constant(0, stored)
         settings = {"axis": get_attribute(body.node, "axis", 1)}
         result = body.add("QuantizeLinear", data, body.decode(scale), point, **settings)
-        limits = ml_dtypes.iinfo(np.dtype(body.target))
+        limits = find_limits(body.target)
         low, high = (body.constant(end, stored) for end in (limits.min, limits.max))
         return body.finish(body.add("Min", body.add("Max", result, low), high))
-    precision = get_attribute(body.node, "precision", 0) or TensorProto.FLOAT
-    divisor = body.along(body.add("Cast", body.decode(scale), to=precision))
-    result = body.add("Div", body.add("Cast", data, to=precision), divisor)
+    precision = body.find_precision()
+    divisor = body.along(body.cast(body.decode(scale), precision))
+    result = body.add("Div", body.cast(data, precision), divisor)
     point = body.zero_point()
     if point:
         result = body.add("Add", body.cast(result, "float32"), point)

@@ -139,7 +139,9 @@ class Specializer:
             return inline_branch(node, bool(self.constants[node.input[0]].all()))
         if node.op_type == "CastLike" and node.input[1] in self.types:
             element = self.types[node.input[1]].tensor_type.elem_type
-            return [helper.make_node("Cast", node.input[:1], node.output, node.name, to=element)]
+            cast = helper.make_node("Cast", node.input[:1], node.output, node.name, to=element)
+            cast.attribute.extend(node.attribute)
+            return [cast]
         filled = [i for i in node.input if i not in self.constants or self.constants[i].size]
         if node.op_type == "Concat" and 0 < len(filled) < len(node.input):
             axis = helper.get_node_attr_value(node, "axis")
