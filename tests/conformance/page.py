@@ -59,8 +59,8 @@ BY_TVM = """
 ## Refused here, evaluated by TVM
 
 TVM's own virtual machine imports and evaluates {count} of the refused cases as ONNX defines
-(`tests/conformance/plain_tvm.py` finds them). It allocates at run time and brings its own number
-types, which a static schedule in C99 does not:
+(`tests/conformance/plain_tvm.py` finds them). It allocates at run time, which a static schedule
+does not:
 """
 
 

@@ -10,8 +10,6 @@ SENTENCES = (
     (r"is object, which", "It works on strings."),
     (r"of a non-tensor type|is a sequence, not|SequenceMap|seq_empty|_EmptyOptional",
      "It works on sequences or optional values; firmware has tensors of fixed shapes."),
-    (r"(is|computes) float[48]", "It works on floats of 8 or 4 bits, which C99 has not."),
-    (r"(is|computes) u?int[24]\b", "It works on integers of 4 or 2 bits, which C99 has not."),
     (r"has no static shape|only run time tells|Loop|has no elements: its shape is \[0\]$",
      "Only run time tells an output's length; firmware needs fixed shapes."),
     (r"has no elements", "An output has no elements."),

@@ -91,7 +91,9 @@ PACK = {
 
 
 def map_elements(builder: relax.BlockBuilder, data: relax.Expr, convert: Convert) -> relax.Var:
+    """Convert each element, in an operator that is called a cast."""
+
     def compute(tensor: te.Tensor) -> te.Tensor:
         return te.compute(tensor.shape, lambda *place: convert(tensor(*place)))
 
-    return builder.emit_te(compute, data, primfunc_name_hint="convert")
+    return builder.emit_te(compute, data, primfunc_name_hint="cast")

@@ -51,7 +51,7 @@ def rewrite_dequantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
         point = body.add("Cast", node.input[2], to=kind)
         stored = body.add("Sub", stored, spread(body, point, places))
     result = body.add("Mul", stored, spread(body, scale, places))
-    to = walk.types[node.output[0]].tensor_type.elem_type
+    to = get_attribute(node, "output_dtype", 0) or kind
     return body.finish(result if to == kind else body.add("Cast", result, to=to))
 
 
