@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import TensorProto
 
@@ -24,7 +26,7 @@ run: {inputs: inputs.npz, samples: 4}
 def write_network(folder: Path) -> None:
     """Save a network whose weights, inputs and outputs are of such types."""
     random = np.random.default_rng(0)
-    constants = {
+    constants: dict[str, npt.NDArray[Any] | np.generic] = {
         "w": random.normal(0, 1, (16, 4)).astype(ml_dtypes.float8_e4m3fn),
         "v": np.float32(0.125),
         "s": np.float32(0.5),

@@ -14,6 +14,7 @@ from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import State
 from firmwright.models.formats import ReferenceOutputs, Samples
 from firmwright.models.onnx.attributes import drop_unknown_attributes
+from firmwright.models.onnx.reference import take_bytes
 from firmwright.models.sequence import run_in_sequence
 
 PER_AXIS_OPSET = 21
@@ -40,7 +41,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
                 for name, array in zip(names, found, strict=True)
             ]
 
-        outputs = run_in_sequence(inputs, states, names, run)
+        outputs = run_in_sequence(inputs, states, names, take_bytes(run, model))
     except Exception as error:  # whatever the converter, or numpy inside an operator, raises
         raise UserError(f"ONNX's own evaluator refuses the model: {first_line(error)}") from error
     return ReferenceOutputs(f"onnx {onnx.__version__} reference evaluator in float64", outputs)
