@@ -48,6 +48,7 @@ FIXED_POINT = """\
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "any_bit_patterns.h"
 #include "any_fixed_point.h"
 #include "any_sixteen_bit_floats.h"
 #include "any_wrapped_integers.h"
@@ -95,6 +96,13 @@ int main(void)
         add(fixed_quotient(positive >> 15, factor, positive));
         add(float32_to_float16(float16_to_float32(wrapped_uint16(x))));
         add(float32_to_bfloat16((float)x / 3.0f));
+        add(float32_to_float8_e4m3fn(float8_e5m2_to_float32((uint8_t)(x & 0xff)), i & 1));
+        add(float32_to_float8_e5m2(float8_e4m3fn_to_float32((uint8_t)(x & 0xff)) / 3.0f, i & 1));
+        add(float32_to_float8_e4m3fnuz(float8_e5m2fnuz_to_float32((uint8_t)(x & 0xff)), i & 1));
+        add(float32_to_float8_e5m2fnuz(float8_e4m3fnuz_to_float32((uint8_t)(x & 0xff)), i & 1));
+        add(float32_to_float8_e8m0fnu((float)x / 7.0f, 0x400000u, i & 1));
+        add(float32_to_float4_e2m1fn(float8_e8m0fnu_to_float32((uint8_t)(120 + (x & 0xf)))));
+        add(float32_to_float4_e2m1fn(float4_e2m1fn_to_float32((uint8_t)(x & 0xff)) / 3.0f));
     }
     printf("%08" PRIx32 "\\n", sum);
     return 0;
@@ -135,7 +143,7 @@ def test_a_network_is_exact_where_int_has_16_bits(tmp_path: Path) -> None:
 
 @pytest.mark.needs("gcc", "avr-gcc", "simavr")
 def test_fixed_point_arithmetic_is_the_same_where_int_has_16_bits(tmp_path: Path) -> None:
-    for header in ("fixed_point", "sixteen_bit_floats", "wrapped_integers"):
+    for header in ("bit_patterns", "fixed_point", "sixteen_bit_floats", "wrapped_integers"):
         text = render(make_environment(), f"network/{header}.h.j2", {"prefix": "any"})
         (tmp_path / f"any_{header}.h").write_text(text)
     source = tmp_path / "fixed.c"
