@@ -80,6 +80,7 @@ def check_interface(repository: Repository) -> None:
         ("y", "int4", "int8_t", 8),
         ("z", "float8_e5m2", "uint8_t", 8),
     ]
+    assert [p["scale"] for p in ports] == [0.5, None, 0.5, None]
     header = (network / "network.h").read_text()
     assert "/* p: float4_e2m1fn 2x16 */" in header
     assert "return -8;" in header  # the least integer that network_quantize_q gives

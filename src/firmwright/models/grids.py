@@ -89,7 +89,8 @@ def derive_grids(module: tvm.IRModule, interface: ModelInterface) -> ModelInterf
     """Return the interface with the grids of ports that are dequantized, or quantized, at once."""
     bindings = main_bindings(module)
     outputs, _ = find_outputs(module["main"], bindings)
-    makers = {b.var: [b.value] for b in bindings}
+    definitions = {b.var: b.value for b in bindings}
+    makers = {b.var: [skip_limits(b.value, definitions)] for b in bindings}
     readers: dict[relax.Var, list[relax.Expr]] = {}
     for binding in bindings:
         for variable in read_variables(binding.value):
@@ -101,6 +102,15 @@ def derive_grids(module: tvm.IRModule, interface: ModelInterface) -> ModelInterf
         inputs=tuple(derive_grid(t, "dequantize", readers.get(v, [])) for t, v in inputs),
         outputs=tuple(derive_grid(t, "quantize", makers.get(v, [])) for t, v in returned),
     )
+
+
+def skip_limits(value: relax.Expr, definitions: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
+    """Return what is behind limits by constants, which leave numbers on their grid."""
+    while short_name(value) in ("maximum", "minimum") and isinstance(value.args[1], Constant):
+        if value.args[0] not in definitions:
+            break
+        value = definitions[value.args[0]]
+    return value
 
 
 def derive_grid(tensor: Tensor, kind: str, calls: Sequence[relax.Expr]) -> Tensor:
