@@ -68,7 +68,7 @@ def first_tensor(call: tvm.ir.Call) -> relax.Expr:
     """Return the operand that an operator is about: of two, which broadcast, that of more axes."""
     if kind_of(call) in BINARY_KINDS:
         return max(call.args, key=lambda operand: len(static_shape(operand)))
-    first = call.args[0]
+    first = call.args[1 if operator_name(call) == "relax.call_tir" else 0]
     return first.fields[0] if isinstance(first, relax.Tuple) else first
 
 
