@@ -15,7 +15,10 @@ Arithmetic = Onnx | Tflite
 Sample = dict[str, Array]
 Reference = Callable[[Arithmetic, Sample], Array]
 
-TYPES = {"int16": TensorProto.INT16, "int8": TensorProto.INT8, "uint8": TensorProto.UINT8}
+TYPES = {
+    "int16": TensorProto.INT16, "int8": TensorProto.INT8, "uint16": TensorProto.UINT16,
+    "uint8": TensorProto.UINT8,
+}  # fmt: skip
 
 
 class Graph:

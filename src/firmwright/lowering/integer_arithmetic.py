@@ -158,12 +158,12 @@ class IntegerRewriter:
         data, weights = (self.builder.value(a) for a in call.args)
         if not (isinstance(data, QuantizedTensor) and isinstance(weights, QuantizedTensor)):
             return None
-        if not (data.is_per_tensor and 0 < weights.width <= data.width):
+        if not (data.is_per_tensor and weights.bits <= data.bits <= 16):
             return None
         if not weights.is_per_tensor and weights.axis != channel_axis:
             return None
         largest = terms * data.largest * weights.largest
-        if largest >= INT32_LIMIT and data.width == 8:
+        if largest >= INT32_LIMIT and data.bits == 8:
             return None
         operands = [self.builder.subtract_zero_point(o) for o in (data, weights)]
         return QuantizedTensor(

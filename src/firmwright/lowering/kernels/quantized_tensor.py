@@ -44,16 +44,20 @@ class QuantizedTensor:
         return self.scale.size == 1 and self.zero_point.size == 1
 
     @property
+    def bits(self) -> int:
+        return 8 * ELEMENT_BYTES[dtype_of(self.data)]
+
+    @property
     def width(self) -> int:
         """Bits of an element: 8, or 16 for int16 without a zero point, as in TFLite; else 0."""
-        if ELEMENT_BYTES[dtype_of(self.data)] == 1:
+        if self.bits == 8:
             return 8
         return 16 if dtype_of(self.data) == "int16" and not self.zero_point.any() else 0
 
     @property
     def has_wide_sums(self) -> bool:
         """Tell sums of 16-bit activations."""
-        return self.activation_dtype == "int16"
+        return self.activation_dtype in ("int16", "uint16")
 
     def has_same_params(self, other: QuantizedTensor) -> bool:
         return bool(
