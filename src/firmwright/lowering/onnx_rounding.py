@@ -11,6 +11,7 @@ from tvm import relax
 from firmwright.lowering.kernels.averages import average
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.data_movement import quantize_before_moving
+from firmwright.lowering.kernels.exact_resize import resize_exactly
 from firmwright.lowering.kernels.float_scaling import requantize_as_floats
 from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,
@@ -36,6 +37,8 @@ class OnnxRounding:
       from that only where the real sum is about half way between two integers.
     - An average of stored 8-bit integers: as a sum, in the same way. Where many of them lie half
       way between two integers, as for two equal scales and an even count, as written.
+    - A bilinear resize of stored 8-bit integers: to the graph in exact arithmetic where the scales'
+      quotient is a simple fraction, else as a sum.
     - All else (sums of two tensors, softmax …): float32 operator by operator, as written. Only sums
       of many terms depend on an order that ONNX leaves open.
     """
@@ -65,6 +68,9 @@ class OnnxRounding:
         averaged = None if call is None else average(builder, call, grid)
         if averaged is not None:
             return averaged
+        resized = None if call is None else resize_exactly(builder, call, grid)
+        if resized is not None:
+            return resized
         moved = quantize_before_moving(builder, operand, grid, self)
         return quantize_real(builder, operand, grid, self) if moved is None else moved
 

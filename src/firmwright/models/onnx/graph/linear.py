@@ -52,14 +52,15 @@ def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     stretches = find_axis_resizes(node, walk, shape) if shape is not None else None
     if shape is None or stretches is None:
         return None
-    settings = {n: get_attribute(node, n, None) for n in AXIS_ATTRIBUTES}
+    result, settings = node.input[0], {n: get_attribute(node, n, None) for n in AXIS_ATTRIBUTES}
     if not walk.has_attribute(node, "coordinate_transformation_mode"):
         # Upsample, and Resize before opset 11.
         settings |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     if node.op_type == "Resize" and is_native_to_tvm(settings, stretches, shape):
-        return None
+        stored = any(n.op_type == "DequantizeLinear" and result in n.output for n in walk.nodes)
+        if stored or are_whole(stretches, shape):
+            return None
     body = NodeBuilder(node, walk)
-    result = node.input[0]
     for axis, stretch in sorted(stretches.items()):
         lines = np.vstack([np.zeros((1, shape[axis])), np.eye(shape[axis])]).astype("float32")
         images = resize_rows(lines, stretch, settings)
@@ -114,22 +115,33 @@ def find_axis_resizes(
 def is_native_to_tvm(
     settings: Mapping[str, Any], stretches: Mapping[int, AxisResize], shape: tuple[int, ...]
 ) -> bool:
-    """Tell what TVM does right: pictures enlarged by whole numbers. That takes no tables."""
-
-    if any(s.guide for s in stretches.values()):
-        return False
-    factors = [
-        stretch.value / (1 if stretch.parameter == "scales" else shape[axis])
-        for axis, stretch in sorted(stretches.items())
-    ]
+    """Tell what TVM does right: pictures enlarged by whole numbers, or weighed by their sizes."""
+    extents = {axis: find_factor(s, shape[axis]) * shape[axis] for axis, s in stretches.items()}
+    sized = settings["mode"] == "linear" and all(
+        stretch.parameter == "sizes" or extents[axis].is_integer()
+        for axis, stretch in stretches.items()
+    )
+    sized = sized and all(extents.get(axis, 0) > 1 for axis in (2, 3))  # it divides by that less 1
     return (
         len(shape) == len(stretches) == 4
-        and factors[:2] == [1.0, 1.0]
-        and all(float(f).is_integer() for f in factors)
+        and not any(stretch.guide for stretch in stretches.values())
+        and all(find_factor(stretches[axis], shape[axis]) == 1 for axis in (0, 1))
+        and (sized or are_whole(stretches, shape))
         and settings["mode"] in (None, "nearest", "linear")
         and settings["coordinate_transformation_mode"] in (None, *TVM_COORDINATE_MODES)
         and not settings["antialias"]
     )
+
+
+def are_whole(stretches: Mapping[int, AxisResize], shape: tuple[int, ...]) -> bool:
+    """Tell whether every axis is enlarged by a whole number: in floats, others take tables."""
+    return all(
+        find_factor(stretch, shape[axis]).is_integer() for axis, stretch in stretches.items()
+    )
+
+
+def find_factor(stretch: AxisResize, length: int) -> float:
+    return float(stretch.value / (1 if stretch.parameter == "scales" else length))
 
 
 def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) -> Array | None:

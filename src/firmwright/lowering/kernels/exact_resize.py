@@ -1,0 +1,132 @@
+"""Bilinear resizes of 8-bit pictures in ONNX's rounding, exact as the definition has them.
+
+Every place between two pixels is a fraction that the sizes give. So a result is an integer sum of
+four weighted pixels, divided by one number for the whole picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te
+
+from firmwright.ir.relax import operator_name, static_shape
+from firmwright.lowering.kernels.averages import has_ties
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.fixed_point import Integer
+from firmwright.lowering.kernels.float_scaling import FloatFactors
+from firmwright.lowering.kernels.quantized_tensor import (
+    INT32_LIMIT,
+    OutputQuantParams,
+    QuantizedTensor,
+)
+from firmwright.lowering.kernels.requantization import to_storage
+
+
+@dataclass(frozen=True)
+class Line:
+    """Result i lies at (step · i + start) / unit among ``length`` pixels of an axis."""
+
+    length: int
+    step: int
+    start: int
+    unit: int
+
+    def find_neighbors(self, index: Integer) -> list[tuple[Integer, Integer]]:
+        """Return the pixels before and behind a result, each with its weight of ``unit``."""
+        last = (self.length - 1) * self.unit
+        place = te.min(te.max(index * self.step + self.start, 0), last)
+        before = te.floordiv(place, self.unit)
+        share = place - before * self.unit
+        return [(before, self.unit - share), (te.min(before + 1, self.length - 1), share)]
+
+
+def resize_exactly(
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+) -> relax.Expr | None:
+    """Weigh stored integers; None where the scales leave half way to chance.
+
+    Where a sum lies half way between two integers, the even one is the result, as in float64.
+    float32, operator by operator, goes to either side there.
+    """
+    if operator_name(call) != "relax.image.resize2d" or str(call.attrs.method) != "linear":
+        return None
+    source = builder.find_integers(call.args[0], 8)
+    layout = str(call.attrs.layout)
+    if source is None or not layout.isupper():
+        return None
+    axes = layout.index("H"), layout.index("W")
+    mode = str(call.attrs.coordinate_transformation_mode)
+    sizes = [(static_shape(source.data)[a], static_shape(call)[a]) for a in axes]
+    lines = [find_line(*size, mode) for size in sizes]
+    if None in lines:
+        return None
+    rows, columns = (line for line in lines if line)
+    unit = rows.unit * columns.unit
+    divide = find_division(source, grid, unit)
+    if divide is None:
+        return None
+    zero_point = int(source.zero_point[0])
+
+    def element(indices: Any, data: te.Tensor) -> Integer:
+        total: Integer = 0
+        for row, vertical in rows.find_neighbors(indices[axes[0]]):
+            for column, horizontal in columns.find_neighbors(indices[axes[1]]):
+                where = list(indices)
+                where[axes[0]], where[axes[1]] = row, column
+                total += (data(*where).astype("int32") - zero_point) * (vertical * horizontal)
+        return divide(total)
+
+    return builder.emit_elements(
+        "resize_linear", element, source.data, result="resized", shape=static_shape(call)
+    )
+
+
+def find_division(
+    source: QuantizedTensor, grid: OutputQuantParams, unit: int
+) -> Callable[[Integer], Integer] | None:
+    """Return what makes stored integers of sums of weights that are ``unit`` in all.
+
+    The quotient of the scales is a simple fraction, or sums half way between two integers are as
+    rare as in a convolution; else None.
+    """
+    ratio = Fraction(float(source.scale[0])) / Fraction(float(grid.scale)) / unit
+    factor, divisor = ratio.numerator, ratio.denominator
+    if 2 * source.largest * unit * factor + divisor < INT32_LIMIT:
+        return lambda total: to_storage(divide_to_even(total * factor, divisor), grid)
+    if has_ties(source, grid, unit):
+        return None
+    quotient = source.scale.astype("float32") / np.float32(unit) / grid.scale
+    factors = FloatFactors(quotient.astype("float32"), source.largest * unit, grid)
+    return (lambda total: factors.scale(total, (), 0)) if factors.fits else None
+
+
+def find_line(length: int, extent: int, mode: str) -> Line | None:
+    """Return where ``extent`` results lie among ``length`` pixels; None for other modes."""
+    if mode in ("half_pixel", "pytorch_half_pixel") and extent > 1:
+        numbers = 2 * length, length - extent, 2 * extent
+    elif mode == "align_corners" and extent > 1:
+        numbers = length - 1, 0, extent - 1
+    elif mode == "asymmetric":
+        numbers = length, 0, extent
+    else:
+        return None
+    shared = gcd(*numbers)
+    step, start, unit = (number // shared for number in numbers)
+    return Line(length, step, start, unit)
+
+
+def divide_to_even(value: Integer, divisor: int) -> Integer:
+    """Divide, round to the nearest integer, and to the even one half way between two."""
+    if divisor == 1:
+        return value
+    doubled = 2 * value + divisor
+    nearest = te.floordiv(doubled, 2 * divisor)
+    halves = doubled - nearest * (2 * divisor)
+    return nearest - te.if_then_else(halves == 0, te.floormod(nearest, 2), 0)
