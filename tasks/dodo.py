@@ -13,19 +13,21 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from doit.exceptions import TaskFailed
 
 from firmwright.errors import UserError
-from firmwright.pipeline import command_line, lock, missing_programs, reproduce, search
+from firmwright.pipeline.build_root import STATE_FILE, find_build_root, prepare_build_root
 from firmwright.pipeline.freshness import ContentChecker
-from firmwright.pipeline.job import Job
 from firmwright.pipeline.recipe_words import RECIPES, find_recipes, list_names
-from firmwright.pipeline.task import make_tasks
 from firmwright.pipeline.workers import watch_workers
-from firmwright.tasks import NETWORKS_PIPELINE, PIPELINE
 from firmwright.terminal.reporter import StageReporter
+
+if TYPE_CHECKING:
+    from firmwright.pipeline.job import Job
+
+# Everything else is imported late: a build with nothing to do makes no tasks.
 
 NO_RECIPE = f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/"
 """What `doit build` says without a word in a repository that keeps no recipes there."""
@@ -34,8 +36,11 @@ NO_RECIPE = f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/"
 @cache
 def get_jobs() -> list[Job]:
     """Return what is to be built; a user's mistake ends the program here, before any task."""
+    from firmwright.pipeline.command_line import load_jobs
+    from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
+
     try:
-        return command_line.load_jobs(PIPELINE, NETWORKS_PIPELINE)
+        return load_jobs(PIPELINE, NETWORKS_PIPELINE)
     except UserError as error:
         print(error, file=sys.stderr)
         sys.exit(1)
@@ -53,8 +58,11 @@ def refuse_empty_build() -> TaskFailed:
 
 def task_build() -> Iterator[dict[str, Any]]:
     """Yield the task of each recipe. `doit list` and `doit help build` show what there is."""
+    from firmwright.pipeline import lock, missing_programs
+    from firmwright.pipeline.command_line import VARIABLES
+
     names = " ".join(job.recipe.name for job in get_jobs())
-    variables = " ".join(f"{name}=" for name in command_line.VARIABLES)
+    variables = " ".join(f"{name}=" for name in VARIABLES)
     doc = f"build the bundle of each recipe: {names or 'none'}; what may follow: {variables}"
     if not names:
         yield {"basename": "build", "actions": [refuse_empty_build], "doc": doc}
@@ -75,16 +83,22 @@ def task_build() -> Iterator[dict[str, Any]]:
 
 def task_lock() -> Iterator[dict[str, Any]]:
     """Yield the tasks that write a recipe's lock, or compare with it: lock:digits-rv32-bare."""
+    from firmwright.pipeline import lock
+
     yield from lock.make_tasks(get_jobs())
 
 
 def task_reproduce() -> Iterator[dict[str, Any]]:
     """Yield the tasks that build a recipe twice and compare: reproduce:digits-rv32-bare."""
+    from firmwright.pipeline import reproduce
+
     yield from reproduce.make_tasks(get_jobs())
 
 
 def task_tune() -> Iterator[dict[str, Any]]:
     """Yield the tasks that find the fastest C of each layer: tune:digits-rv32-bare."""
+    from firmwright.pipeline import search
+
     yield from search.make_tasks(get_jobs())
 
 
@@ -94,6 +108,8 @@ def task_stages() -> Iterator[dict[str, Any]]:
     One creator for all, for doit refuses one of the name task_run: `doit run` is a command.
     The task is there all the same: `doit run run:digits-rv32-bare`.
     """
+    from firmwright.pipeline.task import make_tasks
+
     yield from make_tasks([each for job in get_jobs() for each in job.all_jobs])
 
 
@@ -130,7 +146,7 @@ signal.signal(signal.SIGINT, stop_on_interrupt)
 watch_workers()
 
 try:
-    command_line.prepare_build_root()
+    prepare_build_root()
 except UserError as mistake:
     print(mistake, file=sys.stderr)
     sys.exit(1)
@@ -138,7 +154,7 @@ except UserError as mistake:
 DOIT_CONFIG = {
     "default_tasks": ["build"],
     "backend": "firmwright",
-    "dep_file": str(command_line.find_build_root() / ".doit.db"),
+    "dep_file": str(find_build_root() / STATE_FILE),
     "check_file_uptodate": ContentChecker,
     "reporter": StageReporter,
     "num_process": count_processes(),

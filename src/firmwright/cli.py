@@ -14,11 +14,11 @@ from firmwright import __version__
 from firmwright.errors import did_you_mean
 from firmwright.fleet import command as fleet_command
 from firmwright.pipeline import bundle_commands
+from firmwright.pipeline.build_root import find_build_root
 from firmwright.pipeline.command_line import (
     NO_USER_CODE,
     SCHEDULER,
     add_no_user_code,
-    find_build_root,
     run_tasks,
     set_variables,
 )

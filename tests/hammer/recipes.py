@@ -25,7 +25,7 @@ from firmwright.pipeline.command_line import make_catalog, make_job
 from firmwright.pipeline.ownership import refuse_taken_folder
 from firmwright.pipeline.task import make_tasks
 from firmwright.recipe import load_recipe
-from firmwright.tasks import PIPELINE
+from firmwright.tasks.pipeline import PIPELINE
 from tests.hammer.campaign import FindingError, OutOfTime, Watch, limit_time, run_campaign
 
 ROOT = Path(__file__).parents[2]

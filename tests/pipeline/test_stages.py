@@ -13,7 +13,7 @@ from firmwright.pipeline.artifact import ARRAYS, LOWERED_STAGE, NETWORK_STAGE, A
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.task import locate
 from firmwright.targets import load_target, target_names
-from firmwright.tasks import NETWORKS_PIPELINE, PIPELINE
+from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
 
 DEVICE_STAGES = [resolve_name(s) for name in target_names() for s in load_target(name).stages]
 STAGES: list[Stage] = [*PIPELINE, *NETWORKS_PIPELINE, *DEVICE_STAGES]

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from firmwright.pipeline.lock import TASK_DOCS
 from firmwright.progress import Progress
-from firmwright.tasks import PIPELINE
+from firmwright.tasks.pipeline import PIPELINE
 from firmwright.terminal.screen import DONE, FAILED, Running, Screen, format_time
 
 SENTENCE = "run the firmware and compare it with the reference"

@@ -17,7 +17,8 @@ from doit import get_var
 from firmwright.cluster.jobs import ClusterError, Workers, connect, require_extra, run_jobs
 from firmwright.cluster.order import Order, make_order
 from firmwright.errors import UserError, to_printable
-from firmwright.pipeline.command_line import SCHEDULER, find_build_root, prepare_build_root
+from firmwright.pipeline.build_root import find_build_root, prepare_build_root
+from firmwright.pipeline.command_line import SCHEDULER
 from firmwright.pipeline.elsewhere import describe_worker, list_environment
 
 from .local import start_cluster

@@ -37,6 +37,7 @@ from firmwright.toolchain import (
 )
 
 from .budget import check_measurable
+from .build_root import prepare_build_root
 from .devices import load_custom_targets
 from .job import Job, find_toolchain
 from .networks import make_network_jobs
@@ -50,11 +51,6 @@ NO_USER_CODE_VARIABLE = "FIRMWRIGHT_NO_USER_CODE"
 SCHEDULER = "scheduler"
 VARIABLES = ("recipe", "outdir", NO_USER_CODE, PROFILE, SCHEDULER, *list_overrides())
 """What a word of the command line, ``name=value``, may set."""
-
-
-def find_build_root() -> Path:
-    """Return the folder that holds doit's state: ``outdir=``, else ``build``."""
-    return Path(get_var("outdir", "build"))
 
 
 def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> list[Job]:
@@ -173,20 +169,6 @@ def place_paths(overrides: dict[str, str], recipe: Path) -> dict[str, str]:
         if file and not Path(file).is_absolute():
             found[name] = os.path.relpath(find_start() / file, recipe.parent)
     return found
-
-
-def prepare_build_root() -> Path:
-    root = find_build_root()
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        message = (
-            f"cannot make the build folder {root}: {error.strerror}; choose another with outdir="
-        )
-        raise UserError(message) from None
-    if not os.access(root, os.W_OK):
-        raise UserError(f"cannot write to the build folder {root}; choose another with outdir=")
-    return root
 
 
 def make_catalog() -> Catalog:

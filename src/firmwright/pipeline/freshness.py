@@ -107,6 +107,8 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
 
     def __init__(self, name: str, codec: Any, *, module_name: str | None = None) -> None:
         """Open the state; wait while another build has it, start afresh if it is damaged."""
+        self.stored: dict[str, str] = {}
+        """Digests of the rows as they are in the file."""
         self.lock = lock_folder(Path(f"{name}.lock"))
         try:
             self.open(name, codec, module_name)
@@ -136,6 +138,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
         if text and digest != text_digest(text):
             print(f"{self.name}: the state of {task_id} is damaged: it runs again", file=sys.stderr)
             return {}
+        self.stored[task_id] = digest
         return known
 
     def set(self, task_id: str, dependency: str, value: Any) -> None:
@@ -152,11 +155,15 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
         self._dirty.clear()
 
     def _write(self, tasks: Iterable[str]) -> None:
-        texts = {t: self.codec.encode(self._cache[t]) for t in tasks if self._cache[t]}
-        rows = [(t, [text_digest(text), text]) for t, text in texts.items()]
+        texts = [(t, self.codec.encode(self._cache[t])) for t in tasks if self._cache[t]]
+        rows = [(task, [text_digest(text), text]) for task, text in texts]
+        # An unchanged file tells that nothing was built or forgotten.
+        rows = [(task, row) for task, row in rows if self.stored.get(task) != row[0]]
         try:
-            self._conn.executemany("insert or replace into doit values (?,?)", rows)
+            if rows:
+                self._conn.executemany("insert or replace into doit values (?,?)", rows)
             self._conn.commit()
+            self.stored.update({task: digest for task, (digest, _) in rows})
         except sqlite3.Error as error:  # a full disk, or the file is gone
             sys.exit(f"{self.name}: what was built cannot be noted: {error}")
 

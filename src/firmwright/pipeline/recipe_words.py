@@ -13,7 +13,6 @@ from doit import get_initial_workdir, get_var, loader
 
 from firmwright.data.sources import WILDCARDS
 from firmwright.errors import UserError, did_you_mean
-from firmwright.recipe.defaults import FORMATS_BY_SUFFIX
 
 TASK_FILE = "dodo.py"
 
@@ -81,7 +80,7 @@ def find_files(word: str, start: Path | None = None) -> list[Path]:
         else:
             named = (folder / word, folder / f"{word}.yaml")
             found = [p for p in named if p.is_file()][:1]
-        if found and found[0].suffix.lower() in FORMATS_BY_SUFFIX:
+        if found and is_model(found[0]):
             advice = f"`firmwright init {word}` writes a recipe for it"
             raise UserError(f"recipe={word}: this is a model; {advice}")
         if found and is_description(found[0]):
@@ -95,6 +94,16 @@ def find_files(word: str, start: Path | None = None) -> list[Path]:
     begin = "; `firmwright init` writes one for a model"
     hint = did_you_mean(word.removesuffix(".yaml"), known) or begin
     raise UserError(f"recipe={word}: no such recipe{hint}")
+
+
+def is_model(path: Path) -> bool:
+    """Tell a model from a recipe, by its suffix."""
+    if path.suffix in SUFFIXES:
+        return False
+    # Imported late: a build with nothing to do reads no recipe.
+    from firmwright.recipe.defaults import FORMATS_BY_SUFFIX
+
+    return path.suffix.lower() in FORMATS_BY_SUFFIX
 
 
 def is_description(path: Path) -> bool:

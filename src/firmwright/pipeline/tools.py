@@ -11,7 +11,7 @@ from shutil import which
 from typing import Any, Protocol
 
 from firmwright.errors import UserError
-from firmwright.toolchain import Build, Platform, compiler_folder, find_compiler
+from firmwright.toolchain import Build, Platform, Toolchain, compiler_folder, find_compiler
 from firmwright.toolchain.boards import Sdk, load_board
 from firmwright.toolchain.sdk import find_sdk_folders
 from firmwright.toolchain.tool_folder import ToolFolder
@@ -29,12 +29,14 @@ class Tool:
     """A program that a stage runs.
 
     ``stamp()`` tells one installation from another without starting it. ``version()`` is what a
-    lock states; None where nothing is installed for it.
+    lock states; None where nothing is installed for it. ``program`` is the file whose change shows
+    another installation, '' for a Python package; None where more than one file shows it.
     """
 
     name: str
     stamp: Callable[[], Any]
     version: Callable[[], str | None]
+    program: str | None = None
 
 
 def collect_settings(build: Build) -> dict[str, Any]:
@@ -54,7 +56,18 @@ def compiler_tool(build: Build) -> Tool:
         toolchain.name,
         partial(stamp_compiler, build),
         lambda: find_compiler(toolchain, build.platform.architecture).version,
+        find_program(toolchain),
     )
+
+
+def find_program(toolchain: Toolchain) -> str | None:
+    """Return the file of a toolchain that is one program; '' if it is a Python package or missing.
+
+    None stands for one that is a folder.
+    """
+    if toolchain.variable:
+        return None
+    return "" if toolchain.python_module else which(toolchain.program) or ""
 
 
 def list_sdk_tools(platform: Platform) -> list[Tool]:
@@ -99,8 +112,12 @@ def stamp_compiler(build: Build) -> list[Any]:
 
 
 def emulator_tool(name: str, platform: Platform) -> Tool:
+    qemu = platform.qemu if name not in ("native", "unicorn") else None
     return Tool(
-        name, partial(stamp_emulator, name, platform), partial(read_version, name, platform)
+        name,
+        partial(stamp_emulator, name, platform),
+        partial(read_version, name, platform),
+        (which(qemu.program) or "") if qemu else "",
     )
 
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from multiprocessing import SimpleQueue
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from doit.exceptions import TaskFailed
 from doit.reporter import ConsoleReporter
 
 from firmwright import progress
-from firmwright.errors import to_printable
-from firmwright.pipeline.command_line import find_build_root
-from firmwright.pipeline.job import Job
+from firmwright.errors import UserError, to_printable
+from firmwright.pipeline.build_root import find_build_root
 from firmwright.pipeline.profile import Times
-from firmwright.pipeline.task import Title
+from firmwright.pipeline.snapshot import UpToDate, list_finished
 
 from .library_output import LIBRARY_LOG, keep_library_output
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from firmwright.pipeline.job import Job
+    from firmwright.pipeline.task import Title
 
     from .screen import Screen
 
@@ -38,8 +41,12 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
 
     def __init__(self, outstream: Any, options: Any) -> None:
         super().__init__(outstream, options)
+        self.tasks: Mapping[str, Any] = {}
+        self.skipped: list[Any] = []
+        self.succeeded: list[Any] = []
         self.fresh: list[Title] = []
-        self.shown: Job | None = None
+        self.up_to_date: list[UpToDate] = []
+        self.shown = ""
         self.results: dict[str, tuple[Job, str]] = {}
         self.times: dict[str, dict[str, Times]] = {}
         self.queue: SimpleQueue[progress.Progress] = SimpleQueue()
@@ -57,8 +64,9 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         while not self.queue.empty():
             yield self.queue.get()
 
-    def initialize(self, *_tasks: Any) -> None:
+    def initialize(self, tasks: Mapping[str, Any], _selected: Any) -> None:
         """Prepare what the processes that doit starts now take over."""
+        self.tasks = tasks
         self.opened.enter_context(keep_library_output(self.library_log))
         if self.screen.console.is_terminal:
             progress.listen(self.queue.put)
@@ -72,6 +80,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
     def add_success(self, task: Any) -> None:
         title = task.custom_title
         if title:
+            self.succeeded.append(task)
             if task.values.get("taken"):
                 self.screen.running[task.name].sentence = "taken from the shared cache"
             if "times" in task.values:
@@ -95,7 +104,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         from .screen import DONE, FAILED
 
         job = title.job
-        self.show_head(job)
+        self.show_head(job.title)
         self.screen.finish(task.name, DONE if succeeded else FAILED)
         for note in notes:
             self.screen.print_hanging("  ", note, "dim")
@@ -103,8 +112,12 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.results[job.title] = (job, title.stage)
 
     def skip_uptodate(self, task: Any) -> None:
-        if task.custom_title:
-            self.fresh.append(task.custom_title)
+        title = task.custom_title
+        if isinstance(title, UpToDate):
+            self.up_to_date.append(title)
+        elif title:
+            self.fresh.append(title)
+            self.skipped.append(task)
 
     def show_fresh(self) -> None:
         """Say in one line for each recipe which stages need not run."""
@@ -113,14 +126,14 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             stages.setdefault(title.job.title, (title.job, []))[1].append(title.stage)
         self.fresh.clear()
         for job, names in stages.values():
-            self.show_head(job)
+            self.show_head(job.title)
             self.screen.print_hanging("  up to date  ", ", ".join(names), "dim")
 
-    def show_head(self, job: Job) -> None:
+    def show_head(self, title: str) -> None:
         """Name the recipe and platform that the next lines are about, unless the last ones were."""
-        if self.shown is None or self.shown.title != job.title:
-            self.screen.print_head(job.title)
-        self.shown = job
+        if self.shown != title:
+            self.screen.print_head(title)
+        self.shown = title
 
     def complete_run(self) -> None:
         self.screen.close()
@@ -129,26 +142,31 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.show_result(job, stage)
         self.show_finished()
         self.show_times()
+        if "build" in self.tasks and (self.skipped or self.succeeded):
+            # Imported late: where no stage was asked, nothing is to be kept.
+            from firmwright.pipeline.watched import keep_snapshot
+
+            with suppress(UserError, OSError):  # something changes, or cannot be written
+                keep_snapshot(self.tasks, self.skipped, self.succeeded)
         super().complete_run()
 
     def show_result(self, job: Job, stage: str) -> None:
         """Show the table of a build, or how the firmware ran if that was all."""
         from .summary import describe_run, summarize
 
-        self.show_head(job)
+        self.show_head(job.title)
         rows: list[tuple[str, Text | str]] = [*describe_run(job)]
         if stage == "bundle":
-            rows = [*summarize(job), (stage, find_result(job))]
+            rows = [*summarize(job), (stage, describe_bundle(str(job.bundle)))]
         self.show_rows(rows)
 
     def show_finished(self) -> None:
         """Say of the recipes for which nothing ran where their results are."""
-        for title in self.fresh:
-            job = title.job
-            if title.stage == "bundle" and job.origin is None:
-                self.show_head(job)
-                self.show_rows([("up to date", find_result(job))])
+        self.up_to_date += list_finished(self.fresh)
         self.fresh.clear()
+        for each in self.up_to_date:
+            self.show_head(each.title)
+            self.show_rows([("up to date", describe_bundle(each.bundle))])
 
     def show_times(self) -> None:
         """Show where the time of the stages that ran went, if that was asked for."""
@@ -165,6 +183,6 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.screen.print_hanging(f"  {label:{width}}  ", text)
 
 
-def find_result(job: Job) -> str:
-    """Return the path of the bundle, with its bytes."""
-    return f"{job.bundle} ({job.bundle.stat().st_size:,} bytes)"
+def describe_bundle(path: str) -> str:
+    """Return the path of a bundle, with its bytes."""
+    return f"{path} ({Path(path).stat().st_size:,} bytes)"

@@ -1,0 +1,178 @@
+"""Tells by a glance at files that a build has nothing to do, before any recipe is read.
+
+A build leaves a snapshot when all of its stages are up to date: everything that this depends on,
+by what the file system keeps of it. As long as all of it is the same, the same words give the same
+answer. A difference is no verdict: then every stage is asked, and contents decide.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from doit import doit_cmd, get_initial_workdir
+from doit.task import Task
+
+import firmwright
+from firmwright.errors import UserError
+
+from .build_root import STATE_FILE, find_build_root
+from .freshness import FileState, file_identity, text_digest
+from .recipe_words import find_recipes
+
+if TYPE_CHECKING:
+    from .task import Title
+
+FOLDER = ".snapshots"
+"""In the build root: a file for each command line."""
+
+PACKAGE = str(Path(firmwright.__file__).parent)
+BEGUN = time.time_ns()
+TICK, WHOLE_SECOND = 20_000_000, 1_000_000_000
+"""Nanoseconds: no clock of a file system is slower, unless it counts seconds, some by twos."""
+
+
+@dataclass(frozen=True)
+class UpToDate:
+    """A recipe for which nothing is to be done; as the title of a task it tells a reporter so.
+
+    ``recipe`` is its name, ``title`` what a build is called, ``bundle`` the path of the result.
+    """
+
+    recipe: str
+    title: str
+    bundle: str
+
+    @property
+    def task(self) -> str:
+        return f"build:{self.recipe}"
+
+    def __call__(self, task: Task) -> str:
+        return str(task.name)
+
+
+def list_finished(titles: Iterable[Title]) -> list[UpToDate]:
+    """Return the recipes of those stages that end a build."""
+    jobs = [title.job for title in titles if title.stage == "bundle" and title.job.origin is None]
+    return [UpToDate(job.recipe.name, job.title, str(job.bundle)) for job in jobs]
+
+
+def load_tasks() -> list[Task]:
+    """Return the tasks of a build that has nothing to do, none if that has to be found out."""
+    try:
+        fresh = read_snapshot(find_snapshot(), collect_circumstances())
+    except UserError:  # told where the jobs are made
+        return []
+    if not fresh:
+        return []
+    tasks = [
+        Task(each.task, None, uptodate=[True], title=each, subtask_of="build") for each in fresh
+    ]
+    names = [task.name for task in tasks]
+    return [Task("build", None, task_dep=names, has_subtask=True), *tasks]
+
+
+def find_snapshot() -> Path:
+    words = json.dumps(sorted((doit_cmd._CMDLINE_VARS or {}).items()))
+    return find_build_root() / FOLDER / text_digest(words)
+
+
+def collect_circumstances() -> str:
+    """Return what decides beside files; packages and programs are found by sys.path and PATH."""
+    stated = [
+        sys.version,
+        sys.path,
+        sorted(os.environ.items()),
+        [str(Path.cwd()), get_initial_workdir()],
+        [str(path) for path in find_recipes()],
+        sorted((doit_cmd._CMDLINE_VARS or {}).items()),
+    ]
+    return json.dumps(stated)
+
+
+def read_snapshot(path: Path, circumstances: str) -> list[UpToDate]:
+    """Return the recipes of a snapshot that still holds, none of another or a damaged one."""
+    try:
+        digest, _, text = path.read_text("utf-8").partition("\n")
+        if digest != text_digest(text):
+            return []
+        known = json.loads(text)
+        same = known["state"] == digest_state(circumstances, known["paths"])
+    except (OSError, ValueError):
+        return []
+    return [UpToDate(*each) for each in known["recipes"]] if same else []
+
+
+def write_snapshot(
+    written: Mapping[str, FileState], watched: Iterable[str], recipes: Iterable[UpToDate]
+) -> None:
+    """Note that recipes are up to date, as long as these files and folders stay as they are.
+
+    ``written`` are the results of stages, as these left them. If one is another now, or if
+    anything else may have changed since this process began, nothing is noted.
+    """
+    listed = sorted({*written, *watched})
+    others = [*list_always(), *(path for path in listed if path not in written)]
+    known: dict[str, Any] = {
+        "state": digest_state(collect_circumstances(), listed),
+        "paths": listed,
+        "recipes": [[each.recipe, each.title, each.bundle] for each in recipes],
+    }
+    same = (file_identity(Path(p).stat()) == list(state[:4]) for p, state in written.items())
+    if not (all(same) and all(map(is_settled, others))):
+        return
+    text = json.dumps(known)
+    path = find_snapshot()
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"{text_digest(text)}\n{text}", "utf-8")
+
+
+def is_settled(path: str) -> bool:
+    """Tell whether the last change of a file was before this process began.
+
+    It has to be so long before that another change would have another time.
+    """
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return True
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return all(t + (TICK if t % WHOLE_SECOND else 2 * WHOLE_SECOND) < BEGUN for t in times)
+
+
+def digest_state(circumstances: str, paths: Iterable[str]) -> str:
+    """Return a digest of the identities of files and folders; what is not there counts as that."""
+    total = hashlib.sha256(circumstances.encode("utf-8", "surrogateescape"))
+    for path in (*list_always(), str(find_build_root() / STATE_FILE), *paths):
+        try:
+            identity = file_identity(os.stat(path))  # noqa: PTH116 (a Path costs as much again)
+        except OSError:
+            identity = []
+        total.update(f"{path} {identity}\n".encode("utf-8", "surrogateescape"))
+    return total.hexdigest()
+
+
+def list_always() -> list[str]:
+    """Return what every build depends on: our own files, where packages and programs are found."""
+    return [
+        *list_own_files(PACKAGE),
+        *sys.path,
+        *os.environ.get("PATH", "").split(os.pathsep),
+    ]
+
+
+def list_own_files(folder: str) -> Iterator[str]:
+    """Yield the files below one of firmwright's folders; what Python compiles of them is left."""
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if not entry.is_dir():
+                yield entry.path
+            elif entry.name != "__pycache__":
+                yield from list_own_files(entry.path)

@@ -1,0 +1,83 @@
+"""What a snapshot has to watch, so that a change of anything that decides is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+
+from doit.globals import Globals
+from doit.task import Task
+
+from firmwright.data.sources import WILDCARDS
+from firmwright.recipe.files import find_references
+from firmwright.recipe.own_code import find_own_code
+from firmwright.targets import find_targets
+
+from .inputs import list_tools, user_files
+from .job import Job
+from .snapshot import PACKAGE, list_finished, write_snapshot
+
+
+def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequence[Task]) -> None:
+    """Leave a snapshot of a build if all that it needs is up to date now.
+
+    ``tasks`` are all that there are, by name; ``fresh`` need not run, ``ran`` have, in their order.
+    """
+    done = {task.name: task for task in (*fresh, *ran)}
+    if {*done} != {name for name in list_needed(tasks, "build") if tasks[name].actions}:
+        return
+    results = {name: Globals.dep_manager.get_values(name).get("outputs", {}) for name in done}
+    jobs = list({id(job): job for job in (t.custom_title.job for t in done.values())}.values())
+    found = list_finished(task.custom_title for task in done.values())
+    built = [each for name in tasks["build"].task_dep for each in found if each.task == name]
+    if (
+        len(built) != len(tasks["build"].task_dep)
+        or not all(results[task.name] for task in ran)  # others run in every build
+        or not all(map(can_be_watched, jobs))
+    ):
+        return
+    watched = {path for task in done.values() for path in task.file_dep}
+    watched.update(str(path) for job in jobs for path in list_own_files(job))
+    outside = (path for path in watched if not path.startswith(f"{PACKAGE}/"))
+    write_snapshot({p: s for of in results.values() for p, s in of.items()}, outside, built)
+
+
+def list_needed(tasks: Mapping[str, Task], name: str) -> set[str]:
+    """Return the names of a task and of all that run before it."""
+    found = {name}
+    waiting = [name]
+    while waiting:
+        new = {*tasks[waiting.pop()].task_dep} - found
+        found |= new
+        waiting += new
+    return found
+
+
+def can_be_watched(job: Job) -> bool:
+    """Tell whether files and folders that are known by name decide alone.
+
+    Code of a recipe's own, or of another package's device, may read anything. A pattern for
+    folders finds files in some that hold none yet.
+    """
+    named = (ref.value for ref in find_references(job.recipe.data))
+    paths = (value if isinstance(value, str) else value.get("path") or "" for value in named)
+    return not (
+        find_own_code(job.recipe.path)
+        or any(point.module.partition(".")[0] != "firmwright" for point in find_targets())
+        or any(tool.program is None for tool in list_tools(job))
+        or any(c in str(PurePath(path).parent) for path in paths for c in WILDCARDS)
+    )
+
+
+def list_own_files(job: Job) -> Iterator[Path]:
+    """Yield what decides about a job beside its stages' files: a new file may be the first."""
+    own = [
+        job.recipe.path,
+        *user_files(job),
+        *job.description_files.values(),
+        *job.platform_files,
+        *job.device_files,
+    ]
+    yield from own
+    yield from {path.parent for path in own}
+    yield from (Path(tool.program) for tool in list_tools(job) if tool.program)

@@ -1,0 +1,40 @@
+"""All stages, in the order in which they run."""
+
+from __future__ import annotations
+
+from . import (
+    accuracy,
+    batch,
+    bundle,
+    calibration,
+    comparison,
+    demo,
+    demo_run,
+    exports,
+    firmware,
+    kernels,
+    mapping,
+    model,
+    networks,
+    objects,
+    partition,
+    plan,
+    quantized,
+    run,
+    samples,
+    selftest,
+    sources,
+    stats,
+)
+
+MODULES = (
+    model, calibration, quantized, samples, batch, partition, kernels, accuracy, plan, selftest,
+    sources, objects, firmware, run, stats, comparison, mapping, demo, demo_run, exports,
+    bundle,
+)  # fmt: skip
+PIPELINE = tuple(stage.STAGE for stage in MODULES)
+
+NETWORKS_PIPELINE = (
+    networks.SOURCES, objects.STAGE, firmware.STAGE, networks.RUN, networks.BUNDLE,
+)  # fmt: skip
+"""The stages of a firmware of several networks, behind those of each network."""

@@ -1,0 +1,102 @@
+"""What a snapshot sees of files, and which it cannot trust yet."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from firmwright.pipeline import snapshot
+from firmwright.pipeline.freshness import read_state
+from firmwright.pipeline.snapshot import UpToDate, read_snapshot, write_snapshot
+
+RECIPES = [UpToDate("net", "net on host", "build/net/net-host.tar.gz")]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a package, programs, an input and a result; a build that begins now."""
+    for name in ("package/part", "programs", "inputs", "build", "recipes"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("package/part/rules.yaml", "inputs/model", "build/result", "build/.doit.db"):
+        (tmp_path / name).write_text("before")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("doit.doit_cmd._CMDLINE_VARS", {})
+    monkeypatch.setattr("sys.path", [])
+    monkeypatch.setenv("PATH", str(tmp_path / "programs"))
+    monkeypatch.setattr(snapshot, "PACKAGE", str(tmp_path / "package"))
+    begin(monkeypatch)
+    return tmp_path
+
+
+def begin(patch: pytest.MonkeyPatch) -> None:
+    time.sleep(2 * snapshot.TICK / 1e9)
+    patch.setattr(snapshot, "BEGUN", time.time_ns())
+
+
+def keep(place: Path) -> None:
+    written = {str(place / "build/result"): read_state(place / "build/result")}
+    write_snapshot(written, [str(place / "inputs"), str(place / "inputs/model")], RECIPES)
+
+
+def look() -> list[UpToDate]:
+    return read_snapshot(snapshot.find_snapshot(), snapshot.collect_circumstances())
+
+
+def replace(path: Path) -> None:
+    """Write as many other bytes, under the old time."""
+    status = path.stat()
+    path.write_text("behind")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "our own file": lambda place: replace(place / "package/part/rules.yaml"),
+    "a file more of our own": lambda place: (place / "package/part/more.py").touch(),
+    "a program": lambda place: (place / "programs/gcc").touch(),
+    "an input": lambda place: replace(place / "inputs/model"),
+    "an input more": lambda place: (place / "inputs/more").touch(),
+    "no input": lambda place: (place / "inputs/model").unlink(),
+    "a result": lambda place: replace(place / "build/result"),
+    "doit's state": lambda place: replace(place / "build/.doit.db"),
+    "a recipe more": lambda place: (place / "recipes/more.yaml").touch(),
+    "the snapshot": lambda _: snapshot.find_snapshot().write_bytes(b"\xff" * 100),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_every_change_is_seen(place: Path, change: Callable[[Path], object]) -> None:
+    keep(place)
+    assert look() == RECIPES
+    change(place)
+    assert look() == []
+
+
+def test_another_environment_is_seen(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(place)
+    monkeypatch.setenv("FIRMWRIGHT_NO_USER_CODE", "1")
+    assert look() == []
+
+
+@pytest.mark.parametrize("name", ["inputs/model", "inputs", "package/part/rules.yaml"])
+def test_what_changes_during_a_build_leaves_no_snapshot(place: Path, name: str) -> None:
+    os.utime(place / name)
+    keep(place)
+    assert not snapshot.find_snapshot().exists()
+
+
+def test_a_result_may_be_new_but_is_the_one_that_was_written(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "build/result").write_text("new")
+    keep(place)
+    assert look() == RECIPES
+    state = read_state(place / "build/result")
+    snapshot.find_snapshot().unlink()
+    replace(place / "build/result")
+    begin(monkeypatch)
+    write_snapshot({str(place / "build/result"): state}, [], RECIPES)
+    assert not snapshot.find_snapshot().exists()
