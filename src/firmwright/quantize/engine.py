@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 from onnxruntime.quantization import QuantType
 from onnxruntime.quantization.calibrate import CalibrationMethod, TensorsData
-from onnxruntime.quantization.onnx_model import ONNXModel
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
@@ -124,12 +123,44 @@ def insert_qdq_nodes(
         },
     )
     with mute_logging():  # a scale a channel is asked for weights that may have no channels
-        quantized = quantizer.quantize_model()
+        quantized: onnx.ModelProto = quantizer.quantize_model()
     simplify_activations(quantized)
-    ordered = ONNXModel(quantized)
-    ordered.topological_sort()
-    result: onnx.ModelProto = ordered.model
-    return result
+    sort_depth_first(quantized.graph)
+    return quantized
+
+
+def sort_depth_first(graph: onnx.GraphProto) -> None:
+    """Let each node stand behind what it reads, the longest chain of that first.
+
+    So little is kept: a step of a recurrent layer is done before the next one takes its input.
+    """
+    depths: dict[str, int] = {}
+    for node in order_depth_first(graph, depths):
+        depth = 1 + max((depths.get(name, 0) for name in node.input), default=0)
+        depths.update(dict.fromkeys(node.output, depth))
+    ordered = order_depth_first(graph, depths)
+    del graph.node[:]
+    graph.node.extend(ordered)
+
+
+def order_depth_first(graph: onnx.GraphProto, depths: Mapping[str, int]) -> list[onnx.NodeProto]:
+    """Return the nodes that outputs need; of those that one reads, the deepest are the first."""
+    made = {name: node for node in graph.node for name in node.output}
+    wanted = [made[o.name] for o in reversed(graph.output) if o.name in made]
+    ordered: dict[str, onnx.NodeProto] = {}
+    opened: set[str] = set()
+    while wanted:
+        node = wanted.pop()
+        key = node.output[0]
+        if key in opened:
+            ordered.setdefault(key, node)
+            continue
+        opened.add(key)
+        wanted.append(node)
+        reads = [name for name in node.input if name in made and name not in opened]
+        reads.sort(key=lambda name: -depths.get(name, 0))
+        wanted += [made[name] for name in reversed(reads)]
+    return [*ordered.values()]
 
 
 @contextmanager
