@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -154,3 +154,23 @@ class Kernels:
     @property
     def float_operators(self) -> tuple[FloatOperator, ...]:
         return tuple(o for k in self.kernels for o in k.float_operators)
+
+
+def describe(kernel: Kernel) -> Hashable:
+    """Return what a kernel's C is written from, without the names of what it is called with."""
+    ports = (kernel.inputs, kernel.weights, kernel.outputs, kernel.scratch)
+    return (
+        *(tuple(strip(parameter) for parameter in each) for each in ports),
+        kernel.body,
+        kernel.definitions,
+        kernel.functions,
+        kernel.headers,
+        kernel.library_functions,
+        kernel.files,
+        kernel.note,
+        kernel.stand_in,
+    )
+
+
+def strip(parameter: Parameter) -> Parameter:
+    return replace(parameter, tensor="")

@@ -80,8 +80,9 @@ class Region:
 
     ``name`` is a C identifier and the name of its Relax function in ``partition/module.json``.
     ``device`` executes it; ``lowered_by`` names the device that makes its C, if that is another.
-    ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` only gives its input's
-    bytes another shape and needs no code. ``macs`` counts multiply-accumulates. ``dequantized``
+    ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` needs no code: it gives
+    bytes of its input, from its ``offset`` on, another shape; or its inputs are written one behind
+    the other where its output is. ``macs`` counts multiply-accumulates. ``dequantized``
     names those inputs that carry in float what was computed from quantized values. ``refusals``
     tell why the devices before it in the mix did not take the region's anchor. ``memory`` is where
     its device has its working memory.
@@ -101,6 +102,12 @@ class Region:
     refusals: tuple[RuleViolation, ...] = ()
     memory: str = RAM
     lowered_by: str = ""
+    offset: int = 0
+
+    @property
+    def joins(self) -> bool:
+        """Whether it is a view whose inputs lie in its output."""
+        return self.view and len(self.inputs) > 1
 
     @property
     def moves(self) -> bool:
@@ -154,13 +161,32 @@ class Partition:
 
     @property
     def view_roots(self) -> dict[str, str]:
-        """The tensor whose bytes each tensor shows: itself, or the source of a view."""
-        roots = {tensor.name: tensor.name for tensor in self.tensors}
+        """The tensor among whose bytes each tensor lies: itself, the source or result of a view."""
+        return {name: root for name, (root, _) in self.view_places.items()}
+
+    @property
+    def view_places(self) -> dict[str, tuple[str, int]]:
+        """The tensor among whose bytes each tensor lies, and the byte at which it begins."""
+        places = {tensor.name: (tensor.name, 0) for tensor in self.tensors}
+        size = {tensor.name: tensor.bytes for tensor in self.tensors}
+
+        def find(name: str) -> tuple[str, int]:
+            whole, begin = places[name]
+            while places[whole][0] != whole:
+                whole, more = places[whole]
+                begin += more
+            return whole, begin
+
         for region in self.regions:
             if region.view:
                 (shown,) = region.outputs
-                roots[shown] = roots[region.inputs[0]]
-        return roots
+                begin = 0
+                for name in region.inputs if region.joins else ():
+                    places[find(name)[0]] = shown, begin
+                    begin += size[name]
+                if not region.joins:
+                    places[shown] = region.inputs[0], region.offset
+        return {name: find(name) for name in places}
 
     @property
     def macs(self) -> int:

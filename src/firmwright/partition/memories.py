@@ -59,7 +59,7 @@ def choose_memories(partition: Partition, reach: ReachableMemories) -> dict[str,
         for name in () if region.view else region.outputs:
             reached = reach.get(region.device, every)
             chosen[name] = min(reached, key=partial(count_copies, name))
-    return {name: chosen[root] for name, root in roots.items()}
+    return {name: chosen.get(root, RAM) for name, root in roots.items()}
 
 
 class CopyInserter:

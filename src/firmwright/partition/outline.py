@@ -11,13 +11,13 @@ from tvm import relax
 from firmwright.ir.operators import (
     ELEMENTWISE,
     LAYOUT,
-    RESHAPES,
     FusionKind,
     count_macs,
     make_kind_lookup,
     relax_names,
     short_name,
 )
+from firmwright.ir.parts import keeps_order
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.relax import (
     dtype_of,
@@ -34,9 +34,10 @@ from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
 from firmwright.partition.grouping import Group, group_operators
 from firmwright.partition.layouts import insert_transforms
 from firmwright.partition.memories import assign_memories
+from firmwright.partition.parts import find_joints, find_picks
 from firmwright.partition.uncompilable import refuse_uncompilable
 from firmwright.targets import Device
-from firmwright.targets.placement import ask_devices
+from firmwright.targets.placement import Choices, ask_devices
 
 EPILOGUE_OPERATORS = relax_names("quantize dequantize right_shift clip astype")
 """Operators that a region is not named after, where it has others."""
@@ -79,7 +80,14 @@ def build_regions(
     refuse_uncompilable(bindings, interface)
     dequantized = find_dequantized(bindings)
     kind = make_binding_kind(module, dequantized, mix[-1].context.fuse_layers)
-    groups = group_operators(bindings, outputs, kind, choices.taken)
+    picks, joints = find_views(bindings, outputs, dequantized, choices)
+    apart = picks.keys() | joints
+    groups = group_operators(
+        bindings,
+        outputs,
+        lambda b: FusionKind.ALONE if b.var in apart else kind(b),
+        choices.taken,
+    )
     names = name_tensors(parameters, len(interface.states), groups)
     named_outputs = dict(zip(outputs, output_names(interface), strict=True))
 
@@ -102,7 +110,8 @@ def build_regions(
                 inputs=names_of(inputs),
                 outputs=names_of(group.results),
                 macs=sum(macs.get(b.var, 0) for b in group.bindings),
-                view=is_view(group, outputs),
+                view=group.root in apart or is_view(group, outputs),
+                offset=picks.get(group.root, 0),
                 dequantized=names_of(v for v in inputs if v in dequantized),
                 refusals=choices.find_refusals(group.bindings, find_anchor(group), device),
             )
@@ -115,6 +124,26 @@ def build_regions(
         states=len(interface.states),
     )
     return set_functions(keep_tir(module), functions), partition
+
+
+def find_views(
+    bindings: list[relax.VarBinding],
+    outputs: list[relax.Var],
+    dequantized: set[relax.Var],
+    choices: Choices,
+) -> tuple[dict[relax.Var, int], set[relax.Var]]:
+    """Return parts of tensors, with the bytes at which they begin, and tensors joined of parts.
+
+    There are none beside a device with a layout of its own: it would have parts elsewhere. Nor on a
+    core of its own, whose loads may need more alignment than a part has.
+    """
+    *_, last = choices.mix
+    if last.target.core or any(device.target.layout(device.context) for device in choices.mix):
+        return {}, set()
+    taken = {v for own in choices.taken.values() for each in own for v in each.variables}
+    fixed = taken | dequantized
+    picks = find_picks(bindings, fixed.union(outputs))
+    return picks, find_joints(bindings, fixed | picks.keys())
 
 
 def keep_tir(module: tvm.IRModule) -> tvm.IRModule:
@@ -276,6 +305,4 @@ def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]
 
 def is_view(group: Group, outputs: list[relax.Var]) -> bool:
     """A reshape needs no code, unless it would have to fill the caller's output buffer."""
-    return group.root not in outputs and all(
-        operator_name(b.value) in RESHAPES for b in group.bindings
-    )
+    return group.root not in outputs and all(keeps_order(b.value) for b in group.bindings)

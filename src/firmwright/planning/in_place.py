@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 
-from firmwright.ir.kernels import Kernel, Kernels
+from firmwright.ir.kernels import Kernel, Kernels, describe
 from firmwright.ir.regions import Partition
 from firmwright.planning.arena import Buffer
 from firmwright.planning.schedule import Schedule
+
+Candidate = tuple[int, str, str]
+"""A step, a tensor that its kernel may write over, and what it writes."""
+
+MANY = 4
 
 
 def join_in_place(
@@ -16,24 +24,49 @@ def join_in_place(
 ) -> tuple[list[Buffer], dict[str, str]]:
     """Give inputs that kernels may write over, and what they write, one buffer.
 
-    Return the buffers that are left, and for each tensor without one the buffer that it lies in.
+    Of two inputs it is the older one: what a recurrent layer hands from step to step stays where it
+    is. Return the buffers that are left, and for each tensor without one the buffer that it lies
+    in.
     """
     left = {b.name: b for b in buffers}
     last = {b.name: b.last for b in buffers}
     holders = {b.name: b.name for b in buffers}
-    for number, read, written in list_candidates(partition, kernels, schedule):
-        if read in holders and written in left and last[read] == number:
-            holder, result = left[holders[read]], left[written]
-            if (holder.bytes, holder.memory) == (result.bytes, result.memory):
-                holders[written] = holder.name
-                left[holder.name] = replace(holder, last=result.last)
-                del left[written]
+    candidates = [
+        candidate
+        for candidate in list_candidates(partition, kernels, schedule)
+        if candidate[1] in last and last[candidate[1]] == candidate[0]
+    ]
+    candidates = drop_odd_calls(candidates, kernels)
+    for _, found in groupby(candidates, itemgetter(0)):
+        for _, read, written in sorted(found, key=lambda c: left[holders[c[1]]].first):
+            if written in left:
+                holder, result = left[holders[read]], left[written]
+                if (holder.bytes, holder.memory) == (result.bytes, result.memory):
+                    holders[written] = holder.name
+                    left[holder.name] = replace(holder, last=result.last)
+                    del left[written]
     return [*left.values()], {n: holder for n, holder in holders.items() if n not in left}
+
+
+def drop_odd_calls(candidates: Sequence[Candidate], kernels: Kernels) -> list[Candidate]:
+    """Leave out the only call of a function that may write over an input, of :data:`MANY` calls.
+
+    It would need a function of its own: so does the last step of a recurrent layer.
+    """
+    calls = defaultdict(list)
+    for kernel in kernels.kernels:
+        if kernel.in_place:
+            constants = tuple(p.tensor for p in kernel.weights)
+            calls[describe(kernel), constants].append(kernel.outputs[0].tensor)
+    may = {written for _, _, written in candidates}
+    alike = (may.intersection(made) for made in calls.values() if len(made) >= MANY)
+    odd = {name for found in alike if len(found) == 1 for name in found}
+    return [candidate for candidate in candidates if candidate[2] not in odd]
 
 
 def list_candidates(
     partition: Partition, kernels: Kernels, schedule: Schedule
-) -> Iterator[tuple[int, str, str]]:
+) -> Iterator[Candidate]:
     """Yield steps, a tensor that the step's kernel may write over, and what it writes.
 
     A kernel that reads another view of the tensor may not.

@@ -11,7 +11,7 @@ from tvm import relax
 from firmwright.ir.kernels import Kernel, Kernels, LoweredRegion, Parameter
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.ir.tensors import ModelInterface, Tensor
+from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Tensor
 from firmwright.lowering.region import lower_region
 from firmwright.partition.outline import partition_module
 from firmwright.planning.in_place import share_pointers
@@ -122,10 +122,10 @@ def emit_pointer(parameter: Parameter, location: Location, const: str = "") -> s
     """Define a pointer to a layer's tensor, in the scratch buffer or a parameter of the region."""
     kind = f"{const}{parameter.c_type} *"
     match location:
-        case Input(index):
-            where = f"region_input_{index}"
-        case Output(index):
-            where = f"region_output_{index}"
+        case Input(index, offset):
+            where = f"region_input_{index} + {offset // ELEMENT_BYTES[parameter.dtype]}"
+        case Output(index, offset):
+            where = f"region_output_{index} + {offset // ELEMENT_BYTES[parameter.dtype]}"
         case Slot(_, offset):
             where = f"({kind})&{SCRATCH_NAME}[{offset}]"
-    return f"        {kind}restrict {parameter.name} = {where};"
+    return f"        {kind}restrict {parameter.name} = {where.removesuffix(' + 0')};"

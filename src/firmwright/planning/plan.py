@@ -19,21 +19,32 @@ from firmwright.planning.arena import (
 )
 from firmwright.planning.functions import find_shared_functions
 from firmwright.planning.in_place import join_in_place
+from firmwright.planning.loops import (
+    Call,
+    Loop,
+    Place,
+    find_loops,
+    fold_loops,
+    keep_small_loops,
+    list_calls,
+)
 from firmwright.planning.placement import Choices, Placement, choose_memories, pin_buffers
 from firmwright.planning.schedule import Schedule, schedule_regions
 from firmwright.planning.states import find_written_states, list_next_values, list_states
 
 
 class Input(msgspec.Struct, frozen=True, tag=True):
-    """The caller's buffer for the network's input of this index."""
+    """A byte offset in the caller's buffer for the network's input of this index."""
 
     index: int
+    offset: int = 0
 
 
 class Output(msgspec.Struct, frozen=True, tag=True):
-    """The caller's buffer for the network's output of this index."""
+    """A byte offset in the caller's buffer for the network's output of this index."""
 
     index: int
+    offset: int = 0
 
 
 class Slot(msgspec.Struct, frozen=True, tag=True):
@@ -58,6 +69,8 @@ class Plan:
     The states lie in the first ``state_bytes`` of the arena; ``state_copies`` are (state index,
     location) pairs for those whose next value no region leaves there.
     ``constants`` has the memories of the arrays that do not lie with the others in flash.
+    ``loops`` are calls that repeat: from one repetition to the next each of their tensors moves by
+    the same number of bytes, or stays.
     """
 
     schedule: Schedule
@@ -71,6 +84,7 @@ class Plan:
     constants: dict[str, str] = field(default_factory=dict)
     states: tuple[Buffer, ...] = ()
     state_copies: tuple[tuple[int, Location], ...] = ()
+    loops: tuple[Loop, ...] = ()
 
     @property
     def state_bytes(self) -> int:
@@ -89,26 +103,35 @@ def make_plan(partition: Partition, kernels: Kernels, choices: Choices | None = 
     Inputs and outputs of the network lie in the caller's buffers, all else in arenas.
     """
     schedule = schedule_regions(partition, kernels)
-    roots = partition.view_roots
+    views = partition.view_places
     states = list_states(partition, schedule)
-    ports = locate_ports(partition, roots) | {s.name: Slot(RAM, s.offset) for s in states}
-    results = [b for b in list_results(partition, schedule, roots) if b.name not in ports]
+    ports = locate_ports(partition, views) | {s.name: Slot(RAM, s.offset) for s in states}
+    results = [b for b in list_results(partition, schedule) if b.name not in ports]
     scratch = [*list_scratch(partition, kernels, schedule)]
     if choices:
         results, scratch = (pin_buffers(buffers, choices) for buffers in (results, scratch))
     written = find_written_states(partition, kernels, schedule, results)
     others = [b for b in results if b.name not in written]
     joined, holders = join_in_place(partition, kernels, schedule, others)
-    placement = Placement((*joined, *scratch))
+    joined += scratch
+    lies_in = written | holders
+    places = {name: (lies_in.get(root, root), begin) for name, (root, begin) in views.items()}
+    places |= {b.name: (b.name, 0) for b in scratch}
+    calls = list_calls(partition, kernels, schedule, places)
+    loops = find_loops(calls, {b.name: b for b in joined})
+    loops = keep_small_loops(loops, calls, joined)
+    folded = fold_loops(loops, calls, joined, len(schedule.steps))
+    placement = Placement(tuple(folded.buffers))
     if choices:
         choices = choices.take(sum(align(state.bytes) for state in states))
-        placement = choose_memories(partition, kernels, placement.buffers, holders, choices)
+        inside = {name: folded.parts[holder][0] for name, holder in holders.items()}
+        inside |= {name: whole for name, (whole, _) in folded.parts.items() if name != whole}
+        placement = choose_memories(partition, kernels, placement.buffers, inside, choices)
     arenas = place_in_memories(placement, states)
+    arenas = {memory: folded.unfold(arena) for memory, arena in arenas.items()}
     buffers = tuple(buffer for arena in arenas.values() for buffer in arena)
-    places = ports | {b.name: Slot(b.memory, b.offset) for b in buffers}
-    places |= {name: places[state] for name, state in written.items()}
-    places |= {name: places[holder] for name, holder in holders.items()}
-    locations = places | {name: places[root] for name, root in roots.items()}
+    locations = ports | {b.name: Slot(b.memory, b.offset) for b in buffers}
+    locations |= {name: locate(place, locations) for name, place in places.items()}
     return Plan(
         schedule=schedule,
         arena_bytes=arena_bytes(arenas[RAM]),
@@ -121,7 +144,31 @@ def make_plan(partition: Partition, kernels: Kernels, choices: Choices | None = 
         constants=placement.constants,
         states=tuple(states),
         state_copies=tuple(find_state_copies(partition, locations)),
+        loops=tuple(loop for loop in loops if moves_evenly(loop, calls, locations)),
     )
+
+
+def locate(place: Place, locations: Mapping[str, Location]) -> Location:
+    """Return where a tensor is that begins at a byte of another one, or of a buffer."""
+    whole, begin = place
+    return move(locations[whole], begin)
+
+
+def move(location: Location, further: int) -> Location:
+    return msgspec.structs.replace(location, offset=location.offset + further)
+
+
+def moves_evenly(loop: Loop, calls: Sequence[Call], locations: Mapping[str, Location]) -> bool:
+    """Tell whether each tensor moves by the same bytes from each repetition to the next."""
+    for first in range(loop.first, loop.first + loop.calls):
+        rows = zip(*(calls[n].places for n in range(first, loop.end, loop.calls)), strict=True)
+        for row in rows:
+            start, second, *_ = found = [locate(place, locations) for place in row]
+            stride = second.offset - start.offset
+            even = (move(start, i * stride) for i in range(len(found)))
+            if found != [*even]:
+                return False
+    return True
 
 
 def place_in_memories(placement: Placement, states: Sequence[Buffer]) -> dict[str, list[Buffer]]:
@@ -144,14 +191,18 @@ def place_in_memories(placement: Placement, states: Sequence[Buffer]) -> dict[st
     return arenas
 
 
-def locate_ports(partition: Partition, roots: Mapping[str, str]) -> dict[str, Location]:
+def locate_ports(partition: Partition, views: Mapping[str, tuple[str, int]]) -> dict[str, Location]:
     """Return the places of the tensors that the caller passes.
 
-    An output that shows an input, a state or another output has no place of its own.
+    An output that shows an input, a state, another output or a part of a tensor has no place of
+    its own.
     """
+    size = {tensor.name: tensor.bytes for tensor in partition.tensors}
     locations: dict[str, Location] = {name: Input(i) for i, name in enumerate(partition.inputs)}
     for index, name in enumerate(list_outputs(partition)):
-        locations.setdefault(roots[name], Output(index))
+        root, _ = views[name]
+        if size[root] == size[name]:
+            locations.setdefault(root, Output(index))
     return locations
 
 
@@ -178,21 +229,20 @@ def find_state_copies(
             yield index, locations[result]
 
 
-def list_results(
-    partition: Partition, schedule: Schedule, roots: Mapping[str, str]
-) -> Iterator[Buffer]:
-    """Yield a buffer for every tensor that a region writes, in order of execution.
+def list_results(partition: Partition, schedule: Schedule) -> Iterator[Buffer]:
+    """Yield a buffer for every tensor that regions write, in order of execution.
 
     What a job beside the processor reads or writes is needed until the job was waited for.
     """
     tensors = {t.name: t for t in partition.tensors}
     regions = {r.name: r for r in partition.regions}
+    roots = partition.view_roots
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for number, step in enumerate(schedule.steps):
         region = regions[step.region]
-        if not region.view:
-            first.update(dict.fromkeys(region.outputs, number))
+        for name in () if region.view else region.outputs:
+            first.setdefault(roots[name], number)
         for name in {roots[n] for n in (*region.inputs, *region.outputs)}:
             last[name] = max(last.get(name, 0), step.done_before - 1)
     last |= dict.fromkeys(list_next_values(partition), len(schedule.steps) - 1)

@@ -136,15 +136,13 @@ class JobQueues:
 
 
 def find_dependencies(partition: Partition) -> dict[str, list[str]]:
-    """Return for each region those that write what it reads; a view shows what another wrote."""
-    writer: dict[str, str] = {}
+    """Return for each region those that write what it reads; a view shows what others wrote."""
+    writers: dict[str, set[str]] = {}
     reads: dict[str, list[str]] = {}
     for region in partition.regions:
-        reads[region.name] = sorted({writer[name] for name in region.inputs if name in writer})
-        if not region.view:
-            writer.update(dict.fromkeys(region.outputs, region.name))
-        elif region.inputs[0] in writer:
-            writer[region.outputs[0]] = writer[region.inputs[0]]
+        read = set[str]().union(*(writers.get(name, ()) for name in region.inputs))
+        reads[region.name] = sorted(read)
+        writers.update(dict.fromkeys(region.outputs, read if region.view else {region.name}))
     return reads
 
 

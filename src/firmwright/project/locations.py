@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from firmwright.codegen.names import c_identifier
 from firmwright.ir.regions import RAM
+from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.planning.plan import Input, Location, Output, Slot
 from firmwright.project.interface import Port
 
 
-def emit_location(location: Location, inputs: list[Port], outputs: list[Port]) -> str:
-    """Return the C expression for a location: of the caller's buffer, or of an arena's bytes."""
+def emit_location(
+    location: Location, inputs: list[Port], outputs: list[Port], way: str = ""
+) -> str:
+    """Return the C expression for a location: of the caller's buffer, or of an arena's bytes.
+
+    ``way`` is a term that is added: bytes of an arena, elements of the caller's buffer.
+    """
     match location:
-        case Input(index):
-            return f"inputs->{inputs[index].member}"
-        case Output(index):
-            return f"outputs->{outputs[index].member}"
+        case Input(index, offset):
+            return emit_part(f"inputs->{inputs[index].member}", inputs[index], offset, way)
+        case Output(index, offset):
+            return emit_part(f"outputs->{outputs[index].member}", outputs[index], offset, way)
         case Slot(memory, offset):
-            return f"&{arena_name(memory)}[{offset}]"
+            return f"&{arena_name(memory)}[{offset}{way}]"
+
+
+def emit_part(pointer: str, port: Port, offset: int, way: str) -> str:
+    elements = offset // ELEMENT_BYTES[port.tensor.dtype]
+    return f"{pointer}{f' + {elements}' if elements else ''}{way}"
 
 
 def arena_name(memory: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +15,14 @@ import numpy.typing as npt
 from firmwright.codegen.c_library import functions_by_header
 from firmwright.codegen.names import make_unique_identifiers
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
-from firmwright.ir.kernels import C_TYPES, Kernel, Kernels, Parameter
-from firmwright.ir.regions import RAM, Partition, Region
+from firmwright.ir.kernels import C_TYPES, Kernels
+from firmwright.ir.regions import RAM, Partition
 from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
-from firmwright.planning.in_place import share_pointers
-from firmwright.planning.plan import Plan, Slot
-from firmwright.planning.schedule import Wait
+from firmwright.planning.plan import Plan
 from firmwright.postprocess.detector import Detector
 from firmwright.project import build_id
 from firmwright.project.board import list_further_memories, render_makefile, write_board
+from firmwright.project.calls import list_buffers, make_blocks, make_kernel_calls
 from firmwright.project.constants import (
     BYTES_FILE,
     BYTES_TEMPLATE,
@@ -54,7 +52,6 @@ from firmwright.project.interface import (
     describe_states,
     encode_interface,
 )
-from firmwright.project.kernel_names import add_prefix
 from firmwright.project.libraries import (
     ARCHIVE_SUFFIXES,
     collect_library_functions,
@@ -71,31 +68,6 @@ from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.layout import BOARD, DEMO, NETWORK, list_sources
 
 REGION_TEMPLATE = f"network/region.c{TEMPLATE_SUFFIX}"
-
-
-@dataclass(frozen=True)
-class KernelCall:
-    """One call in the network's run function, and what it or its job waits for.
-
-    ``number`` is the step of the plan. ``function`` names the C function, which is another region's
-    where that has the same; ``callers`` counts the regions that call this one's. Where another
-    ``core`` runs it, ``command`` is its number among those that this core runs, from 1. ``checks``
-    are the layers whose checksums are taken before it.
-    """
-
-    number: int
-    region: Region
-    kernel: Kernel
-    function: str
-    callers: int
-    waits: tuple[Wait, ...]
-    events: tuple[Wait, ...]
-    arguments: tuple[str, ...]
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    core: str
-    command: int
-    checks: tuple[LayerCheck, ...]
 
 
 @dataclass(frozen=True)
@@ -263,6 +235,7 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
     inputs = make_ports(network.interface.inputs)
     outputs = make_ports(network.interface.outputs)
     steps, shared = make_kernel_calls(network, inputs, outputs), network.shared
+    blocks = make_blocks(network, steps, inputs, outputs)
     architecture = build.platform.architecture
     return {
         "network": network,
@@ -274,6 +247,8 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         "states": network.states,
         "state_names": name_states(network),
         "steps": steps,
+        "blocks": blocks,
+        "listed": list_buffers(network),
         "last_checks": list_checks(network.checks, steps[-1].number + 1 if steps else 0),
         "weights": network.own_weights,
         **(list_included(network.own_weights) if network.binary_constants else {}),
@@ -336,53 +311,6 @@ def write_file(path: Path, text: str) -> None:
 def make_ports(tensors: tuple[Tensor, ...]) -> list[Port]:
     members = make_unique_identifiers(t.name for t in tensors)
     return [Port(m, t) for m, t in zip(members, tensors, strict=True)]
-
-
-def make_kernel_calls(
-    network: Network, inputs: list[Port], outputs: list[Port]
-) -> list[KernelCall]:
-    """Return one step a kernel, its arguments written out as C expressions."""
-    kernels = {k.region: k for k in network.kernels.kernels}
-    regions = {r.name: r for r in network.partition.regions}
-    tensors = {t.name: t for t in network.partition.tensors}
-
-    def pointer(p: Parameter) -> str:
-        location = network.plan.locations[p.tensor]
-        where = emit_location(location, inputs, outputs)
-        return f"({p.c_type} *){where}" if isinstance(location, Slot) else where
-
-    shared = network.plan.shared_functions
-    callers = Counter(shared.get(kernel, kernel) for kernel in kernels)
-    result: list[KernelCall] = []
-    for number, step in enumerate(network.plan.schedule.steps):
-        region = regions[step.region]
-        if region.view:
-            continue
-        kernel = share_pointers(kernels[region.name], network.plan.locations)
-        kernel = add_prefix(kernel, network.c_prefix, network.shared.helpers)
-        arguments = [pointer(p) for p in kernel.inputs]
-        arguments += [f"{network.c_prefix}_{p.tensor}" for p in kernel.weights]
-        arguments += [pointer(p) for p in (*kernel.outputs, *kernel.scratch)]
-        core = network.cores.called_core(region.device)
-        command = 1 + sum(call.core == core for call in result)
-        result.append(
-            KernelCall(
-                number=number,
-                region=region,
-                kernel=kernel,
-                function=f"{network.c_prefix}_{shared.get(region.name, region.name)}",
-                callers=callers[region.name],
-                waits=step.waits,
-                events=step.events,
-                arguments=tuple(arguments),
-                inputs=tuple(tensors[n] for n in region.inputs),
-                outputs=tuple(tensors[n] for n in region.outputs),
-                core=core,
-                command=command,
-                checks=list_checks(network.checks, result[-1].number + 1 if result else 0, number),
-            )
-        )
-    return result
 
 
 def make_dequantize_tables(outputs: tuple[Tensor, ...]) -> dict[int, npt.NDArray[np.float32]]:

@@ -22,7 +22,7 @@ from firmwright.ir.relax import (
     static_shape,
 )
 
-SELECTING_OPERATORS = PERMUTATIONS | relax_names("strided_slice nn.max_pool2d")
+SELECTING_OPERATORS = PERMUTATIONS | relax_names("strided_slice take nn.max_pool2d")
 """Operators whose result elements are elements of their input (the grid's order is kept)."""
 
 
@@ -46,6 +46,28 @@ def keep_layout_on_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> r
         on_integers = tvm.ir.Call(moved.op, [value, *moved.args[1:]], moved.attrs)
         value = emit_with_name(builder, on_integers, str(variable.name))
     return value
+
+
+@rewrite_each("relax.quantize")
+def concat_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    """Rewrite quantize(concat(dequantize(x), …)) to concat(x, …) where all grids are the same."""
+
+    def find_integers(value: relax.Expr) -> relax.Expr | None:
+        source = definition(builder, value)
+        if operator_name(source) == "relax.dequantize":
+            return source.args[0] if has_same_quant_params(source, call) else None
+        if operator_name(source) != "relax.concat" or not isinstance(source.args[0], relax.Tuple):
+            return None
+        parts = [find_integers(part) for part in source.args[0].fields]
+        if any(part is None for part in parts):
+            return None
+        joined = tvm.ir.Call(source.op, [relax.Tuple(parts)], source.attrs)
+        return emit_with_name(builder, joined, str(value.name))
+
+    if operator_name(definition(builder, call.args[0])) != "relax.concat":
+        return call
+    integers = find_integers(call.args[0])
+    return call if integers is None else integers
 
 
 def has_same_quant_params(dequantize: tvm.ir.Call, quantize: tvm.ir.Call) -> bool:

@@ -1,0 +1,270 @@
+"""Calls that repeat, such as the steps of a recurrent layer, become loops.
+
+Calls are the same if they call one function with the same constants, and each of their tensors is
+the same, the one a repetition later, or another part of the same tensor. While buffers get their
+places, all repetitions take place at the same time, so that each has the same buffers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.ir.kernels import Kernel, Kernels
+from firmwright.ir.regions import Partition
+from firmwright.planning.arena import Buffer, align, sort_by_place
+from firmwright.planning.functions import find_functions
+from firmwright.planning.schedule import Schedule
+
+MAX_CALLS = 64
+"""Calls of one repetition that are tried."""
+
+MIN_TIMES = 3
+"""Fewer repetitions take less code as calls."""
+
+Place = tuple[str, int]
+"""What a tensor lies in, and the byte at which it begins."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """So many ``calls`` from the ``first`` on, counted without views, run ``times`` times."""
+
+    first: int
+    calls: int
+    times: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.calls * self.times
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the schedule: its step, its function and constants, and where its tensors lie."""
+
+    step: int
+    function: Hashable
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """How a call's tensors differ from those of the call a repetition before.
+
+    Each lies in the same thing, so many bytes further, or in a buffer that is written so many
+    steps later.
+    """
+
+    moves: tuple[tuple[bool, int], ...]
+
+
+def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Loop, ...]:
+    """Return the loops that leave the fewest calls, one after the other; no loop has another.
+
+    Of the calls with which one could begin it begins with that before which least is kept: what a
+    step of a recurrent layer hands on is its state.
+    """
+    kept = count_kept(calls, buffers)
+    lengths = range(1, min(MAX_CALLS, len(calls) // MIN_TIMES) + 1)
+    alike = {
+        n: [compare(*pair, buffers) for pair in zip(calls, calls[n:], strict=False)]
+        for n in lengths
+    }
+    loops = []
+    at = 0
+    while at < len(calls):
+        best = max((fit_loop(alike[n], n, at) for n in lengths), key=count_saved, default=None)
+        if best is None or best.times < MIN_TIMES:
+            at += 1
+        else:
+            alternatives = range(best.first, best.first + best.spare + 1)
+            first = min(alternatives, key=lambda number: (kept[number], -number))
+            loops.append(Loop(first, best.calls, best.times))
+            at = loops[-1].end
+    return tuple(loops)
+
+
+def count_kept(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> list[int]:
+    """Return how many bytes are kept from before each call until it, or for longer."""
+    changes = Counter[int]()
+    for buffer in buffers.values():
+        changes[buffer.first + 1] += buffer.bytes
+        changes[buffer.last + 1] -= buffer.bytes
+    kept = [*accumulate(changes[step] for step in range(calls[-1].step + 1))] if calls else []
+    return [kept[call.step] for call in calls]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A loop that may begin with its first call, or with one of so many ``spare`` ones later."""
+
+    first: int
+    calls: int
+    times: int
+    spare: int
+
+
+def count_saved(fit: Fit) -> tuple[bool, int, int]:
+    return fit.times >= MIN_TIMES, fit.calls * (fit.times - 1), -fit.calls
+
+
+def fit_loop(alike: Sequence[Repetition | None], calls: int, first: int) -> Fit:
+    """Return the longest loop of so many calls that begins at a call."""
+    end = first
+    while end < len(alike) and alike[end] is not None:
+        if end >= first + calls and alike[end] != alike[end - calls]:
+            break
+        end += 1
+    times, spare = divmod(end - first, calls)
+    return Fit(first, calls, times + 1, spare)
+
+
+def compare(call: Call, later: Call, buffers: Mapping[str, Buffer]) -> Repetition | None:
+    """Return how a later call differs from one, None where it is no repetition."""
+    if call.function != later.function:
+        return None
+    moves = []
+    for (one, begin), (other, later_begin) in zip(call.places, later.places, strict=True):
+        if one == other:
+            moves.append((True, later_begin - begin))
+        elif begin == later_begin and may_share(buffers.get(one), buffers.get(other)):
+            moves.append((False, buffers[other].first - buffers[one].first))
+        else:
+            return None
+    return Repetition(tuple(moves))
+
+
+def may_share(one: Buffer | None, other: Buffer | None) -> bool:
+    """Tell whether two are buffers of one size, of which one could be the next of the other."""
+    return bool(one and other and (one.bytes, one.memory) == (other.bytes, other.memory))
+
+
+def list_calls(
+    partition: Partition, kernels: Kernels, schedule: Schedule, places: Mapping[str, Place]
+) -> list[Call]:
+    """Return the calls in order. One that waits, or starts a job, is like no other."""
+    functions = find_functions(partition, kernels, places)
+    kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
+    calls = []
+    for number, step in enumerate(schedule.steps):
+        if kernel := kernel_of.get(step.region):
+            alone = kernel.wait_function or step.waits or step.events
+            weights = tuple(p.tensor for p in kernel.weights)
+            function = number if alone else (functions[step.region], weights)
+            calls.append(Call(number, function, tuple(list_places(kernel, places))))
+    return calls
+
+
+def list_places(kernel: Kernel, places: Mapping[str, Place]) -> Iterator[Place]:
+    for parameter in (*kernel.inputs, *kernel.outputs, *kernel.scratch):
+        yield places[parameter.tensor]
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Buffers while the repetitions of a loop take place at the same time.
+
+    ``parts`` has for each buffer of the schedule the one that it lies in, and the byte at which it
+    begins there.
+    """
+
+    buffers: list[Buffer]
+    parts: dict[str, Place]
+    unfolded: Sequence[Buffer]
+
+    def unfold(self, placed: Sequence[Buffer]) -> list[Buffer]:
+        """Return the buffers of the schedule that lie in these; states are as they were."""
+        wholes = {b.name: b for b in placed}
+        own = {whole for whole, _ in self.parts.values()}
+        found = [b for b in placed if b.name not in own]
+        for buffer in self.unfolded:
+            whole, begin = self.parts[buffer.name]
+            if place := wholes.get(whole):
+                found.append(replace(buffer, memory=place.memory, offset=place.offset + begin))
+        return sort_by_place(found)
+
+
+def fold_loops(
+    loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer], steps: int
+) -> Folded:
+    """Give buffers of one role in all repetitions one place, one after the other or side by side.
+
+    A buffer's steps are those of the first repetition.
+    """
+    time = fold_time(loops, calls, steps)
+    folded: list[Buffer] = []
+    parts: dict[str, Place] = {}
+    for row in group_roles(loops, calls, buffers):
+        stride = 0 if is_one_by_one(row) else align(row[0].bytes)
+        spans = [time[b.first : b.last + 1] for b in row]
+        first, last = min(int(s.min()) for s in spans), max(int(s.max()) for s in spans)
+        size = stride * (len(row) - 1) + row[0].bytes
+        folded.append(replace(row[0], bytes=size, first=first, last=last))
+        parts.update((b.name, (row[0].name, stride * i)) for i, b in enumerate(row))
+    return Folded(folded, parts, buffers)
+
+
+def fold_time(loops: Sequence[Loop], calls: Sequence[Call], steps: int) -> npt.NDArray[np.int64]:
+    """Return for each step the one of its loop's first repetition that takes place with it."""
+    time = np.arange(steps)
+    for loop in loops:
+        for number in range(loop.first + loop.calls, loop.end):
+            begin = calls[number].step
+            end = calls[number + 1].step if number + 1 < loop.end else begin + 1
+            time[begin:end] = calls[loop.first + (number - loop.first) % loop.calls].step
+    return time
+
+
+def group_roles(
+    loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer]
+) -> list[list[Buffer]]:
+    """Return the buffers in rows: those that play one role in the repetitions, in their order."""
+    row_of = {b.name: [b] for b in buffers}
+    for loop in loops:
+        for one, other in list_successors(loop, calls):
+            small, large = sorted((row_of[one], row_of[other]), key=len)
+            if small is not large:
+                large.extend(small)
+                row_of.update((b.name, large) for b in small)
+    rows = {id(row): sorted(row, key=lambda b: b.first) for row in row_of.values()}
+    return list(rows.values())
+
+
+def list_successors(loop: Loop, calls: Sequence[Call]) -> Iterator[tuple[str, str]]:
+    """Yield buffers of a repetition, each with the one that takes its role in the next."""
+    for number in range(loop.first, loop.end - loop.calls):
+        later = calls[number + loop.calls]
+        for (one, _), (other, _) in zip(calls[number].places, later.places, strict=True):
+            if one != other:
+                yield one, other
+
+
+def is_one_by_one(row: Sequence[Buffer]) -> bool:
+    """Tell whether each is needed no longer once the next one is written."""
+    return all(b.last < after.first for b, after in pairwise(row))
+
+
+def keep_small_loops(
+    loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer]
+) -> tuple[Loop, ...]:
+    """Return the loops whose buffers take no more room than those of the calls.
+
+    They are needed one after the other, or all at once.
+    """
+    large = {
+        b.name
+        for row in group_roles(loops, calls, buffers)
+        if not is_one_by_one(row) and min(b.last for b in row) < max(b.first for b in row)
+        for b in row
+    }
+    return tuple(
+        loop
+        for loop in loops
+        if large.isdisjoint(name for pair in list_successors(loop, calls) for name in pair)
+    )

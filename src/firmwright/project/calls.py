@@ -1,0 +1,201 @@
+"""The calls of a network's run function, one by one or in loops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+from firmwright.ir.kernels import Kernel, Parameter
+from firmwright.ir.regions import Region
+from firmwright.ir.tensors import ELEMENT_BYTES, Tensor
+from firmwright.planning.arena import Buffer
+from firmwright.planning.in_place import share_pointers
+from firmwright.planning.loops import Loop
+from firmwright.planning.plan import Input, Location, Output, Slot
+from firmwright.planning.schedule import Wait
+from firmwright.project.interface import Port
+from firmwright.project.kernel_names import add_prefix
+from firmwright.project.locations import emit_location
+from firmwright.project.selftest import LayerCheck, list_checks
+
+if TYPE_CHECKING:
+    from firmwright.project.write import Network
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One call in the network's run function, and what it or its job waits for.
+
+    ``number`` is the step of the plan, ``layer`` counts the calls alone, from 1. ``function`` names
+    the C function, which is another region's where that has the same; ``callers`` counts the
+    regions that call this one's. Where another ``core`` runs it, ``command`` is its number among
+    those that this core runs, from 1. ``checks`` are the layers whose checksums are taken before
+    it.
+    """
+
+    number: int
+    layer: int
+    region: Region
+    kernel: Kernel
+    function: str
+    callers: int
+    waits: tuple[Wait, ...]
+    events: tuple[Wait, ...]
+    arguments: tuple[str, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    core: str
+    command: int
+    checks: tuple[LayerCheck, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Calls that are made so many ``times``, in a loop if more than once.
+
+    ``strides`` are what tensors move by from one repetition to the next, by their names in C: bytes
+    of an arena, or elements of what the caller passes.
+    """
+
+    calls: tuple[KernelCall, ...]
+    times: int = 1
+    strides: dict[str, int] = field(default_factory=dict)
+
+
+def make_kernel_calls(
+    network: Network, inputs: list[Port], outputs: list[Port]
+) -> list[KernelCall]:
+    """Return one step a kernel, its arguments written out as C expressions."""
+    kernels = {k.region: k for k in network.kernels.kernels}
+    regions = {r.name: r for r in network.partition.regions}
+    tensors = {t.name: t for t in network.partition.tensors}
+
+    def pointer(parameter: Parameter) -> str:
+        return emit_pointer(parameter, network.plan.locations[parameter.tensor], inputs, outputs)
+
+    shared = network.plan.shared_functions
+    callers = Counter(shared.get(kernel, kernel) for kernel in kernels)
+    commands = Counter[str]()
+    result: list[KernelCall] = []
+    for number, step in enumerate(network.plan.schedule.steps):
+        region = regions[step.region]
+        if region.view:
+            continue
+        kernel = share_pointers(kernels[region.name], network.plan.locations)
+        kernel = add_prefix(kernel, network.c_prefix, network.shared.helpers)
+        arguments = [pointer(p) for p in kernel.inputs]
+        arguments += [f"{network.c_prefix}_{p.tensor}" for p in kernel.weights]
+        arguments += [pointer(p) for p in (*kernel.outputs, *kernel.scratch)]
+        core = network.cores.called_core(region.device)
+        commands[core] += 1
+        result.append(
+            KernelCall(
+                number=number,
+                layer=len(result) + 1,
+                region=region,
+                kernel=kernel,
+                function=f"{network.c_prefix}_{shared.get(region.name, region.name)}",
+                callers=callers[region.name],
+                waits=step.waits,
+                events=step.events,
+                arguments=tuple(arguments),
+                inputs=tuple(tensors[n] for n in region.inputs),
+                outputs=tuple(tensors[n] for n in region.outputs),
+                core=core,
+                command=commands[core],
+                checks=list_checks(network.checks, result[-1].number + 1 if result else 0, number),
+            )
+        )
+    return result
+
+
+def emit_pointer(
+    parameter: Parameter, location: Location, inputs: list[Port], outputs: list[Port], way: str = ""
+) -> str:
+    """Return a pointer to what a parameter points at; ``way`` is how far it has moved."""
+    where = emit_location(location, inputs, outputs, way)
+    return f"({parameter.c_type} *){where}" if isinstance(location, Slot) else where
+
+
+def make_blocks(
+    network: Network, calls: Sequence[KernelCall], inputs: list[Port], outputs: list[Port]
+) -> list[Block]:
+    """Return the calls in order, those that repeat in loops.
+
+    There are no loops around calls to other cores, which are numbered, nor where a checksum is
+    taken of each layer.
+    """
+    blocks = []
+    done = 0
+    for loop in () if network.checks else network.plan.loops:
+        if not any(call.core for call in calls[loop.first : loop.end]):
+            blocks += [Block((call,)) for call in calls[done : loop.first]]
+            blocks.append(make_loop(network, calls, loop, inputs, outputs))
+            done = loop.end
+    return blocks + [Block((call,)) for call in calls[done:]]
+
+
+def make_loop(
+    network: Network,
+    calls: Sequence[KernelCall],
+    loop: Loop,
+    inputs: list[Port],
+    outputs: list[Port],
+) -> Block:
+    """Return a loop whose pointers move: by what they differ in the second repetition."""
+    locations, roots = network.plan.locations, network.partition.view_roots
+    strides: dict[str, int] = {}
+
+    def name_whole(parameter: Parameter, location: Location) -> str:
+        match location:
+            case Input(index):
+                return inputs[index].member
+            case Output(index):
+                return outputs[index].member
+            case Slot():
+                return roots.get(parameter.tensor, parameter.tensor).removesuffix("_result")
+
+    def pointer(parameter: Parameter, later: Parameter) -> str:
+        location = locations[parameter.tensor]
+        moved = locations[later.tensor].offset - location.offset
+        if not moved:
+            return emit_pointer(parameter, location, inputs, outputs)
+        stride = abs(moved)
+        if not isinstance(location, Slot):
+            stride //= ELEMENT_BYTES[parameter.dtype]
+        whole = name_whole(parameter, location)
+        name = next(n for n in name_strides(whole) if strides.setdefault(n, stride) == stride)
+        way = f" {'+' if moved > 0 else '-'} {name} * step"
+        return emit_pointer(parameter, location, inputs, outputs, way)
+
+    end = loop.first + loop.calls
+    body = []
+    for call, later in zip(calls[loop.first : end], calls[end:], strict=False):
+        kernel, after = call.kernel, later.kernel
+        given = [pointer(*pair) for pair in zip(kernel.inputs, after.inputs, strict=True)]
+        results = (*kernel.outputs, *kernel.scratch), (*after.outputs, *after.scratch)
+        made = [pointer(*pair) for pair in zip(*results, strict=True)]
+        weights = call.arguments[len(given) : len(call.arguments) - len(made)]
+        body.append(replace(call, arguments=(*given, *weights, *made)))
+    return Block(tuple(body), loop.times, strides)
+
+
+def name_strides(tensor: str) -> Iterator[str]:
+    """Yield names for what a tensor moves by; it may be read in two ways."""
+    yield f"{tensor}_stride"
+    yield from (f"{tensor}_stride_{number}" for number in count(2))
+
+
+def list_buffers(network: Network) -> list[Buffer]:
+    """Return the buffers without those of later repetitions, which lie where the first ones do."""
+    steps = [s.region for s in network.plan.schedule.steps]
+    views = {region.name for region in network.partition.regions if region.view}
+    numbers = [number for number, region in enumerate(steps) if region not in views]
+    later = [
+        range(numbers[loop.first + loop.calls], numbers[loop.end - 1] + 1)
+        for loop in network.plan.loops
+    ]
+    return [b for b in network.plan.buffers if not any(b.first in span for span in later)]
