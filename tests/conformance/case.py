@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
 from firmwright.compile import compile_network
@@ -38,7 +38,15 @@ from firmwright.verify.protocol import decode_outputs, encode_samples
 SANITIZE = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=undefined")
 MIX = load_mix(parse_target("c"), load_platform("host"), "onnx")
 RUN_SECONDS = 20
-OF_A_SHAPE = ("BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "MelWeightMatrix")
+SIZES_FIRST = ("BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow")
+PARAMETERS = {
+    "Dropout": ("ratio", "training_mode"),
+    "Loop": ("M", "cond"),
+    "MelWeightMatrix": ("num_mel_bins", "lower_edge_hertz", "upper_edge_hertz"),
+    "Range": ("start", "limit", "delta"),
+}
+"""Inputs of rank 0 that real models have as constants, by operator."""
+
 FLOAT_PARAMETERS = ("scales", "roi", "depth")
 INDEX_TYPES = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 
@@ -95,7 +103,7 @@ def cases() -> dict[str, Case]:
         node = about.graph.node[0]
         opset = next(o.version for o in about.opset_import if o.domain == node.domain)
         data = tuple((list(i), list(o)) for i, o in source.data_sets or ())
-        return Case(name, node, opset, model, data, source.rtol, source.atol)
+        return with_tensors(Case(name, node, opset, model, data, source.rtol, source.atol))
 
     return {name: case(name) for name in sorted(models)}
 
@@ -132,7 +140,8 @@ def shape_inputs(case: Case) -> list[str]:
 
     These are shapes, axes, counts and limits: integers of rank 0 or 1, neither of the outputs'
     type nor the operator's first input, so that no data is among them; what operators call
-    scales, roi or depth; and inputs without elements, which have no values to give.
+    scales, roi or depth; what PARAMETERS lists; and inputs without elements, which have no values
+    to give.
     """
     node = case.node
     schema = onnx.defs.get_schema(node.op_type, case.opset, node.domain)
@@ -144,14 +153,93 @@ def shape_inputs(case: Case) -> list[str]:
     for value in case.model.graph.input if len(case.data) == 1 else ():
         kind = value.type.tensor_type
         is_index = kind.elem_type in INDEX_TYPES and types.get(value.name) not in results
-        if value.name == node.input[0] and node.op_type not in OF_A_SHAPE:
+        if value.name == node.input[0] and node.op_type not in SIZES_FIRST:
             is_index = False
+        is_parameter = names.get(value.name) in (
+            *FLOAT_PARAMETERS, *PARAMETERS.get(node.op_type, ())
+        )  # fmt: skip
         is_empty = any(d.dim_value == 0 for d in kind.shape.dim)
-        if is_empty or (
-            len(kind.shape.dim) <= 1 and (is_index or names.get(value.name) in FLOAT_PARAMETERS)
-        ):
+        if is_empty or (len(kind.shape.dim) <= 1 and (is_index or is_parameter)):
             found.append(value.name)
     return found
+
+
+def with_tensors(case: Case) -> Case:
+    """Give each sequence, or optional value, among the inputs and outputs as its tensors."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    graph = model.graph
+    if all(v.type.HasField("tensor_type") for v in (*graph.input, *graph.output)):
+        return case
+    (given, expected), *_ = case.data
+    before, inputs, after, outputs = [], [], [], []
+    for value, data in zip(graph.input, given, strict=True):
+        nodes, ports = split_input(value, data)
+        before += nodes
+        inputs += ports
+    for value, data in zip(graph.output, expected, strict=True):
+        nodes, ports = split_output(value, data)
+        after += nodes
+        outputs += ports
+    nodes = [*before, *graph.node, *after]
+    for field, values in ((graph.input, inputs), (graph.output, outputs), (graph.node, nodes)):
+        copies = [type(v).FromString(v.SerializeToString()) for v in values]
+        del field[:]
+        field.extend(copies)
+    return replace(case, model=model, data=((flatten(given), flatten(expected)),))
+
+
+def flatten(values: Iterable[Any]) -> list[Any]:
+    return [t for v in values if v is not None for t in (v if isinstance(v, list) else [v])]
+
+
+def split_input(
+    value: onnx.ValueInfoProto, data: Any
+) -> tuple[list[onnx.NodeProto], list[onnx.ValueInfoProto]]:
+    """Return the nodes that make an input of its tensors, and these."""
+    kind, is_optional = value.type, value.type.HasField("optional_type")
+    inner = kind.optional_type.elem_type if is_optional else kind
+    if data is None:
+        return [helper.make_node("Optional", [], [value.name], type=inner)], []
+    if kind.HasField("tensor_type"):
+        return [], [value]
+    ports = describe_tensors(value.name, data)
+    name = f"{value.name}/value" if is_optional else value.name
+    made = [helper.make_node("Optional", [name], [value.name])] if is_optional else []
+    names = [p.name for p in ports]
+    if inner.HasField("tensor_type"):
+        return [helper.make_node("Identity", names, [name]), *made], ports
+    operator = "SequenceConstruct" if names else "SequenceEmpty"
+    return [helper.make_node(operator, names, [name]), *made], ports
+
+
+def split_output(
+    value: onnx.ValueInfoProto, data: Any
+) -> tuple[list[onnx.NodeProto], list[onnx.ValueInfoProto]]:
+    """Return the nodes that take an output apart, and its tensors."""
+    if value.type.HasField("tensor_type"):
+        return [], [value]
+    nodes, name = [], value.name
+    if value.type.HasField("optional_type"):
+        name = f"{value.name}/value"
+        nodes.append(helper.make_node("OptionalGetElement", [value.name], [name]))
+    ports = describe_tensors(value.name, data)
+    if not isinstance(data, list):
+        return [*nodes, helper.make_node("Identity", [name], [ports[0].name])], ports
+    for i, port in enumerate(ports):
+        number = numpy_helper.from_array(np.array(i))
+        place = helper.make_node("Constant", [], [f"{port.name}/place"], value=number)
+        nodes += [place, helper.make_node("SequenceAt", [name, place.output[0]], [port.name])]
+    return nodes, ports
+
+
+def describe_tensors(name: str, data: Any) -> list[onnx.ValueInfoProto]:
+    return [
+        helper.make_tensor_value_info(
+            f"{name}/{i}", helper.np_dtype_to_tensor_dtype(array(tensor).dtype), array(tensor).shape
+        )
+        for i, tensor in enumerate(data if isinstance(data, list) else [data])
+    ]
 
 
 def with_constants(case: Case, names: tuple[str, ...]) -> Case:
@@ -203,7 +291,8 @@ def compare(case: Case, interface: ModelInterface, firmware: Path) -> None:
         found = decode_outputs(done.stdout, interface.outputs, 1, done.returncode)[0]
         lost = find_lost_bits(case, sample.values())
         allowed = replace(case, atol=max(case.atol, lost))
-        for tensor, ours, value in zip(interface.outputs, found, expected, strict=True):
+        kept = [v for v in expected if array(v).size]
+        for tensor, ours, value in zip(interface.outputs, found, kept, strict=True):
             compare_output(to_model_type(ours, tensor), array(value), allowed)
 
 

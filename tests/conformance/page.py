@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 
 from tests.conformance.case import Outcome
-from tests.conformance.reasons import sentence
+from tests.conformance.reasons import DECIDED_BY_INPUTS, EMPTY, STRINGS, sentence
 
 EVALUATED = Path(__file__).with_name("evaluated_by_tvm.txt")
 
@@ -30,9 +30,16 @@ everything else, a crash or a time limit too, is *wrong*.
 Firmware has static shapes. The node tests give shapes, axes and counts as inputs, which in real
 models are constants. So a case that is refused is tried again with such inputs as initializers, as
 few as it takes: int32 and int64 inputs of rank 0 or 1, but neither those of an output's type nor
-the first one, which is data (except where it is a size: ConstantOfShape and the windows); inputs
-that are called `scales`, `roi` or `depth`; inputs without elements. Those that pass only then are
-counted under *constant shapes* as well.
+the first one, which is data (except where it is a size: ConstantOfShape, MelWeightMatrix and the
+windows); inputs that are called `scales`, `roi` or `depth`; of Range all, of Loop the trip count
+and the first condition, of Dropout the ratio and the mode, of MelWeightMatrix the edges; inputs
+without elements. Those that pass only then are counted under *constant shapes* as well.
+
+A sequence, or an optional value, is given and taken as its tensors: SequenceConstruct, or Optional,
+comes before the operator, and SequenceAt, or OptionalGetElement, behind it. An output without
+elements is left out where there are others. The expected outputs of DFT are computed in float32,
+so that where terms cancel out more is left of them than the tolerance; a step of the largest input
+is allowed.
 
 ONNX's own runner takes firmwright too, as `firmwright.onnx_backend.FirmwrightBackend`:
 
@@ -45,6 +52,15 @@ tests = BackendTest(FirmwrightBackend, __name__)
 
 Its tests run by unittest or pytest. A model that firmwright refuses is an error there, with the
 message; `tests.exclude(pattern)` leaves it out.
+"""
+
+COUNT = """
+## What could be compiled
+
+Values of inputs decide the outcome of {decided} refused cases: how long an output is, or what was
+drawn at random. Of the {others:,} other cases, **{refused} are refused, {percent:.1f} %**.
+{strings} of these work on strings, {empty} have no output with elements, so that there is nothing
+to compute; {rest} remain.
 """
 
 BY_REASON = """
@@ -75,6 +91,7 @@ def render(outcomes: Sequence[Outcome]) -> dict[str, str]:
         INTRODUCTION.format(version=onnx.__version__, count=f"{len(outcomes):,}"),
         "## By operator\n",
         *table(("operator", "passed", "constant shapes", "refused", "wrong"), operators(outcomes)),
+        count(len(outcomes), refused),
         BY_REASON,
         *table(("reason", "cases", "operators"), reasons(refused)),
         BY_TVM.format(count=len(by_tvm)),
@@ -87,6 +104,23 @@ def render(outcomes: Sequence[Outcome]) -> dict[str, str]:
     writer.writerow(("case", "operator", "reason"))
     writer.writerows((o.case, o.operator, sentence(o)) for o in refused)
     return {"conformance.md": "\n".join(page) + "\n", "conformance_refused.csv": text.getvalue()}
+
+
+def count(cases: int, refused: Sequence[Outcome]) -> str:
+    """Return how many cases are refused for reasons that do not lie in their inputs' values."""
+    reasons = Counter(sentence(o) for o in refused)
+    decided = sum(reasons[r] for r in DECIDED_BY_INPUTS)
+    counted, strings, empty = len(refused) - decided, reasons[STRINGS], reasons[EMPTY]
+    others = cases - decided
+    return COUNT.format(
+        decided=decided,
+        others=others,
+        refused=counted,
+        percent=100 * counted / others,
+        strings=strings,
+        empty=empty,
+        rest=counted - strings - empty,
+    )
 
 
 def operators(outcomes: Iterable[Outcome]) -> list[tuple[object, ...]]:

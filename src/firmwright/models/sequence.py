@@ -24,7 +24,8 @@ def run_in_sequence(
     """Return the outputs of each sample, the states handed on from one to the next.
 
     ``run`` takes all inputs of the model and returns all of its ``outputs``. Only states with an
-    output are handed on: the model keeps the others.
+    output are handed on: the model keeps the others. Outputs without elements are left out, as
+    importers do.
     """
     handed = [state for state in states if state.output]
     kept = [i for i, name in enumerate(outputs) if name not in {s.output for s in handed}]
@@ -33,7 +34,7 @@ def run_in_sequence(
     for sample in track(samples, "samples"):
         found = [np.asarray(array) for array in run({**sample, **values})]
         values = {s.tensor.name: found[[*outputs].index(s.output)] for s in handed}
-        results.append([found[i] for i in kept])
+        results.append([found[i] for i in kept if found[i].size])
     return results
 
 

@@ -141,8 +141,10 @@ def refuse_node(
     if operator == "NonMaxSuppression":  # TVM pads its result to the largest length
         raise UserError("only run time tells how long its result is; firmware needs fixed shapes")
     if operator == "Dropout" and len(inputs) > 2 and inputs[2] is not None:
-        mode = inputs[2]
-        training = not (isinstance(mode, Constant) and not constant_array(mode).any())
+        # A ratio of zero drops nothing.
+        training = not any(
+            isinstance(i, Constant) and not constant_array(i).any() for i in inputs[1:3]
+        )
     elif operator == "BatchNormalization":
         several = opset < TRAINING_MODE_OPSET and count_results(attributes) > 1
         training = bool(attributes.get("training_mode", 0)) or several

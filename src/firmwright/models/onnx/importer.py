@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import onnx
@@ -83,6 +83,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     grids = find_in_onnx(model)
     name_nodes(model.graph)
     inputs = collect_inputs(model.graph, name, shapes)
+    returned = [o.name for o in model.graph.output]
     try:
         model = specialize(model, inputs, REWRITES, store_in_bytes)
     except UserError as error:
@@ -104,9 +105,17 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         inputs=add_grids(inputs, grids),
         outputs=add_grids(collect_outputs(module, model.graph, name), grids),
         operators=tuple(Operator(n.name, n.op_type, tuple(n.output)) for n in model.graph.node),
-        remarks=remarks,
+        remarks=(*remarks, *list_left_out(returned, model.graph)),
     )
     return module, derive_grids(module, interface)
+
+
+def list_left_out(returned: Sequence[str], graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield a remark on each output that the specialized graph has no more."""
+    kept = {output.name for output in graph.output}
+    for name in returned:
+        if name not in kept:
+            yield f"output '{name}' has no elements, and is left out"
 
 
 def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:

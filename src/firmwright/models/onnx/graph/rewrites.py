@@ -21,6 +21,7 @@ from firmwright.models.onnx.graph.body import (
     parse_rewrite,
 )
 from firmwright.models.onnx.graph.classical import CLASSICAL
+from firmwright.models.onnx.graph.control import CONTROL
 from firmwright.models.onnx.graph.linear import (
     rewrite_col2im,
     rewrite_det,
@@ -206,7 +207,7 @@ def rewrite_conv_transpose(node: onnx.NodeProto, walk: Specializer) -> Nodes | N
 INLINED_OPERATORS = """
     AffineGrid Attention BlackmanWindow CausalConvWithState Celu CenterCropPad GroupNormalization
     HammingWindow HannWindow LinearAttention NegativeLogLikelihoodLoss RMSNormalization
-    RotaryEmbedding SequenceMap SoftmaxCrossEntropyLoss SwiGLU Swish
+    RotaryEmbedding SoftmaxCrossEntropyLoss SwiGLU Swish
     ai.onnx.preview.FlexAttention
 """
 """No converter, or one that fails or is of another domain's operator: ONNX's definition is used."""
@@ -323,6 +324,7 @@ REWRITES: dict[str, Rewrite] = {
        for kind in ("ReduceMax", "ReduceMin")},
     "QuantizeLinear": rewrite_if(has_blocks, rewrite_quantize),
     **CLASSICAL,
+    **CONTROL,
     **MICROSOFT,
     **RECURRENT,
     "Resize": rewrite_resize,

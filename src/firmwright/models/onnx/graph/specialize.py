@@ -21,6 +21,7 @@ from onnx.inliner import inline_local_functions
 from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
+from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 
 SHAPE_ONLY = frozenset({"EyeLike", "Shape", "Size"})
@@ -65,7 +66,10 @@ def specialize(
 
 
 class Specializer:
-    """One walk over the nodes in their order, with all that is known of their tensors."""
+    """One walk over the nodes in their order, with all that is known of their tensors.
+
+    ``sequences`` has the tensors of each sequence, and None for an optional value that is absent.
+    """
 
     def __init__(
         self, model: onnx.ModelProto, inputs: Sequence[Tensor], rewrites: Mapping[str, Rewrite]
@@ -77,6 +81,7 @@ class Specializer:
                            o.domain: o.version for o in model.opset_import}  # fmt: skip
         self.types: dict[str, onnx.TypeProto] = {}
         self.constants: dict[str, Array] = {}
+        self.sequences: dict[str, list[str] | None] = {}
         self.nodes: Nodes = []
         for tensor in inputs:
             element = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.stated_dtype))
@@ -85,12 +90,23 @@ class Specializer:
             self.add_constant(initializer.name, numpy_helper.to_array(initializer))
 
     def build_model(self) -> onnx.ModelProto:
-        """Return the model of the nodes that are left and the constants that they read."""
+        """Return the model of the nodes that are left and the constants that they read.
+
+        Outputs without elements are left out, where there are others.
+        """
+        for output in self.source.graph.output:
+            if output.name in self.sequences:
+                raise UserError(
+                    f"output '{output.name}' is a sequence, not a tensor: end the model with "
+                    "SequenceAt for each of its tensors, or with ConcatFromSequence"
+                )
         model = onnx.ModelProto()
         model.CopyFrom(self.source)
         graph = model.graph
         read = {i for n in self.nodes for i in list_reads(n)} | {o.name for o in graph.output}
+        outputs = [o for o in graph.output if 0 not in (self.shape(o.name) or ())]
         for field, values in (
+            ("output", outputs or graph.output),
             ("node", self.nodes),
             ("input", [helper.make_value_info(v.name, self.types.get(v.name, v.type))
                        for v in graph.input if v.name not in self.constants]),
@@ -99,8 +115,9 @@ class Specializer:
             ("value_info", [helper.make_value_info(n, t) for n, t in self.types.items()
                             if n in read]),
         ):  # fmt: skip
+            copies = list(values)
             del getattr(graph, field)[:]
-            getattr(graph, field).extend(values)
+            getattr(graph, field).extend(copies)
         return model
 
     def visit(self, nodes: Iterable[onnx.NodeProto]) -> None:

@@ -1,0 +1,249 @@
+"""Loops, branches, sequences and optional values, resolved before anything runs.
+
+Firmware has a fixed number of tensors. A sequence is the list of its tensors, an optional value is
+the value or absent, both known here; a loop of a known number of steps is written out; of a branch
+whose condition is computed both sides are, and one is chosen.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from firmwright.errors import UserError
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.recurrent import MAX_NODES, add_step
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+
+
+def refuse(node: onnx.NodeProto, problem: str) -> NoReturn:
+    raise UserError(f"operator {node.op_type} (node '{node.name}'): {problem}")
+
+
+def get_sequence(node: onnx.NodeProto, walk: Specializer) -> list[str]:
+    """Return the tensors of a node's first input."""
+    tensors = walk.sequences.get(node.input[0])
+    if tensors is None:
+        refuse(node, f"the length of '{node.input[0]}' is not known")
+    return tensors
+
+
+def get_number(node: onnx.NodeProto, walk: Specializer, index: int, default: int) -> int:
+    """Return an input that is a constant, or the default where it is left out."""
+    name = node.input[index] if len(node.input) > index else ""
+    if name and name not in walk.constants:
+        refuse(node, f"only run time tells '{name}'; firmware needs a constant")
+    return int(walk.constants[name].item()) if name else default
+
+
+def rename(node: onnx.NodeProto, source: str) -> Nodes:
+    return [helper.make_node("Identity", [source], [node.output[0]], node.name)]
+
+
+def construct(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    walk.sequences[node.output[0]] = list(node.input)
+    return []
+
+
+def insert(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    tensors = list(get_sequence(node, walk))
+    tensors.insert(get_number(node, walk, 2, len(tensors)), node.input[1])
+    walk.sequences[node.output[0]] = tensors
+    return []
+
+
+def erase(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    tensors = list(get_sequence(node, walk))
+    del tensors[find_place(node, walk, tensors, -1)]
+    walk.sequences[node.output[0]] = tensors
+    return []
+
+
+def pick(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    tensors = get_sequence(node, walk)
+    return rename(node, tensors[find_place(node, walk, tensors, 0)])
+
+
+def find_place(node: onnx.NodeProto, walk: Specializer, tensors: list[str], default: int) -> int:
+    place = get_number(node, walk, 1, default)
+    if not -len(tensors) <= place < len(tensors):
+        refuse(node, f"its position is {place}, in a sequence of {len(tensors)}")
+    return place
+
+
+def measure(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    body = NodeBuilder(node, walk)
+    return body.finish(body.constant(len(get_sequence(node, walk)), "int64"))
+
+
+def join(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    body, tensors = NodeBuilder(node, walk), get_sequence(node, walk)
+    axis = get_attribute(node, "axis", 0)
+    if get_attribute(node, "new_axis", 0):
+        return body.finish(body.stack(tensors, axis))
+    return body.finish(body.add("Concat", *tensors, axis=axis))
+
+
+def split(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Resolve a SplitToSequence: parts of one length, of stated ones, or single elements."""
+    shape = walk.shape(node.input[0])
+    if shape is None:
+        return None
+    axis = get_attribute(node, "axis", 0) % len(shape)
+    name = node.input[1] if len(node.input) > 1 else ""
+    if name and name not in walk.constants:
+        refuse(node, f"only run time tells '{name}'; firmware needs a constant")
+    stated = walk.constants[name] if name else np.array(1)
+    step = int(stated.item()) if stated.ndim == 0 else 0
+    ends = [*range(step, shape[axis], step), shape[axis]] if step else stated.cumsum().tolist()
+    body, tensors, first = NodeBuilder(node, walk), [], 0
+    for end in ends:
+        if not name and not get_attribute(node, "keepdims", 1):
+            index = body.constant(first, "int64")
+            tensors.append(body.add("Gather", node.input[0], index, axis=axis))
+        else:
+            limits = (body.constant([n], "int64") for n in (first, end, axis))
+            tensors.append(body.add("Slice", node.input[0], *limits))
+        first = end
+    walk.sequences[node.output[0]] = tensors
+    return body.nodes
+
+
+def hand_on(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Let a sequence, or an optional value, have another name."""
+    if node.input[0] not in walk.sequences:
+        return None if node.op_type == "Identity" else rename(node, node.input[0])
+    walk.sequences[node.output[0]] = walk.sequences[node.input[0]]
+    return []
+
+
+def wrap(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    if node.input and node.input[0]:
+        return hand_on(node, walk)
+    walk.sequences[node.output[0]] = None
+    return []
+
+
+def unwrap(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    if walk.sequences.get(node.input[0], []) is None:
+        refuse(node, f"'{node.input[0]}' has no element")
+    return hand_on(node, walk)
+
+
+def has_element(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    body = NodeBuilder(node, walk)
+    given = bool(node.input) and bool(node.input[0])
+    there = given and walk.sequences.get(node.input[0], []) is not None
+    return body.finish(body.constant(there, bool))
+
+
+def unroll_loop(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Write out the steps of a Loop; its condition must be known before each of them."""
+    graph = get_attribute(node, "body", None)
+    limit = get_number(node, walk, 0, MAX_NODES)
+    goes = bool(get_number(node, walk, 1, 1))
+    states = list(node.input[2:])
+    body = NodeBuilder(node, walk)
+    collected: list[list[str]] = [[] for _ in graph.output[1 + len(states) :]]
+    step = 0
+    while goes and step < limit:
+        if step * len(graph.node) > MAX_NODES:
+            refuse(node, f"written out it has more than {MAX_NODES} operators")
+        given = [body.constant(step, "int64"), body.constant(goes, bool), *states]
+        results = add_step(body, graph, given, f"{node.output[0]}/loop_{step}")
+        walk.visit(body.nodes)
+        body.nodes = []
+        condition, states = results[0], results[1 : 1 + len(states)]
+        for steps_of_output, name in zip(collected, results[1 + len(states) :], strict=True):
+            steps_of_output.append(name)
+        if condition not in walk.constants:
+            refuse(node, "only run time tells how many steps it has; firmware needs a fixed number")
+        goes = bool(walk.constants[condition].item())
+        step += 1
+    if collected and not step:
+        refuse(node, "it has no steps, so that what it collects has no elements")
+    return body.finish(*states, *(body.stack(names, 0) for names in collected))
+
+
+def map_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite a SequenceMap: its graph for each element; tensors among the inputs are for all."""
+    graph = get_attribute(node, "body", None)
+    body = NodeBuilder(node, walk)
+    collected: list[list[str]] = [[] for _ in graph.output]
+    for step in range(len(get_sequence(node, walk))):
+        given = [(walk.sequences.get(name) or {step: name})[step] for name in node.input]
+        results = add_step(body, graph, given, f"{node.output[0]}/map_{step}")
+        for tensors, name in zip(collected, results, strict=True):
+            tensors.append(name)
+    walk.sequences.update(zip(node.output, collected, strict=True))
+    return body.nodes
+
+
+PARTIAL = frozenset(
+    "Div Mod Gather GatherElements GatherND Scatter ScatterElements ScatterND".split()
+)
+"""Operators that are not defined for all values, of which the second input decides that."""
+
+
+def compute_both_branches(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite an If whose condition is computed: both of its branches, and a choice."""
+    body, begin = NodeBuilder(node, walk), len(walk.nodes)
+    sides = []
+    for name in ("then_branch", "else_branch"):
+        graph = get_attribute(node, name, None)
+        sides.append(add_step(body, graph, [], f"{node.output[0]}/{name}"))
+    walk.visit(body.nodes)
+    body.nodes = []
+    for inner in walk.nodes[begin:]:
+        if inner.op_type in PARTIAL and inner.input[1] not in walk.constants:
+            if inner.op_type in ("Div", "Mod") and walk.dtype(inner.input[0]).kind == "f":
+                continue
+            refuse(
+                node,
+                f"one of its branches has a {inner.op_type} (node '{inner.name}'), which is not "
+                "defined for all values, and firmware computes both branches",
+            )
+    return body.finish(*(
+        choose(body, walk, output, *pair)
+        for output, *pair in zip(node.output, *sides, strict=True)
+    ))  # fmt: skip
+
+
+def choose(body: NodeBuilder, walk: Specializer, output: str, yes: str, no: str) -> str:
+    """Append what takes the one or the other by the condition; both have one shape."""
+    ends = [walk.sequences.get(name, [name]) for name in (yes, no)]
+    shapes = [[walk.shape(t) for t in tensors or []] for tensors in ends]
+    if any(tensors is None for tensors in ends) or shapes[0] != shapes[1] or None in shapes[0]:
+        refuse(body.node, f"only run time tells the shape of '{output}', of which its branches "
+                          f"have {shapes[0]} and {shapes[1]}")  # fmt: skip
+    chosen = [
+        body.add("Where", body.node.input[0], *pair)
+        for pair in zip(*(tensors or [] for tensors in ends), strict=True)
+    ]
+    if yes not in walk.sequences:
+        return chosen[0]
+    name = body.name_tensor(f"sequence_{output}")
+    walk.sequences[name] = chosen
+    return name
+
+
+CONTROL: dict[str, Rewrite] = {
+    "ConcatFromSequence": join,
+    "Identity": hand_on,
+    "If": compute_both_branches,
+    "Loop": unroll_loop,
+    "Optional": wrap,
+    "OptionalGetElement": unwrap,
+    "OptionalHasElement": has_element,
+    "SequenceAt": pick,
+    "SequenceConstruct": construct,
+    "SequenceEmpty": construct,
+    "SequenceErase": erase,
+    "SequenceInsert": insert,
+    "SequenceLength": measure,
+    "SequenceMap": map_sequence,
+    "SplitToSequence": split,
+}

@@ -1,0 +1,128 @@
+"""Loops, branches and sequences that are resolved at import, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from firmwright.errors import UserError
+from firmwright.models.onnx.importer import import_model, run_reference
+from tests.networks.firmware import run_generated
+from tests.networks.onnx_models import graph, node, value
+
+BOOL, INT64 = TensorProto.BOOL, TensorProto.INT64
+X = np.arange(6, dtype="float32").reshape(2, 3) - 2
+
+
+def body(nodes: list[onnx.NodeProto], inputs: list[Any], outputs: list[str]) -> onnx.GraphProto:
+    """Return a graph within a graph."""
+    ports = [onnx.ValueInfoProto(name=name) for name in outputs]
+    return helper.make_graph(nodes, "body", inputs, ports)
+
+
+def compare(model: onnx.ModelProto, samples: list[dict[str, Any]], folder: Path) -> None:
+    data = model.SerializeToString()
+    expected = run_reference(data, samples)
+    assert expected.runtime.startswith("onnxruntime")
+    found = run_generated(data, samples, folder)
+    for mine, theirs in zip(found, expected.outputs, strict=True):
+        for a, b in zip(mine, theirs, strict=True):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            np.testing.assert_allclose(a, b, 1e-6)
+
+
+def make_if(operator: str = "Mul") -> onnx.ModelProto:
+    """Return a model that chooses by an input; both branches use one name for their tensors."""
+    attributes: dict[str, Any] = {"axis": 0} if operator == "Concat" else {}
+    sides = {
+        "then_branch": body([node(operator, ["x", "x"], ["r"], **attributes)], [], ["r"]),
+        "else_branch": body([node("Neg", ["x"], ["r"])], [], ["r"]),
+    }
+    inputs = [value("x", [2, 3]), value("yes", [], BOOL)]
+    return graph([node("If", ["yes"], ["y"], "choice", **sides)], inputs, [value("y", [2, 3])])
+
+
+@pytest.mark.needs("gcc")
+def test_both_branches_are_computed_and_one_is_chosen(tmp_path: Path) -> None:
+    samples = [{"x": X, "yes": np.array(yes)} for yes in (True, False)]
+    compare(make_if(), samples, tmp_path)
+
+
+def make_loop(limit: str = "three") -> onnx.ModelProto:
+    """Return a model that adds x up until the fifth step, and collects the sums."""
+    step = body(
+        [
+            node("Add", ["sum_in", "x"], ["sum_out"]),
+            node("Less", ["step", "four"], ["goes_out"]),
+            node("Identity", ["sum_out"], ["shown"]),
+        ],
+        [value("step", [], INT64), value("goes", [], BOOL), value("sum_in", [2, 3])],
+        ["goes_out", "sum_out", "shown"],
+    )
+    nodes = [node("Loop", [limit, "", "x"], ["y", "all"], "sum", body=step)]
+    constants = {"three": np.array(3), "four": np.array(4)}
+    inputs = [value("x", [2, 3])]
+    if limit and limit not in constants:
+        inputs.append(value(limit, [], INT64))
+    outputs = [value("y", [2, 3]), value("all", ["n", 2, 3])]
+    return graph(nodes, inputs, outputs, constants)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("limit", ["three", ""])
+def test_loop_is_written_out(tmp_path: Path, limit: str) -> None:
+    compare(make_loop(limit), [{"x": X}], tmp_path)
+
+
+@pytest.mark.needs("gcc")
+def test_sequences_are_lists_of_tensors(tmp_path: Path) -> None:
+    nodes = [
+        node("SplitToSequence", ["x", "parts"], ["s"], axis=1),
+        node("SequenceInsert", ["s", "x", "one"], ["more"]),
+        node("SequenceErase", ["more"], ["less"]),
+        node("SequenceLength", ["less"], ["n"]),
+        node("SequenceAt", ["less", "one"], ["second"]),
+        node("ConcatFromSequence", ["less"], ["joined"], axis=1),
+        node("SequenceConstruct", ["x", "second"], ["pair"]),
+        node("Optional", ["pair"], ["maybe"]),
+        node("OptionalGetElement", ["maybe"], ["again"]),
+        node("OptionalHasElement", ["maybe"], ["there"]),
+        node("ConcatFromSequence", ["again"], ["stacked"], axis=0, new_axis=1),
+    ]
+    outputs = [value("n", [], INT64), value("second", [2, 3]), value("joined", [2, 4]),
+               value("there", [], BOOL), value("stacked", [2, 2, 3])]  # fmt: skip
+    constants = {"parts": np.array([1, 2]), "one": np.array(1)}
+    compare(graph(nodes, [value("x", [2, 3])], outputs, constants, 18), [{"x": X}], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (make_loop("n"), r"Loop \(node 'sum'\): only run time tells 'n'; firmware needs a const"),
+        (make_if("Concat"), r"If \(node 'choice'\): only run time tells the shape of 'y'"),
+        (
+            graph([node("SequenceConstruct", ["x"], ["s"])], [value("x", [2])],
+                  [onnx.helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)]),
+            "output 's' is a sequence, not a tensor: end the model with SequenceAt",
+        ),
+    ],
+)  # fmt: skip
+def test_what_only_run_time_tells_is_refused(model: onnx.ModelProto, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        import_model(model.SerializeToString(), "m.onnx", {})
+
+
+def test_branches_that_may_fail_are_refused() -> None:
+    sides = {
+        "then_branch": body([node("Div", ["x", "d"], ["r"])], [], ["r"]),
+        "else_branch": body([node("Identity", ["x"], ["r"])], [], ["r"]),
+    }
+    inputs = [value("x", [2], INT64), value("d", [2], INT64), value("yes", [], BOOL)]
+    model = graph([node("If", ["yes"], ["y"], **sides)], inputs, [value("y", [2], INT64)])
+    with pytest.raises(UserError, match=r"one of its branches has a Div \(node 'y'\), which is"):
+        import_model(model.SerializeToString(), "m.onnx", {})
