@@ -8,7 +8,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import (
+    CalibrationDataReader,
+    QuantFormat,
+    QuantType,
+    quantize_dynamic,
+    quantize_static,
+)
 
 from firmwright.data.samples import random_samples
 from firmwright.errors import UserError
@@ -127,3 +133,20 @@ def test_an_activation_that_nobody_knows_is_refused() -> None:
     model = graph([fused], [value("x", [1, 3, 4, 8])], [value("y", [1, 3, 4, 8])], constants)
     with pytest.raises(UserError, match="its activation is Gelu; known are Clip, HardSigmoid"):
         import_model(with_domain(model), "m.onnx", {})
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_lstm_of_the_dynamic_quantizer_is_within_its_noise(
+    tmp_path: Path, per_channel: bool, direction: str
+) -> None:
+    ways = 2 if direction == "bidirectional" else 1
+    lstm = node("LSTM", ["x", "w", "r", "b"], ["y", "h", "c"], hidden_size=6, direction=direction)
+    constants = {"w": weights(ways, 24, 5), "r": weights(ways, 24, 6), "b": weights(ways, 48)}
+    outputs = [value("y", [7, ways, 1, 6]), value("h", [ways, 1, 6]), value("c", [ways, 1, 6])]
+    model = graph([lstm], [value("x", [7, 1, 5])], outputs, constants, 17)
+    onnx.save(model, tmp_path / "float.onnx")
+    quantize_dynamic(tmp_path / "float.onnx", tmp_path / "q.onnx", per_channel=per_channel)
+    data = (tmp_path / "q.onnx").read_bytes()
+    assert b"DynamicQuantizeLSTM" in data
+    assert largest_difference(data, tmp_path) < 1e-5

@@ -33,55 +33,6 @@ Hold = Callable[[str, Array], None]
 """Takes the name and the values of a state before the first step."""
 
 
-@dataclass(frozen=True)
-class Layer:
-    """A recurrent operator: its gates, its states, its cell and the functions that it has."""
-
-    gates: int
-    states: int
-    cell: Cell
-    activations: list[str]
-
-    def write_out(
-        self, node: onnx.NodeProto, walk: Specializer, hold: Hold | None = None
-    ) -> Nodes | None:
-        """Return the steps one after the other; None for what has no form here.
-
-        States that are known before the first step are constants. With ``hold`` they are tensors
-        that it is told of, so that the first step is like all others.
-        """
-        shape, weights = (walk.shape(i) for i in node.input[:2])
-        if shape is None or weights is None or not is_standard(node, walk, self.activations):
-            return None
-        batch_first = get_attribute(node, "layout", 0) == 1
-        steps, batch = (shape[1], shape[0]) if batch_first else shape[:2]
-        if steps > MAX_STEPS:
-            return None
-        body = NodeBuilder(node, walk)
-        data = (
-            body.add("Transpose", node.input[0], perm=[1, 0, 2]) if batch_first else node.input[0]
-        )
-        ends: list[list[str]] = [[] for _ in range(self.states)]
-        by_step: list[list[str]] = [[] for _ in range(steps)]
-        reverse = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
-        for index, back in enumerate(reverse[get_attribute(node, "direction", "forward")]):
-            direction = Direction(body, walk, index, self.gates, batch)
-            body.scope = f"{index}/{STEP}-1/"
-            current = [direction.get_initial_state(i, hold) for i in range(self.states)]
-            for step in reversed(range(steps)) if back else range(steps):
-                body.scope = f"{index}/{STEP}{step}/"
-                current = self.cell(direction, direction.pick(data, step), current)
-                by_step[step].append(current[0])
-            body.scope = ""
-            for end, state in zip(ends, current, strict=True):
-                end.append(state)
-        axis = 1 if batch_first else 0
-        sequence = body.stack([body.stack(s, 0) for s in by_step], 0)
-        if batch_first:
-            sequence = body.add("Transpose", sequence, perm=[2, 0, 1, 3])
-        return body.finish(sequence, *(body.stack(end, axis) for end in ends))
-
-
 def name_without_step(name: str) -> str:
     """Return what the names of one tensor in all steps of a recurrent layer have in common."""
     return re.sub(rf"/{STEP}-?\d+/", f"/{STEP}*/", name)
@@ -109,15 +60,18 @@ class Direction:
     """The weights of one direction, as nodes: W (input, gates·size), R (size, gates·size) …"""
 
     def __init__(
-        self, body: NodeBuilder, walk: Specializer, index: int, gates: int, batch: int
+        self,
+        body: NodeBuilder,
+        walk: Specializer,
+        index: int,
+        gates: int,
+        batch: int,
+        data: str,
     ) -> None:
-        self.body, self.walk, self.index, self.batch = body, walk, index, batch
+        self.body, self.walk, self.index, self.batch, self.data = body, walk, index, batch, data
         self.node = node = body.node
-        self.size = (walk.shape(node.input[2]) or (0, 0, 0))[2]
         self.dtype = walk.dtype(node.input[0])
-        self.weights = [
-            body.add("Transpose", self.pick(i, index), perm=[1, 0]) for i in node.input[1:3]
-        ]
+        self.size, self.weights = self.read_weights()
         bias = node.input[3] if len(node.input) > 3 else ""
         place = self.pick(bias, index) if bias else ""
         self.biases = [self.cut(place, i * gates, gates, 0) for i in range(2)] if bias else []
@@ -125,6 +79,12 @@ class Direction:
         peepholes = node.input[7] if len(node.input) > 7 else ""
         place = self.pick(peepholes, index) if peepholes else ""
         self.peepholes = [self.cut(place, i, 1, 0) for i in range(3)] if peepholes else []
+
+    def read_weights(self) -> tuple[int, list[str]]:
+        """Return the size of a state, and the weights of the input and of the state."""
+        size = (self.walk.shape(self.node.input[2]) or (0, 0, 0))[2]
+        matrices = (self.pick(i, self.index) for i in self.node.input[1:3])
+        return size, [self.body.add("Transpose", m, perm=[1, 0]) for m in matrices]
 
     def pick(self, name: str, index: int, axis: int = 0) -> str:
         return self.body.add("Gather", name, self.body.constant(index, "int64"), axis=axis)
@@ -213,10 +173,63 @@ def add_lstm_cell(direction: Direction, data: str, states: list[str]) -> list[st
     return [direction.body.add_as("state_0", "Mul", shown, add("Tanh", cell)), cell]
 
 
+@dataclass(frozen=True)
+class Layer:
+    """A recurrent operator: its gates, its states, its cell and the functions that it has.
+
+    ``direction`` is the class of its weights.
+    """
+
+    gates: int
+    states: int
+    cell: Cell
+    activations: list[str]
+    direction: type[Direction]
+
+    def write_out(
+        self, node: onnx.NodeProto, walk: Specializer, hold: Hold | None = None
+    ) -> Nodes | None:
+        """Return the steps one after the other; None for what has no form here.
+
+        States that are known before the first step are constants. With ``hold`` they are tensors
+        that it is told of, so that the first step is like all others.
+        """
+        shape, weights = (walk.shape(i) for i in node.input[:2])
+        if shape is None or weights is None or not is_standard(node, walk, self.activations):
+            return None
+        batch_first = get_attribute(node, "layout", 0) == 1
+        steps, batch = (shape[1], shape[0]) if batch_first else shape[:2]
+        if steps > MAX_STEPS:
+            return None
+        body = NodeBuilder(node, walk)
+        data = (
+            body.add("Transpose", node.input[0], perm=[1, 0, 2]) if batch_first else node.input[0]
+        )
+        ends: list[list[str]] = [[] for _ in range(self.states)]
+        by_step: list[list[str]] = [[] for _ in range(steps)]
+        reverse = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+        for index, back in enumerate(reverse[get_attribute(node, "direction", "forward")]):
+            direction = self.direction(body, walk, index, self.gates, batch, data)
+            body.scope = f"{index}/{STEP}-1/"
+            current = [direction.get_initial_state(i, hold) for i in range(self.states)]
+            for step in reversed(range(steps)) if back else range(steps):
+                body.scope = f"{index}/{STEP}{step}/"
+                current = self.cell(direction, direction.pick(direction.data, step), current)
+                by_step[step].append(current[0])
+            body.scope = ""
+            for end, state in zip(ends, current, strict=True):
+                end.append(state)
+        axis = 1 if batch_first else 0
+        sequence = body.stack([body.stack(s, 0) for s in by_step], 0)
+        if batch_first:
+            sequence = body.add("Transpose", sequence, perm=[2, 0, 1, 3])
+        return body.finish(sequence, *(body.stack(end, axis) for end in ends))
+
+
 LAYERS = {
-    "GRU": Layer(3, 1, add_gru_cell, ["Sigmoid", "Tanh"]),
-    "LSTM": Layer(4, 2, add_lstm_cell, ["Sigmoid", "Tanh", "Tanh"]),
-    "RNN": Layer(1, 1, add_rnn_cell, ["Tanh"]),
+    "GRU": Layer(3, 1, add_gru_cell, ["Sigmoid", "Tanh"], Direction),
+    "LSTM": Layer(4, 2, add_lstm_cell, ["Sigmoid", "Tanh", "Tanh"], Direction),
+    "RNN": Layer(1, 1, add_rnn_cell, ["Tanh"], Direction),
 }
 
 RECURRENT: dict[str, Rewrite] = {kind: layer.write_out for kind, layer in LAYERS.items()}

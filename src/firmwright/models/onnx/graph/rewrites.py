@@ -30,6 +30,7 @@ from firmwright.models.onnx.graph.linear import (
     rewrite_stft,
 )
 from firmwright.models.onnx.graph.microsoft import MICROSOFT
+from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
 from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 from firmwright.models.onnx.graph.training import TRAINING
@@ -326,6 +327,7 @@ REWRITES: dict[str, Rewrite] = {
     **CLASSICAL,
     **CONTROL,
     **MICROSOFT,
+    **QUANTIZED_LSTM,
     **RECURRENT,
     "Resize": rewrite_resize,
     "ReverseSequence": rewrite_reverse_sequence,

@@ -1,0 +1,59 @@
+"""com.microsoft's DynamicQuantizeLSTM, as ONNX Runtime's dynamic quantization writes it."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import TensorProto
+
+from firmwright.models.onnx.graph.recurrent import Direction, Layer, add_lstm_cell
+from firmwright.models.onnx.graph.specialize import Rewrite
+
+STEPS = 255
+"""Steps of the grid that an input or a state is quantized to, uint8."""
+
+
+class QuantizedDirection(Direction):
+    """Weights that lie transposed on grids of 8 bits: W (input, 4 · size), R (size, 4 · size).
+
+    The input is quantized as a whole, the state in each step, by their least and largest elements.
+    """
+
+    def read_weights(self) -> tuple[int, list[str]]:
+        scales, zeros = ([self.pick(self.node.input[i + n], self.index) for i in (8, 10)]
+                         for n in (0, 1))  # fmt: skip
+        self.grids = list(zip(scales, zeros, strict=True))
+        self.data, self.data_grid = self.quantize(self.data)
+        size = (self.walk.shape(self.node.input[2]) or (0, 0))[1]
+        return size, [self.pick(i, self.index) for i in self.node.input[1:3]]
+
+    def quantize(self, value: str) -> tuple[str, tuple[str, str]]:
+        """Append a value on a grid, with its scale and zero point; that of zeros alone is 1."""
+        add, body = self.body.add, self.body
+        zero, one = body.constant(0, "float32"), body.constant(1, "float32")
+        last = body.constant(STEPS, "float32")
+        flat = add("Reshape", value, body.constant([-1], "int64"))
+        low = add("Min", body.reduce("ReduceMin", flat, 0), zero)
+        high = add("Max", body.reduce("ReduceMax", flat, 0), zero)
+        scale = add("Div", add("Sub", high, low), last)
+        scale = add("Where", add("Equal", scale, zero), one, scale)
+        point = add("Clip", add("Round", add("Div", add("Neg", low), scale)), zero, last)
+        stored = add("Add", add("Round", add("Div", value, scale)), point)
+        stored = add("Cast", add("Clip", stored, zero, last), to=TensorProto.UINT8)
+        point = add("Cast", point, to=TensorProto.UINT8)
+        return stored, (scale, add("Reshape", point, body.constant(np.zeros(0), "int64")))
+
+    def apply_weights(self, value: str, source: int, first: int = 0, gates: int = 0) -> str:
+        del first, gates  # an LSTM takes all of its gates at once
+        stored, grid = (value, self.data_grid) if source == 0 else self.quantize(value)
+        scale, zero = self.grids[source]
+        product = self.body.add("MatMulInteger", stored, self.weights[source], grid[1], zero)
+        product = self.body.add("Cast", product, to=TensorProto.FLOAT)
+        product = self.body.add("Mul", product, self.body.add("Mul", grid[0], scale))
+        return self.body.add("Add", product, self.biases[source]) if self.biases else product
+
+
+QUANTIZED_LSTM: dict[str, Rewrite] = {
+    "com.microsoft.DynamicQuantizeLSTM": Layer(
+        4, 2, add_lstm_cell, ["Sigmoid", "Tanh", "Tanh"], QuantizedDirection
+    ).write_out
+}
