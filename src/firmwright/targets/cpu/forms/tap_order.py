@@ -157,17 +157,6 @@ class Table:
         sums: Array = np.add.reduceat(self.magnitudes[order], starts, dtype=np.int16)
         return sums
 
-    def change(self, order: Array, own: Array, others: Array) -> Array:
-        """Return what an exchange of places ``own`` with ``others`` adds to the excess."""
-        sums = self.sum_groups(order)
-        mine, theirs = own // self.size, others // self.size
-        difference = self.magnitudes[order[others]][None] - self.magnitudes[order[own]][:, None]
-        here, there = sums[mine][:, None], sums[theirs][None]
-        changes: Array = sum_excess(here + difference, self.limit) - sum_excess(here, self.limit)
-        changes += sum_excess(there - difference, self.limit) - sum_excess(there, self.limit)
-        changes[mine[:, None] == theirs[None]] = 0
-        return changes
-
 
 def sum_excess(sums: Array, limit: int) -> Array:
     """Return by how much sums (..., channels) exceed the limit, over all channels."""
@@ -175,24 +164,54 @@ def sum_excess(sums: Array, limit: int) -> Array:
     return total
 
 
+class Groups:
+    """The groups of a table in an order: their ``sums`` (groups, channels), and the excess."""
+
+    def __init__(self, table: Table, order: Array) -> None:
+        self.table, self.sums = table, table.sum_groups(order)
+        self.excess = sum_excess(self.sums, table.limit)
+
+    def change(self, order: Array, own: Array, others: Array) -> Array:
+        """Return what an exchange of places ``own`` with ``others`` adds to the excess."""
+        size, magnitudes, limit = self.table.size, self.table.magnitudes, self.table.limit
+        mine, theirs = own // size, others // size
+        difference = magnitudes[order[others]][None] - magnitudes[order[own]][:, None]
+        here, there = self.sums[mine][:, None], self.sums[theirs][None]
+        changes: Array = sum_excess(here + difference, limit) - self.excess[mine][:, None]
+        changes += sum_excess(there - difference, limit) - self.excess[theirs][None]
+        changes[mine[:, None] == theirs[None]] = 0
+        return changes
+
+    def exchange(self, order: Array, first: int, second: int) -> None:
+        """Exchange the taps at two places, which ``order`` still has where they were."""
+        size, magnitudes = self.table.size, self.table.magnitudes
+        difference = magnitudes[order[second]] - magnitudes[order[first]]
+        groups = [first // size, second // size]
+        self.sums[groups[0]] += difference
+        self.sums[groups[1]] -= difference
+        self.excess[groups] = sum_excess(self.sums[groups], self.table.limit)
+
+
 def exchange_taps(tables: list[Table], order: Array, reach: int) -> bool:
     """Exchange taps of the worst group with others in reach until none exceeds the limit."""
     stride = -(-len(order) // PARTNERS)
     failures = 0
+    grouped = [Groups(table, order) for table in tables]
     for number in range(EXCHANGES):
-        excesses = [sum_excess(table.sum_groups(order), table.limit) for table in tables]
-        worst = max(range(len(tables)), key=lambda n: int(excesses[n].max()))
-        if not excesses[worst].any():
+        worst = max(grouped, key=lambda groups: int(groups.excess.max()))
+        if not worst.excess.any():
             return True
-        size, group = tables[worst].size, int(excesses[worst].argmax())
+        size, group = worst.table.size, int(worst.excess.argmax())
         own = np.arange(group * size, min(group * size + size, len(order)))
         others = np.arange(number % stride, len(order), stride)
-        changes = np.sum([table.change(order, own, others) for table in tables], axis=0)
+        changes = np.sum([groups.change(order, own, others) for groups in grouped], axis=0)
         changes[np.abs(order[own][:, None] - others[None]) > reach] = 0
         changes[np.abs(order[others][None] - own[:, None]) > reach] = 0
         mine, other = divmod(int(np.argmin(changes)), len(others))
         if changes[mine, other] < 0:
-            first, second = own[mine], others[other]
+            first, second = int(own[mine]), int(others[other])
+            for groups in grouped:
+                groups.exchange(order, first, second)
             order[first], order[second] = order[second], order[first]
             failures = 0
         elif (failures := failures + 1) == stride:
