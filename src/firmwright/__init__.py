@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from firmwright.torch_import import leave_torch_out
+from firmwright.tvm_import import leave_slow_parts_out
 
 if TYPE_CHECKING:
     from firmwright.api import build as build
@@ -15,7 +15,10 @@ __version__ = "0.1.0"
 # ONNX Runtime reports its use to its maker unless this is set before it is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-leave_torch_out()
+leave_slow_parts_out()
+
+# TVM loads all its backends for graphics cards unless this is set, for a third of its import.
+os.environ.setdefault("TVM_DEVICE_BACKEND_AUTOLOAD", "0")
 
 
 def __getattr__(name: str) -> Any:

@@ -54,9 +54,11 @@ def evaluate(case: Case) -> None:
     from tvm import relax
     from tvm.relax.frontend.onnx import from_onnx
 
+    from firmwright.ir.virtual_machine import make_virtual_machine
+
     module = from_onnx(case.model)
     module = relax.transform.DecomposeOpsForInference()(module)
-    machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
+    machine = make_virtual_machine(module)
     for given, expected in case.data:
         result = machine["main"](*(tvm.runtime.tensor(array(v)) for v in given))
         found = flat(result)

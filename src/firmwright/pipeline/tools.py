@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from shutil import which
 from typing import Any, Protocol
 
 from firmwright.errors import UserError
 from firmwright.toolchain import Build, Platform, Toolchain, compiler_folder, find_compiler
 from firmwright.toolchain.boards import Sdk, load_board
+from firmwright.toolchain.compilers import stamp_program
 from firmwright.toolchain.sdk import find_sdk_folders
 from firmwright.toolchain.tool_folder import ToolFolder
 
@@ -143,12 +143,3 @@ def explain_missing_emulator(name: str, platform: Platform) -> str:
     from firmwright.emulator.qemu import explain_missing_qemu
 
     return explain_missing_qemu(qemu, platform)
-
-
-def stamp_program(name: str) -> list[Any]:
-    """Return a program's name, size (bytes) and time of change (ns); the name if it is missing."""
-    program = which(name)
-    if program is None:
-        return [name]
-    status = Path(program).stat()
-    return [name, status.st_size, status.st_mtime_ns]

@@ -6,13 +6,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from platformdirs import user_cache_path
 
@@ -82,7 +83,7 @@ def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
         raise UserError(_describe_missing(toolchain, architecture))
     version = _read_version(toolchain, command)
     _check_version(toolchain, version, architecture)
-    library = _module_folder("ziglang") / "lib" if toolchain.python_module == "ziglang" else ""
+    library = Path(command[0]).parent / "lib" if toolchain.python_module == "ziglang" else ""
     folder = compiler_folder(toolchain, architecture)
     if folder is None:
         return Compiler(command, version, str(library))
@@ -159,22 +160,18 @@ def _find_command(toolchain: Toolchain) -> tuple[str, ...] | None:
         folder = compiler_folder(toolchain)
         return (str(folder.path / toolchain.program),) if folder else None
     if toolchain.python_module:
-        present = find_spec(toolchain.python_module) is not None
-        return (sys.executable, "-m", toolchain.python_module) if present else None
+        # Not by `python -m`: a Python for each file would take as long as its compiler.
+        spec = find_spec(toolchain.python_module)
+        origin = spec.origin if spec else None
+        return (str(Path(origin).parent / toolchain.program),) if origin else None
     return (toolchain.program,) if shutil.which(toolchain.program) else None
-
-
-def _module_folder(module: str) -> Path:
-    spec = find_spec(module)
-    assert spec is not None and spec.origin is not None, f"{module} was found just now"
-    return Path(spec.origin).parent
 
 
 def _read_version(toolchain: Toolchain, command: tuple[str, ...]) -> str:
     """Return a version such as ``zig 0.17.0 (clang 22.1.8)``."""
     parts = []
     for name, arguments in toolchain.versions.items():
-        output = _run_for_output((*command, *arguments))
+        output = _run_for_output((*command, *arguments), *stamp_program(command[0]))
         number = re.search(r"\d+(\.\d+)+", output)
         if number is None:
             raise UserError(f"'{name}' does not tell its version; it printed: {output.strip()}")
@@ -198,7 +195,18 @@ def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _run_for_output(command: tuple[str, ...]) -> str:
+def stamp_program(name: str) -> list[Any]:
+    """Return a program's name, size (bytes) and time of change (ns); the name if it is missing."""
+    program = shutil.which(name)
+    if program is None:
+        return [name]
+    status = Path(program).stat()
+    return [name, status.st_size, status.st_mtime_ns]
+
+
+@cache
+def _run_for_output(command: tuple[str, ...], *_stamp: Any) -> str:
+    """Return what a program prints; a process asks one installation once."""
     try:
         return run_compiler(command, Path(), Path())
     except (OSError, subprocess.CalledProcessError) as error:
@@ -206,7 +214,8 @@ def _run_for_output(command: tuple[str, ...]) -> str:
 
 
 def _describe_missing(toolchain: Toolchain, architecture: str) -> str:
-    wanted = toolchain.program or f"the Python module {toolchain.python_module}"
+    module = toolchain.python_module
+    wanted = f"the Python module {module}" if module else toolchain.program
     install = {
         "debian": "'apt-get install {}'",
         "pip": "'python -m pip install {}'",

@@ -40,19 +40,20 @@ class ArchitectureSettings:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """One compiler, as its YAML file describes it; exactly one of program and module is set.
+    """One compiler, as its YAML file describes it.
 
-    The program is found on PATH, or where there is a ``variable`` of the environment, in the
-    folder that it names; ``files`` lie there too, and so does the first word of ``strip``, which
-    strips a module. ``output`` are the words behind the flags that name the object. In flags and
-    linker flags, ``{folder}`` stands for the installation's folder.
+    The program is found on PATH, or in the folder of a ``python_module``, or where there is a
+    ``variable`` of the environment, in the folder that it names; ``files`` lie there too, and so
+    does the first word of ``strip``, which strips a module. ``output`` are the words behind the
+    flags that name the object. In flags and linker flags, ``{folder}`` stands for the
+    installation's folder.
     """
 
     name: str
     description: str
     packages: Mapping[str, tuple[str, ...]]
     versions: Mapping[str, tuple[str, ...]]
-    program: str = ""
+    program: str
     python_module: str = ""
     variable: str = ""
     files: tuple[str, ...] = ()

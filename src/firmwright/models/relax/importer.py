@@ -28,6 +28,7 @@ from firmwright.ir.tensors import (
     Tensor,
     is_source_name,
 )
+from firmwright.ir.virtual_machine import make_virtual_machine
 from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.grids import add_grids, derive_grids, find_in_relax, find_outputs_in_relax
 from firmwright.models.importing import refuse_operators
@@ -179,7 +180,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
         return [np.array(tensor.numpy()) for tensor in fields]
 
     try:
-        machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
+        machine = make_virtual_machine(module)
         results = run_in_sequence(inputs, states, outputs, run)
     except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
         raise UserError(

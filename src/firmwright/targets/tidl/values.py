@@ -12,6 +12,7 @@ from tvm import relax
 
 from firmwright.errors import UserError, first_line
 from firmwright.ir.regions import Partition, Region
+from firmwright.ir.virtual_machine import make_virtual_machine
 
 Array = npt.NDArray[Any]
 
@@ -36,7 +37,7 @@ def compute_tensors(
         return
     whole = join_regions(module, partition, regions, wanted)
     try:
-        machine = relax.VirtualMachine(tvm.compile(whole, target="llvm"), tvm.cpu())
+        machine = make_virtual_machine(whole)
         for sample in given:
             found = machine["main"](*(tvm.runtime.tensor(array) for array in sample.values()))
             yield dict(zip(wanted, (np.array(t.numpy()) for t in found), strict=True))

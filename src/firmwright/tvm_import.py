@@ -1,0 +1,36 @@
+"""Leaves out of the import of TVM what takes long and what nothing here uses.
+
+TVM imports PyTorch, where it is installed, for modules that mix both and for a symbol conflict
+seen on Windows. That takes 2 to 3 s in each process of a build. Only the importer of PyTorch
+programs needs it, and imports it by itself.
+
+TVM's runtime for several machines is in a library that it loads later. So its import fails, and
+TVM does without; but the trace of that failure reads the debug symbols of all libraries, for 0.3 s.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import MetaPathFinder
+
+IMPORTERS = ("tvm_ffi", "tvm")
+LEFT_OUT = frozenset({"torch", "tvm.runtime.disco"})
+
+
+class WithoutSlowParts(MetaPathFinder):
+    """Finds no slow part while TVM is being imported, and leaves all else to other finders."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name in LEFT_OUT and any(is_initializing(importer) for importer in IMPORTERS):
+            raise ModuleNotFoundError(f"TVM does without {name} here", name=name)
+
+
+def is_initializing(name: str) -> bool:
+    """Whether a module's own code runs now; ``import`` itself keeps that in the module's spec."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
+
+
+def leave_slow_parts_out() -> None:
+    """Have it so for all later imports."""
+    sys.meta_path.insert(0, WithoutSlowParts())
