@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     accuracy,
+    advice,
     batch,
     bundle,
     calibration,
@@ -28,9 +29,9 @@ from . import (
 )
 
 MODULES = (
-    model, calibration, quantized, samples, batch, partition, kernels, accuracy, plan, selftest,
-    sources, objects, firmware, run, stats, comparison, mapping, demo, demo_run, exports,
-    bundle,
+    model, calibration, quantized, samples, batch, partition, kernels, accuracy, advice, plan,
+    selftest, sources, objects, firmware, run, stats, comparison, mapping, demo, demo_run,
+    exports, bundle,
 )  # fmt: skip
 PIPELINE = tuple(stage.STAGE for stage in MODULES)
 

@@ -106,8 +106,8 @@ def ran(output: str) -> list[str]:
     return [words[1] for words in lines if words[:1] == ["✓"]]
 
 
-ALL_STAGES = ["model", "samples", "partition", "kernels", "plan", "sources", "objects", "firmware",
-              "run", "stats", "bundle"]  # fmt: skip
+ALL_STAGES = ["model", "samples", "partition", "kernels", "advice", "plan", "sources", "objects",
+              "firmware", "run", "stats", "bundle"]  # fmt: skip
 HOST_STAGES = [stage for stage in ALL_STAGES if stage != "stats"]
 """A program of this machine runs without an emulator, and nothing counts its instructions."""
 

@@ -204,6 +204,7 @@ def test_platforms_share_what_does_not_depend_on_them(copy_of_built: Repository)
     assert stages == [
         "partition",
         "kernels",
+        "advice",
         "plan",
         "sources",
         "objects",

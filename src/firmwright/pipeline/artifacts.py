@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from firmwright.planning.batch_size import BatchChoice
     from firmwright.quantize.calibration import CalibrationRecord
     from firmwright.quantize.record import QuantizationRecord
+    from firmwright.report.advice import AdviceRecord
     from firmwright.report.comparison import CostComparison, CycleComparison
     from firmwright.report.networks import NetworksRun
     from firmwright.report.timeline import Timeline
@@ -88,6 +89,10 @@ WEIGHTS: Artifact[Arrays] = Artifact("kernels", "weights.npz", ARRAYS)
 
 ACCURACY: Artifact[AccuracyRecord] = Artifact(
     "accuracy", "accuracy.json", "firmwright.verify.record:AccuracyRecord"
+)
+
+ADVICE: Artifact[AdviceRecord] = Artifact(
+    "advice", "advice.json", "firmwright.report.advice:AdviceRecord"
 )
 
 PLAN: Artifact[Plan] = Artifact("plan", "plan.json", "firmwright.planning:Plan")

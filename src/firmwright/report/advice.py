@@ -64,3 +64,10 @@ class Advice:
     def format(self, amount: float) -> str:
         digits = 0 if self.unit == "cycles" else 1
         return f"{amount:,.{digits}f} {self.unit}"
+
+
+@dataclass(frozen=True)
+class AdviceRecord:
+    """All advice on a network, what saves most first (file ``advice/advice.json``)."""
+
+    advice: tuple[Advice, ...]

@@ -130,7 +130,7 @@ class Network:
         return self.make_advice(change, region, self.device_of(region), None, stays=True)
 
     def round(self, amount: float | None) -> float | None:
-        digits = None if self.unit == "cycles" else US_DECIMALS
+        digits = 0 if self.unit == "cycles" else US_DECIMALS
         return None if amount is None else round(amount, digits)
 
 

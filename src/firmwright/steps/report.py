@@ -11,7 +11,7 @@ import msgspec
 
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import Artifact
-from firmwright.pipeline.explain import advise_job, find_job_memories
+from firmwright.pipeline.explain import find_job_memories
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import chooses_memories
 from firmwright.recipe.lock import Lock
@@ -52,7 +52,7 @@ def collect_report(job: Job, read: Lock) -> Report:
         total=read_total(job),
         memory=read_memory(job),
         layers=describe_layers(facts),
-        advice=advise_job(job),
+        advice=artifacts.ADVICE.read(job).advice,
         accuracy=tuple(format_accuracy(accuracy)) if accuracy else (),
         roofs=list_roofs(job),
         recipe=job.recipe.canonical,

@@ -1,0 +1,15 @@
+"""advice: what would let the network run faster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from firmwright.pipeline.artifacts import ADVICE
+from firmwright.pipeline.explain import advise_job
+from firmwright.pipeline.job import Job
+from firmwright.report.advice import AdviceRecord
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``advice.json``."""
+    ADVICE.write(folder, AdviceRecord(advise_job(job)))
