@@ -13,6 +13,7 @@ import jinja2
 import numpy as np
 
 from firmwright.codegen.c_literals import format_c_string, format_c_value, format_c_values
+from firmwright.codegen.compiled_templates import CompiledTemplates
 from firmwright.codegen.names import escape_comment
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def new_environment(read: Callable[[str], str | None], escapes: bool = False) ->
 
     ``read`` gives the text of a template, None where there is none; ``escapes`` is for HTML.
     """
-    return jinja2.Environment(
+    env = jinja2.Environment(
         loader=jinja2.FunctionLoader(read),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -52,6 +53,8 @@ def new_environment(read: Callable[[str], str | None], escapes: bool = False) ->
         keep_trailing_newline=True,
         autoescape=escapes,
     )
+    env.bytecode_cache = CompiledTemplates(env)
+    return env
 
 
 @cache

@@ -1,0 +1,60 @@
+"""Templates compiled to Python, kept for all builds of a user as Python keeps its modules."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+import jinja2
+from jinja2.bccache import Bucket
+from platformdirs import user_cache_path
+
+SETTINGS = ("trim_blocks", "lstrip_blocks", "keep_trailing_newline", "autoescape")
+"""What an environment of ours states and the compiled template depends on."""
+
+DIGEST = hashlib.sha256
+
+
+class CompiledTemplates(jinja2.BytecodeCache):
+    """Each template under a digest of all that decides about it; a damaged file counts as none."""
+
+    def __init__(self, environment: jinja2.Environment) -> None:
+        self._environment = environment
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        with suppress(OSError):
+            content = self._place(bucket).read_bytes()
+            digest, code = content[: DIGEST().digest_size], content[DIGEST().digest_size :]
+            if digest == DIGEST(code).digest():
+                bucket.bytecode_from_string(code)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        place, code = self._place(bucket), bucket.bytecode_to_string()
+        unfinished = place.with_suffix(f".{os.getpid()}")
+        with suppress(OSError):  # where nothing can be kept, each build compiles
+            place.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_bytes(DIGEST(code).digest() + code)
+            unfinished.replace(place)
+
+    def _place(self, bucket: Bucket) -> Path:
+        decisive = f"{self._settings}\0{bucket.key}\0{bucket.checksum}"
+        return user_cache_path("firmwright") / "templates" / DIGEST(decisive.encode()).hexdigest()
+
+    @cached_property
+    def _settings(self) -> str:
+        """All that decides about the compiled templates of an environment but their text."""
+        settings = [getattr(self._environment, name) for name in SETTINGS]
+        filters = [DIGEST(path.read_bytes()).hexdigest() for path in self._list_filter_files()]
+        return repr([jinja2.__version__, sys.implementation.cache_tag, settings, filters])
+
+    def _list_filter_files(self) -> Iterator[Path]:
+        """Yield the files of the filters: what they make of constants is compiled in."""
+        names = {function.__module__ for function in self._environment.filters.values()}
+        for name in sorted(names):
+            if name.startswith("firmwright."):
+                yield Path(sys.modules[name].__file__ or "")
