@@ -8,6 +8,7 @@ import pytest
 
 from .conftest import ALL_STAGES, ROOT, Repository, copy_of, new_repository
 from .test_mistakes import fail
+from .test_snapshot import build
 
 RECIPE = "recipe=digits.yaml"
 M33 = {
@@ -62,6 +63,7 @@ def test_what_of_a_board_changes_is_noticed(
 ) -> None:
     copy = copy_of(board, tmp_path_factory.mktemp("changed"))
     copy.build(RECIPE)
+    assert [build(copy) for _ in range(2)] == [(True, []), (False, [])]
     hal = (copy.folder / "boards/acme/fw_hal.c").read_text()
     copy.write("boards/acme/fw_hal.c", hal.replace("BAUD_DIVIDER 217u", "BAUD_DIVIDER 218u"))
     ran_again = copy.build(RECIPE)

@@ -56,13 +56,14 @@ def list_needed(tasks: Mapping[str, Task], name: str) -> set[str]:
 def can_be_watched(job: Job) -> bool:
     """Tell whether files and folders that are known by name decide alone.
 
-    Code of a recipe's own, or of another package's device, may read anything. A pattern for
-    folders finds files in some that hold none yet.
+    A recipe's own Python, or another package's device, may read anything. C finds headers in
+    folders, and a pattern for folders finds files in some, that hold none yet.
     """
     named = (ref.value for ref in find_references(job.recipe.data))
     paths = (value if isinstance(value, str) else value.get("path") or "" for value in named)
     return not (
-        find_own_code(job.recipe.path)
+        any(code.python for code in find_own_code(job.recipe.path))
+        or job.recipe.list_files("libraries")
         or any(point.module.partition(".")[0] != "firmwright" for point in find_targets())
         or any(tool.program is None for tool in list_tools(job))
         or any(c in str(PurePath(path).parent) for path in paths for c in WILDCARDS)
