@@ -53,7 +53,8 @@ def test_compiler_flag_runs_objects_and_later(copy_of_built: Repository) -> None
 
 
 def test_samples_run_only_the_run(copy_of_built: Repository) -> None:
-    assert copy_of_built.build(RECIPE, "samples=2") == ["samples", "run", "stats", "bundle"]
+    stages = ["samples", "reference", "run", "stats", "bundle"]
+    assert copy_of_built.build(RECIPE, "samples=2") == stages
 
 
 def test_application_template_leaves_kernels_alone(

@@ -366,13 +366,13 @@ def test_samples_of_wrong_type_or_shape(repository: Repository) -> None:
 
 def test_operator_without_c_is_named(repository: Repository) -> None:
     nodes = [
-        helper.make_node("Det", ["x"], ["a"], name="determinant"),
+        helper.make_node("RandomNormalLike", ["x"], ["a"], name="noise"),
         helper.make_node("Relu", ["a"], ["y"], name="after"),
     ]
-    save(repository.folder / "m.onnx", nodes, [2, 2], [])
+    save(repository.folder / "m.onnx", nodes, [2, 2], [2, 2])
     text = fail_with(repository, "model: m.onnx\n")
     assert "operators that cannot be compiled:" in text
-    assert "Det (node 'determinant')" in text
+    assert "RandomNormalLike (node 'noise')" in text
 
 
 def test_importer_that_fails_says_so_once(repository: Repository) -> None:
