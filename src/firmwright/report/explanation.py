@@ -115,7 +115,10 @@ def explain(
 
 
 def count_boundaries(partition: Partition, last: str) -> int:
-    """Count the tensors that cross from one device to another; a view passes its input on."""
+    """Count the tensors that cross from one device to another; a view passes its input on.
+
+    One that joins is a tensor of its own, all of whose parts one device wrote.
+    """
     writer = dict.fromkeys(partition.inputs, last)
     origin = {tensor: tensor for tensor in partition.inputs}
     crossing: set[tuple[str, str]] = set()
@@ -125,9 +128,9 @@ def count_boundaries(partition: Partition, last: str) -> int:
 
     for region in partition.regions:
         if region.view:
-            (source,) = region.inputs
-            origin[region.outputs[0]] = origin[source]
-            writer[region.outputs[0]] = writer[source]
+            source, (shown,) = region.inputs[0], region.outputs
+            origin[shown] = shown if region.joins else origin[source]
+            writer[shown] = writer[source]
             continue
         read(region.inputs, region.device)
         for tensor in region.outputs:
