@@ -21,6 +21,7 @@ from . import (
     partition,
     plan,
     quantized,
+    reference,
     run,
     samples,
     selftest,
@@ -30,8 +31,8 @@ from . import (
 
 MODULES = (
     model, calibration, quantized, samples, batch, partition, kernels, accuracy, advice, plan,
-    selftest, sources, objects, firmware, run, stats, comparison, mapping, demo, demo_run,
-    exports, bundle,
+    selftest, sources, objects, firmware, reference, run, stats, comparison, mapping, demo,
+    demo_run, exports, bundle,
 )  # fmt: skip
 PIPELINE = tuple(stage.STAGE for stage in MODULES)
 

@@ -1,4 +1,4 @@
-"""run: the firmware in the emulator, compared with the model in its reference runtime."""
+"""run: the firmware in the emulator, compared with the reference."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ from typing import Any
 
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import canonical_run_inputs, list_sample_files
+from firmwright.pipeline.options import list_sample_files, run_sample_options
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import Tool, emulator_tool
 from firmwright.toolchain.boards import load_board
 
 
 def options(job: Job) -> Any:
-    spec = job.recipe.run
     return {
-        "batch": job.has_stage("batch"),
-        "samples": spec.samples,
-        "seed": spec.seed,
-        "tolerance": asdict(spec.tolerance),
-        "inputs": canonical_run_inputs(job),
+        **run_sample_options(job),
+        "tolerance": asdict(job.recipe.run.tolerance),
         "detection": job.recipe.canonical.get("detection"),
         "c_prefix": job.recipe.c_prefix,
         "machine": load_board(job.platform.board).machine,
@@ -46,6 +42,8 @@ STAGE = Stage(
     run="firmwright.steps.run:run",
     reads=(
         *artifacts.OF_SAMPLES,
+        artifacts.REFERENCE,
+        artifacts.REFERENCE_OUTPUTS,
         artifacts.KERNELS,
         artifacts.FIRMWARE,
     ),

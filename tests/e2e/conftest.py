@@ -107,7 +107,7 @@ def ran(output: str) -> list[str]:
 
 
 ALL_STAGES = ["model", "samples", "partition", "kernels", "advice", "plan", "sources", "objects",
-              "firmware", "run", "stats", "bundle"]  # fmt: skip
+              "firmware", "reference", "run", "stats", "bundle"]  # fmt: skip
 HOST_STAGES = [stage for stage in ALL_STAGES if stage != "stats"]
 """A program of this machine runs without an emulator, and nothing counts its instructions."""
 

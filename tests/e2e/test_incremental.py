@@ -49,7 +49,7 @@ def test_compiler_flag_runs_objects_and_later(copy_of_built: Repository) -> None
     recipe = (copy_of_built.folder / "digits.yaml").read_text()
     copy_of_built.write("digits.yaml", recipe + "cflags: [-Os]\n")
     # The Makefile in the sources states the flags.
-    assert copy_of_built.build(RECIPE) == ["sources", "objects", *ALL_STAGES[-4:]]
+    assert copy_of_built.build(RECIPE) == ["sources", "objects", "firmware", *ALL_STAGES[-3:]]
 
 
 def test_samples_run_only_the_run(copy_of_built: Repository) -> None:
@@ -138,7 +138,7 @@ def test_killed_build_keeps_what_is_finished(repository: Repository) -> None:
                 process.kill()
     assert process.returncode == -signal.SIGKILL
     resumed = repository.build(RECIPE)
-    assert resumed == ["objects", *ALL_STAGES[-4:]]
+    assert resumed == ["objects", *ALL_STAGES[-5:]]
 
 
 def test_interrupted_build_says_so_in_one_line(repository: Repository) -> None:
@@ -210,6 +210,7 @@ def test_platforms_share_what_does_not_depend_on_them(copy_of_built: Repository)
         "sources",
         "objects",
         "firmware",
+        "reference",
         "run",
         "bundle",
     ]

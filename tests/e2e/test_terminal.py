@@ -35,9 +35,9 @@ def test_parallel_stages_tell_what_serial_ones_do(copy_of_built: Repository) -> 
     assert done.returncode == 0, done.stderr
     stages = ran(done.stdout)
     stages.remove("samples")  # nothing waits for it but the bundle
-    assert stages == ["run", "stats", "bundle"]
+    assert stages == ["reference", "run", "stats", "bundle"]
     lines = done.stdout.splitlines()
-    fresh = [s for s in ALL_STAGES[: ALL_STAGES.index("run")] if s != "samples"]
+    fresh = [s for s in ALL_STAGES[: ALL_STAGES.index("reference")] if s != "samples"]
     assert lines[:2] == ["digits on rv32-bare", f"  up to date  {', '.join(fresh)}"]
     assert "\x1b" not in done.stdout
     manifest = copy_of_built.manifest(BUNDLE)
@@ -112,7 +112,7 @@ def test_a_terminal_is_never_overrun(copy_of_built: Repository, columns: int) ->
     assert "\x1b[?25l" in shown  # there is something below the lines that changes
     lines = [CONTROL.sub("", line) for line in re.split(r"[\r\n]+", shown)]
     assert max(map(len, lines)) <= columns
-    assert ran("\n".join(lines)) == ["samples", "run", "stats", "bundle"]
+    assert ran("\n".join(lines)) == ["samples", "reference", "run", "stats", "bundle"]
 
 
 def test_the_pictures_of_the_docs_can_be_taken(copy_of_built: Repository, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from firmwright.report.timeline import Timeline
     from firmwright.toolchain.image import FirmwareSize
     from firmwright.verify.detection import DetectionReport
-    from firmwright.verify.record import AccuracyRecord, NetworkValues, RunRecord
+    from firmwright.verify.record import AccuracyRecord, NetworkValues, ReferenceRecord, RunRecord
 
     Arrays = dict[str, NDArray[Any]]
 
@@ -108,6 +108,12 @@ FIRMWARE: Artifact[Path] = Artifact("firmware", "firmware.elf", PATH)
 FIRMWARE_SIZE: Artifact[FirmwareSize] = Artifact(
     "firmware", "memory.json", "firmwright.toolchain.image:FirmwareSize"
 )
+
+REFERENCE: Artifact[ReferenceRecord] = Artifact(
+    "reference", "reference.json", "firmwright.verify.record:ReferenceRecord"
+)
+REFERENCE_OUTPUTS: Artifact[Arrays] = Artifact("reference", "outputs.npz", ARRAYS)
+"""What the reference makes of the run's samples, one by one: ``output_0`` …"""
 
 RUN: Artifact[RunRecord] = Artifact("run", "run.json", "firmwright.verify.record:RunRecord")
 NETWORKS_RUN: Artifact[NetworksRun] = Artifact(

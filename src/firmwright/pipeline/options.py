@@ -91,6 +91,17 @@ def canonical_run_inputs(job: Job) -> Any:
     return canonical["run"]["inputs"] or canonical.get("evaluate", {}).get("inputs")
 
 
+def run_sample_options(job: Job) -> Any:
+    """Return what of the recipe decides which samples the run has."""
+    spec = job.recipe.run
+    return {
+        "batch": job.has_stage("batch"),
+        "samples": spec.samples,
+        "seed": spec.seed,
+        "inputs": canonical_run_inputs(job),
+    }
+
+
 def list_run_files(job: Job) -> list[Path]:
     """Return the user's files that the run's samples are read from."""
     own = job.recipe.run.inputs is not None

@@ -29,7 +29,15 @@ from firmwright.recipe.quantization import Inputs
 from firmwright.verify.batches import join_samples, split_outputs
 
 from .artifact import NETWORK_STAGE
-from .artifacts import BATCH_LAYOUT, LOWERED_MODEL, MODEL_INTERFACE, NETWORK_VALUES, PARTITION
+from .artifacts import (
+    BATCH_LAYOUT,
+    LOWERED_MODEL,
+    MODEL_INTERFACE,
+    NETWORK_VALUES,
+    PARTITION,
+    REFERENCE,
+    REFERENCE_OUTPUTS,
+)
 from .job import Job
 from .options import select_run_inputs
 
@@ -148,6 +156,14 @@ def run_reference(
         .load_reference()
         .run_reference(model.read_bytes(), samples, interface.states)
     )
+
+
+def read_reference(job: Job) -> ReferenceOutputs:
+    """Return what the stage ``reference`` made of the run's samples."""
+    arrays = REFERENCE_OUTPUTS.read(job)
+    columns = [arrays[f"output_{i}"] for i in range(len(arrays))]
+    outputs = [list(sample) for sample in zip(*columns, strict=True)]
+    return ReferenceOutputs(REFERENCE.read(job).runtime, outputs)
 
 
 def run_in_float64(

@@ -40,7 +40,8 @@ def run(job: Job, folder: Path) -> None:
     ran = run_on_host(network, job.platform, alone, scratch, job.cache)
     shutil.rmtree(scratch)
     found = join_outputs(ran.outputs, layout.size, layout.output_axes)
-    reference, _ = judge(job, interface, alone, found)
+    reference = samples.run_reference(job, interface, alone)
+    reference, _ = judge(job, interface, alone, found, reference)
     expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
     batches = join_samples(alone, layout.size)
     given = {

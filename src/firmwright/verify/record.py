@@ -28,6 +28,13 @@ class NetworkValues:
 
 
 @dataclass(frozen=True)
+class ReferenceRecord:
+    """Which runtime the reference is, with its version (``reference.json``)."""
+
+    runtime: str
+
+
+@dataclass(frozen=True)
 class Agreement:
     """How far outputs are from the reference's, over all samples and outputs.
 

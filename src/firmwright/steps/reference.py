@@ -1,0 +1,23 @@
+"""reference: what the model's own runtime makes of the run's samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline.job import Job
+from firmwright.verify.record import ReferenceRecord
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``reference.json`` and the outputs of the single samples (``outputs.npz``)."""
+    single, interface = artifacts.NETWORK_INTERFACE.read(job), artifacts.INTERFACE.read(job)
+    layout = samples.read_batch_layout(job, interface)
+    _, alone = samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
+    found = samples.run_reference(job, interface, alone)
+    artifacts.REFERENCE.write(folder, ReferenceRecord(found.runtime))
+    columns = zip(*found.outputs, strict=True)
+    arrays = {f"output_{i}": np.stack(column) for i, column in enumerate(columns)}
+    artifacts.REFERENCE_OUTPUTS.write(folder, arrays)

@@ -1,0 +1,19 @@
+"""reference: what the model's own runtime makes of the run's samples."""
+
+from __future__ import annotations
+
+from firmwright.pipeline.artifacts import OF_SAMPLES, REFERENCE, REFERENCE_OUTPUTS
+from firmwright.pipeline.options import list_run_files, run_sample_options
+from firmwright.pipeline.stage import Scope, Stage
+
+STAGE = Stage(
+    name="reference",
+    sentence="compute the samples in the model's own runtime",
+    run="firmwright.steps.reference:run",
+    reads=OF_SAMPLES,
+    writes=(REFERENCE, REFERENCE_OUTPUTS),
+    options=run_sample_options,
+    inputs=list_run_files,
+    applies=lambda job: job.is_run,
+    scope=Scope.TARGET,
+)
