@@ -114,7 +114,7 @@ def write_project(build: Build, project: Path) -> list[str]:
 def load_build(platform_name: str, toolchain_name: str, *cflags: str) -> tuple[Build, Compiler]:
     """Return a build and its compiler; skip the test where the compiler is absent."""
     build = Build(load_toolchain(toolchain_name), load_platform(platform_name), cflags)
-    program = build.toolchain.program
-    if program and shutil.which(program) is None:
-        pytest.skip(f"{program} is not installed")
-    return build, find_compiler(build.toolchain, build.platform.architecture)
+    toolchain = build.toolchain
+    if not toolchain.python_module and shutil.which(toolchain.program) is None:
+        pytest.skip(f"{toolchain.program} is not installed")
+    return build, find_compiler(toolchain, build.platform.architecture)
