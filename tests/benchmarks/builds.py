@@ -143,6 +143,7 @@ def main() -> None:
             tools = options.iree.absolute()
             turns["iree-compile, with its import"] = lambda: compile_with_iree(tools, Path(name))
         turns |= {
+            "nothing changed, every stage asked": site.build,  # beside a new folder `build`
             "nothing changed": site.build,
             "one template changed": lambda: site.build_changed(site.change_template),
             "one flag changed": lambda: site.build_changed(site.change_flag),
