@@ -101,6 +101,12 @@ def test_quantized_steps_are_alike_and_exact(
 
 
 @pytest.mark.slow
+def test_copies_of_a_bias_have_names_of_their_own() -> None:
+    steps = 32
+    graph = quantize_network(make_network("LSTM", 4, steps), steps).graph
+    assert sum(node.op_type == "Gemm" for node in graph.node) == 2 * steps
+
+
 def test_more_steps_take_no_more_functions() -> None:
     networks = [
         lowered(quantize_network(make_network("LSTM", 4, steps), steps).SerializeToString())

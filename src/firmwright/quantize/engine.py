@@ -47,7 +47,7 @@ MOVEMENTS = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 class Quantizer(QDQQuantizer):  # type: ignore[misc]
-    """ONNX Runtime's quantizer, which gives an average a grid of its own."""
+    """ONNX Runtime's quantizer, but for the grid of an average and the names of copies."""
 
     def quantize_output_same_as_input(self, output_name: str, input_name: str, node: str) -> None:
         maker = self.model.output_name_to_node()[output_name]
@@ -55,6 +55,17 @@ class Quantizer(QDQQuantizer):  # type: ignore[misc]
             self.quantize_activation_tensor(output_name)
         else:
             super().quantize_output_same_as_input(output_name, input_name, node)
+
+    def _dup_initializer(self, initializer: onnx.TensorProto) -> onnx.TensorProto:
+        """Copy a bias that several layers read, as the steps of a recurrent layer do.
+
+        ONNX Runtime puts a number behind its name, which may be the name of another tensor.
+        """
+        source = onnx.TensorProto()
+        source.CopyFrom(initializer)
+        source.name = f"{initializer.name}/copy"
+        copied: onnx.TensorProto = super()._dup_initializer(source)
+        return copied
 
 
 def quantize(
