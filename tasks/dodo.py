@@ -116,7 +116,10 @@ def task_stages() -> Iterator[dict[str, Any]]:
 def refuse_lost_command(words: Sequence[str]) -> None:
     """End the program for the command that doit has lost."""
     if words[:1] == ["auto"]:
-        print("doit has no `auto` any more; `doit build` runs what has changed", file=sys.stderr)
+        print(
+            "doit has no `auto` any more; `firmwright watch` builds after every change",
+            file=sys.stderr,
+        )
         sys.exit(1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,20 @@ from firmwright.pipeline.command_line import (
     NO_USER_CODE,
     SCHEDULER,
     add_no_user_code,
+    check_variables,
     run_tasks,
     set_variables,
 )
 from firmwright.pipeline.installed import LISTS, print_lists
 from firmwright.pipeline.profile import PROFILE
-from firmwright.pipeline.recipe_words import enter_repository
+from firmwright.pipeline.recipe_words import enter_repository, find_recipes
 from firmwright.recipe.overrides import list_overrides
 from firmwright.terminal.arguments import Parser
 from firmwright.terminal.pipes import end_with_reader
 
 COMMANDS = {
     "build": "build the bundle of each recipe",
+    "watch": "build, and build again whenever a file changes, with all imports in memory",
     "lock": "pin everything that a recipe reads; a build that would read something else fails",
     "tune": "find the fastest C of each layer by counted instructions, for later builds",
     "reproduce": "build each recipe twice, under conditions that must not matter, and compare",
@@ -54,15 +56,16 @@ def parse_jobs(text: str) -> str:
     return text
 
 
-OWN_OPTIONS: dict[str, dict[tuple[str, ...], dict[str, Any]]] = {
-    "build": {
-        ("-n", "--jobs"): {"type": parse_jobs, "help": "stages to run side by side"},
-        ("--profile",): {
-            "action": "store_true",
-            "help": "tell where the time of each stage went",
-        },
-        ("-q", "--quiet"): {"action": "store_true", "help": "print nothing but mistakes"},
-    },
+Options = dict[tuple[str, ...], dict[str, Any]]
+
+BUILD_OPTIONS: Options = {
+    ("-n", "--jobs"): {"type": parse_jobs, "help": "stages to run side by side"},
+    ("--profile",): {"action": "store_true", "help": "tell where the time of each stage went"},
+    ("-q", "--quiet"): {"action": "store_true", "help": "print nothing but mistakes"},
+}
+OWN_OPTIONS: dict[str, Options] = {
+    "build": BUILD_OPTIONS,
+    "watch": BUILD_OPTIONS,
     "tune": {
         (f"--{SCHEDULER}",): {"help": "try on a dask cluster: its scheduler's address, tcp://…"}
     },
@@ -188,8 +191,10 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
     quiet = ["--output-file", os.devnull] if getattr(options, "quiet", False) else []
     jobs = getattr(options, "jobs", None)
     side_by_side = ["-n", jobs] if jobs else []
+    build = ["run", *quiet, *side_by_side, "build"]
     command = {
-        "build": ["run", *quiet, *side_by_side, "build"],
+        "build": build,
+        "watch": build,
         "export": ["run", "build"],
         "explain": ["run", "--output-file", os.devnull],
         "lock": ["run", "locked" if getattr(options, "check", False) else "lock"],
@@ -241,6 +246,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_tasks(dodo, given)
 
 
+def watch_recipes(options: argparse.Namespace) -> int:
+    """Build until ctrl-C, after every change; return the exit code."""
+    from firmwright.errors import UserError
+    from firmwright.pipeline.watch import watch
+
+    enter_repository()
+    given = to_doit_arguments(options)
+    set_variables(given)
+    try:
+        check_variables()
+        recipes = find_recipes()
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+    def build() -> int:
+        from firmwright.tasks import dodo
+
+        return run_tasks(dodo, given)
+
+    def list_paths() -> Iterator[str]:
+        from firmwright.pipeline.watched import list_own_files
+        from firmwright.tasks import dodo
+
+        return (str(path) for job in dodo.get_jobs() for path in list_own_files(job))
+
+    return watch(build, list_paths, [str(path) for path in recipes])
+
+
 def run_on_bundles(options: argparse.Namespace) -> int:
     """Run a command that takes bundles; return its exit code."""
     if options.command not in bundle_commands.ONLINE:
@@ -250,10 +284,11 @@ def run_on_bundles(options: argparse.Namespace) -> int:
 
 OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] = (
     (BEGINNINGS, begin),
+    (("watch",), watch_recipes),
     (bundle_commands.COMMANDS, run_on_bundles),
     (fleet_command.COMMANDS, fleet_command.run_command),
 )
-"""Commands that have no use for the task file, and what runs them."""
+"""Commands whose process has no use for the task file, and what runs them."""
 
 
 def explain(options: argparse.Namespace, given: Sequence[str]) -> int:

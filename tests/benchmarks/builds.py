@@ -12,6 +12,7 @@ import argparse
 import os
 import resource
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -19,10 +20,14 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import onnx
 from onnx import numpy_helper
+
+from firmwright.pipeline.watch import WAITING
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """\
@@ -76,12 +81,11 @@ class Site:
 
     def build(self, place: str = "here", outdir: str = "build", cache: str = "") -> Took:
         command = [sys.executable, "-m", "doit", "build", "recipe=kws.yaml", f"outdir={outdir}"]
-        more = {
-            "PYTHONPATH": str(self.package.parent),
-            "FIRMWRIGHT_CACHE": cache,
-            "PYTHONDONTWRITEBYTECODE": "",
-        }
-        return run(command, self.folder / place, more)
+        return run(command, self.folder / place, {**self.environment, "FIRMWRIGHT_CACHE": cache})
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"PYTHONPATH": str(self.package.parent), "PYTHONDONTWRITEBYTECODE": ""}
 
     def build_cold(self) -> Took:
         shutil.rmtree(self.folder / "here/build", ignore_errors=True)
@@ -119,6 +123,39 @@ class Site:
         onnx.save(model, path)
 
 
+class Watched:
+    """A build that `firmwright watch` does again after each change, in a folder of its own."""
+
+    def __init__(self, site: Site) -> None:
+        command = [sys.executable, "-m", "firmwright.cli", "watch", "kws.yaml", "outdir=watched"]
+        self.process = subprocess.Popen(
+            command, cwd=site.folder / "here", env={**os.environ, **site.environment},
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until the build is done and the process waits for a change."""
+        assert self.process.stderr
+        while WAITING not in self.process.stderr.readline():
+            assert self.process.poll() is None
+
+    def read_processor(self) -> float:
+        """Return the seconds of the process and of its ended children; proc(5) has the fields."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+    def build_changed(self, change: Callable[[], None]) -> Took:
+        before, start = self.read_processor(), time.perf_counter()
+        change()
+        self.wait()
+        return Took(time.perf_counter() - start, self.read_processor() - before)
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait()
+
+
 def find_model() -> Path:
     """Return the model's file in the mirror; recipes/kws-qdq.yaml has its digest."""
     return Path(os.environ["FIRMWRIGHT_MIRROR"], "kws_qdq.onnx")
@@ -142,19 +179,29 @@ def main() -> None:
         if options.iree:
             tools = options.iree.absolute()
             turns["iree-compile, with its import"] = lambda: compile_with_iree(tools, Path(name))
+        changes = {
+            "one template changed": site.change_template,
+            "one flag changed": site.change_flag,
+            "one weight changed": site.change_layer,
+        }
         turns |= {
             "nothing changed, every stage asked": site.build,  # beside a new folder `build`
             "nothing changed": site.build,
-            "one template changed": lambda: site.build_changed(site.change_template),
-            "one flag changed": lambda: site.build_changed(site.change_flag),
-            "one weight changed": lambda: site.build_changed(site.change_layer),
-            "another folder, warm cache": site.build_with_warm_cache,
         }
+        turns |= {label: partial(site.build_changed, change) for label, change in changes.items()}
+        turns["another folder, warm cache"] = site.build_with_warm_cache
         found: dict[str, list[Took]] = {label: [] for label in turns}
         site.build_cold()  # what Python and compilers keep
         for _ in range(options.rounds):
             for label, turn in turns.items():
                 found[label].append(turn())
+        watched = Watched(site)
+        watched.build_changed(site.change_layer)  # it imports all that the builds have imported
+        for _, (label, change) in product(range(options.rounds), changes.items()):
+            found.setdefault(f"{label}, `firmwright watch`", []).append(
+                watched.build_changed(change)
+            )
+        watched.close()
     print("| | s | of a cold build | processor, s | of a cold build |\n|---|---|---|---|---|")
     for label, took in found.items():
         wall, cold_wall = (median([t.wall for t in ts]) for ts in (took, found["cold"]))

@@ -23,7 +23,7 @@ from .commands import PAGES, name_page, read_commands
 DOIT_COMMANDS = frozenset(
     "build chip-check clean demo-run fleet forget help info list lock reproduce run tune".split()
 )
-RECIPE_COMMANDS = frozenset("build clean explain export forget info list lock tune".split())
+RECIPE_COMMANDS = frozenset("build clean explain export forget info list lock tune watch".split())
 READERS = ("acme", "acne", "door", "keywords", "my", "my-board", "net", "policy", "recipe")
 """Recipes, platforms and policies that a reader has, not the repository; one is misspelled."""
 

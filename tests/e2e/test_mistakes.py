@@ -339,7 +339,7 @@ def test_no_recipe_at_all(repository: Repository) -> None:
     assert "no recipe: name one" in (told := fail(repository))
     assert told.endswith("put some into recipes/; here are: digits\n")
     assert "what may follow: recipe= " in repository.doit("help", "build").stdout
-    assert "`doit build` runs what has changed" in repository.doit("auto").stderr
+    assert "`firmwright watch` builds after every change" in repository.doit("auto").stderr
     piped = repository.run("bash", "-c", "set -o pipefail; firmwright platforms | true")
     assert piped.stderr == ""
 

@@ -9,7 +9,7 @@ from firmwright.shared_cache import cache
 from firmwright.toolchain.build import THREADS
 
 from .command_line import NO_USER_CODE_VARIABLE
-from .task import PACKAGE, TASKS, code_digest, find_deciding_packages
+from .task import CODE_FOLDERS, code_digest, find_deciding_packages
 
 PASSED_ON = (
     *(MIRROR_VARIABLE, NO_USER_CODE_VARIABLE, THREADS),
@@ -22,7 +22,7 @@ CODE = "the code of firmwright"
 
 def describe_worker() -> dict[str, str]:
     """Return all that decides about bundles here: versions, and the digest of our own code."""
-    return {**find_deciding_packages(), CODE: code_digest((PACKAGE, TASKS))[:12]}
+    return {**find_deciding_packages(), CODE: code_digest(CODE_FOLDERS)[:12]}
 
 
 def list_environment() -> dict[str, str]:

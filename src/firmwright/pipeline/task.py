@@ -33,8 +33,8 @@ from .profile import measure
 from .stage import Stage
 
 PACKAGE = Path(firmwright.__file__).parent
-TASKS = PACKAGE / "tasks"
-"""In a checkout a link, which a search below the package does not follow."""
+CODE_FOLDERS = (PACKAGE, PACKAGE / "tasks")
+"""The second is a link in a checkout, which a search below the package does not follow."""
 TEMPLATES = PACKAGE / "templates"
 
 CODE_SUFFIXES = frozenset({".c", ".json", ".py", ".yaml"})
@@ -121,7 +121,7 @@ def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
     decisive = {
         "firmwright": __version__,
         "packages": find_deciding_packages(),
-        "firmwright's code": code_digest((PACKAGE, TASKS)),
+        "firmwright's code": code_digest(CODE_FOLDERS),
         "options": stage.options(job),
         "tools": {tool.name: tool.stamp() for tool in stage.tools(job)},
     }

@@ -1,0 +1,127 @@
+"""`firmwright watch` builds after each change, in copies of one process that has imported all."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Timer
+
+import pytest
+
+from firmwright.pipeline.watch import (
+    WAITING,
+    build_in_copy,
+    identify,
+    is_in_memory,
+    list_changed_since,
+)
+
+from .conftest import ROOT, Repository, ran
+
+pytestmark = pytest.mark.fresh
+
+LIMIT = 300
+"""Seconds after which a build that does not come fails the test."""
+
+
+class Watcher:
+    """A running `firmwright watch digits.yaml`."""
+
+    def __init__(self, repository: Repository) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "firmwright.cli", "watch", "digits.yaml"],
+            cwd=repository.folder, env=repository.environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self.bundle = repository.folder / "build/digits/digits-rv32-bare.tar.gz"
+
+    def read_build(self) -> str:
+        """Return what is printed until the process waits for a change."""
+        assert self.process.stdout
+        timer = Timer(LIMIT, self.process.kill)
+        timer.start()
+        lines = []
+        for line in self.process.stdout:
+            if WAITING in line:
+                break
+            lines.append(line)
+        timer.cancel()
+        assert self.process.poll() is None, "".join(lines)
+        return "".join(lines)
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(LIMIT)
+
+
+@pytest.fixture
+def watcher(copy_of_built: Repository) -> Iterator[Watcher]:
+    with_process = Watcher(copy_of_built)
+    yield with_process
+    with_process.process.kill()
+    with_process.process.communicate()
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_changes_are_built_as_by_any_other_build(
+    copy_of_built: Repository, watcher: Watcher
+) -> None:
+    recipe = (copy_of_built.folder / "digits.yaml").read_text()
+    watcher.read_build()
+    copy_of_built.write("digits.yaml", recipe + "cflags: [-Os]\n")
+    told = watcher.read_build()
+    assert told.startswith("changed: digits.yaml\n")
+    assert ran(told) == ["sources", "objects", "firmware", "run", "stats", "bundle"]
+    copy_of_built.write("digits.yaml", recipe + "cflags: [-Os]\nrounding: onnx\nseed: 3\n")
+    told = watcher.read_build()
+    assert "digits.yaml:6:1: seed: unknown key" in told
+    copy_of_built.write("digits.yaml", recipe + "cflags: [-Os]\nbatch: 2\n")
+    assert "kernels" in ran(watcher.read_build())
+    # Now this process has TVM, for copies to come.
+    assert "libtvm" in Path(f"/proc/{watcher.process.pid}/maps").read_text()
+    copy_of_built.write("digits.yaml", recipe + "cflags: [-Os]\nbatch: 3\n")
+    assert "kernels" in ran(watcher.read_build())
+    assert watcher.end() == 0
+    watched = digest(watcher.bundle)
+    copy_of_built.build("recipe=digits.yaml", "outdir=elsewhere")
+    assert digest(copy_of_built.folder / "elsewhere/digits-rv32-bare.tar.gz") == watched
+
+
+def test_wrong_words_end_it(copy_of_built: Repository) -> None:
+    done = copy_of_built.run(sys.executable, "-m", "firmwright.cli", "watch", "digit.yaml")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "recipe=digit.yaml: no such recipe; did you mean 'digits'?\n"
+
+
+def test_change_during_a_build_is_seen(tmp_path: Path) -> None:
+    old, new, folder = tmp_path / "old", tmp_path / "new", tmp_path / "folder"
+    old.touch()
+    begun = old.stat().st_ctime_ns + 1
+    new.touch()
+    while new.stat().st_ctime_ns < begun:  # a clock of the file system ticks slowly
+        new.touch()
+    folder.mkdir()
+    paths = [str(p) for p in (old, new, folder, tmp_path / "missing")]
+    assert list_changed_since(begun, identify(paths)) == [str(new)]
+
+
+def test_copy_that_dies_knows_nothing() -> None:
+    def die() -> int:
+        signal.raise_signal(signal.SIGKILL)
+        return 0
+
+    told = build_in_copy(die, lambda: ["a"])
+    assert (told.modules, told.paths) == ((), ())
+
+
+def test_own_code_is_in_memory_and_a_template_is_not() -> None:
+    package = ROOT / "src/firmwright"
+    assert is_in_memory(str(package / "errors.py"))
+    assert not is_in_memory(str(package / "templates/network/network.c.j2"))
