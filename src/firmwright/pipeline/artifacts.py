@@ -141,3 +141,6 @@ MAPPING: Artifact[CostComparison] = Artifact(
 DEMO: Artifact[Path] = Artifact("demo", "", PATH)
 DEMO_CONSOLE: Artifact[Path] = Artifact("demo-run", "console.txt", PATH)
 EXPORTS: Artifact[Path] = Artifact("exports", "", PATH)
+
+SUMMARY: Artifact[Path] = Artifact("bundle", "summary.json", PATH)
+"""The rows of the table that a build ends with."""

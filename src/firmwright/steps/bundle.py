@@ -15,6 +15,7 @@ from firmwright.pipeline.inputs import collect_inputs
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.lock import check_lock
 from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.summary import summarize
 from firmwright.project.build_id import read_build_id
 from firmwright.recipe.lock import Lock
 from firmwright.report import manifest
@@ -59,6 +60,7 @@ def run(job: Job, folder: Path) -> None:
     contents["manifest.json"] = (folder / "manifest.json").read_bytes()
     archive = folder / job.bundle.name
     write_archive(archive, job.bundle_name, contents)
+    write_record(folder / artifacts.SUMMARY.file, summarize(job))
     for stage in job.stages.values():
         if not job.has_stage(stage.name) and (reason := stage.explain_absence(job)):
             job.note(reason)

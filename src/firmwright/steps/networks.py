@@ -18,12 +18,13 @@ from firmwright.emulator import Execution, run_firmware
 from firmwright.errors import UserError
 from firmwright.hardware.access import load_access
 from firmwright.hardware.run import run_on_board
-from firmwright.ir.records import encode_record, to_plain
+from firmwright.ir.records import encode_record, to_plain, write_record
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.command_line import place_mistake
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.summary import summarize
 from firmwright.project.build_id import list_stating, read_build_id, state_build_id
 from firmwright.project.networks import write_networks
 from firmwright.report.manifest import BundledFile
@@ -174,3 +175,4 @@ def pack(job: Job, folder: Path) -> None:
     contents["manifest.json"] = encode_record(to_plain(content))
     (folder / "manifest.json").write_bytes(contents["manifest.json"])
     write_archive(folder / job.bundle.name, job.bundle_name, contents)
+    write_record(folder / artifacts.SUMMARY.file, summarize(job))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from multiprocessing import SimpleQueue
@@ -15,15 +15,15 @@ from doit.reporter import ConsoleReporter
 
 from firmwright import progress
 from firmwright.errors import UserError, to_printable
+from firmwright.pipeline import artifacts
 from firmwright.pipeline.build_root import find_build_root
 from firmwright.pipeline.profile import Times
 from firmwright.pipeline.snapshot import UpToDate, list_finished
+from firmwright.report.rows import Row, make_row, read_rows
 
 from .library_output import LIBRARY_LOG, keep_library_output
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from firmwright.pipeline.job import Job
     from firmwright.pipeline.task import Title
 
@@ -152,13 +152,17 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
 
     def show_result(self, job: Job, stage: str) -> None:
         """Show the table of a build, or how the firmware ran if that was all."""
-        from .summary import describe_run, summarize
-
-        self.show_head(job.title)
-        rows: list[tuple[str, Text | str]] = [*describe_run(job)]
         if stage == "bundle":
-            rows = [*summarize(job), (stage, describe_bundle(str(job.bundle)))]
-        self.show_rows(rows)
+            rows = [*read_rows(artifacts.SUMMARY.read(job)), *describe_exports(job)]
+            rows.append(make_row(stage, describe_bundle(str(job.bundle))))
+        else:
+            from firmwright.pipeline.summary import (
+                describe_run,  # imported late: it reads records of arrays
+            )
+
+            rows = [*describe_run(job)]
+        self.show_head(job.title)
+        self.screen.print_rows(rows)
 
     def show_finished(self) -> None:
         """Say of the recipes for which nothing ran where their results are."""
@@ -166,7 +170,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         self.fresh.clear()
         for each in self.up_to_date:
             self.show_head(each.title)
-            self.show_rows([("up to date", describe_bundle(each.bundle))])
+            self.screen.print_rows([make_row("up to date", describe_bundle(each.bundle))])
 
     def show_times(self) -> None:
         """Show where the time of the stages that ran went, if that was asked for."""
@@ -177,10 +181,11 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             for line in format_times(stages):
                 self.screen.print_hanging("  ", line)
 
-    def show_rows(self, rows: Sequence[tuple[str, Text | str]]) -> None:
-        width = max(len(label) for label, _ in rows)
-        for label, text in rows:
-            self.screen.print_hanging(f"  {label:{width}}  ", text)
+
+def describe_exports(job: Job) -> Iterator[Row]:
+    if job.recipe.export:
+        names = ", ".join(job.recipe.export.to)
+        yield make_row("exports", f"{names} in {artifacts.EXPORTS.path(job)}")
 
 
 def describe_bundle(path: str) -> str:

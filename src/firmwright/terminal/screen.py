@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import IO
 
@@ -15,6 +15,7 @@ from rich.text import Text
 from firmwright.errors import to_printable
 from firmwright.pipeline.profile import Times
 from firmwright.progress import BYTES, Progress
+from firmwright.report.rows import Row
 
 PLAIN_WIDTH = 80
 """Columns of a stage's line where there is no terminal, and at most where there is one."""
@@ -143,6 +144,12 @@ class Screen:
             shown = Text.assemble((head if number == 0 else " " * len(head), "dim"), line)
             shown.rstrip()
             self.console.print(shown, soft_wrap=True)
+
+    def print_rows(self, rows: Sequence[Row]) -> None:
+        """Print a table: the labels on the left, what they say beside them."""
+        width = max(len(row.label) for row in rows)
+        for row in rows:
+            self.print_hanging(f"  {row.label:{width}}  ", Text.assemble(*row.parts))
 
 
 def format_time(seconds: float) -> str:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.text import Text
-
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.explain import explain_partition
 from firmwright.pipeline.job import Job
 from firmwright.report.explanation import Explanation, compute_mac_share, format_count
+from firmwright.report.rows import GOOD, WARNING, Part, Row, make_row
 from firmwright.verify.record import RunRecord
 
 LARGEST = 3
 """Layers that are shown."""
 
-GOOD, WARNING = "green", "bold yellow"
-
-Row = tuple[str, Text]
-
 
 def summarize(job: Job) -> list[Row]:
-    """Return the rows of the table, each with its label; where the result is comes after them."""
+    """Return the rows of the table that the records give; where the results are comes after."""
     if job.members:
         return [*describe_run(job), *describe_memories(job)]
     return [
@@ -30,28 +25,27 @@ def summarize(job: Job) -> list[Row]:
         *describe_devices(job),
         *describe_layers(job),
         *describe_fallbacks(job),
-        *describe_exports(job),
     ]
 
 
 def describe_run(job: Job) -> Iterator[Row]:
     if job.not_built:
-        yield "outputs", Text(f"no firmware was compiled or run: {job.not_built}", WARNING)
+        yield make_row("outputs", (f"no firmware was compiled or run: {job.not_built}", WARNING))
         return
     if not job.has_stage("run"):
-        yield "outputs", Text("nothing was run: the platform has no emulator", WARNING)
+        yield make_row("outputs", ("nothing was run: the platform has no emulator", WARNING))
         return
     if job.members:
         yield from describe_networks(job)
         return
     record = artifacts.RUN.read(job)
-    yield "outputs", describe_agreement(record)
+    yield describe_agreement(record)
     counted = "instructions not counted"
     if record.instructions is not None:
         counted = f"{record.instructions:,} instructions"
-    yield "inference", Text(f"{counted}, {record.macs:,} MACs ({record.emulator})")
+    yield make_row("inference", f"{counted}, {record.macs:,} MACs ({record.emulator})")
     if job.has_stage("batch"):
-        yield "batch", Text(str(artifacts.BATCH.read(job)))
+        yield make_row("batch", str(artifacts.BATCH.read(job)))
 
 
 def describe_networks(job: Job) -> Iterator[Row]:
@@ -60,19 +54,18 @@ def describe_networks(job: Job) -> Iterator[Row]:
     for name, found in record.networks.items():
         counted = f"{found.exact_samples} of {record.turns} samples exact"
         difference = f", largest difference {found.max_difference:g} ({record.emulator})"
-        yield name, Text.assemble((counted, GOOD), difference)
+        yield make_row(name, (counted, GOOD), difference)
 
 
-def describe_agreement(record: RunRecord) -> Text:
+def describe_agreement(record: RunRecord) -> Row:
     """Say how the outputs agree with the reference's; all of them are within the tolerance."""
     exact = record.exact_samples == record.samples
     counted = f"{record.exact_samples} of {record.samples} samples exact"
     difference = f"largest difference {record.max_difference:g}"
     if exact:
-        return Text.assemble((counted, GOOD), f", {difference} ({record.reference})")
-    return Text.assemble(
-        ("within the tolerance", GOOD), f", {difference}; {counted} ({record.reference})"
-    )
+        return make_row("outputs", (counted, GOOD), f", {difference} ({record.reference})")
+    rest = f", {difference}; {counted} ({record.reference})"
+    return make_row("outputs", ("within the tolerance", GOOD), rest)
 
 
 def describe_memories(job: Job) -> Iterator[Row]:
@@ -87,27 +80,25 @@ def describe_memories(job: Job) -> Iterator[Row]:
         memory = job.platform.memories.get(name)
         label = name if name == "flash" else name.upper()
         if memory is None:
-            yield label, Text(f"{needs:,} bytes")
+            yield make_row(label, f"{needs:,} bytes")
             continue
-        share = 100 * needs / memory.size
-        yield (
-            label,
-            Text.assemble((f"{share:.1f} %", "bold"), f"  {needs:,} of {memory.size:,} bytes"),
-        )
+        share = f"{100 * needs / memory.size:.1f} %"
+        yield make_row(label, (share, "bold"), f"  {needs:,} of {memory.size:,} bytes")
 
 
 def describe_devices(job: Job) -> Iterator[Row]:
     """Yield the share of MACs by device; one that was asked for and got nothing stands out."""
     summary = explain_partition(job).summary
     *offered, _ = summary.macs_by_device
-    text = Text()
+    parts: list[Part] = []
     for device, operators in summary.operators_by_device.items():
         idle = device in offered and not operators
         share = f"{compute_mac_share(summary, device):.1f} %"
         if not summary.macs:
             share = format_count(operators, "operator", "operators")
-        text.append(", " if text else "").append(f"{share} on {device}", WARNING if idle else "")
-    yield "MACs" if summary.macs else "work", text
+        parts += [(", ", "")] if parts else []
+        parts.append((f"{share} on {device}", WARNING if idle else ""))
+    yield make_row("MACs" if summary.macs else "work", *parts)
 
 
 def describe_layers(job: Job) -> Iterator[Row]:
@@ -123,7 +114,7 @@ def describe_layers(job: Job) -> Iterator[Row]:
     largest = sorted(costs, key=lambda cost: (-cost[0], cost[1]))[:LARGEST]
     shown = [f"{name} {100 * cost / total:.1f} %" for cost, name in largest if cost]
     if shown:
-        yield "layers", Text(f"{', '.join(shown)} of the {unit}")
+        yield make_row("layers", f"{', '.join(shown)} of the {unit}")
 
 
 def describe_fallbacks(job: Job) -> Iterator[Row]:
@@ -131,19 +122,20 @@ def describe_fallbacks(job: Job) -> Iterator[Row]:
     found = explain_partition(job)
     summary = found.summary
     *offered, last = summary.macs_by_device
-    why = f"`firmwright explain {job.recipe.path}` says all"
+    why = f"`firmwright explain {job.recipe.path.name}` says all"
     at_work = {region.device for region in artifacts.PARTITION.read(job).regions}
     for device in offered:
         if device not in at_work:
-            yield "fall-back", Text(f"nothing runs on {device}; {why}", WARNING)
+            yield make_row("fall-back", (f"nothing runs on {device}; {why}", WARNING))
     fallen = summary.operators_by_device[last]
     if offered and fallen:
         counted = format_count(fallen, "operator", "operators")
-        yield "fall-back", Text(f"{counted} on {last}{describe_first_refusal(found, last)}; {why}")
+        first = describe_first_refusal(found, last)
+        yield make_row("fall-back", f"{counted} on {last}{first}; {why}")
     kernels = artifacts.KERNELS.read(job)
     if kernels.float_operators:
         floats = f"{len(kernels.float_operators)} of {kernels.quantized_operators}"
-        yield "fall-back", Text(f"quantized operators that run in float32: {floats}")
+        yield make_row("fall-back", f"quantized operators that run in float32: {floats}")
 
 
 def describe_first_refusal(found: Explanation, device: str) -> str:
@@ -157,9 +149,3 @@ def describe_first_refusal(found: Explanation, device: str) -> str:
     first = min(refused, key=lambda operator: operator.macs == 0)
     rule = first.refusals[0]
     return f", first {first.kind} '{first.name}' ({rule.device}: {rule.rule}: {rule.sentence})"
-
-
-def describe_exports(job: Job) -> Iterator[Row]:
-    if job.recipe.export:
-        names = ", ".join(job.recipe.export.to)
-        yield "exports", Text(f"{names} in {artifacts.EXPORTS.path(job)}")

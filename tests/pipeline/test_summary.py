@@ -14,15 +14,15 @@ from firmwright.ir.regions import Partition, Region, RuleViolation
 from firmwright.ir.tensors import Tensor
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.recipe import Tolerance
-from firmwright.terminal.summary import (
-    WARNING,
+from firmwright.pipeline.summary import (
     describe_agreement,
     describe_devices,
     describe_fallbacks,
     describe_layers,
     describe_run,
 )
+from firmwright.recipe import Tolerance
+from firmwright.report.rows import WARNING, make_row
 from firmwright.verify.record import RunRecord
 
 
@@ -59,37 +59,34 @@ def make_job(
 
 def test_a_device_that_got_nothing_stands_out(tmp_path: Path) -> None:
     job = make_job(tmp_path, ("c", "c"), ("npu", "c"))
-    ((label, shares),) = describe_devices(job)
-    assert (label, shares.plain) == ("MACs", "0.0 % on npu, 100.0 % on c")
-    assert [(shares.plain[s.start : s.end], s.style) for s in shares.spans] == [
-        ("0.0 % on npu", WARNING)
-    ]
+    (shares,) = describe_devices(job)
+    assert shares == make_row("MACs", ("0.0 % on npu", WARNING), ", ", "100.0 % on c")
     nothing, fallen = describe_fallbacks(job)
-    assert nothing[1].plain == "nothing runs on npu; `firmwright explain r.yaml` says all"
-    assert nothing[1].style == WARNING
-    assert fallen[1].plain == (
+    told = "nothing runs on npu; `firmwright explain r.yaml` says all"
+    assert nothing == make_row("fall-back", (told, WARNING))
+    assert str(fallen) == (
         "2 operators on c, first conv2d 'region_0' (npu: strides: they are 3); "
         "`firmwright explain r.yaml` says all"
     )
 
 
 def test_a_network_without_macs_is_shared_by_operators(tmp_path: Path) -> None:
-    ((label, shares),) = describe_devices(make_job(tmp_path, ("c",), ("npu", "c"), macs=0))
-    assert (label, shares.plain) == ("work", "0 operators on npu, 1 operator on c")
+    (shares,) = describe_devices(make_job(tmp_path, ("c",), ("npu", "c"), macs=0))
+    assert (shares.label, str(shares)) == ("work", "0 operators on npu, 1 operator on c")
 
 
 def test_what_runs_where_it_should_is_no_fallback(tmp_path: Path) -> None:
     job = make_job(tmp_path, ("npu", "npu"), ("npu", "c"))
-    ((_, shares),) = describe_devices(job)
-    assert (shares.plain, shares.spans) == ("100.0 % on npu, 0.0 % on c", [])
+    (shares,) = describe_devices(job)
+    assert shares == make_row("MACs", "100.0 % on npu", ", ", "0.0 % on c")
     assert list(describe_fallbacks(job)) == []
     assert list(describe_fallbacks(make_job(tmp_path, ("c",), ("c",)))) == []
 
 
 def test_the_three_largest_layers_come_first(tmp_path: Path) -> None:
     job = make_job(tmp_path, ("c",) * 4, ("c",))
-    ((_, layers),) = describe_layers(job)
-    assert layers.plain == "region_3 40.0 %, region_2 30.0 %, region_1 20.0 % of the MACs"
+    (layers,) = describe_layers(job)
+    assert str(layers) == "region_3 40.0 %, region_2 30.0 %, region_1 20.0 % of the MACs"
 
 
 RECORD = RunRecord(
@@ -122,10 +119,10 @@ RECORD = RunRecord(
     ],
 )
 def test_outputs_within_the_tolerance_do_not_look_wrong(record: RunRecord, shown: str) -> None:
-    assert describe_agreement(record).plain == shown
+    assert str(describe_agreement(record)) == shown
 
 
 def test_a_firmware_of_several_networks_that_is_not_built_says_why() -> None:
     job = cast(Job, cast(Any, SimpleNamespace(members=("one", "two"), not_built="no SDK")))
-    ((label, text),) = describe_run(job)
-    assert (label, text.plain) == ("outputs", "no firmware was compiled or run: no SDK")
+    (row,) = describe_run(job)
+    assert (row.label, str(row)) == ("outputs", "no firmware was compiled or run: no SDK")
