@@ -37,10 +37,14 @@ def file_identity(status: os.stat_result) -> list[int]:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
+def read_identity(path: str | Path) -> list[int]:
+    return file_identity(os.stat(path))  # noqa: PTH116 (a Path of a text costs as much again)
+
+
 def file_digest(path: str | Path) -> str:
     """Return a file's SHA-256; a process that knows it of the same file does not read it again."""
     with count_time("hashing"):
-        return _read_digest(str(path), *file_identity(Path(path).stat()))
+        return _read_digest(str(path), *read_identity(path))
 
 
 @cache
@@ -53,7 +57,7 @@ def _read_digest(path: str, *_identity: int) -> str:
 
 
 def read_state(path: str | Path) -> list[Any]:
-    return [*file_identity(Path(path).stat()), file_digest(path)]
+    return [*read_identity(path), file_digest(path)]
 
 
 class ContentChecker(FileChangedChecker):  # type: ignore[misc]
@@ -71,7 +75,7 @@ class ContentChecker(FileChangedChecker):  # type: ignore[misc]
 
     def get_state(self, dep: str, current_state: FileState | None) -> list[Any] | None:
         """Return the state to record, or None if the recorded one still holds."""
-        if current_state and file_identity(Path(dep).stat()) == list(current_state[:4]):
+        if current_state and read_identity(dep) == list(current_state[:4]):
             return None
         return read_state(dep)
 
@@ -244,10 +248,10 @@ class InputWatch:
     """Notice an input that is edited while a stage reads it."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        self.before = {p: file_identity(Path(p).stat()) for p in paths}
+        self.before = {p: read_identity(p) for p in paths}
 
     def check(self) -> None:
         """Raise UserError if a file is not what it was at the start."""
         for path, before in self.before.items():
-            if not Path(path).exists() or file_identity(Path(path).stat()) != before:
+            if not Path(path).exists() or read_identity(path) != before:
                 raise UserError(f"{path} changed while it was being read; build again")

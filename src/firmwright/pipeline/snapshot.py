@@ -24,7 +24,7 @@ import firmwright
 from firmwright.errors import UserError
 
 from .build_root import STATE_FILE, find_build_root
-from .freshness import FileState, file_identity, text_digest
+from .freshness import FileState, read_identity, text_digest
 from .recipe_words import find_recipes
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def write_snapshot(
         "paths": listed,
         "recipes": [[each.recipe, each.title, each.bundle] for each in recipes],
     }
-    same = (file_identity(Path(p).stat()) == list(state[:4]) for p, state in written.items())
+    same = (read_identity(p) == list(state[:4]) for p, state in written.items())
     if not (all(same) and all(map(is_settled, others))):
         return
     text = json.dumps(known)
@@ -140,10 +140,9 @@ def is_settled(path: str) -> bool:
     It has to be so long before that another change would have another time.
     """
     try:
-        status = Path(path).stat()
+        _, *times, _ = read_identity(path)
     except OSError:
         return True
-    times = (status.st_mtime_ns, status.st_ctime_ns)
     return all(t + (TICK if t % WHOLE_SECOND else 2 * WHOLE_SECOND) < BEGUN for t in times)
 
 
@@ -152,7 +151,7 @@ def digest_state(circumstances: str, paths: Iterable[str]) -> str:
     total = hashlib.sha256(circumstances.encode("utf-8", "surrogateescape"))
     for path in (*list_always(), str(find_build_root() / STATE_FILE), *paths):
         try:
-            identity = file_identity(os.stat(path))  # noqa: PTH116 (a Path costs as much again)
+            identity = read_identity(path)
         except OSError:
             identity = []
         total.update(f"{path} {identity}\n".encode("utf-8", "surrogateescape"))

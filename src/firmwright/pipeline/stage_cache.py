@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -22,16 +23,14 @@ FORMAT = 2
 """Of the key: another one finds nothing that was kept before."""
 
 
-def find_key(
-    job: Job, stage: Stage, configuration: Mapping[str, Any], files: Iterable[Path]
-) -> str:
+def find_key(job: Job, stage: Stage, configuration: Mapping[str, Any], files: Iterable[str]) -> str:
     """Return the digest of everything that decides about a stage's result, on any machine.
 
     Files count by their content and their names below the build folder, wherever that is, or
     below the recipe's.
     """
-    folders = [j.outdir for j in (job.origin or job, *job.members)]
-    folders = [folder.resolve() for folder in (*folders, job.recipe.path.parent)]
+    owners = [j.outdir for j in (job.origin or job, *job.members)]
+    folders = [resolve_folder(str(folder)) for folder in (*owners, job.recipe.path.parent)]
     decisive = {
         "format": FORMAT,
         "stage": stage.name,
@@ -39,15 +38,22 @@ def find_key(
         "bundle": job.bundle_name,
         "machine": [platform.system(), platform.machine()],
         **configuration,
-        "files": [[name_file(path.resolve(), folders), file_digest(path)] for path in files],
+        "files": [[name_file(path, folders), file_digest(path)] for path in files],
     }
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
-def name_file(path: Path, folders: Iterable[Path]) -> str:
+@cache
+def resolve_folder(folder: str) -> str:
+    return os.path.realpath(folder)
+
+
+def name_file(path: str, folders: Iterable[str]) -> str:
     """Return a file's path below the first folder that has it; of others only the name counts."""
-    found = (path.relative_to(f).as_posix() for f in folders if path.is_relative_to(f))
-    return next(found, path.name)
+    folder, name = os.path.split(path)
+    resolved = f"{resolve_folder(folder)}/{name}"
+    found = (resolved[len(f) + 1 :] for f in folders if resolved.startswith(f"{f}/"))
+    return next(found, name)
 
 
 def take_or_run(

@@ -23,7 +23,7 @@ from doit import get_initial_workdir
 
 from . import snapshot
 from .command_line import make_catalog
-from .freshness import file_identity
+from .freshness import read_identity
 from .task import CODE_FOLDERS, CODE_SUFFIXES, code_digest
 
 PAUSE, REST = 0.1, 0.02
@@ -138,7 +138,7 @@ def identify(paths: Iterable[str]) -> Identities:
     found = {}
     for path in paths:
         try:
-            found[path] = file_identity(os.stat(path))  # noqa: PTH116 (a Path costs as much again)
+            found[path] = read_identity(path)
         except OSError:
             found[path] = []
     return found
