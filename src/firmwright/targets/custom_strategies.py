@@ -128,6 +128,9 @@ def load_extensions(
     mix: Sequence[Device], references: Sequence[str], recipe: Path
 ) -> Iterator[tuple[Device, ...]]:
     """Give the devices of a recipe's mix, each with the user's strategies for it, in the block."""
+    if not references:  # among the user's modules, Python compiles each that it imports
+        yield add_strategies(mix, ())
+        return
     with load_custom_functions(recipe.parent) as function:
         extensions = []
         for index, reference in enumerate(references):
@@ -137,14 +140,17 @@ def load_extensions(
             except UserError as error:
                 raise extension.make_error(str(error)) from None
             extensions.append(extension)
+        yield add_strategies(mix, extensions)
 
-        def add_strategies(device: Device, rest: Device | None) -> Device:
-            own = tuple(
-                s for extension in extensions for s in extension.strategies_for(device.name)
-            )
-            context = replace(device.context, strategies=own, fallback=rest)
-            return replace(device, context=context)
 
-        *offered, last = mix
-        rest = add_strategies(last, None)
-        yield (*(add_strategies(device, rest) for device in offered), rest)
+def add_strategies(mix: Sequence[Device], extensions: Sequence[Extension]) -> tuple[Device, ...]:
+    """Return the devices, each with the strategies for it; the last one's is the others' rest."""
+
+    def add(device: Device, rest: Device | None) -> Device:
+        own = tuple(s for extension in extensions for s in extension.strategies_for(device.name))
+        context = replace(device.context, strategies=own, fallback=rest)
+        return replace(device, context=context)
+
+    *offered, last = mix
+    rest = add(last, None)
+    return (*(add(device, rest) for device in offered), rest)
