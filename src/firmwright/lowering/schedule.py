@@ -55,7 +55,9 @@ def schedule_region(function: tirx.PrimFunc) -> ScheduledRegion:
 def apply_default_loops(schedule: Schedule) -> None:
     """Inline what comes before the reduction, and finish each sum where it was computed."""
     for block in blocks(schedule):
-        if is_cheap(schedule.get(block)) or feeds_one_elementwise(schedule, block):
+        if can_be_inlined(schedule, block) and (
+            is_cheap(schedule.get(block)) or feeds_one_elementwise(schedule, block)
+        ):
             attempt(lambda b=block: schedule.compute_inline(b))
     for block in reversed(blocks(schedule)):
         fuse_epilogue(schedule, block)
@@ -74,6 +76,15 @@ def attempt(step: object) -> bool:
     except ScheduleError:
         return False
     return True
+
+
+def can_be_inlined(schedule: Schedule, block: SBlockRV) -> bool:
+    """Tell whether others read what a block computes, and it sums nothing up.
+
+    TVM refuses others, too; but its first refusal in a process takes a quarter of a second: it
+    reads all of its own symbols for a traceback.
+    """
+    return bool(schedule.get_consumers(block)) and not is_reduction(schedule, block)
 
 
 def count_spatial_loops(schedule: Schedule, block: SBlockRV) -> int:
