@@ -6,8 +6,9 @@ Each step is a function; the stages write files around them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy.typing as npt
@@ -104,11 +105,28 @@ def lower_regions(
 
     Raises UserError with every operator that cannot be compiled.
     """
+    return share_weights(lower_each(module, partition, mix))
+
+
+def lower_each(
+    module: tvm.IRModule,
+    partition: Partition,
+    mix: Sequence[Device],
+    kept: Mapping[str, LoweredRegion] = MappingProxyType({}),
+) -> list[tuple[str, LoweredRegion]]:
+    """Return the device of every region that computes, and what it is lowered to.
+
+    What is ``kept`` of a region, by its name, is taken instead of lowering it once more.
+    Raises UserError with every operator that cannot be compiled.
+    """
     devices = {device.name: device for device in mix}
     lowered, refused = [], []
     known: dict[tuple[str, str | None, StructuralKey], tuple[Region, LoweredRegion]] = {}
     for region in track(partition.regions, "regions"):
         if region.view:
+            continue
+        if region.name in kept:
+            lowered.append((region.device, kept[region.name]))
             continue
         try:
             device = devices[region.lowered_by or region.device]
@@ -125,7 +143,7 @@ def lower_regions(
             refused.append(f"  {error}")
     if refused:
         raise UserError("\n".join(["operators that cannot be compiled:", *dict.fromkeys(refused)]))
-    return share_weights(lowered)
+    return lowered
 
 
 def is_reusable(device: Device, kernel: Kernel) -> bool:

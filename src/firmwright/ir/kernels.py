@@ -142,6 +142,25 @@ class LoweredRegion:
 
 
 @dataclass(frozen=True)
+class KeptRegion:
+    """What was made of a region that has this digest, for the next build.
+
+    ``weights`` has the name in ``kernels/weights.npz`` of each array that the kernel reads.
+    """
+
+    digest: str
+    kernel: Kernel
+    weights: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class KeptRegions:
+    """What was made of regions, by their names (file ``kernels/kept.json``)."""
+
+    regions: Mapping[str, KeptRegion]
+
+
+@dataclass(frozen=True)
 class Kernels:
     """All kernels of a network, in execution order."""
 

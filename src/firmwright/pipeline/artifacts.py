@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import tvm
     from numpy.typing import NDArray
 
-    from firmwright.ir.kernels import Kernels
+    from firmwright.ir.kernels import KeptRegions, Kernels
     from firmwright.ir.regions import Partition
     from firmwright.ir.tensors import BatchLayout, ModelInterface, ModelSignature
     from firmwright.planning import Plan
@@ -86,6 +86,10 @@ OF_SAMPLES: tuple[Artifact[Any], ...] = (
 
 KERNELS: Artifact[Kernels] = Artifact("kernels", "kernels.json", "firmwright.ir.kernels:Kernels")
 WEIGHTS: Artifact[Arrays] = Artifact("kernels", "weights.npz", ARRAYS)
+KEPT_REGIONS: Artifact[KeptRegions] = Artifact(
+    "kernels", "kept.json", "firmwright.ir.kernels:KeptRegions"
+)
+"""For the stage's own next run."""
 
 ACCURACY: Artifact[AccuracyRecord] = Artifact(
     "accuracy", "accuracy.json", "firmwright.verify.record:AccuracyRecord"

@@ -75,8 +75,7 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
 
 
 def make_task(job: Job, stage: Stage) -> dict[str, Any]:
-    dependencies = [str(p) for p in (*list_results(job, stage), *stage.inputs(job))]
-    dependencies += [str(p) for p in find_templates(stage.templates(job))]
+    dependencies = [*map(str, list_results(job, stage)), *list_own_inputs(job, stage)]
     name, folder = job.task_name(stage.name), job.folder(stage.name)
     targets = [folder / INDEX_FILE, *stage.publish(job)]
     caches = [job.cache] if stage.name == next(iter(job.stages)) else []
@@ -106,6 +105,11 @@ def list_results(job: Job, stage: Stage) -> list[Path]:
     jobs = job.all_jobs if stage.compares else (job,)
     jobs = job.members if stage.joins else jobs
     return [j.folder(need) / INDEX_FILE for j in jobs for need in needs if j.has_stage(need)]
+
+
+def list_own_inputs(job: Job, stage: Stage) -> list[str]:
+    """Return the files that a stage reads and no other stage writes."""
+    return [str(p) for p in (*stage.inputs(job), *find_templates(stage.templates(job)))]
 
 
 def find_templates(patterns: Iterable[str]) -> list[Path]:

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from firmwright.compile import lower_regions
+from firmwright.compile import lower_each, share_weights
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernels
-from firmwright.pipeline.artifacts import KERNELS, LOWERED, PARTITION, WEIGHTS
+from firmwright.pipeline.artifacts import KEPT_REGIONS, KERNELS, LOWERED, PARTITION, WEIGHTS
 from firmwright.pipeline.explain import explain_partition, find_unmet_demands
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.tuning import is_untuned, tell_ways, tune_command, tune_mix
 from firmwright.targets.custom_strategies import load_extensions
+
+from .kept_regions import digest_regions, keep_regions, read_kept
 
 MAX_LISTED = 12
 """Operators that are named on the terminal; the manifest has all."""
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``kernels.json`` and ``weights.npz``."""
+    """Write ``kernels.json``, ``weights.npz``, and ``kept.json`` for the next run."""
     if wrong := find_unmet_demands(job, explain_partition(job)):
         raise UserError(wrong)
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
         module, partition = LOWERED.read(job), PARTITION.read(job)
-        kernels, weights = lower_regions(module, partition, tune_mix(job, partition, module, mix))
+        digests = digest_regions(job, module, partition)
+        mix = tune_mix(job, partition, module, mix)
+        lowered = lower_each(module, partition, mix, read_kept(job, digests))
+    kernels, weights = share_weights(lowered)
+    KEPT_REGIONS.write(folder, keep_regions(lowered, kernels, digests))
     kernels = tell_ways(job, kernels)
     if is_untuned(job):
         job.note(f"not tuned for {job.platform.name}: `{tune_command(job)}` finds faster C")

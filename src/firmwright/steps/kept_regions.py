@@ -1,0 +1,85 @@
+"""What the kernels stage made of regions is kept: its next run lowers those that changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+import tvm
+from tvm import relax
+
+from firmwright.ir.kernels import KeptRegion, KeptRegions, Kernels, LoweredRegion
+from firmwright.ir.records import encode_record
+from firmwright.ir.regions import Partition
+from firmwright.pipeline.artifact import INDEX_FILE
+from firmwright.pipeline.artifacts import KEPT_REGIONS, WEIGHTS
+from firmwright.pipeline.freshness import file_digest
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.stage_cache import find_key
+from firmwright.pipeline.task import collect_configuration, list_own_inputs
+from firmwright.targets.custom import CustomTarget
+
+Digests = Mapping[str, str]
+"""Of all that decides what regions are lowered to, by their names."""
+
+
+def digest_regions(job: Job, module: tvm.IRModule, partition: Partition) -> Digests:
+    """Return the digests of a network's regions.
+
+    A region is lowered by its record, its function, the TIR functions, and what decides about the
+    whole stage. There are none where code that firmwright does not know takes part: it may look at
+    anything.
+    """
+    if job.recipe.extensions or any(isinstance(d.target, CustomTarget) for d in job.mix):
+        return {}
+    stage = job.stages[KEPT_REGIONS.stage]
+    setting = find_key(job, stage, collect_configuration(job, stage), list_own_inputs(job, stage))
+    common = hashlib.sha256(setting.encode())
+    for variable, function in module.functions.items():
+        if not isinstance(function, relax.Function):
+            common.update(tvm.ir.save_json(variable).encode())
+            common.update(tvm.ir.save_json(function).encode())
+    digests = {}
+    for region in partition.regions:
+        if not region.view:
+            own = common.copy()
+            own.update(encode_record(region))
+            own.update(tvm.ir.save_json(module[region.name]).encode())
+            digests[region.name] = own.hexdigest()
+    return digests
+
+
+def read_kept(job: Job, digests: Digests) -> dict[str, LoweredRegion]:
+    """Return what the last run made of regions that have the same digests now.
+
+    Of damaged files nothing is taken.
+    """
+    folder = job.folder(KEPT_REGIONS.stage)
+    try:
+        listed = json.loads((folder / INDEX_FILE).read_bytes())["files"]
+        whole = all(listed[a.file] == file_digest(a.path(job)) for a in (KEPT_REGIONS, WEIGHTS))
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    if not whole:
+        return {}
+    kept, arrays = KEPT_REGIONS.read(job).regions, WEIGHTS.read(job)
+    return {
+        name: LoweredRegion(region.kernel, {own: arrays[n] for own, n in region.weights.items()})
+        for name, region in kept.items()
+        if digests.get(name) == region.digest
+    }
+
+
+def keep_regions(
+    lowered: Sequence[tuple[str, LoweredRegion]], kernels: Kernels, digests: Digests
+) -> KeptRegions:
+    """Return what to keep of lowered regions; their ``kernels`` name the arrays as stored."""
+    kept = {}
+    for (_, made), kernel in zip(lowered, kernels.kernels, strict=True):
+        own = (parameter.tensor for parameter in made.kernel.weights)
+        stored = dict(zip(own, (parameter.tensor for parameter in kernel.weights), strict=True))
+        if kernel.region in digests:
+            names = {name: stored[name] for name in made.weights}
+            kept[kernel.region] = KeptRegion(digests[kernel.region], made.kernel, names)
+    return KeptRegions(kept)
