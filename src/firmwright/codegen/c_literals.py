@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-LINE_LENGTH = 96
+INDENTATION = "    "
+LINE_LENGTH = 96 - len(INDENTATION)
+
+SMALLEST = -(2**31)
+"""From here on downwards, an integer may have no literal."""
 
 
 def format_c_values(array: npt.NDArray[Any]) -> str:
-    """Write an array's elements as the lines of a C initializer."""
-    return textwrap.fill(
-        ", ".join(format_c_value(v) for v in array.reshape(-1)),
-        LINE_LENGTH,
-        initial_indent="    ",
-        subsequent_indent="    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    """Write an array's elements as the lines of a C initializer; '' for none."""
+    flat = array.reshape(-1)
+    if flat.dtype.kind in "iu" and flat.size and flat.min() > SMALLEST:
+        text = ", ".join(map(str, flat.tolist()))  # a hundred thousand weights are usual
+    else:
+        text = ", ".join(format_c_value(value) for value in flat)
+    return "\n".join(INDENTATION + line for line in split_lines(text))
+
+
+def split_lines(text: str) -> Iterator[str]:
+    """Split text at its spaces into lines as long as they may be; ``textwrap`` takes its time."""
+    start = 0
+    while len(text) - start > LINE_LENGTH:
+        end = text.rindex(" ", start, start + LINE_LENGTH + 1)
+        yield text[start:end]
+        start = end + 1
+    if text:
+        yield text[start:]
 
 
 def format_c_string(text: str) -> str:
