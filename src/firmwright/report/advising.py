@@ -62,8 +62,15 @@ class Network:
         return make_fact_context([b for r in self.layers for b in list_bindings(self.module, r)])
 
     @cached_property
+    def cycles(self) -> Mapping[str, int | None]:
+        """How many cycles each layer takes where it is; None where that is not known."""
+        return {r.name: self.device_of(r).estimate_cycles(r, self.module) for r in self.layers}
+
+    @cached_property
     def costs(self) -> Mapping[str, float | None]:
         """What each layer takes where it is, by the region's name; None where that is not known."""
+        if self.timing is None:
+            return self.cycles
         return {r.name: self.estimate(r, self.device_of(r)) for r in self.layers}
 
     @cached_property
@@ -240,7 +247,7 @@ def describe_block(violation: RuleViolation) -> str:
 def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterator[Advice]:
     """Yield what a region's own device suggests for it: what ``shrinks`` the network, or not."""
     device, now = network.device_of(region), network.costs[region.name]
-    cycles = device.estimate_cycles(region, network.module)
+    cycles = network.cycles[region.name]
     if not now or not cycles:
         return
     for suggestion in device.suggest(region, network.module):

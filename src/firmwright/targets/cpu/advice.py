@@ -13,7 +13,7 @@ from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
 from firmwright.lowering.region import ROUNDINGS
 from firmwright.targets import Context
-from firmwright.targets.cpu.forms.form import Form, choose
+from firmwright.targets.cpu.forms.form import Choice, Form, choose
 from firmwright.targets.cpu.layer_functions import AnyLayer
 from firmwright.targets.cpu.lowering import find_way
 from firmwright.targets.cpu.table import FORMS
@@ -51,7 +51,13 @@ def estimate_cycles(region: Region, module: tvm.IRModule, context: Context) -> i
     """Return about how many instructions a region takes; None for floats without products."""
     if not region.macs:
         return None if has_floats(region, module, context) else estimate_moves(region, module)
-    layer, choice = find_way(region, module, context)
+    return estimate_products(region, module, context, *find_way(region, module, context))
+
+
+def estimate_products(
+    region: Region, module: tvm.IRModule, context: Context, layer: AnyLayer | None, choice: Choice
+) -> int:
+    """Return about how many instructions a region takes that is written in this way."""
     is_float = isinstance(layer, FloatLayer) if layer else has_floats(region, module, context)
     cost = estimate_mac(choice.form, is_float, context.platform.architecture)
     return round(region.macs * cost)
@@ -82,10 +88,13 @@ def has_floats(region: Region, module: tvm.IRModule, context: Context) -> bool:
 
 def suggest(region: Region, module: tvm.IRModule, context: Context) -> Iterator[Suggestion]:
     """Yield what lets a region take fewer instructions: less work, integers, a core, a function."""
-    now = estimate_cycles(region, module, context)
     layer, choice = find_way(region, module, context)
-    if now and region.macs:
+    now = None
+    if region.macs:
+        now = estimate_products(region, module, context, layer, choice)
         yield Suggestion("half as many output channels", now // 2, shrinks=True)
+    elif layer:
+        now = estimate_cycles(region, module, context)
     if now is None or layer is None:
         return
     kind = ON_INTEGERS.get(layer.kind)
