@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmwright.codegen.c_literals import format_c_float, format_c_value
+from firmwright.codegen.c_literals import format_c_float, format_c_value, format_c_values
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
@@ -31,3 +32,13 @@ def test_what_has_no_literal() -> None:
     assert format_c_float(struct.pack(">f", float("nan")).hex()) == "NAN"
     assert format_c_value(np.int32(-(2**31))) == "INT32_MIN"
     assert format_c_value(np.int64(-(2**63))) == "INT64_MIN"
+
+
+@given(st.lists(st.integers(-(2**31), 2**31 - 1) | st.just(-(2**31)), max_size=60))
+def test_lines_of_values_are_as_full_as_they_can_be(values: list[int]) -> None:
+    lines = format_c_values(np.array(values, np.int32)).splitlines()
+    read = "".join(lines).replace("INT32_MIN", str(-(2**31))).split(",") if values else []
+    assert [int(text) for text in read] == values
+    assert all(line.startswith("    ") and len(line) <= 96 for line in lines)
+    for line, following in pairwise(lines):
+        assert len(line) + 1 + len(following.split()[0]) > 96

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,13 @@ def mistake(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, *referen
     with pytest.raises(DiagnosticError) as raised:
         lowered(Path(), source, *references)
     return str(raised.value)
+
+
+def test_without_extensions_python_reads_byte_code_as_it_does_elsewhere(tmp_path: Path) -> None:
+    before = sys.dont_write_bytecode, sys.pycache_prefix
+    with load_extensions(MIX, (), tmp_path / "recipe.yaml") as mix:
+        assert (sys.dont_write_bytecode, sys.pycache_prefix) == before
+        assert [device.name for device in mix] == [device.name for device in MIX]
 
 
 def test_a_users_strategy_comes_before_the_devices(tmp_path: Path) -> None:
