@@ -93,16 +93,22 @@ def rewrite_calls(module: tvm.IRModule, rewrite: Rewrite) -> tvm.IRModule:
     """Apply ``rewrite`` to every operator call of ``main``, its arguments rewritten before it.
 
     ``rewrite`` may emit bindings into the builder; it returns the call itself to leave it alone.
-    Variables keep their names.
+    Variables keep their names. A module whose calls are all left alone is returned itself.
     """
+    changed = False
 
     @mutator
     class Rewriter(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: tvm.ir.Call) -> relax.Expr:
+            nonlocal changed
             call = self.visit_expr_post_order(call)
-            return rewrite(self.builder_, call) if operator_name(call) else call
+            rewritten = rewrite(self.builder_, call) if operator_name(call) else call
+            changed = changed or rewritten is not call
+            return rewritten
 
     main = Rewriter(module).visit_expr(module["main"])
+    if not changed:
+        return module
     updated = tvm.IRModule(dict(module.functions.items()))
     updated.update_func(module.get_global_var("main"), main)
     return remove_dead_bindings(updated)

@@ -11,18 +11,19 @@ from collections.abc import Collection, Iterator
 import tvm
 from tvm import relax
 
+from firmwright.ir.relax import remove_dead_bindings
 from firmwright.transforms import convolutions, identities
 from firmwright.transforms.channels_last import use_channels_last
 from firmwright.transforms.constant_channels import remove_constant_channels
 from firmwright.transforms.integers.rewriting import use_integers
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
-from firmwright.transforms.registry import Transform
+from firmwright.transforms.registry import Transform, apply_in_order
 from firmwright.transforms.static_shapes import fold_static_shapes
 from firmwright.transforms.transposed_convolutions import split_transposed_convolutions
 
 
 def eliminate_common_subexpressions(module: tvm.IRModule) -> tvm.IRModule:
-    return relax.transform.EliminateCommonSubexpr()(module)
+    return remove_dead_bindings(relax.transform.EliminateCommonSubexpr()(module))
 
 
 PREREQUISITES = (
@@ -111,9 +112,8 @@ AFTER_CANONICAL = frozenset({"UseIntegers"})
 
 def apply_transforms(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
     """Apply the rewrites of these names; every name is one of :data:`OPTIONAL`."""
-    for transform in select_transforms(names):
-        module = transform.apply(module)
-    return module
+    transforms = [*select_transforms(names)]
+    return apply_in_order(transforms, module) if transforms else module
 
 
 def select_transforms(names: Collection[str]) -> Iterator[Transform]:

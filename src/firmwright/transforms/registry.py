@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from firmwright.ir.relax import remove_dead_bindings
 from firmwright.transforms.constant_arithmetic import fold_constant_arithmetic
 from firmwright.transforms.duplicate_dequantize import duplicate_dequantize
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
@@ -32,7 +33,7 @@ class Transform:
 def _decompose(module: tvm.IRModule) -> tvm.IRModule:
     from tvm import relax
 
-    return relax.transform.DecomposeOpsForInference("main")(module)
+    return remove_dead_bindings(relax.transform.DecomposeOpsForInference("main")(module))
 
 
 CANONICAL = (
@@ -83,6 +84,12 @@ CANONICAL = (
 
 def canonicalize(module: tvm.IRModule) -> tvm.IRModule:
     """Apply every rewrite of :data:`CANONICAL`, in order."""
-    for transform in CANONICAL:
+    return apply_in_order(CANONICAL, module)
+
+
+def apply_in_order(transforms: Iterable[Transform], module: tvm.IRModule) -> tvm.IRModule:
+    """Apply rewrites one after another: each gets, and leaves, a module without dead bindings."""
+    module = remove_dead_bindings(module)
+    for transform in transforms:
         module = transform.apply(module)
     return module
