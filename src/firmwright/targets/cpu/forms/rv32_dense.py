@@ -128,7 +128,7 @@ def arrange_channels(layer: Layer, inputs: Array, block: int) -> Arrangement:
     channels = channels[np.argsort(largest[channels], kind="stable")]
     fitting = largest[channels].reshape(blocks, block)[:, 0]
     found = []
-    first, *others = np.unique(largest).tolist()
+    first, *others = sorted({*largest.tolist()})  # np.unique imports masked arrays
     for number in range(min(LARGEST_RUNS, 1 + len(others))):
         for chosen in combinations(others, number):
             kept = np.array([first, *chosen])
