@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from firmwright.pipeline.artifacts import SUMMARY
 from firmwright.pipeline.inputs import user_files
 from firmwright.pipeline.stage import Stage
 from firmwright.recipe.files import make_portable
@@ -11,6 +12,7 @@ STAGE = Stage(
     sentence="pack firmware, sources and manifest",
     run="firmwright.steps.bundle:run",
     reads_all=True,
+    writes=(SUMMARY,),
     options=lambda job: [make_portable(job.recipe.data), job.not_built],
     inputs=lambda job: [*user_files(job), *job.description_files.values()],
     templates=lambda _: ["report/*.j2", "bundle/*.j2"],

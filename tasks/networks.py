@@ -61,6 +61,7 @@ BUNDLE = Stage(
     sentence="pack the firmware, its sources, and the networks' bundles",
     run="firmwright.steps.networks:pack",
     reads_all=True,
+    writes=(artifacts.SUMMARY,),
     options=lambda job: [
         job.recipe.name,
         job.recipe.description,
