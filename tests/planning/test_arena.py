@@ -55,7 +55,7 @@ def test_first_choice_moves_what_placing_all_anew_would_move(buffers: list[Buffe
     beside = find_neighbours(buffers)
     trial, order = Trial(buffers, beside), buffers
     for _ in buffers:
-        first = trial.find_highest()
+        first = trial.find_highest().name
         order = [b for b in order if b.name == first] + [b for b in order if b.name != first]
         trial.give_first_choice(first)
         assert trial.placed == Trial(order, beside).placed

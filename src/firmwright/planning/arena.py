@@ -59,15 +59,17 @@ def place_buffers(buffers: Sequence[Buffer]) -> list[Buffer]:
     """
     floor, beside = lower_bound(buffers), find_neighbours(buffers)
     best: list[Buffer] = []
-    for order in sort_in_orders(buffers):
+    least = 0
+    for order in sort_in_orders(buffers) if buffers else ():
         trial = Trial(order, beside)
         for _ in range(IMPROVEMENTS):
-            placed = [*trial.placed.values()]
-            if not best or arena_bytes(placed) < arena_bytes(best):
-                best = placed
-            if arena_bytes(best) == floor:
+            highest = trial.find_highest()
+            taken = align(highest.end)
+            if not best or taken < least:
+                best, least = [*trial.placed.values()], taken
+            if least == floor:
                 return sort_by_place(best)
-            trial.give_first_choice(trial.find_highest())
+            trial.give_first_choice(highest.name)
     return sort_by_place(best)
 
 
@@ -113,9 +115,9 @@ class Trial:
         self.placed[name] = put_beside(before, others)
         return self.placed[name].offset != before.offset
 
-    def find_highest(self) -> str:
+    def find_highest(self) -> Buffer:
         """Return what ends highest, which was placed too late: the first of several."""
-        return max(self.placed.values(), key=lambda p: (p.end, -self.rank[p.name])).name
+        return max(self.placed.values(), key=lambda p: (p.end, -self.rank[p.name]))
 
     def give_first_choice(self, name: str) -> None:
         """Place all buffers as if this one had come first."""
