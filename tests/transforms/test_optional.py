@@ -15,6 +15,7 @@ from tvm import relax
 
 from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.models.relax.importer import run_reference
+from firmwright.transforms.identities import remove_multiply_by_one
 from firmwright.transforms.optional import OPTIONAL, apply_transforms
 
 RANDOM = np.random.default_rng(7)
@@ -293,6 +294,26 @@ def test_nothing_is_rewritten_that_was_not_asked_for() -> None:
         if transform.name not in ("RemoveMultiplyByOne", "ConvertMaxMinToClip"):
             assert operators(apply_transforms(module, {transform.name})) == operators(module)
     assert operators(apply_transforms(module, {t.name for t in OPTIONAL})) == ["clip"]
+
+
+def test_a_rewrite_with_nothing_to_do_returns_the_module_itself() -> None:
+    module = network(lambda x: relax.op.multiply(x, relax.const(2.0)))
+    assert remove_multiply_by_one(module) is module
+
+
+@pytest.mark.parametrize("name", ["RemoveCopy", "EliminateCommonSubexpr"])
+def test_nothing_unread_is_left_where_no_call_is_rewritten(name: str) -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 4), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            builder.emit(relax.op.exp(x))
+            twice = [builder.emit(relax.op.abs(x)) for _ in range(2)]
+            result = builder.emit_output(relax.op.add(*twice))
+        builder.emit_func_output(result)
+    module = apply_transforms(builder.get(), {name})
+    assert "exp" not in operators(module)
+    assert len(main_bindings(module)) == len(operators(module))  # none is only another name
 
 
 def test_every_rewrite_is_documented() -> None:

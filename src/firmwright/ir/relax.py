@@ -107,8 +107,11 @@ def rewrite_calls(module: tvm.IRModule, rewrite: Rewrite) -> tvm.IRModule:
             return rewritten
 
     main = Rewriter(module).visit_expr(module["main"])
-    if not changed:
-        return module
+    return replace_main(module, main) if changed else module
+
+
+def replace_main(module: tvm.IRModule, main: relax.Function) -> tvm.IRModule:
+    """Return the module with another ``main``, without the bindings of it that nothing reads."""
     updated = tvm.IRModule(dict(module.functions.items()))
     updated.update_func(module.get_global_var("main"), main)
     return remove_dead_bindings(updated)

@@ -25,7 +25,7 @@ from firmwright.ir.relax import (
     main_bindings,
     operator_name,
     read_variables,
-    remove_dead_bindings,
+    replace_main,
     static_shape,
 )
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
@@ -99,9 +99,7 @@ class ChannelsLast:
                 result = self.builder.emit_output(self.read_first(main.body.body))
             self.builder.emit_func_output(result)
         rebuilt = self.builder.get()["main"].with_attrs(main.attrs)
-        updated = tvm.IRModule(dict(self.module.functions.items()))
-        updated.update_func(self.module.get_global_var("main"), rebuilt)
-        return remove_dead_bindings(updated)
+        return replace_main(self.module, rebuilt)
 
     def translate(self, variable: relax.Var, value: relax.Expr) -> None:
         """Emit what a variable is bound to, in the layout that its operator reads best."""

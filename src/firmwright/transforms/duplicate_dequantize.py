@@ -6,7 +6,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from firmwright.ir.relax import main_bindings, operator_name, remove_dead_bindings
+from firmwright.ir.relax import main_bindings, operator_name, replace_main
 
 
 def duplicate_dequantize(module: tvm.IRModule) -> tvm.IRModule:
@@ -30,7 +30,4 @@ def duplicate_dequantize(module: tvm.IRModule) -> tvm.IRModule:
                 return self.visit_expr(argument)
             return self.builder_.emit(self.visit_expr(dequantized[argument]))
 
-    main = Rewriter(module).visit_expr(module["main"])
-    updated = tvm.IRModule(dict(module.functions.items()))
-    updated.update_func(module.get_global_var("main"), main)
-    return remove_dead_bindings(updated)
+    return replace_main(module, Rewriter(module).visit_expr(module["main"]))

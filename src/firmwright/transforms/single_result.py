@@ -12,7 +12,7 @@ from firmwright.ir.relax import (
     definition,
     main_bindings,
     operator_name,
-    remove_dead_bindings,
+    replace_main,
     rewrite_each,
     static_shape,
 )
@@ -70,10 +70,7 @@ def separate_results(module: tvm.IRModule) -> tvm.IRModule:
             whole = definition(self.builder_, item.tuple_value)
             return whole.fields[item.index] if isinstance(whole, relax.Tuple) else item
 
-    separated = tvm.IRModule(dict(module.functions.items()))
-    main = Separator(module).visit_expr(module["main"])
-    separated.update_func(module.get_global_var("main"), main)
-    return remove_dead_bindings(separated)
+    return replace_main(module, Separator(module).visit_expr(module["main"]))
 
 
 def is_tuple(value: relax.Expr) -> bool:

@@ -25,7 +25,7 @@ from firmwright.ir.relax import (
     operator_name,
     read_all_variables,
     read_variables,
-    remove_dead_bindings,
+    replace_main,
 )
 from firmwright.transforms.integers.fitting import Affine, fit_affine
 from firmwright.transforms.integers.ranges import (
@@ -96,6 +96,7 @@ class IntegerNetwork:
         self.values = {b.var: b.value for b in bindings}
         main = module["main"]
         self.readers = Counter([*read_all_variables(bindings), *read_variables(main.body.body)])
+        self.last_reader = {v: b for b in bindings for v in read_variables(b.value)}
         called = {v: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
         self.builder = relax.BlockBuilder(tvm.IRModule(called))
         self.plain: dict[relax.Var, relax.Expr] = {p: p for p in main.params}
@@ -111,9 +112,7 @@ class IntegerNetwork:
                 result = self.builder.emit_output(self.read(main.body.body))
             self.builder.emit_func_output(result)
         rebuilt = self.builder.get()["main"].with_attrs(main.attrs)
-        updated = tvm.IRModule(dict(self.module.functions.items()))
-        updated.update_func(self.module.get_global_var("main"), rebuilt)
-        return remove_dead_bindings(updated)
+        return replace_main(self.module, rebuilt)
 
     def translate(self, binding: relax.VarBinding) -> None:
         """Emit what a variable is bound to: as integers where they are proven, else as it is."""
@@ -285,7 +284,7 @@ class IntegerNetwork:
         """Tell whether the only reader of a variable makes whole numbers of 8 bits of it, too."""
         if self.readers[variable] != 1:
             return False
-        reader = next((b for b in self.bindings if variable in read_variables(b.value)), None)
+        reader = self.last_reader.get(variable)
         if reader is None or choose_type(self.ranges.get(reader.var)) is None:
             return False
         step = read_step(reader.value, self.values)
