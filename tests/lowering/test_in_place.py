@@ -58,7 +58,7 @@ def spread(network: Network) -> Network:
 
 def run(network: Network, folder: Path) -> Outputs:
     samples = [dict(s) for s in random_samples(network.interface.inputs, 2, 1)]
-    ran = executed(network, samples, folder, SANITIZED)
+    ran = executed(network, samples, folder, (*SANITIZED, "-O2"))
     return decode_outputs(ran.console, network.interface.outputs, len(samples), ran.exit_code)
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.toolchain.build import SANITIZERS
-from tests.networks.firmware import run_generated
+from tests.networks.firmware import SANITIZED, run_generated
 from tests.networks.qdq_graphs import Arithmetic
 from tests.networks.qdq_operators import random_graph
 from tests.networks.qdq_reference import Onnx, Tflite
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.needs("gcc")
 def test_every_operator_is_exact(arithmetic: Arithmetic, seed: int, tmp_path: Path) -> None:
     graph = random_graph(seed, each=5)
     samples = graph.samples(5, seed=1)
-    found = run_generated(graph.build(), samples, tmp_path, SANITIZERS, "onnx", arithmetic.name)
+    found = run_generated(graph.build(), samples, tmp_path, SANITIZED, "onnx", arithmetic.name)
     wrong = []
     for index, reference in enumerate(graph.references):
         for sample, outputs in zip(samples, found, strict=True):

@@ -19,9 +19,8 @@ from firmwright.errors import UserError
 from firmwright.models.onnx.importer import import_model, run_reference
 from firmwright.models.tflite import importer as tflite
 from firmwright.planning.plan import Output
-from firmwright.toolchain.build import SANITIZERS
 from tests.lowering.test_tflite_kernels import assert_equal
-from tests.networks.firmware import Sample, lowered, random_samples, run_generated
+from tests.networks.firmware import SANITIZED, Sample, lowered, random_samples, run_generated
 from tests.networks.tflite_models import ModelBuilder
 
 pytestmark = pytest.mark.needs("gcc")
@@ -51,7 +50,7 @@ def model(
 
 def check(data: bytes, samples: list[Sample], folder: Path) -> list[list[npt.NDArray[Any]]]:
     """Compare generated C and ONNX Runtime: types, shapes and bits of every output."""
-    found = run_generated(data, samples, folder, SANITIZERS, "onnx")
+    found = run_generated(data, samples, folder, SANITIZED, "onnx")
     reference = run_reference(data, samples)
     assert reference.runtime.startswith("onnxruntime")
     for mine, theirs in zip(found, reference.outputs, strict=True):
@@ -113,7 +112,7 @@ def test_topk_puts_infinities_first_and_nan_last(tmp_path: Path, largest: int) -
         {"k": np.array([6], "int64")},
     )
     x = np.array([np.nan, -np.inf, 1, np.nan, np.inf, 0], "float32")
-    ((_, indices),) = run_generated(data, [{"x": x}], tmp_path, SANITIZERS, "onnx")
+    ((_, indices),) = run_generated(data, [{"x": x}], tmp_path, SANITIZED, "onnx")
     assert indices.tolist() == ([4, 2, 5, 1] if largest else [1, 5, 2, 4]) + [0, 3]
 
 
@@ -157,7 +156,7 @@ def test_results_are_read_by_several_and_long_after(tmp_path: Path) -> None:
     assert lifetimes[top.outputs[0]] == (0, steps - 1)
     assert network.plan.locations[top.outputs[1]] == Output(1)
     samples = [{"x": coarse([2, 40], "float32", s)} for s in range(3)]
-    (values,) = run_generated(data, samples[:1], tmp_path, SANITIZERS, "onnx")
+    (values,) = run_generated(data, samples[:1], tmp_path, SANITIZED, "onnx")
     expected = run_reference(data, samples[:1]).outputs[0]
     assert np.allclose(values[0], expected[0], rtol=1e-6)
     assert np.array_equal(values[1], expected[1])
@@ -302,6 +301,6 @@ def test_tflite_topk_and_split(tmp_path: Path) -> None:
     data = builder.build()
     samples = [{n: np.round(x) for n, x in s.items()} for s in random_samples(data, 4, 0)]
     assert_equal(
-        run_generated(data, samples, tmp_path, SANITIZERS),
+        run_generated(data, samples, tmp_path, SANITIZED),
         tflite.run_reference(data, samples).outputs,
     )

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from firmwright.models.tflite import importer as tflite
-from firmwright.toolchain.build import SANITIZERS
-from tests.networks.firmware import Outputs, lowered, random_samples, run_generated
+from tests.networks.firmware import SANITIZED, Outputs, lowered, random_samples, run_generated
 from tests.networks.tflite_models import ModelBuilder, Quantization
 
 pytestmark = pytest.mark.needs("gcc")
@@ -40,7 +39,7 @@ def check_equal(data: bytes, folder: Path, seed: int = 0, samples: int = 6) -> N
         assert "float" not in kernel.body, f"{kernel.region} is not integer"
     inputs = random_samples(data, samples, seed)
     assert_equal(
-        run_generated(data, inputs, folder, SANITIZERS), tflite.run_reference(data, inputs).outputs
+        run_generated(data, inputs, folder, SANITIZED), tflite.run_reference(data, inputs).outputs
     )
 
 
@@ -286,6 +285,6 @@ def test_quantizing_and_dequantizing_real_numbers(tmp_path: Path) -> None:
         name = builder.graph.tensors[half].name
         sample[name] = np.round(sample[name] * 4).astype("float32") / 4
     assert_equal(
-        run_generated(data, inputs, tmp_path, SANITIZERS),
+        run_generated(data, inputs, tmp_path, SANITIZED),
         tflite.run_reference(data, inputs).outputs,
     )

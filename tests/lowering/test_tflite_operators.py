@@ -13,10 +13,9 @@ import pytest
 
 from firmwright.errors import UserError
 from firmwright.models.tflite import importer as tflite
-from firmwright.toolchain.build import SANITIZERS
 from tests.lowering.test_tflite_kernels import assert_equal
 from tests.models.test_bad_tflite import convolved_wide, sloped_wide
-from tests.networks.firmware import lowered, random_samples, run_generated
+from tests.networks.firmware import SANITIZED, lowered, random_samples, run_generated
 from tests.networks.tflite_models import ModelBuilder, Quantization
 from tests.networks.tflite_operators import (
     ARITHMETIC,
@@ -64,13 +63,13 @@ def check_exact(data: bytes, folder: Path, samples: int = 8) -> None:
     for kernel in lowered(data).kernels.kernels:
         assert "float" not in kernel.body, f"{kernel.region} is not integer"
     inputs = random_samples(data, samples, 0)
-    found = run_generated(data, inputs, folder, SANITIZERS)
+    found = run_generated(data, inputs, folder, SANITIZED)
     assert_equal(found, tflite.run_reference(data, inputs).outputs)
 
 
 def check_close(data: bytes, folder: Path) -> None:
     inputs = random_samples(data, 4, 0)
-    found = run_generated(data, inputs, folder, SANITIZERS)
+    found = run_generated(data, inputs, folder, SANITIZED)
     for mine, theirs in zip(found, tflite.run_reference(data, inputs).outputs, strict=True):
         for index, (a, b) in enumerate(zip(mine, theirs, strict=True)):
             assert (np.isnan(a) == np.isnan(b)).all(), f"output {index}"
@@ -117,7 +116,7 @@ def test_what_16_bit_tensors_meet_is_off_by_the_last_bit_at_most(
     tmp_path: Path, data: bytes
 ) -> None:
     inputs = random_samples(data, 8, 0)
-    found = run_generated(data, inputs, tmp_path, SANITIZERS)
+    found = run_generated(data, inputs, tmp_path, SANITIZED)
     for (mine,), (theirs,) in zip(found, tflite.run_reference(data, inputs).outputs, strict=True):
         assert np.unique(theirs).size > 20
         assert np.abs(mine.astype("int32") - theirs).max() <= 1
@@ -129,7 +128,7 @@ def test_what_runs_in_real_numbers_is_off_by_the_last_bit_at_most(
 ) -> None:
     data = model_of(taken(COMPUTED, dtype, nearly=True), dtype, 4)
     inputs = random_samples(data, 8, 0)
-    found = run_generated(data, inputs, tmp_path, SANITIZERS)
+    found = run_generated(data, inputs, tmp_path, SANITIZED)
     for mine, theirs in zip(found, tflite.run_reference(data, inputs).outputs, strict=True):
         for a, b in zip(mine, theirs, strict=True):
             assert np.abs(a.astype("int32") - b).max() <= 1

@@ -35,8 +35,9 @@ Outputs = list[list[npt.NDArray[Any]]]
 SANITIZED = (
     "-fsanitize=address,undefined,float-cast-overflow",
     "-fno-sanitize-recover=all",
-    "-O1",
+    "-O0",
 )
+"""The C as it stands is checked, in half of the time: an optimizer leaves out what it can."""
 
 
 def run_generated(
