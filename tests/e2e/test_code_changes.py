@@ -81,17 +81,16 @@ def bundle_of(repository: Repository, folder: str) -> bytes:
 def test_incremental_build_is_the_clean_build(
     tiny: Repository, copied: Path, tmp_path: Path
 ) -> None:
-    """The changes add up, so that no build is only there to go back."""
+    """The changes add up: no build is only there to go back, and one clean build has them all."""
     texts = {name: (copied / name).read_text("utf-8") for name, _, _ in CHANGES.values()}
-    before = bundle_of(tiny, "incremental")
+    built = bundle_of(tiny, "incremental")
     try:
         for package, (name, old, new) in CHANGES.items():
             assert old in texts[name]
             (copied / name).write_text(texts[name].replace(old, new), "utf-8")
-            after = bundle_of(tiny, "incremental")
-            assert after != before, package
-            assert after == bundle_of(tiny, str(tmp_path / package)), package
-            before = after
+            before, built = built, bundle_of(tiny, "incremental")
+            assert built != before, package
+        assert built == bundle_of(tiny, str(tmp_path))
     finally:
         for name, text in texts.items():
             (copied / name).write_text(text, "utf-8")
