@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from doit.exceptions import TaskFailed
 
+from firmwright.cores import count_cores
 from firmwright.errors import UserError
 from firmwright.pipeline.build_root import STATE_FILE, find_build_root, prepare_build_root
 from firmwright.pipeline.freshness import ContentChecker
@@ -140,7 +141,7 @@ def count_processes() -> int:
         recipes = len(find_recipes())
     except UserError:  # told where the jobs are made
         recipes = 0
-    return min(recipes, os.cpu_count() or 1) if recipes > 1 else 0
+    return min(recipes, count_cores()) if recipes > 1 else 0
 
 
 refuse_lost_command(sys.argv[1:])

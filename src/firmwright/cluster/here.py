@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
+
+from firmwright.cores import count_cores
 
 from .lifeline import hold_lifeline
 from .order import Order
@@ -18,7 +19,7 @@ def run_here(orders: Sequence[Order], work: Callable[[Order, int], T]) -> Iterat
 
     ``work`` gets an end of a lifeline too: all programs end where the caller does not go on.
     """
-    with ThreadPoolExecutor(os.cpu_count()) as pool, hold_lifeline() as watched:
+    with ThreadPoolExecutor(count_cores()) as pool, hold_lifeline() as watched:
         running = [pool.submit(work, order, watched) for order in orders]
         try:
             for ended in as_completed(running):

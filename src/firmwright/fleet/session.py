@@ -16,6 +16,7 @@ from doit import get_var
 
 from firmwright.cluster.jobs import ClusterError, Workers, connect, require_extra, run_jobs
 from firmwright.cluster.order import Order, make_order
+from firmwright.cores import count_cores
 from firmwright.errors import UserError, to_printable
 from firmwright.pipeline.build_root import find_build_root, prepare_build_root
 from firmwright.pipeline.command_line import SCHEDULER
@@ -62,8 +63,7 @@ def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
 
 def read_words(jobs: list[FleetJob]) -> Fleet:
     """Return what the command line asks for; UserError for a mistake."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    workers = get_var("workers", str(cores or 1))
+    workers = get_var("workers", str(count_cores()))
     if not (workers.isascii() and workers.isdigit() and int(workers)):
         raise UserError(f"workers={workers}: expected a whole number from 1 on")
     if get_var(SCHEDULER) is not None and get_var("workers") is not None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TypeVar
 
+from firmwright.cores import count_cores
 from firmwright.errors import UserError
 from firmwright.progress import track
 from firmwright.toolchain.compilers import Compiler, ToolError, find_library_cache, run_compiler
@@ -165,7 +166,7 @@ def compile_each(compile_one: Callable[[str], T], sources: Collection[str]) -> l
 
 def count_threads() -> int:
     """Return how many sources are compiled at once; UserError for a variable that is no number."""
-    text = os.environ.get(THREADS) or str(os.cpu_count() or 1)
+    text = os.environ.get(THREADS) or str(count_cores())
     if not (text.isascii() and text.isdigit() and int(text)):
         raise UserError(f"{THREADS}: expected a whole number from 1 on, found {text!r}")
     return int(text)

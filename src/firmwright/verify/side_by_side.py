@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from firmwright.cores import count_cores
 from firmwright.data.samples import Sample
 from firmwright.emulator.execution import Execution
 
@@ -25,7 +25,7 @@ def run_side_by_side(
     Only for firmware whose samples know nothing of each other. An emulator is a process of its own,
     or lets other threads run. Raises what ``execute`` raises, of the first samples that fail.
     """
-    count = min(os.cpu_count() or 1, len(samples), macs * len(samples) // WORTHWHILE)
+    count = min(count_cores(), len(samples), macs * len(samples) // WORTHWHILE)
     if count < 2:
         return execute(samples)
     bounds = [len(samples) * part // count for part in range(count + 1)]
