@@ -57,6 +57,7 @@ def test_a_mistake_in_a_subfolder(folder: Path, command: str, message: str) -> N
         ("bild", "no command, task or file of a task is named 'bild'; did you mean 'build'?\n"),
         ("build:other", "is named 'build:other'; did you mean 'build'?\n"),
         ("build -v 2", "option -v not recognized; doit's options come first, as in `doit -n 2 bui"),
+        ("-n -3 build", "-n -3: expected a whole number from 0 on"),
         ("build --help", "option --help not recognized; doit's options come first"),
     ],
 )

@@ -59,6 +59,9 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
     """`doit run`, and `doit` with the name of a task."""
 
     def execute(self, params: Any, args: list[str]) -> Any:
+        if params["num_process"] < 0:  # doit would run nothing, and call that a success
+            message = f"-n {params['num_process']}: expected a whole number from 0 on"
+            raise InvalidCommand(message)
         altered = params._non_default_keys or params["always"] or params["single"]
         if args in ([], ["build"]) and not altered:
             self.loader.load_tasks = partial(load_tasks, self.loader, self.loader.load_tasks)
