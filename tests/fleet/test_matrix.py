@@ -138,6 +138,16 @@ def test_the_matrix_of_github(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_github_takes_no_more_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("fleet.yaml").write_text(f"recipes: [kws]\noptions: {{counter: {[*range(257)]}}}")
+    assert main(["matrix"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 257
+    assert main(["matrix", "--json"]) == 2
+    told, wrong = capsys.readouterr()
+    assert not told
+    assert wrong.startswith("257 jobs: GitHub takes 256 in a matrix; split the fleet")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -96,8 +96,12 @@ def print_matrix(as_json: bool) -> int:
     except UserError as error:
         print(to_printable(str(error)), file=sys.stderr)
         return REFUSED
-    if len(jobs) > MOST_IN_MATRIX:
-        print(f"{len(jobs)} jobs: GitHub takes {MOST_IN_MATRIX} in a matrix", file=sys.stderr)
+    if as_json and len(jobs) > MOST_IN_MATRIX:
+        hint = "split the fleet into files, or build all of it in one job by `firmwright fleet`"
+        print(
+            f"{len(jobs)} jobs: GitHub takes {MOST_IN_MATRIX} in a matrix; {hint}", file=sys.stderr
+        )
+        return REFUSED
     lines = {job.name: shlex.join(job.list_words()) for job in jobs}
     if as_json:
         print(json.dumps({"include": [{"name": n, "words": w} for n, w in lines.items()]}))
