@@ -130,9 +130,9 @@ def test_who_may_only_read_is_told_once_and_reads(
     users: Users, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, users["writer"])
-    SharedCache(BucketStore("s3://team/read"), True).keep(KEY, made, [])
+    SharedCache(BucketStore("s3://team/read")).keep(KEY, made, [])
     use(monkeypatch, users["reader"])
-    cache = SharedCache(BucketStore("s3://team/read"), True)
+    cache = SharedCache(BucketStore("s3://team/read"))
     with pytest.raises(CacheError, match=r"s3://team/read/cas/.*: Access Denied"):
         cache.keep("1" * 64, made, [])
     cache.keep("1" * 64, made, [])
@@ -144,7 +144,7 @@ def test_a_bucket_that_is_not_there(
     users: Users, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, users["writer"])
-    cache = SharedCache(BucketStore("s3://nobody/read"), True)
+    cache = SharedCache(BucketStore("s3://nobody/read"))
     with pytest.raises(CacheError, match="The specified bucket does not exist"):
         cache.keep(KEY, made, [])
 
@@ -152,7 +152,7 @@ def test_a_bucket_that_is_not_there(
 @pytest.mark.usefixtures("users")
 def test_wrong_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nothing"})
-    cache = SharedCache(BucketStore("s3://team/read"), True)
+    cache = SharedCache(BucketStore("s3://team/read"))
     with pytest.raises(CacheError, match=r"s3://team/read/ac/0+: "):
         cache.restore(KEY, tmp_path / "it")
     assert cache.restore(KEY, tmp_path / "it") is None

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.shared_cache.server import serve
+
 from .conftest import Repository, new_repository, ran
 
 BUNDLE = "build/r/r-host.tar.gz"
@@ -67,19 +69,29 @@ def test_another_folder_takes_every_stage(
     assert "model" not in own
 
 
-def test_damaged_files_are_named_and_made_again(
-    kept: tuple[Path, bytes], cache: Path, tmp_path: Path
+def test_damaged_files_of_a_server_are_named_and_made_again(
+    kept: tuple[Path, bytes], tmp_path: Path
 ) -> None:
     """One byte of each of 100 files is changed, or the file is cut, or has more."""
     generator = random.Random(1)
-    files = sorted(path for path in cache.glob("*/*/*") if path.stat().st_size)
+    served = tmp_path / "served"
+    for path in kept[0].glob("*/*/*"):  # a server has no folders for the first digits
+        (served / path.parts[-3]).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, served / path.parts[-3] / path.name)
+    files = sorted(path for path in served.glob("*/*") if path.stat().st_size)
     for path in generator.sample(files, min(100, len(files))):
         data = bytearray(path.read_bytes())
         place = generator.randrange(len(data))
         data[place] ^= 1 << generator.randrange(8)
         path.write_bytes(generator.choice([bytes(data), bytes(data[:place]), bytes(data) + b"\0"]))
-    repository = make(tmp_path / "other", str(cache))
-    taken, own, told = build(repository)
-    assert len(taken) < len(own)
-    assert "this stage was run instead" in told
-    assert (repository.folder / BUNDLE).read_bytes() == kept[1]
+    with serve(served) as server:
+        address = f"http://127.0.0.1:{server.server_port}"
+        repository = make(tmp_path / "other", address)
+        taken, own, told = build(repository)
+        assert len(taken) < len(own)
+        assert f"shared cache: {address}/" in told
+        assert "this stage was run instead" in told
+        assert (repository.folder / BUNDLE).read_bytes() == kept[1]
+        again = make(tmp_path / "again", address)
+        assert build(again)[:2] == ([*taken, *own], [])
+        assert (again.folder / BUNDLE).read_bytes() == kept[1]

@@ -5,14 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-import threading
-import time
 from collections.abc import Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import fsspec
 import pytest
@@ -23,6 +20,8 @@ from firmwright.shared_cache.cache import SharedCache
 from firmwright.shared_cache.entry import CachedFile, CacheError, Entry, decode, encode
 from firmwright.shared_cache.stores import BucketStore, FolderStore, WebStore
 from firmwright.web import Pace
+
+from .server import Handler, Refusing, Slow, Stopping, Trickling, serve
 
 KEY = "0" * 64
 
@@ -67,7 +66,7 @@ def test_the_entry_of_another_stage_is_refused() -> None:
 
 def test_a_full_folder_loses_what_was_not_used_for_longest(tmp_path: Path) -> None:
     store = FolderStore(tmp_path, 100)
-    store.is_pruned = True
+    store.room = 1000
     for number in range(10):
         store.write(f"cas/{number:064}", bytes(20))
         os.utime(store.find(f"cas/{number:064}"), ns=(number, number))
@@ -85,6 +84,24 @@ def made(tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_folder_never_holds_much_more_than_its_limit(tmp_path: Path) -> None:
+    """One build may write more than that."""
+    store = FolderStore(tmp_path, 1000)
+    for number in range(100):
+        store.write(f"cas/{number:064}", bytes(50))
+        assert sum(size for _, size, _ in store.list_files()) <= 1100
+    assert store.read(f"cas/{99:064}", 50) is not None
+
+
+def test_a_pipe_in_the_place_of_an_entry_is_not_waited_for(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path, 1000)
+    place = store.find_file(f"ac/{KEY}")
+    place.parent.mkdir(parents=True)
+    os.mkfifo(place)
+    with pytest.raises(CacheError, match=f"{KEY}: not an entry of a stage"):
+        SharedCache(store).restore(KEY, tmp_path / "it")
+
+
 def check_exchange(cache: SharedCache, made: Path, found: Path) -> None:
     """Keep a folder, and find it again."""
     cache.keep(KEY, made, ["a note"])
@@ -96,18 +113,25 @@ def check_exchange(cache: SharedCache, made: Path, found: Path) -> None:
 
 
 def test_a_folder_gives_what_it_took(made: Path, tmp_path: Path) -> None:
-    check_exchange(SharedCache(FolderStore(tmp_path / "cache", 1000), True), made, tmp_path / "it")
+    check_exchange(SharedCache(FolderStore(tmp_path / "cache", 1000)), made, tmp_path / "it")
 
 
 def test_who_may_only_read_keeps_nothing(made: Path, tmp_path: Path) -> None:
-    SharedCache(FolderStore(tmp_path / "cache", 1000), writable=False).keep(KEY, made, [])
+    SharedCache(FolderStore(tmp_path / "cache", 1000), "read").keep(KEY, made, [])
     assert not (tmp_path / "cache").exists()
+
+
+def test_who_may_only_write_takes_nothing(made: Path, tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "cache", 1000)
+    SharedCache(store, "write").keep(KEY, made, [])
+    assert SharedCache(store, "write").restore(KEY, tmp_path / "it") is None
+    assert SharedCache(store, "read").restore(KEY, tmp_path / "it") is not None
 
 
 def test_others_may_read_what_one_keeps(made: Path, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.touch()
-    SharedCache(FolderStore(tmp_path / "cache", 1000), True).keep(KEY, made, [])
+    SharedCache(FolderStore(tmp_path / "cache", 1000)).keep(KEY, made, [])
     modes = {path.stat().st_mode for path in (tmp_path / "cache").glob("*/*/*")}
     assert modes == {plain.stat().st_mode}
 
@@ -125,7 +149,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_gives_what_it_has(made: Path, disk: Path, tmp_path: Path) -> None:
-    cache = SharedCache(FolderStore(disk, 1 << 30), True)
+    cache = SharedCache(FolderStore(disk, 1 << 30))
     cache.keep(KEY, made, [])
     before = {path for path in disk.rglob("*") if path.is_file()}
     (made / "large").write_bytes(bytes(1 << 16))
@@ -138,82 +162,34 @@ def test_a_full_disk_gives_what_it_has(made: Path, disk: Path, tmp_path: Path) -
 
 
 def test_a_disk_that_is_only_read_gives_what_it_has(made: Path, disk: Path, tmp_path: Path) -> None:
-    SharedCache(FolderStore(disk, 1 << 30), True).keep(KEY, made, [])
+    SharedCache(FolderStore(disk, 1 << 30)).keep(KEY, made, [])
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    cache = SharedCache(FolderStore(disk, 1 << 30), True)
+    cache = SharedCache(FolderStore(disk, 1 << 30))
     assert cache.restore(KEY, tmp_path / "it") is not None
     with pytest.raises(CacheError, match="Read-only file system"):
         cache.keep("4" * 64, made, [])
     assert cache.restore(KEY, tmp_path / "it") is not None
 
 
-class Handler(SimpleHTTPRequestHandler):
-    """GET and PUT of files in a folder, as a cache's server has them."""
-
-    def do_PUT(self) -> None:
-        path = Path(self.translate_path(self.path))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(self.rfile.read(int(self.headers["Content-Length"])))
-        self.send_response(201)
-        self.end_headers()
-
-    def log_message(self, *_words: object) -> None:
-        """Stay silent."""
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
-    handler = partial(Handler, directory=str(tmp_path / "served"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
+    with serve(tmp_path / "served") as running:
         yield running
-        running.shutdown()
 
 
 def test_a_server_gives_what_it_took(
     made: Path, server: ThreadingHTTPServer, tmp_path: Path
 ) -> None:
-    cache = SharedCache(WebStore(f"http://127.0.0.1:{server.server_port}/team/"), True)
+    cache = SharedCache(WebStore(f"http://127.0.0.1:{server.server_port}/team/"))
     check_exchange(cache, made, tmp_path / "it")
     assert (tmp_path / "served/team/ac" / KEY).is_file()
     (blob,) = (tmp_path / "served/team/cas").iterdir()
     blob.write_bytes(b"##")
-    with pytest.raises(CacheError, match=r"cas/\w+ \(tool\) is not what its digest says"):
+    with pytest.raises(CacheError, match=r"cas/\w+: tool is not what its digest says"):
         cache.restore(KEY, tmp_path / "it")
     blob.write_bytes(b"#! and more")
     with pytest.raises(CacheError, match="more than 2 bytes"):
         cache.restore(KEY, tmp_path / "it")
-
-
-class Refusing(Handler):
-    """Gives, and takes nothing."""
-
-    def do_PUT(self) -> None:
-        self.send_error(403)
-
-
-class Slow(Handler):
-    """Answers late."""
-
-    def do_GET(self) -> None:
-        time.sleep(0.2)
-        super().do_GET()
-
-
-class Trickling(Handler):
-    """Sends a byte at a time."""
-
-    def copyfile(self, source: Any, outputfile: Any) -> None:
-        for byte in source.read():
-            outputfile.write(bytes([byte]))
-            time.sleep(0.02)
-
-
-class Stopping(Handler):
-    """Hangs up in the middle of an answer."""
-
-    def copyfile(self, source: Any, outputfile: Any) -> None:
-        outputfile.write(source.read()[:10])
 
 
 @pytest.mark.parametrize(
@@ -236,9 +212,9 @@ def test_no_build_waits_for_a_bad_server(
     monkeypatch.setattr(stores, "PATIENCE", 0.15)
     monkeypatch.setattr(stores, "PACE", Pace(5.0, 5.0, 0.1, 1 << 17))
     address = f"http://127.0.0.1:{server.server_port}"
-    SharedCache(WebStore(address), True).keep(KEY, made, [])
+    SharedCache(WebStore(address)).keep(KEY, made, [])
     server.RequestHandlerClass = partial(kind, directory=str(tmp_path / "served"))
-    cache = SharedCache(WebStore(address), True)
+    cache = SharedCache(WebStore(address))
     with pytest.raises(CacheError, match=f"^{address}/.*: {message}$"):
         cache.restore(KEY, tmp_path / "it")
     assert cache.restore(KEY, tmp_path / "it") is None
@@ -250,17 +226,25 @@ def test_a_server_that_takes_nothing_still_gives(
     made: Path, server: ThreadingHTTPServer, tmp_path: Path
 ) -> None:
     address = f"http://127.0.0.1:{server.server_port}"
-    SharedCache(WebStore(address), True).keep(KEY, made, [])
+    SharedCache(WebStore(address)).keep(KEY, made, [])
     server.RequestHandlerClass = partial(Refusing, directory=str(tmp_path / "served"))
-    cache = SharedCache(WebStore(address), True)
+    cache = SharedCache(WebStore(address))
     with pytest.raises(CacheError, match="the server answers 403"):
         cache.keep(KEY, made, [])
     cache.keep(KEY, made, [])  # it is told once
     assert cache.restore(KEY, tmp_path / "it") is not None
 
 
+def test_no_message_shows_a_password(server: ThreadingHTTPServer, tmp_path: Path) -> None:
+    server.shutdown()
+    server.server_close()
+    place = f"127.0.0.1:{server.server_port}"
+    with pytest.raises(CacheError, match=f"^http://{place}/team/ac/{KEY}: "):
+        SharedCache(WebStore(f"http://me:secret@{place}/team")).restore(KEY, tmp_path)
+
+
 def test_a_server_that_is_down_is_asked_once(server: ThreadingHTTPServer, tmp_path: Path) -> None:
-    cache = SharedCache(WebStore(f"http://127.0.0.1:{server.server_port}"), True)
+    cache = SharedCache(WebStore(f"http://127.0.0.1:{server.server_port}"))
     server.shutdown()
     server.server_close()
     with pytest.raises(CacheError, match="the server does not answer"):
@@ -272,12 +256,12 @@ def test_a_bucket_gives_what_it_took(made: Path, tmp_path: Path) -> None:
     """fsspec's file system in memory stands in for S3: both are opened by their address."""
     files = fsspec.filesystem("memory")
     store = BucketStore("memory://bucket/team")
-    cache = SharedCache(store, True)
+    cache = SharedCache(store)
     check_exchange(cache, made, tmp_path / "it")
     assert files.exists(f"/bucket/team/ac/{KEY}")
     (blob,) = files.ls("/bucket/team/cas", detail=False)
     files.pipe_file(blob, b"##")
-    with pytest.raises(CacheError, match=r"cas/\w+ \(tool\) is not what its digest says"):
+    with pytest.raises(CacheError, match=r"cas/\w+: tool is not what its digest says"):
         cache.restore(KEY, tmp_path / "it")
     files.pipe_file(blob, b"#! and more")
     with pytest.raises(CacheError, match="larger than the 2 bytes"):
@@ -287,44 +271,47 @@ def test_a_bucket_gives_what_it_took(made: Path, tmp_path: Path) -> None:
 
 def test_a_bucket_that_fails_is_asked_once(tmp_path: Path) -> None:
     (tmp_path / "ac").write_bytes(b"a file, where a folder should be")
-    cache = SharedCache(BucketStore(f"file://{tmp_path}"), True)
+    cache = SharedCache(BucketStore(f"file://{tmp_path}"))
     with pytest.raises(CacheError, match="Not a directory"):
         cache.restore(KEY, tmp_path / "it")
     assert cache.restore(KEY, tmp_path / "it") is None
 
 
-@pytest.mark.parametrize("number", range(100))
-def test_no_poisoned_entry_is_used(number: int, made: Path, tmp_path: Path) -> None:
-    """A byte of the entry or of the file is another one, or the end is missing."""
-    cache = SharedCache(FolderStore(tmp_path / "cache", 10_000), True)
-    cache.keep(KEY, made, ["a note"])
-    random = Random(number)
-    path = random.choice(sorted(p for p in (tmp_path / "cache").rglob("*") if p.is_file()))
-    data = bytearray(path.read_bytes())
-    if number % 4 == 0:
-        del data[random.randrange(len(data)) :]
-    else:
-        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
-    path.write_bytes(data)
-    try:
-        entry = cache.restore(KEY, tmp_path / "it")
-    except CacheError:
-        return
-    pytest.fail(f"{path.name} was taken: {entry}")
+@pytest.mark.parametrize("over_http", [False, True])
+def test_of_100_poisoned_entries_none_is_used(
+    over_http: bool, made: Path, server: ThreadingHTTPServer, tmp_path: Path
+) -> None:
+    """A byte of the entry or of its file is another one, or the end is missing."""
+    place = tmp_path / ("served" if over_http else "cache")
+    address = f"http://127.0.0.1:{server.server_port}"
+    cache = SharedCache(WebStore(address) if over_http else FolderStore(place, 10_000))
+    random = Random(1)
+    for number in range(100):
+        cache.keep(KEY, made, ["a note"])  # in the place of the poisoned one
+        assert cache.restore(KEY, tmp_path / "it") is not None
+        path = random.choice(sorted(p for p in place.rglob("*") if p.is_file()))
+        data = bytearray(path.read_bytes())
+        if number % 4 == 0:
+            del data[random.randrange(len(data)) :]
+        else:
+            data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+        path.write_bytes(data)
+        with pytest.raises(CacheError, match=path.name):  # it is named
+            cache.restore(KEY, tmp_path / "it")
 
 
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("FIRMWRIGHT_CACHE", "xy://team", "'xy://team' cannot be opened: Protocol not known: xy"),
-        ("FIRMWRIGHT_CACHE_ROLE", "admin", "'admin' is neither 'read' nor 'write'"),
-        ("FIRMWRIGHT_CACHE_SIZE", "much", "not a size: 'much'"),
+        ("", "xy://team", "the shared cache 'xy://team' cannot be opened: Protocol not known: xy"),
+        ("_ROLE", "admin", "FIRMWRIGHT_CACHE_ROLE: 'admin' is none of both, read, write"),
+        ("_SIZE", "much", "FIRMWRIGHT_CACHE_SIZE: not a size: 'much'"),
     ],
 )
 def test_a_cache_that_cannot_be(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv("FIRMWRIGHT_CACHE", "somewhere")
-    monkeypatch.setenv(variable, value)
-    with pytest.raises(UserError, match=f"{variable}: {message}"):
+    monkeypatch.setenv(f"FIRMWRIGHT_CACHE{variable}", value)
+    with pytest.raises(UserError, match=f"^{message}"):
         open_cache()

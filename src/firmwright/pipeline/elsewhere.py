@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 
 from firmwright.data.fetch import MIRROR_VARIABLE
-from firmwright.shared_cache import cache
+from firmwright.shared_cache.settings import read_settings
 from firmwright.toolchain.build import THREADS
 
 from .command_line import NO_USER_CODE_VARIABLE
 from .task import CODE_FOLDERS, code_digest, find_deciding_packages
 
-PASSED_ON = (
-    *(MIRROR_VARIABLE, NO_USER_CODE_VARIABLE, THREADS),
-    *(cache.PLACE, cache.ROLE, cache.LIMIT),
-)
-"""Variables of the environment that workers elsewhere get too."""
+PASSED_ON = (MIRROR_VARIABLE, NO_USER_CODE_VARIABLE, THREADS)
+"""Variables of the environment that workers elsewhere get too, beside those of the cache."""
 
 CODE = "the code of firmwright"
 
@@ -26,5 +23,9 @@ def describe_worker() -> dict[str, str]:
 
 
 def list_environment() -> dict[str, str]:
-    """Return the variables that a worker takes for its own: there is one for each core."""
-    return {THREADS: "1"} | {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    """Return the variables that a worker takes for its own: there is one for each core.
+
+    What the user's file says of the cache is among them: a worker may have another home.
+    """
+    own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return {THREADS: "1"} | own | read_settings()

@@ -64,7 +64,7 @@ OTHER = Variation(
         "PYTHONHASHSEED": "4242",
         "HOME": "{place}/home",  # without any cache
         "XDG_CACHE_HOME": None,
-        "FIRMWRIGHT_CACHE": None,
+        "FIRMWRIGHT_CACHE": "",
         "SOURCE_DATE_EPOCH": "1",
         "OMP_NUM_THREADS": "1",
         "CFLAGS": "-O0 -g",

@@ -1,9 +1,8 @@
-"""The cache that the environment names. What it gives is checked; where it fails, it says so."""
+"""The cache that the user names. What it gives is checked; where it fails, it says so."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,36 +10,39 @@ from firmwright.documents.sizes import parse_size
 from firmwright.errors import UserError
 
 from .entry import CachedFile, CacheError, Entry, decode, describe_files, encode
+from .settings import LIMIT, PLACE, ROLE, read_settings
 from .stores import BucketStore, FolderStore, PatientStore, Store, WebStore
 
-PLACE = "FIRMWRIGHT_CACHE"
-"""A folder, or an address that begins with ``http://`` or ``https://``."""
-ROLE = "FIRMWRIGHT_CACHE_ROLE"
-"""``write`` (the default), or ``read``: results are taken, none are kept."""
-LIMIT = "FIRMWRIGHT_CACHE_SIZE"
-"""The most that a folder holds, as in ``10 GiB``."""
-
 DEFAULT_LIMIT = "10 GiB"
+ROLES = ("both", "read", "write")
 LARGEST_ENTRY = 1 << 24
 """Bytes; one of 100,000 files is smaller."""
 
 
 class SharedCache:
-    """Gives and keeps the results of stages. CacheError where it cannot."""
+    """Gives and keeps the results of stages, or does one of both; CacheError where it cannot."""
 
-    def __init__(self, store: Store, writable: bool) -> None:
+    def __init__(self, store: Store, role: str = "both") -> None:
         self.store = PatientStore(store)
-        self.writable = writable
+        self.is_read = role != "write"
+        self.is_written = role != "read"
+
+    def find_entry(self, key: str) -> str:
+        """Return where the entry of a key is kept, for a message."""
+        return self.store.find(f"ac/{key}")
 
     def restore(self, key: str, folder: Path) -> Entry | None:
-        """Write the files of a key's entry into an empty folder; None if there is no entry.
+        """Write the files of a key's entry into an empty folder; None if there is none to take.
 
         Raises CacheError for an entry or a file that is not what was kept.
         """
-        data = self.store.read(f"ac/{key}", LARGEST_ENTRY)
+        data = self.store.read(f"ac/{key}", LARGEST_ENTRY) if self.is_read else None
         if data is None:
             return None
-        entry = decode(data, key)
+        try:
+            entry = decode(data, key)
+        except CacheError as error:
+            raise CacheError(f"{self.find_entry(key)}: {error}") from None
         for file in entry.files:
             content = self.read_file(file)
             if content is None:  # an old file may go before its entry
@@ -53,16 +55,17 @@ class SharedCache:
         return entry
 
     def read_file(self, file: CachedFile) -> bytes | None:
-        content = self.store.read(f"cas/{file.sha256}", file.size)
+        name = f"cas/{file.sha256}"
+        content = self.store.read(name, file.size)
         if content is None:
             return None
         if hashlib.sha256(content).hexdigest() != file.sha256:
-            raise CacheError(f"cas/{file.sha256} ({file.path}) is not what its digest says")
+            raise CacheError(f"{self.store.find(name)}: {file.path} is not what its digest says")
         return content
 
     def keep(self, key: str, folder: Path, notes: Sequence[str]) -> None:
         """Keep a stage's folder; nothing where the cache is only read."""
-        if not self.writable:
+        if not self.is_written:
             return
         entry = Entry(key, describe_files(folder), tuple(notes))
         for file in entry.files:
@@ -71,17 +74,18 @@ class SharedCache:
 
 
 def open_cache() -> SharedCache | None:
-    """Return the cache that the environment names, if any; UserError for one that cannot be."""
-    place = os.environ.get(PLACE, "")
-    if not place:
+    """Return the cache that the user names, if any; UserError for one that cannot be."""
+    said = read_settings()
+    if not said.get(PLACE):
         return None
-    role = os.environ.get(ROLE) or "write"
-    if role not in ("read", "write"):
-        raise UserError(f"{ROLE}: '{role}' is neither 'read' nor 'write'")
-    return SharedCache(open_store(place), role == "write")
+    role = said.get(ROLE) or ROLES[0]
+    if role not in ROLES:
+        raise UserError(f"{ROLE}: '{role}' is none of {', '.join(ROLES)}")
+    return SharedCache(open_store(said[PLACE], said.get(LIMIT) or DEFAULT_LIMIT), role)
 
 
-def open_store(place: str) -> Store:
+def open_store(place: str, size: str) -> Store:
+    """Return the store at a place; ``size`` is the limit of a folder, as in ``10 GiB``."""
     scheme, separator, _ = place.partition("://")
     if scheme in ("http", "https") and separator:
         return WebStore(place)
@@ -89,10 +93,9 @@ def open_store(place: str) -> Store:
         try:
             return BucketStore(place)
         except UserError as error:
-            raise UserError(f"{PLACE}: {error}") from None
-    text = os.environ.get(LIMIT) or DEFAULT_LIMIT
+            raise UserError(f"the shared cache {error}") from None
     try:
-        limit = parse_size(text)
+        limit = parse_size(size)
     except ValueError as error:
         raise UserError(f"{LIMIT}: {error}") from None
-    return FolderStore(Path(place), limit)
+    return FolderStore(Path(place).expanduser(), limit)

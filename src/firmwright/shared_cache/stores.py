@@ -6,6 +6,7 @@ All have bazel-remote's layout: ``ac/KEY`` is an entry, ``cas/SHA256`` a file by
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -22,8 +23,7 @@ LONGEST_ANSWER = 1 << 20
 """Bytes that a server may say to a file that it was given."""
 
 KEPT_SHARE = 0.9
-"""What is left of a full folder's limit, so that not each build removes something."""
-
+"""What is left of a full folder's limit, so that not each file removes another."""
 
 PACE = web.Pace(connection=10.0, next=20.0, patience=20.0, rate=1 << 17)
 """What a server has to keep to; what it has can be made here too."""
@@ -43,7 +43,7 @@ class Store(Protocol):
     def write(self, name: str, data: bytes) -> None:
         """Keep bytes; CacheError where that fails."""
 
-    def find(self, name: str) -> object:
+    def find(self, name: str) -> str:
         """Return where something is kept, for a message."""
 
 
@@ -90,7 +90,10 @@ class PatientStore:
         if self.waited > PATIENCE:
             self.give_up()
             told = f"too slow, {self.waited:.0f} s longer than it should take"
-            raise CacheError(f"{self.store.find(name)}: {told}; it is not asked again")
+            raise CacheError(f"{self.find(name)}: {told}; it is not asked again")
+
+    def find(self, name: str) -> str:
+        return self.store.find(name)
 
     def give_up(self) -> None:
         self.is_read = self.is_written = False
@@ -105,12 +108,13 @@ class FolderStore:
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder = folder
         self.limit = limit
-        self.is_pruned = False
+        self.room = 0.0
+        """Bytes to write before the folder is looked through."""
 
     def read(self, name: str, most: int) -> bytes | None:
-        path = self.find(name)
+        path = self.find_file(name)
         try:
-            with path.open("rb") as stream:
+            with open(path, "rb", opener=open_at_once) as stream:
                 data = stream.read(most + 1)
         except FileNotFoundError:
             return None
@@ -123,7 +127,7 @@ class FolderStore:
         return data
 
     def write(self, name: str, data: bytes) -> None:
-        path = self.find(name)
+        path = self.find_file(name)
         unfinished = path.with_name(f".{secrets.token_hex(8)}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -133,11 +137,15 @@ class FolderStore:
             with suppress(OSError):  # a full disk keeps no half of a file
                 unfinished.unlink()
             raise CacheError(f"{path}: {error.strerror}") from None
-        if not self.is_pruned:
-            self.is_pruned = True
+        self.room -= len(data)
+        if self.room < 0:
+            self.room = (1 - KEPT_SHARE) * self.limit
             self.prune()
 
-    def find(self, name: str) -> Path:
+    def find(self, name: str) -> str:
+        return str(self.find_file(name))
+
+    def find_file(self, name: str) -> Path:
         kind, _, digest = name.partition("/")
         return self.folder / kind / digest[:2] / digest
 
@@ -161,6 +169,11 @@ class FolderStore:
                 yield status.st_mtime_ns, status.st_size, path
 
 
+def open_at_once(path: str, flags: int) -> int:
+    """Open a file; a pipe in its place would wait for somebody to write."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 class WebStore:
     """A server that takes ``GET`` and ``PUT``: bazel-remote, or any with WebDAV."""
 
@@ -170,7 +183,7 @@ class WebStore:
 
     def read(self, name: str, most: int) -> bytes | None:
         try:
-            return web.download(self.session, self.find(name), most, PACE)
+            return web.download(self.session, f"{self.address}/{name}", most, PACE)
         except web.WebError as error:
             if error.status == 404:
                 return None
@@ -179,7 +192,7 @@ class WebStore:
     def write(self, name: str, data: bytes) -> None:
         try:
             answer, _ = web.ask(
-                self.session, "PUT", self.find(name), LONGEST_ANSWER, data, pace=PACE
+                self.session, "PUT", f"{self.address}/{name}", LONGEST_ANSWER, data, pace=PACE
             )
             if not answer.ok:
                 raise web.refuse(answer)
@@ -187,7 +200,8 @@ class WebStore:
             raise CacheError(f"{self.find(name)}: {error}") from None
 
     def find(self, name: str) -> str:
-        return f"{self.address}/{name}"
+        shown = re.sub(r"//[^/]*@", "//", self.address)  # without user and password
+        return f"{shown}/{name}"
 
 
 class BucketStore:

@@ -1,0 +1,48 @@
+"""What a user says of the shared cache: in the environment, or else in a file of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.resources import files
+from pathlib import Path
+
+from platformdirs import user_config_path
+
+PLACE = "FIRMWRIGHT_CACHE"
+"""A folder, or an address such as ``http://…`` or ``s3://…``."""
+ROLE = "FIRMWRIGHT_CACHE_ROLE"
+"""``both`` (the default), ``read``: results are taken, none are kept, or ``write``: the reverse."""
+LIMIT = "FIRMWRIGHT_CACHE_SIZE"
+"""The most that a folder holds, as in ``10 GiB``."""
+
+KEYS = {"cache": PLACE, "cache_role": ROLE, "cache_size": LIMIT}
+"""The keys of the file, and the variables that say the same."""
+
+
+def read_settings() -> dict[str, str]:
+    """Return what is said, by the names of the variables; DiagnosticError for a wrong file.
+
+    The file counts where no variable names a cache.
+    """
+    said = {name: os.environ[name] for name in KEYS.values() if name in os.environ}
+    return said if PLACE in said else {**read_file(find_file()), **said}
+
+
+def find_file() -> Path:
+    return user_config_path("firmwright") / "config.yaml"
+
+
+def read_file(path: Path) -> dict[str, str]:
+    """Return what a user's file says; nothing where there is none."""
+    if not path.exists():
+        return {}
+    # Imported late: most users have no such file.
+    from firmwright.documents.document import load_document
+
+    schema = files("firmwright.shared_cache").joinpath("config.schema.json").read_text("utf-8")
+    data = load_document(path, json.loads(schema)).data
+    said = {KEYS[key]: str(value) for key, value in data.items()}
+    if "://" not in said[PLACE]:  # a folder, as seen from the file's
+        said[PLACE] = str(path.parent / Path(said[PLACE]).expanduser())
+    return said
