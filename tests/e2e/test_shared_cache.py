@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from pathlib import Path
 
 import pytest
 
+from firmwright.pipeline.origins import HERE
 from tests.shared_cache.server import serve
 
 from .conftest import Repository, new_repository, ran
 
 BUNDLE = "build/r/r-host.tar.gz"
+ORIGINS = "build/r/host/bundle/origins.json"
 RECIPE = "model: digits.onnx\nplatform: host\nrun: {inputs: inputs.npz, samples: 3}\n"
 TAKEN = "taken from the shared cache"
 
@@ -31,6 +34,11 @@ def build(repository: Repository) -> tuple[list[str], list[str], str]:
     assert done.returncode == 0, done.stdout + done.stderr
     taken = [line.split()[1] for line in done.stdout.splitlines() if TAKEN in line]
     return taken, [stage for stage in ran(done.stdout) if stage not in taken], done.stdout
+
+
+def read_origins(repository: Repository) -> list[str]:
+    """Return where the result of each stage came from."""
+    return [*json.loads((repository.folder / ORIGINS).read_text())["stages"].values()]
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +66,7 @@ def test_another_folder_takes_every_stage(
     taken, own, _ = build(repository)
     assert "objects" in taken
     assert not own
+    assert {Path(origin).parents[1] for origin in read_origins(repository)} == {cache / "ac"}
     assert (repository.folder / BUNDLE).read_bytes() == kept[1]
     assert build(repository)[:2] == ([], [])  # and is up to date
     done = repository.doit("build", "recipe=r.yaml", "outdir=elsewhere")
@@ -67,6 +76,7 @@ def test_another_folder_takes_every_stage(
     taken, own, _ = build(repository)
     assert "sources" in own
     assert "model" not in own
+    assert read_origins(repository).count(HERE) == len(own)
 
 
 def test_damaged_files_of_a_server_are_named_and_made_again(

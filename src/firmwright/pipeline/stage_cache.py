@@ -58,17 +58,17 @@ def name_file(path: str, folders: Iterable[str]) -> str:
 
 def take_or_run(
     job: Job, stage: Stage, folder: Path, make_key: Callable[[], str], run: Callable[[], None]
-) -> bool:
+) -> str:
     """Fill a stage's empty folder from the cache, else run the stage and keep what it gives.
 
-    Returns whether it was taken; what the stage had to say is then said again. A cache that fails
-    is a note to the user, and the stage runs. Python of the recipe's own always runs: it may read
-    what nobody knows of.
+    Returns where the entry lies that was taken, empty if the stage ran; what the stage had to say
+    is then said again. A cache that fails is a note to the user, and the stage runs. Python of the
+    recipe's own always runs: it may read what nobody knows of.
     """
     shared = load_cache()
     if shared is None or any(path.suffix == ".py" for path in stage.inputs(job)):
         run()
-        return False
+        return ""
     key = make_key()
     try:
         entry = shared.restore(key, folder)
@@ -77,7 +77,7 @@ def take_or_run(
         entry = None
     if entry is not None:
         job.notes.extend(entry.notes)
-        return True
+        return shared.find_entry(key)
     shutil.rmtree(folder)
     folder.mkdir()
     said = len(job.notes)
@@ -86,10 +86,10 @@ def take_or_run(
         shared.keep(key, folder, job.notes[said:])
     except CacheError as error:
         job.note(f"shared cache: {error}; the result was not kept")
-    return False
+    return ""
 
 
 @cache
 def load_cache() -> SharedCache | None:
-    """Return the cache that the environment names; a process opens it once."""
+    """Return the cache that the user names; a process opens it once."""
     return open_cache()

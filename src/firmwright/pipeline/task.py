@@ -135,14 +135,14 @@ def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
 
 
 def run_action(
-    job: Job, task: str, action: Callable[[], object], about: Pointer = ()
+    job: Job, task: str, action: Callable[[], str | None], about: Pointer = ()
 ) -> dict[str, Any] | StageFailed:
     """Do what a task does; a user's mistake fails it with its message alone.
 
     The message begins with the place of the recipe's key that it is ``about``, else with the task.
 
-    Returns what the job has to say, whether the result was taken from the shared cache, and its
-    times if they are asked for; doit hands it on from whatever process this is.
+    Returns what the job has to say, the entry of the shared cache that the result was taken from,
+    and its times if they are asked for; doit hands it on from whatever process this is.
     """
     progress.begin_task(task)
     job.notes.clear()
@@ -159,7 +159,7 @@ def run_action(
     except OSError as error:
         place = error.filename or job.outdir
         return StageFailed(f"{task}: {place}: {error.strerror or error}", job.notes)
-    return {"notes": list(job.notes), "taken": taken is True, **values}
+    return {"notes": list(job.notes), "taken": taken or "", **values}
 
 
 def tell_place(job: Job, task: str, about: Pointer, message: str) -> str:
@@ -178,10 +178,10 @@ def locate(recipe: Path, digest: str) -> str:
     return str(recipe)
 
 
-def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str]) -> bool:
+def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str]) -> str:
     """Run the stage beside the last good result, then put the new one in its place.
 
-    Returns whether the result was taken from the shared cache.
+    Returns the entry of the shared cache that the result was taken from, empty if it was made.
     """
     folder = job.folder(stage.name)
     unfinished = partial_folder(folder)

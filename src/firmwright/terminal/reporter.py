@@ -140,6 +140,8 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         self.opened.close()
         for job, stage in self.results.values():
             self.show_result(job, stage)
+            if stage == "bundle":
+                self.tell_origins(job)
         self.show_finished()
         self.show_times()
         if "build" in self.tasks and (self.skipped or self.succeeded):
@@ -163,6 +165,15 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             rows = [*describe_run(job)]
         self.show_head(job.title)
         self.screen.print_rows(rows)
+
+    def tell_origins(self, job: Job) -> None:
+        """Write down which stages of a build were taken from the shared cache."""
+        from firmwright.pipeline.origins import write_origins
+
+        try:
+            write_origins(job, self.tasks)
+        except UserError as error:
+            print(to_printable(str(error)), file=sys.stderr)
 
     def show_finished(self) -> None:
         """Say of the recipes for which nothing ran where their results are."""
