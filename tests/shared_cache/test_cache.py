@@ -14,7 +14,7 @@ from random import Random
 import fsspec
 import pytest
 
-from firmwright.errors import UserError
+from firmwright.errors import DiagnosticError
 from firmwright.shared_cache import open_cache, stores
 from firmwright.shared_cache.cache import SharedCache
 from firmwright.shared_cache.entry import CachedFile, CacheError, Entry, decode, encode
@@ -303,15 +303,15 @@ def test_of_100_poisoned_entries_none_is_used(
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("", "xy://team", "the shared cache 'xy://team' cannot be opened: Protocol not known: xy"),
-        ("_ROLE", "admin", "FIRMWRIGHT_CACHE_ROLE: 'admin' is none of both, read, write"),
-        ("_SIZE", "much", "FIRMWRIGHT_CACHE_SIZE: not a size: 'much'"),
+        ("FIRMWRIGHT_CACHE", "xy://team", "'xy://team' cannot be opened: Protocol not known: xy"),
+        ("FIRMWRIGHT_CACHE_ROLE", "admin", "'admin' is none of both, read, write"),
+        ("FIRMWRIGHT_CACHE_SIZE", "much", "not a size: 'much'"),
     ],
 )
 def test_a_cache_that_cannot_be(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
 ) -> None:
     monkeypatch.setenv("FIRMWRIGHT_CACHE", "somewhere")
-    monkeypatch.setenv(f"FIRMWRIGHT_CACHE{variable}", value)
-    with pytest.raises(UserError, match=f"^{message}"):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(DiagnosticError, match=f"^{variable}: {message}"):
         open_cache()

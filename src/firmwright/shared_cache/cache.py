@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from firmwright.documents.sizes import parse_size
-from firmwright.errors import UserError
+from firmwright.errors import Diagnostic, DiagnosticError, UserError
 
 from .entry import CachedFile, CacheError, Entry, decode, describe_files, encode
 from .settings import LIMIT, PLACE, ROLE, read_settings
@@ -80,7 +80,7 @@ def open_cache() -> SharedCache | None:
         return None
     role = said.get(ROLE) or ROLES[0]
     if role not in ROLES:
-        raise UserError(f"{ROLE}: '{role}' is none of {', '.join(ROLES)}")
+        raise refuse(ROLE, f"'{role}' is none of {', '.join(ROLES)}")
     return SharedCache(open_store(said[PLACE], said.get(LIMIT) or DEFAULT_LIMIT), role)
 
 
@@ -93,9 +93,14 @@ def open_store(place: str, size: str) -> Store:
         try:
             return BucketStore(place)
         except UserError as error:
-            raise UserError(f"the shared cache {error}") from None
+            raise refuse(PLACE, str(error)) from None
     try:
         limit = parse_size(size)
     except ValueError as error:
-        raise UserError(f"{LIMIT}: {error}") from None
+        raise refuse(LIMIT, str(error)) from None
     return FolderStore(Path(place).expanduser(), limit)
+
+
+def refuse(name: str, message: str) -> DiagnosticError:
+    """Return the error for a variable, which no place in a recipe stands for."""
+    return DiagnosticError([Diagnostic(name, 0, 0, message)])
