@@ -146,10 +146,12 @@ def share_results(
     A module marked ``fresh`` does without: what it judges is that each build is done anew.
     """
     with pytest.MonkeyPatch.context() as patch:
+        place = ""
         if request.node.get_closest_marker("fresh") is None:
             base = tmp_path_factory.getbasetemp()
             worker = "PYTEST_XDIST_WORKER" in os.environ
-            patch.setenv("FIRMWRIGHT_CACHE", str((base.parent if worker else base) / "cache"))
+            place = str((base.parent if worker else base) / "cache")
+        patch.setenv("FIRMWRIGHT_CACHE", place)
         yield
 
 
