@@ -20,6 +20,7 @@ from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
+from tests.networks.firmware import run_generated
 
 FLOAT = TensorProto.FLOAT
 MIX = load_mix(parse_target("c"), load_platform("host"), "onnx")
@@ -234,6 +235,21 @@ def test_what_is_no_tensor_with_elements_is_refused(
     data = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
     with pytest.raises(UserError, match=message):
         import_model(data, "m.onnx", {})
+
+
+@pytest.mark.needs("gcc")
+def test_a_network_whose_outputs_have_no_elements_computes_nothing(tmp_path: Path) -> None:
+    """ISO C has no empty structs: the compiler would warn."""
+    data = model(
+        [helper.make_node("Slice", ["x", "nine", "nine"], ["y"])],
+        {"nine": np.array([9])},
+        [0, 2, 4, 4],
+    )
+    _, interface = import_model(data, "m.onnx", {})
+    assert interface.outputs == ()
+    assert interface.remarks == ("output 'y' has no elements, and is left out",)
+    x = np.zeros((1, 2, 4, 4), "float32")
+    assert run_generated(data, [{"x": x}] * 2, tmp_path, ("-Wpedantic", "-Werror")) == [[], []]
 
 
 def test_a_pytorch_program_without_torch_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,11 +158,11 @@ def run_reference(
     )
 
 
-def read_reference(job: Job) -> ReferenceOutputs:
-    """Return what the stage ``reference`` made of the run's samples."""
+def read_reference(job: Job, count: int) -> ReferenceOutputs:
+    """Return what the stage ``reference`` made of the run's ``count`` samples."""
     arrays = REFERENCE_OUTPUTS.read(job)
     columns = [arrays[f"output_{i}"] for i in range(len(arrays))]
-    outputs = [list(sample) for sample in zip(*columns, strict=True)]
+    outputs = [[column[sample] for column in columns] for sample in range(count)]
     return ReferenceOutputs(REFERENCE.read(job).runtime, outputs)
 
 

@@ -54,7 +54,7 @@ def run(job: Job, folder: Path) -> None:
     execution = execute_firmware(job, interface, chosen, layers)
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
     artifacts.RUN_SAMPLE.write(folder, samples.pack_first_sample(interface, chosen[0], found[0]))
-    reference = samples.read_reference(job)
+    reference = samples.read_reference(job, len(alone))
     reference, agreement = judge(job, interface, alone, found, reference)
     expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
     arrays = stack_sides({"firmware": found, "reference": expected})

@@ -92,7 +92,7 @@ class Specializer:
     def build_model(self) -> onnx.ModelProto:
         """Return the model of the nodes that are left and the constants that they read.
 
-        Outputs without elements are left out, where there are others.
+        Outputs without elements are left out.
         """
         for output in self.source.graph.output:
             if output.name in self.sequences:
@@ -106,7 +106,7 @@ class Specializer:
         read = {i for n in self.nodes for i in list_reads(n)} | {o.name for o in graph.output}
         outputs = [o for o in graph.output if 0 not in (self.shape(o.name) or ())]
         for field, values in (
-            ("output", outputs or graph.output),
+            ("output", outputs),
             ("node", self.nodes),
             ("input", [helper.make_value_info(v.name, self.types.get(v.name, v.type))
                        for v in graph.input if v.name not in self.constants]),
