@@ -75,7 +75,6 @@ def test_an_operator_equals_onnx_runtime(
 @pytest.mark.parametrize(
     ("kind", "attributes", "sentence"),
     [
-        ("LinearClassifier", {"classlabels_strings": ["a", "b", "c"]}, "its labels are strings"),
         ("LinearClassifier", {"classlabels_ints": [1, 2]}, "no row of coefficients for each of"),
         ("LinearRegressor", {"post_transform": "PROBIT"}, "it transforms its results"),
     ],

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from firmwright.errors import UserError
 from firmwright.ir.small_types import find_limits, is_small_float, to_bytes, to_model_type
-from firmwright.ir.tensors import Tensor
+from firmwright.ir.strings import are_strings
+from firmwright.ir.tensors import STRING, Tensor
 
 UNREADABLE = (OSError, ValueError, EOFError, MemoryError, OverflowError, zipfile.BadZipFile)
 """What NumPy raises for files that hold no array, or claim one larger than memory."""
@@ -108,6 +109,8 @@ def check_bytes(array: Array, tensor: Tensor, label: str) -> Array:
     stored integers beyond the type's limits.
     """
     dtype = tensor.stated_dtype
+    if dtype == STRING:
+        return to_bytes(array) if are_strings(array) else array
     if array.dtype.name == dtype or array.dtype.str.endswith("V1"):
         return to_bytes(array.view(dtype))
     if array.dtype.name == tensor.dtype and not is_small_float(dtype):

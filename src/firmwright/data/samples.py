@@ -14,7 +14,7 @@ from firmwright.data.arrays import Array, dequantize_array, quantize_array
 from firmwright.data.sources import Preprocess
 from firmwright.errors import UserError
 from firmwright.ir.small_types import find_limits, to_bytes
-from firmwright.ir.tensors import Tensor
+from firmwright.ir.tensors import STRING, Tensor
 
 Sample = Mapping[str, Array]
 
@@ -55,7 +55,9 @@ def random_samples(
     ranges: Mapping[str, Range] = MappingProxyType({}),
     whole: Collection[str] = (),
 ) -> list[Sample]:
-    """Draw integers over their whole range, floats from [0, 1); the same for the same seed.
+    """Draw integers over their whole range, floats from [0, 1), strings of one letter.
+
+    They are the same for the same seed.
 
     ``ranges`` has other limits, by input; floats of ``whole`` inputs are whole numbers.
     """
@@ -63,7 +65,10 @@ def random_samples(
     for index, tensor in enumerate(inputs):
         generator = np.random.default_rng([seed, index])
         shape = (count, *tensor.shape)
-        if tensor.dtype == "bool":
+        if tensor.stated_dtype == STRING:
+            letters = generator.integers(ord("a"), ord("z"), (*shape[:-1], 1), "uint8", True)
+            columns[tensor.name] = to_bytes(letters.view("S1")[..., 0])
+        elif tensor.dtype == "bool":
             columns[tensor.name] = generator.integers(0, 2, shape).astype(bool)
         elif "float" in tensor.stated_dtype:
             low, high = ranges.get(tensor.name, UNIT)

@@ -1,6 +1,7 @@
 """Numbers of 8, 4 or 2 bits that C99 has no type for: each lies in one byte.
 
-An integer is stored as its value, a float as its bit pattern in the low bits.
+An integer is stored as its value, a float as its bit pattern in the low bits. Strings, which C99
+has no type of fixed size for, are stored as :mod:`firmwright.ir.strings` says.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.ir.tensors import STORED_AS, Tensor
+from firmwright.ir.strings import are_strings, decode_strings, encode_strings
+from firmwright.ir.tensors import STORED_AS, STRING, Tensor
 
 Array = npt.NDArray[Any]
 
@@ -36,7 +38,9 @@ def find_limits(dtype: str) -> ml_dtypes.iinfo:
 
 
 def to_bytes(array: Array) -> Array:
-    """Return an array of such numbers as it is stored, any other array as it is."""
+    """Return an array of such numbers, or of strings, as it is stored, any other as it is."""
+    if are_strings(array):
+        return encode_strings(array)
     dtype = array.dtype.name
     if is_small_integer(dtype):
         return array.astype(STORED_AS[dtype])
@@ -44,7 +48,12 @@ def to_bytes(array: Array) -> Array:
 
 
 def from_bytes(array: Array, dtype: str) -> Array:
-    """Return stored numbers in a type of ml_dtypes; the bits above a number's own do not count."""
+    """Return stored numbers in a type of ml_dtypes, or strings as objects.
+
+    The bits above a number's own do not count.
+    """
+    if dtype == STRING:
+        return decode_strings(array)
     if is_small_integer(dtype):
         return array.astype(dtype)
     return (array.view("uint8") & np.uint8(2 ** count_bits(dtype) - 1)).view(dtype)

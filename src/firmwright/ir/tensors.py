@@ -21,6 +21,9 @@ STORED_AS = {
 }  # fmt: skip
 """Types of 8 bits and less that C99 lacks, and the type in which each number is stored."""
 
+STRING = "string"
+"""The type, in the model, of strings; :mod:`firmwright.ir.strings` says how they are stored."""
+
 LARGEST_TENSOR = 2**31 - 1
 """Elements, and bytes, of a tensor: the generated C counts them with 32 bits."""
 
@@ -48,7 +51,7 @@ class Tensor:
 
     ``storage`` is None where its elements lie in their order. ``elements`` and ``bytes`` are what
     it takes in memory. ``model_dtype`` is its type in the model where C99 lacks that, and ``dtype``
-    the one that stores it (:data:`STORED_AS`).
+    the one that stores it (:data:`STORED_AS`); the last axis of strings are their bytes.
     """
 
     name: str

@@ -13,7 +13,15 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from firmwright.errors import UserError, first_line
-from firmwright.ir.tensors import ELEMENT_BYTES, STORED_AS, ModelInterface, Operator, Tensor
+from firmwright.ir.strings import STRING_BYTES
+from firmwright.ir.tensors import (
+    ELEMENT_BYTES,
+    STORED_AS,
+    STRING,
+    ModelInterface,
+    Operator,
+    Tensor,
+)
 from firmwright.models.formats import (
     Imported,
     OpenShapesError,
@@ -33,6 +41,7 @@ from firmwright.models.onnx.converters import (
 from firmwright.models.onnx.graph.rewrites import REWRITES
 from firmwright.models.onnx.graph.small_types import store_in_bytes
 from firmwright.models.onnx.graph.specialize import specialize
+from firmwright.models.onnx.graph.strings import store_strings
 from firmwright.models.onnx.reference import run_reference as run_reference
 
 
@@ -85,7 +94,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     inputs = collect_inputs(model.graph, name, shapes)
     returned = [o.name for o in model.graph.output]
     try:
-        model = specialize(model, inputs, REWRITES, store_in_bytes)
+        model = specialize(model, inputs, REWRITES, (store_strings, store_in_bytes))
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
     check_operators(model, name)
@@ -208,6 +217,8 @@ def is_compatible(shape: Sequence[int | str], declared: Sequence[int | str]) -> 
 
 def make_tensor(value: onnx.ValueInfoProto, shape: tuple[int, ...], name: str) -> Tensor:
     dtype = element_type(value)
+    if dtype == STRING:
+        return Tensor(value.name, (*shape, STRING_BYTES), "uint8", model_dtype=STRING)
     if dtype in STORED_AS:
         return Tensor(value.name, shape, STORED_AS[dtype], model_dtype=dtype)
     if dtype not in ELEMENT_BYTES:
@@ -217,6 +228,8 @@ def make_tensor(value: onnx.ValueInfoProto, shape: tuple[int, ...], name: str) -
 
 def element_type(value: onnx.ValueInfoProto) -> str:
     """Return what numpy and ml_dtypes call a value's type."""
+    if value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
+        return STRING
     try:
         return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type).name)
     except KeyError:
@@ -248,7 +261,7 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
             label = f"{name}: output '{value.name}'"
             raise UserError(f"{label} has no elements: its shape is {list(numbers)}")
         stated = element_type(value)
-        model_dtype = stated if stated in STORED_AS else None
+        model_dtype = stated if stated in (STRING, *STORED_AS) else None
         outputs.append(Tensor(value.name, numbers, str(kind.dtype), model_dtype=model_dtype))
     return tuple(outputs)
 

@@ -11,7 +11,7 @@ import onnx
 
 from firmwright.errors import UserError, first_line
 from firmwright.ir.small_types import from_bytes, to_bytes
-from firmwright.ir.tensors import STORED_AS, State
+from firmwright.ir.tensors import STORED_AS, STRING, State
 from firmwright.models.formats import ReferenceOutputs, Samples
 from firmwright.models.onnx.attributes import drop_unknown_attributes
 from firmwright.models.sequence import run_in_sequence
@@ -47,10 +47,13 @@ def take_bytes(run: Callable[..., Any], model: onnx.ModelProto) -> Callable[...,
     """Let a function that evaluates the model take, and return, small types as they are stored."""
     kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     names = {name: onnx.helper.tensor_dtype_to_np_dtype(k).name for name, k in kinds.items() if k}
+    names |= {name: STRING for name, k in kinds.items() if k == onnx.TensorProto.STRING}
 
     def evaluate(given: Mapping[str, Any]) -> list[Any]:
         typed = {
-            name: from_bytes(array, names[name]) if names.get(name) in STORED_AS else array
+            name: from_bytes(array, names[name])
+            if names.get(name) in (STRING, *STORED_AS)
+            else array
             for name, array in given.items()
         }
         return [to_bytes(np.asarray(array)) for array in run(typed)]

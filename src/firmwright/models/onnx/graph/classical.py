@@ -1,6 +1,6 @@
 """Operators of classical machine learning, ai.onnx.ml, as operators of ONNX.
 
-These are the ones that compute with numbers alone: no strings, no maps; ``trees`` has the trees.
+These are the ones that need no maps; ``trees`` has the trees.
 """
 
 from __future__ import annotations
@@ -72,17 +72,48 @@ def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     return body.finish(body.add("Where", none, x, body.add("Div", x, norm)))
 
 
-def rewrite_imputer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    if get_attribute(node, "imputed_value_int64s", None) is not None:
-        return None
+def rewrite_imputer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     body = NodeBuilder(node, walk)
-    replaced = get_attribute(node, "replaced_value_float", 0.0)
+    kind, dtype = ("float", "float32") if walk.dtype(node.input[0]).kind == "f" else ("int64",) * 2
+    replaced = get_attribute(node, f"replaced_value_{kind}", 0)
     if np.isnan(replaced):
         missing = body.add("IsNaN", node.input[0])
     else:
-        missing = body.add("Equal", node.input[0], body.constant(replaced, "float32"))
-    values = floats(body, "imputed_value_floats", [])
+        missing = body.add("Equal", node.input[0], body.constant(replaced, dtype))
+    values = body.constant(get_attribute(node, f"imputed_value_{kind}s", []), dtype)
     return body.finish(body.add("Where", missing, values, node.input[0]))
+
+
+def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a OneHotEncoder; an unknown category is all zeros, also where it were an error."""
+    shape = walk.shape(node.input[0])
+    if shape is None:
+        return None
+    body, x = NodeBuilder(node, walk), node.input[0]
+    categories = np.array(get_attribute(node, "cats_int64s", []), "int64")
+    if walk.dtype(x).kind == "O":
+        categories = decode_labels(node, "cats_strings")
+    else:
+        x = body.add("Cast", x, to=TensorProto.INT64)
+    equal = body.add(
+        "Equal", body.unsqueeze(x, len(shape)), body.constant(categories, categories.dtype)
+    )
+    return body.finish(body.add("Cast", equal, to=TensorProto.FLOAT))
+
+
+def rewrite_feature_vectorizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite a FeatureVectorizer: the columns of all inputs, side by side, as float32."""
+    body = NodeBuilder(node, walk)
+    columns = []
+    for name, width in zip(node.input, get_attribute(node, "inputdimensions", []), strict=False):
+        shape = walk.shape(name) or ()
+        if shape[-1:] != (width,) or len(shape) > 2:
+            refuse(
+                node, f"its input '{name}' has shape {list(shape)}, and {width} as its dimension"
+            )
+        rows = body.add("Reshape", name, body.constant([-1, width], "int64"))
+        columns.append(body.add("Cast", rows, to=TensorProto.FLOAT))
+    return body.finish(body.add("Concat", *columns, axis=1))
 
 
 def rewrite_ngrams(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -162,25 +193,30 @@ def rewrite_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a LinearClassifier of labels that are numbers: the label, and all scores."""
-    labels = get_number_labels(node)
+    """Rewrite a LinearClassifier: the label, and all scores."""
+    labels = get_labels(node)
     if len(get_attribute(node, "intercepts", labels)) != len(labels):
         refuse(node, f"it has no row of coefficients for each of its {len(labels)} labels")
     body, x = begin(node, walk)
     scores = add_scores(body, x, len(labels))
     best = body.add("ArgMax", scores, axis=-1, keepdims=0)
-    label = body.add("Gather", body.constant(labels, "int64"), best, axis=0)
+    label = body.add("Gather", body.constant(labels, labels.dtype), best, axis=0)
     transform = get_attribute(node, "post_transform", "NONE")
     return body.finish(label, add_transform(body, scores, transform))
 
 
-def get_number_labels(node: onnx.NodeProto) -> list[int]:
-    """Return a classifier's labels; those of a linear one are named otherwise than of trees."""
+def get_labels(node: onnx.NodeProto) -> Any:
+    """Return a classifier's labels, int64 or strings; trees name them otherwise."""
     labels = get_attribute(node, "classlabels_ints", [])
-    labels = list(get_attribute(node, "classlabels_int64s", labels))
-    if not labels:
-        refuse(node, "its labels are strings; export the model with numbers")
-    return labels
+    labels = get_attribute(node, "classlabels_int64s", labels)
+    if labels:
+        return np.array(labels, "int64")
+    return decode_labels(node, "classlabels_strings")
+
+
+def decode_labels(node: onnx.NodeProto, name: str) -> Any:
+    """Return an attribute of strings as an array of them."""
+    return np.array([label.decode() for label in get_attribute(node, name, [])], object)
 
 
 TRANSFORMS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
@@ -198,15 +234,18 @@ def add_transform(body: NodeBuilder, scores: str, transform: str) -> str:
     return scores
 
 
+NO_LABEL = {"i": -1, "f": -0.0, "O": "_Unused"}
+"""What a LabelEncoder returns for unknown keys where it states nothing, by the kind of values."""
+
 NAN_KEYS_VERSION = 4
 """The version of ai.onnx.ml since which NaN is a key like others."""
 
 
 def rewrite_label_encoder(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a LabelEncoder from numbers to numbers: the value of the first key that is equal."""
+    """Rewrite a LabelEncoder: the value of the first key that is equal."""
     keys, values, default = (get_mapping(node, name) for name in ("keys", "values", "default"))
     if default is None:
-        default = np.array(-1 if values.dtype.kind == "i" else -0.0, values.dtype)
+        default = np.array(NO_LABEL[values.dtype.kind], values.dtype)
     body = NodeBuilder(node, walk)
     x = body.unsqueeze(node.input[0], len(walk.shape(node.input[0]) or ()))
     equal = body.add("Equal", x, body.constant(keys, walk.dtype(node.input[0])))
@@ -224,25 +263,26 @@ def rewrite_label_encoder(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def get_mapping(node: onnx.NodeProto, name: str) -> Any:
     """Return a LabelEncoder's keys, values or default, whichever attribute they are in."""
     plural = "" if name == "default" else "s"
-    for kind, dtype in (("int64", "int64"), ("float", "float32")):
+    for kind, dtype in (("int64", "int64"), ("float", "float32"), ("string", "object")):
         found = get_attribute(node, f"{name}_{kind}{plural}", None)
         if found is not None:
             return np.array(found, dtype)
     tensor = get_attribute(node, f"{name}_tensor", None)
-    array = None if tensor is None else numpy_helper.to_array(tensor)
-    if name != "default" and (array is None or array.dtype.kind not in "fi"):
-        refuse(node, "it works on strings; firmware has numbers")
-    return array if array is None else array.reshape(-1 if plural else ())
+    if tensor is None and name != "default":
+        refuse(node, f"it has no {name}")
+    return None if tensor is None else numpy_helper.to_array(tensor).reshape(-1 if plural else ())
 
 
 CLASSICAL: dict[str, Rewrite] = {
     "ai.onnx.ml.ArrayFeatureExtractor": rewrite_feature_extractor,
     "ai.onnx.ml.Binarizer": rewrite_binarizer,
+    "ai.onnx.ml.FeatureVectorizer": rewrite_feature_vectorizer,
     "ai.onnx.ml.Imputer": rewrite_imputer,
     "ai.onnx.ml.LabelEncoder": rewrite_label_encoder,
     "ai.onnx.ml.LinearClassifier": rewrite_classifier,
     "ai.onnx.ml.LinearRegressor": rewrite_regressor,
     "ai.onnx.ml.Normalizer": rewrite_normalizer,
+    "ai.onnx.ml.OneHotEncoder": rewrite_one_hot,
     "ai.onnx.ml.Scaler": rewrite_scaler,
     "TfIdfVectorizer": rewrite_ngrams,
 }

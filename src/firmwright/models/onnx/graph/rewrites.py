@@ -33,6 +33,7 @@ from firmwright.models.onnx.graph.microsoft import MICROSOFT
 from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
 from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+from firmwright.models.onnx.graph.strings import STRINGS
 from firmwright.models.onnx.graph.training import TRAINING
 from firmwright.models.onnx.graph.trees import TREES
 from firmwright.models.onnx.graph.windows import WINDOWS
@@ -332,6 +333,7 @@ REWRITES: dict[str, Rewrite] = {
     "Resize": rewrite_resize,
     "ReverseSequence": rewrite_reverse_sequence,
     "STFT": rewrite_stft,
+    **STRINGS,
     "Scan": unroll_scan,
     "Shrink": parse_rewrite(SHRINK),
     # TVM ignores the mode CRD.

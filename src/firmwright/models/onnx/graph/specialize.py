@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.checker import ValidationError
 from onnx.defs import OpSchema, SchemaError, get_schema
 from onnx.inliner import inline_local_functions
@@ -22,7 +22,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from firmwright.errors import UserError
-from firmwright.ir.tensors import Tensor
+from firmwright.ir.tensors import STRING, Tensor
 
 SHAPE_ONLY = frozenset({"EyeLike", "Shape", "Size"})
 """Operators of their input's shape only."""
@@ -49,19 +49,20 @@ def specialize(
     model: onnx.ModelProto,
     inputs: Sequence[Tensor],
     rewrites: Mapping[str, Rewrite],
-    finish: Callable[[Specializer], None] = lambda _: None,
+    finish: Sequence[Callable[[Specializer], None]] = (),
 ) -> onnx.ModelProto:
     """Return the model for inputs of these shapes: constants evaluated, operators rewritten.
 
     ``rewrites`` are tried on the nodes of the operators that they are named after; what they
-    return is specialized in turn. ``finish`` changes what is left at the end.
+    return is specialized in turn. each of ``finish`` changes what is left at the end.
     """
     inlined = inline_local_functions(model) if model.functions else model
     if not any(o.domain in ("", "ai.onnx") for o in inlined.opset_import):
         inlined.opset_import.append(helper.make_opsetid("", REWRITES_OPSET))
     walk = Specializer(inlined, inputs, rewrites)
     walk.visit(inlined.graph.node)
-    finish(walk)
+    for change in finish:
+        change(walk)
     return walk.build_model()
 
 
@@ -84,8 +85,11 @@ class Specializer:
         self.sequences: dict[str, list[str] | None] = {}
         self.nodes: Nodes = []
         for tensor in inputs:
-            element = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.stated_dtype))
-            self.types[tensor.name] = helper.make_tensor_type_proto(element, tensor.shape)
+            element, shape = TensorProto.STRING, tensor.shape[:-1]
+            if tensor.model_dtype != STRING:
+                element = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.stated_dtype))
+                shape = tensor.shape
+            self.types[tensor.name] = helper.make_tensor_type_proto(element, shape)
         for initializer in model.graph.initializer:
             self.add_constant(initializer.name, numpy_helper.to_array(initializer))
 
@@ -274,25 +278,26 @@ def evaluate_node(
         return None
     arrays = [next(results) if o else np.zeros(0) for o in node.output]
     if not all(
-        isinstance(a, np.ndarray | np.generic) and a.dtype.kind in NUMERIC_KINDS for a in arrays
+        isinstance(a, np.ndarray | np.generic) and a.dtype.kind in CONSTANT_KINDS for a in arrays
     ):
         return None
     return [np.asarray(a) for a in arrays]
 
 
-NUMERIC_KINDS = "biufV"
-"""Kinds of numpy types that a constant may have; V are ml_dtypes' narrow floats."""
+CONSTANT_KINDS = "biufVO"
+"""Kinds of numpy types that a constant may have; V are ml_dtypes' narrow floats, O strings."""
 
 
 def read_constant_node(node: onnx.NodeProto) -> Array | None:
-    """Return a Constant's value, whichever attribute it is in; None for strings and the like."""
+    """Return a Constant's value, whichever attribute it is in; None for what is no tensor."""
     (attribute,) = node.attribute
     value = helper.get_attribute_value(attribute)
     if attribute.name == "value":
         array = numpy_helper.to_array(value)
-        return array if array.dtype.kind in NUMERIC_KINDS else None
+        return array if array.dtype.kind in CONSTANT_KINDS else None
     dtypes = {"value_int": "int64", "value_ints": "int64",
-              "value_float": "float32", "value_floats": "float32"}  # fmt: skip
+              "value_float": "float32", "value_floats": "float32",
+              "value_string": "object", "value_strings": "object"}  # fmt: skip
     return np.array(value, dtypes[attribute.name]) if attribute.name in dtypes else None
 
 

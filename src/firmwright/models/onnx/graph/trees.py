@@ -18,7 +18,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
-from firmwright.models.onnx.graph.classical import add_transform, get_number_labels, refuse
+from firmwright.models.onnx.graph.classical import add_transform, get_labels, refuse
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
@@ -310,12 +310,12 @@ def rewrite_ensemble(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_tree_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a TreeEnsembleClassifier of labels that are numbers: the label, and all scores.
+    """Rewrite a TreeEnsembleClassifier: the label, and all scores.
 
     Two classes of which the trees know one: its score decides, against 0.5 where no weight is
     negative, else against 0; the other class has what is missing to 1, or the negative score.
     """
-    labels = get_number_labels(node)
+    labels = get_labels(node)
     forest = read_trees(node, lambda: read_forest(node, "class"), count_features(node, walk))
     transform = get_attribute(node, "post_transform", "NONE")
     body = NodeBuilder(node, walk)
@@ -335,7 +335,7 @@ def rewrite_tree_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     if base.size:
         total = body.add("Add", total, body.constant(base, forest.dtype))
     best = body.add("ArgMax", total, axis=-1, keepdims=0)
-    label = body.add("Gather", body.constant(labels, "int64"), best, axis=0)
+    label = body.add("Gather", body.constant(labels, labels.dtype), best, axis=0)
     total = body.add("Cast", total, to=TensorProto.FLOAT)
     return body.finish(label, add_transform(body, total, transform))
 
@@ -350,8 +350,13 @@ def add_two_classes(
     is_probability = all(weight >= 0 for weight in forest.leaves.values())
     limit = body.constant(0.5 if is_probability else 0, forest.dtype)
     above = body.add("Reshape", body.add("Greater", score, limit), body.constant([-1], "int64"))
-    labels = body.constant(get_number_labels(body.node), "int64")
-    label = body.add("Gather", labels, body.add("Cast", above, to=TensorProto.INT64), axis=0)
+    labels = get_labels(body.node)
+    label = body.add(
+        "Gather",
+        body.constant(labels, labels.dtype),
+        body.add("Cast", above, to=TensorProto.INT64),
+        axis=0,
+    )
     score = body.add("Cast", score, to=TensorProto.FLOAT)
     if is_probability and transform != "LOGISTIC":
         other = body.add("Sub", body.constant(1, "float32"), score)

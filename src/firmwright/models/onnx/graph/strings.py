@@ -1,0 +1,125 @@
+"""A graph with strings as one of bytes, which lie along one more axis.
+
+Operators of :data:`WRITERS` move strings, or compare them. :mod:`firmwright.ir.strings` says how
+strings are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from firmwright.errors import UserError
+from firmwright.ir.strings import STRING_BYTES, encode_strings
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+
+
+def is_string(name: str, walk: Specializer) -> bool:
+    return name in walk.types and walk.types[name].tensor_type.elem_type == TensorProto.STRING
+
+
+def describe_equal(node: onnx.NodeProto, walk: Specializer) -> None:
+    """Note what an Equal of strings returns: before version 19 ONNX infers nothing for these."""
+    shapes = [walk.shape(name) for name in node.input if is_string(name, walk)]
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) == len(node.input):
+        shape = np.broadcast_shapes(*known)
+        walk.types[node.output[0]] = helper.make_tensor_type_proto(TensorProto.BOOL, shape)
+
+
+def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite a StringNormalizer that keeps all strings as they are."""
+    case = get_attribute(node, "case_change_action", "NONE")
+    if case != "NONE" or get_attribute(node, "stopwords", []):
+        raise UserError(
+            f"operator StringNormalizer (node '{node.name}'): it drops strings, or changes their "
+            "case; do that before the network"
+        )
+    return NodeBuilder(node, walk).finish(node.input[0])
+
+
+STRINGS: dict[str, Rewrite] = {"Equal": describe_equal, "StringNormalizer": rewrite_normalizer}
+
+
+def store_strings(walk: Specializer) -> None:
+    """Rewrite the nodes, constants and types of strings that are left of a graph."""
+    names = [name for name in walk.types if is_string(name, walk)]
+    if names:
+        walk.nodes = [new for node in walk.nodes for new in rewrite(node, walk)]
+    for name in names:
+        shape = [*(walk.shape(name) or ()), STRING_BYTES]
+        walk.types[name] = helper.make_tensor_type_proto(TensorProto.UINT8, shape)
+        if name in walk.constants:
+            walk.constants[name] = encode_strings(walk.constants[name])
+
+
+def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Return the nodes that do the same on bytes."""
+    if not any(is_string(name, walk) for name in (*node.input, *node.output)):
+        return [node]
+    known = all(walk.shape(name) is not None for name in (*node.input, node.output[0]))
+    if node.op_type not in WRITERS or not known:
+        raise UserError(
+            f"operator {node.op_type} (node '{node.name}') works on strings; firmware has these "
+            f"for strings of known shapes: {', '.join(WRITERS)}"
+        )
+    return WRITERS[node.op_type](Writer(node, walk))
+
+
+class Writer(NodeBuilder):
+    """Writes the nodes for one node."""
+
+    def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
+        super().__init__(node, walk)
+        self.scope = "bytes/"
+        self.shapes = [list(walk.shape(name) or ()) for name in node.input]
+        self.result = list(walk.shape(node.output[0]) or ())
+
+    def reshape(self, name: str, shape: list[int]) -> str:
+        return self.add("Reshape", name, self.constant(shape, "int64"))
+
+    def align(self, index: int) -> str:
+        """Return an input with the rank of the result: axes are added in front, as for numbers."""
+        shape = self.shapes[index]
+        lengths = [*[1] * (len(self.result) - len(shape)), *shape, STRING_BYTES]
+        return self.reshape(self.node.input[index], lengths)
+
+
+def write_along_axis(body: Writer) -> Nodes:
+    """Pick or join strings along an axis, which is counted from the first one."""
+    axis = get_attribute(body.node, "axis", 0) % len(body.shapes[0])
+    return body.finish(body.add(body.node.op_type, *body.node.input, axis=axis))
+
+
+def write_equal(body: Writer) -> Nodes:
+    """Compare: strings are equal if all of their bytes are."""
+    equal = body.add("Equal", body.align(0), body.align(1))
+    all_equal = body.reduce("ReduceMin", body.add("Cast", equal, to=TensorProto.INT32), -1)
+    return body.finish(body.reshape(body.add("Cast", all_equal, to=TensorProto.BOOL), body.result))
+
+
+def write_moved(body: Writer) -> Nodes:
+    """Lay strings out anew."""
+    return body.finish(body.reshape(body.node.input[0], [*body.result, STRING_BYTES]))
+
+
+def write_where(body: Writer) -> Nodes:
+    condition = body.unsqueeze(body.node.input[0], -1)
+    return body.finish(body.add("Where", condition, body.align(1), body.align(2)))
+
+
+WRITERS: dict[str, Callable[[Writer], Nodes]] = {
+    "Concat": write_along_axis,
+    "Equal": write_equal,
+    "Flatten": write_moved,
+    "Gather": write_along_axis,
+    "Identity": write_moved,
+    "Reshape": write_moved,
+    "Squeeze": write_moved,
+    "Unsqueeze": write_moved,
+    "Where": write_where,
+}
