@@ -44,11 +44,14 @@ LINEAR: dict[str, Any] = {"coefficients": np.arange(12) * 0.25 - 1, "intercepts"
     ("kind", "attributes"),
     [
         ("Scaler", {"offset": [0.5, 1.0, -1.0, 0.0], "scale": [2.0, 0.5, 1.0, 3.0]}),
+        ("OneHotEncoder", {"cats_int64s": [0, -2, 3], "zeros": 1}),
+        ("FeatureVectorizer", {"inputdimensions": [4]}),
         ("Normalizer", {"norm": "MAX"}),
         ("Normalizer", {"norm": "L1"}),
         ("Normalizer", {"norm": "L2"}),
         ("Imputer", {"imputed_value_floats": [1.0, 2.0, 3.0, 4.0], "replaced_value_float": np.nan}),
         ("LinearRegressor", {"targets": 3, **LINEAR}),
+        ("LinearRegressor", {"targets": 3, "post_transform": "LOGISTIC", **LINEAR}),
         (
             "LinearClassifier",
             {"classlabels_ints": [7, 8, 9], "post_transform": "SOFTMAX", **LINEAR},
@@ -76,7 +79,8 @@ def test_an_operator_equals_onnx_runtime(
     ("kind", "attributes", "sentence"),
     [
         ("LinearClassifier", {"classlabels_ints": [1, 2]}, "no row of coefficients for each of"),
-        ("LinearRegressor", {"post_transform": "PROBIT"}, "it transforms its results"),
+        ("ZipMap", {"classlabels_int64s": [1, 2]}, "it returns maps; .* with zipmap=False"),
+        ("LinearRegressor", {"post_transform": "PROBIT"}, "its post_transform is PROBIT"),
     ],
 )
 def test_what_is_not_computed_is_refused(

@@ -150,3 +150,50 @@ def test_lstm_of_the_dynamic_quantizer_is_within_its_noise(
     data = (tmp_path / "q.onnx").read_bytes()
     assert b"DynamicQuantizeLSTM" in data
     assert largest_difference(data, tmp_path) < 1e-5
+
+
+COLUMNS = 5
+BYTES = RANDOM.integers(0, 256, (4, 32)).astype("uint8")
+STORED = RANDOM.integers(-127, 128, (32, COLUMNS)).astype("int8")
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "x", "attributes"),
+    [
+        ("QLinearWhere", ["cond", "x", "s", "z", "other", "s2", "z", "s", "z"], BYTES, {}),
+        ("MatMulIntegerToFloat", ["x", "w", "s", "ws", "z", "wz", "bias"], BYTES, {}),
+        ("DynamicQuantizeMatMul", ["x", "w", "ws", "wz", "bias"], weights(4, 32), {}),
+        *(
+            ("MatMulNBits", ["x", f"B{bits}", "scales", *points], weights(4, 32),
+             {"K": 32, "N": COLUMNS, "bits": bits, "block_size": 16})
+            for bits, points in ((4, []), (4, ["points4"]), (8, ["points8"]))
+        ),
+    ],
+)  # fmt: skip
+def test_an_operator_of_onnx_runtime_equals_it(
+    tmp_path: Path, kind: str, inputs: list[str], x: np.ndarray, attributes: dict[str, int]
+) -> None:
+    constants = {
+        "cond": RANDOM.integers(0, 2, (4, 32)).astype(bool), "other": BYTES[::-1],
+        "s": np.float32(0.02), "s2": np.float32(0.05), "z": np.uint8(120),
+        "w": STORED, "ws": np.array([0.01, 0.02, 0.03, 0.04, 0.05], "float32"),
+        "wz": np.zeros(COLUMNS, "int8"), "bias": weights(COLUMNS),
+        "B4": RANDOM.integers(0, 256, (COLUMNS, 2, 8)).astype("uint8"),
+        "B8": RANDOM.integers(0, 256, (COLUMNS, 2, 16)).astype("uint8"),
+        "scales": np.abs(weights(COLUMNS * 2)),
+        "points4": RANDOM.integers(0, 256, COLUMNS).astype("uint8"),
+        "points8": RANDOM.integers(0, 256, COLUMNS * 2).astype("uint8"),
+    }  # fmt: skip
+    is_float = kind != "QLinearWhere"
+    model = graph(
+        [node(kind, inputs, ["y"], domain="com.microsoft", **attributes)],
+        [value("x", list(x.shape), onnx.helper.np_dtype_to_tensor_dtype(x.dtype))],
+        [value("y", [4, COLUMNS]) if is_float else value("y", [4, 32], onnx.TensorProto.UINT8)],
+        {name: constants[name] for name in inputs if name in constants},
+    )
+    model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    data = model.SerializeToString()
+    expected = run_reference(data, [{"x": x}])
+    assert expected.runtime.startswith("onnxruntime")
+    ((found,),) = run_generated(data, [{"x": x}], tmp_path)
+    np.testing.assert_allclose(found, expected.outputs[0][0], 1e-5, 1e-4 if is_float else 0)

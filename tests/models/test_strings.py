@@ -31,7 +31,9 @@ def make(
     node: onnx.NodeProto, x: Any, outputs: list[onnx.ValueInfoProto], opset: int = 17
 ) -> bytes:
     kind = {"O": STRING, "i": INT64, "f": FLOAT}[x.dtype.kind]
-    made = helper.make_graph([node], "g", [value("x", list(x.shape), kind)], outputs)
+    names = [numpy_helper.from_array(np.array(["a", "bb", "ccc"], object), "names")]
+    stored = names if "names" in node.input else []
+    made = helper.make_graph([node], "g", [value("x", list(x.shape), kind)], outputs, stored)
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid(ML, 3)]
     return bytes(helper.make_model(made, opset_imports=opsets, ir_version=8).SerializeToString())
 
@@ -82,10 +84,15 @@ LABELS = [value("label", [3], STRING), value("y", [3, 3])]
             NUMBERS,
             [value("y", [2, 3, 2])],
         ),
+        (
+            helper.make_node("ArrayFeatureExtractor", ["names", "x"], ["y"], domain=ML),
+            np.array([2, 0], "int64"),
+            [value("y", [1, 2], STRING)],
+        ),
         (LINEAR, FEATURES, LABELS),
         (TREE, FEATURES, LABELS),
     ],
-    ids=["numbers", "strings", "labels", "one-hot", "one-hot numbers", "linear", "tree"],
+    ids=["numbers", "strings", "labels", "one-hot", "one-hot numbers", "picked", "linear", "tree"],
 )
 def test_strings_equal_onnx_runtime(
     tmp_path: Path, node: onnx.NodeProto, x: Any, outputs: list[onnx.ValueInfoProto]

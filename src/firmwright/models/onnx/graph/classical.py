@@ -47,14 +47,14 @@ def rewrite_binarizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 def rewrite_feature_extractor(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite an ArrayFeatureExtractor, which picks elements along the last axis."""
-    shape, places = walk.shape(node.input[0]), walk.constants.get(node.input[1])
-    if shape is None or places is None:
+    shape = walk.shape(node.input[0])
+    if shape is None:
         return None
     body = NodeBuilder(node, walk)
     x = node.input[0]
     if len(shape) == 1:
         x = body.add("Reshape", x, body.constant([1, -1], "int64"))
-    indices = body.constant(places.reshape(-1), "int64")
+    indices = body.add("Reshape", node.input[1], body.constant([-1], "int64"))
     return body.finish(body.add("Gather", x, indices, axis=-1))
 
 
@@ -186,10 +186,9 @@ def add_scores(body: NodeBuilder, x: str, rows: int) -> str:
 
 
 def rewrite_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    if get_attribute(node, "post_transform", "NONE") != "NONE":
-        refuse(node, "it transforms its results; export the model without post_transform")
     body, x = begin(node, walk)
-    return body.finish(add_scores(body, x, get_attribute(node, "targets", 1)))
+    scores = add_scores(body, x, get_attribute(node, "targets", 1))
+    return body.finish(add_transform(body, scores, get_attribute(node, "post_transform", "NONE")))
 
 
 def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
@@ -269,8 +268,12 @@ def get_mapping(node: onnx.NodeProto, name: str) -> Any:
             return np.array(found, dtype)
     tensor = get_attribute(node, f"{name}_tensor", None)
     if tensor is None and name != "default":
-        refuse(node, f"it has no {name}")
+        refuse(node, f"it has no {name}; export the model for ai.onnx.ml of version 2 or later")
     return None if tensor is None else numpy_helper.to_array(tensor).reshape(-1 if plural else ())
+
+
+def refuse_maps(node: onnx.NodeProto, _: Specializer) -> Nodes:
+    refuse(node, "it returns maps; export the model without, from scikit-learn with zipmap=False")
 
 
 CLASSICAL: dict[str, Rewrite] = {
@@ -284,5 +287,6 @@ CLASSICAL: dict[str, Rewrite] = {
     "ai.onnx.ml.Normalizer": rewrite_normalizer,
     "ai.onnx.ml.OneHotEncoder": rewrite_one_hot,
     "ai.onnx.ml.Scaler": rewrite_scaler,
+    "ai.onnx.ml.ZipMap": refuse_maps,
     "TfIdfVectorizer": rewrite_ngrams,
 }

@@ -9,7 +9,10 @@ rounds twice, so that a result may differ by one step.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import helper
 
@@ -178,14 +181,75 @@ def rewrite_matmul(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     return body.finish(product if alpha == 1 else body.add("Mul", product, factor))
 
 
+def rewrite_where(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    body = NodeBuilder(node, walk)
+    condition, *inputs, scale, zero = node.input
+    values = [dequantize(body, *inputs[i : i + 3]) for i in (0, 3)]
+    chosen = body.add("Where", condition, *values)
+    return finish_quantized(body, chosen, scale, zero, inputs[0], walk)
+
+
+def add_bias(body: NodeBuilder, result: str, bias: str) -> str:
+    return body.add("Add", result, bias) if bias else result
+
+
+def rewrite_integer_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite a MatMulIntegerToFloat: two quantized operands, a result in floats."""
+    body = NodeBuilder(node, walk)
+    a, b, a_scale, b_scale, a_zero, b_zero, bias = [*node.input, "", "", ""][:7]
+    operands = [dequantize(body, a, a_scale, a_zero), dequantize(body, b, b_scale, b_zero, 1)]
+    return body.finish(add_bias(body, body.add("MatMul", *operands), bias))
+
+
+def rewrite_dynamic_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite a DynamicQuantizeMatMul: the first operand is quantized at run time."""
+    body = NodeBuilder(node, walk)
+    a, b, b_scale, b_zero, bias = [*node.input, "", ""][:5]
+    grid = [body.name_tensor(label) for label in ("data", "scale", "zero")]
+    body.nodes.append(helper.make_node("DynamicQuantizeLinear", [a], grid, node.name))
+    operands = [dequantize(body, *grid), dequantize(body, b, b_scale, b_zero, 1)]
+    return body.finish(add_bias(body, body.add("MatMul", *operands), bias))
+
+
+def rewrite_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a MatMulNBits: weights of 2, 4 or 8 bits in blocks become one constant of floats."""
+    body = NodeBuilder(node, walk)
+    a, b, scales, zeros, groups, bias = [*node.input, "", "", ""][:6]
+    if groups or not {n for n in (b, scales, zeros) if n} <= walk.constants.keys():
+        return None
+    depth, columns, bits, block = (
+        get_attribute(node, n, 4) for n in ("K", "N", "bits", "block_size")
+    )
+    blocks = -(-depth // block)
+    factors = walk.constants[scales].reshape(columns, blocks, 1).astype("float32")
+    points = walk.constants[zeros] if zeros else np.float32(2 ** (bits - 1))
+    if points.dtype == np.uint8:
+        points = unpack_bits(points.reshape(columns, -1), bits)[:, :blocks]
+    if zeros:
+        points = points.reshape(columns, blocks, 1).astype("float32")
+    stored = unpack_bits(walk.constants[b].reshape(columns, blocks, -1), bits)[..., :block]
+    weights = ((stored - points) * factors).reshape(columns, -1)[:, :depth]
+    product = body.add("MatMul", a, body.constant(weights.T, walk.dtype(a)))
+    return body.finish(add_bias(body, product, bias))
+
+
+def unpack_bits(array: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
+    """Return the numbers of ``bits`` bits in the bytes of the last axis, the low ones first."""
+    parts = [(array >> shift) & (2**bits - 1) for shift in range(0, 8, bits)]
+    return np.stack(parts, -1).reshape(*array.shape[:-1], -1)
+
+
 WINDOW = ("kernel_shape", "strides", "pads", "auto_pad", "ceil_mode", "count_include_pad")
 
 MICROSOFT: dict[str, Rewrite] = {
     f"com.microsoft.{name}": rewrite
     for name, rewrite in {
+        "DynamicQuantizeMatMul": rewrite_dynamic_product,
         "FusedConv": rewrite_convolution,
         "FusedGemm": rewrite_product,
         "FusedMatMul": rewrite_matmul,
+        "MatMulIntegerToFloat": rewrite_integer_product,
+        "MatMulNBits": rewrite_product_of_bits,
         "QGemm": rewrite_gemm,
         "QLinearAdd": make_quantized(make_same("Add"), operands=2),
         "QLinearAveragePool": make_quantized(pool("AveragePool", *WINDOW)),
@@ -195,5 +259,6 @@ MICROSOFT: dict[str, Rewrite] = {
         "QLinearMul": make_quantized(make_same("Mul"), operands=2),
         "QLinearSigmoid": make_quantized(make_same("Sigmoid")),
         "QLinearSoftmax": make_quantized(compute_softmax),
+        "QLinearWhere": rewrite_where,
     }.items()
 }
