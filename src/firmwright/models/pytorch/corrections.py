@@ -15,7 +15,21 @@ from tvm import relax, topi
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from firmwright.ir.relax import dtype_of
+from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 from firmwright.models.pytorch.recurrent import write_out_recurrent
+
+
+class SixteenBitBuilder(relax.BlockBuilder):  # type: ignore[misc]
+    """Rounds products and convolutions of 16-bit floats; TVM leaves all of them in float32."""
+
+    def emit(self, expr: relax.Expr, name_hint: str = "") -> relax.Var:
+        result = super().emit(expr, name_hint)
+        if getattr(getattr(expr, "attrs", None), "out_dtype", None) != "float32":
+            return result
+        kind = dtype_of(expr.args[0])
+        if kind not in SIXTEEN_BIT_FLOATS:
+            return result
+        return super().emit(relax.op.astype(result, kind), name_hint)
 
 
 class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
@@ -29,6 +43,15 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
             for spec in program.graph_signature.input_specs
             if spec.target in stored
         }
+
+    @property
+    def block_builder(self) -> relax.BlockBuilder:
+        return self.builder
+
+    @block_builder.setter
+    def block_builder(self, _: relax.BlockBuilder) -> None:
+        """Take another one where TVM begins a program with a new one."""
+        self.builder = SixteenBitBuilder()
 
     def create_convert_map(self) -> dict[str, Any]:
         return {

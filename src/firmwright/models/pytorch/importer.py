@@ -46,12 +46,9 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     check_operators(core, name)
     labels = label_nodes(core)
     importer = TorchImporter(core)
-    try:
-        module = run_importer(
-            name, lambda: importer.from_exported_program(core, False, True, False, None)
-        )
-    except UserError as error:
-        raise UserError(f"{error}{get_float16_hint(program)}") from None
+    module = run_importer(
+        name, lambda: importer.from_exported_program(core, False, True, False, None)
+    )
     variables = {
         str(value.name): labels[node.name]
         for node, value in importer.env.items()
@@ -76,14 +73,6 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         states=tuple(states.values()),
     )
     return module, interface
-
-
-def get_float16_hint(program: torch.export.ExportedProgram) -> str:
-    """TVM 0.27 takes the results of convolutions and products for float32, whatever goes in."""
-    types = {t.dtype for t in program.state_dict.values()}
-    if types & {torch.float16, torch.bfloat16}:
-        return "; 16-bit floats come as ONNX, or export model.float()"
-    return ""
 
 
 def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
@@ -221,6 +210,19 @@ def collect_outputs(
     return tuple(make_tensor(label, t, name) for label, t in zip(names, types, strict=True))
 
 
+def to_torch(array: npt.NDArray[Any]) -> torch.Tensor:
+    """Return a copy, for torch wants memory that it may write to; it knows no type of ml_dtypes."""
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view("uint16").copy()).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array))
+
+
+def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
+    if tensor.dtype == torch.bfloat16:
+        return tensor.contiguous().view(torch.uint16).numpy().view("bfloat16").copy()
+    return np.array(tensor.numpy())
+
+
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
     """Evaluate with torch itself, operator by operator, in one thread."""
     program = load_program(data, "model")
@@ -229,12 +231,11 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     module = program.module()
 
     def run(given: Mapping[str, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        # A copy: torch wants memory that it may write to.
-        flat = [torch.from_numpy(np.array(given[n])) for n in names]
+        flat = [to_torch(given[n]) for n in names]
         arguments, options = pytree.tree_unflatten(flat, program.call_spec.in_spec)
         with torch.inference_mode():
             found = pytree.tree_leaves(module(*arguments, **options))
-        return [np.array(tensor.numpy()) for tensor in found]
+        return [to_numpy(tensor) for tensor in found]
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
