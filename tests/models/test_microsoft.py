@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -171,7 +172,7 @@ STORED = RANDOM.integers(-127, 128, (32, COLUMNS)).astype("int8")
     ],
 )  # fmt: skip
 def test_an_operator_of_onnx_runtime_equals_it(
-    tmp_path: Path, kind: str, inputs: list[str], x: np.ndarray, attributes: dict[str, int]
+    tmp_path: Path, kind: str, inputs: list[str], x: np.ndarray, attributes: dict[str, Any]
 ) -> None:
     constants = {
         "cond": RANDOM.integers(0, 2, (4, 32)).astype(bool), "other": BYTES[::-1],

@@ -372,7 +372,7 @@ def test_without_torch_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         FORMATS["pt2"].load()
 
 
-class Half(nn.Module):  # type: ignore[misc]
+class Half(nn.Module):  # type: ignore[misc, name-defined]
     """Each way to a product: a convolution, a linear layer, the products of attention."""
 
     def __init__(self) -> None:

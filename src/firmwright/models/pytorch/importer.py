@@ -219,7 +219,7 @@ def to_torch(array: npt.NDArray[Any]) -> torch.Tensor:
 
 def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
     if tensor.dtype == torch.bfloat16:
-        return tensor.contiguous().view(torch.uint16).numpy().view("bfloat16").copy()
+        return np.array(tensor.contiguous().view(torch.uint16).numpy().view("bfloat16"))
     return np.array(tensor.numpy())
 
 

@@ -205,9 +205,9 @@ def rewrite_dynamic_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a DynamicQuantizeMatMul: the first operand is quantized at run time."""
     body = NodeBuilder(node, walk)
     a, b, b_scale, b_zero, bias = [*node.input, "", ""][:5]
-    grid = [body.name_tensor(label) for label in ("data", "scale", "zero")]
+    data, scale, zero = grid = [body.name_tensor(label) for label in ("data", "scale", "zero")]
     body.nodes.append(helper.make_node("DynamicQuantizeLinear", [a], grid, node.name))
-    operands = [dequantize(body, *grid), dequantize(body, b, b_scale, b_zero, 1)]
+    operands = [dequantize(body, data, scale, zero), dequantize(body, b, b_scale, b_zero, 1)]
     return body.finish(add_bias(body, body.add("MatMul", *operands), bias))
 
 
