@@ -11,9 +11,10 @@ from pathlib import Path
 import onnx
 
 from tests.conformance.case import Outcome
-from tests.conformance.reasons import DECIDED_BY_INPUTS, EMPTY, STRINGS, sentence
+from tests.conformance.reasons import DECIDED_BY_INPUTS, STRINGS, sentence
 
 EVALUATED = Path(__file__).with_name("evaluated_by_tvm.txt")
+EMX = Path(__file__).with_name("emx_onnx_cgen.csv")
 
 INTRODUCTION = """\
 # ONNX conformance
@@ -37,9 +38,9 @@ without elements. Those that pass only then are counted under *constant shapes* 
 
 A sequence, or an optional value, is given and taken as its tensors: SequenceConstruct, or Optional,
 comes before the operator, and SequenceAt, or OptionalGetElement, behind it. An output without
-elements is left out where there are others. The expected outputs of DFT are computed in float32,
-so that where terms cancel out more is left of them than the tolerance; a step of the largest input
-is allowed.
+elements is left out; firmware of a network that has no others computes nothing. The expected
+outputs of DFT are computed in float32, so that where terms cancel out more is left of them than the
+tolerance; a step of the largest input is allowed.
 
 ONNX's own runner takes firmwright too, as `firmwright.onnx_backend.FirmwrightBackend`:
 
@@ -59,8 +60,21 @@ COUNT = """
 
 Values of inputs decide the outcome of {decided} refused cases: how long an output is, or what was
 drawn at random. Of the {others:,} other cases, **{refused} are refused, {percent:.1f} %**.
-{strings} of these work on strings, {empty} have no output with elements, so that there is nothing
-to compute; {rest} remain.
+{strings} of these make strings, or find patterns in them; {rest} remain.
+"""
+
+BESIDE = """
+## Beside emx-onnx-cgen
+
+[emx-onnx-cgen](https://github.com/emmtrix/emx-onnx-cgen) writes C of ONNX models, too. On 24
+November 2026 its version 1.4.0 ran the same cases on x86-64 Linux: its own module for
+`onnx.backend.test` in ONNX's runner, with gcc 12.2, and with clang 22 where gcc failed. It is
+made for ONNX 1.21.0; {newer} of the cases that it refuses or has wrong are newer than that. *Not
+measured* are those for which libraries that decode pictures were missing, or a function of
+bfloat16. The allowance for DFT is the same. It takes shapes and sequences as the cases give them,
+sizes its arrays at run time where inputs decide, and has strings and pictures; firmwright's
+sequences are tensors, and its shapes are constants in the cases of the second line.
+[emx_onnx_cgen.csv](../../tests/conformance/emx_onnx_cgen.csv) lists what did not pass.
 """
 
 BY_REASON = """
@@ -92,6 +106,7 @@ def render(outcomes: Sequence[Outcome]) -> dict[str, str]:
         "## By operator\n",
         *table(("operator", "passed", "constant shapes", "refused", "wrong"), operators(outcomes)),
         count(len(outcomes), refused),
+        *beside(outcomes),
         BY_REASON,
         *table(("reason", "cases", "operators"), reasons(refused)),
         BY_TVM.format(count=len(by_tvm)),
@@ -110,7 +125,7 @@ def count(cases: int, refused: Sequence[Outcome]) -> str:
     """Return how many cases are refused for reasons that do not lie in their inputs' values."""
     reasons = Counter(sentence(o) for o in refused)
     decided = sum(reasons[r] for r in DECIDED_BY_INPUTS)
-    counted, strings, empty = len(refused) - decided, reasons[STRINGS], reasons[EMPTY]
+    counted, strings = len(refused) - decided, reasons[STRINGS]
     others = cases - decided
     return COUNT.format(
         decided=decided,
@@ -118,9 +133,33 @@ def count(cases: int, refused: Sequence[Outcome]) -> str:
         refused=counted,
         percent=100 * counted / others,
         strings=strings,
-        empty=empty,
-        rest=counted - strings - empty,
+        rest=counted - strings,
     )
+
+
+def beside(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the section that has emx-onnx-cgen's results beside these."""
+    with EMX.open(encoding="utf-8", newline="") as file:
+        failed = {row["case"]: row for row in csv.DictReader(file)}
+    newer = sum(r["in_onnx_1_21"] == "no" and r["verdict"] != "not measured"
+                for r in failed.values())  # fmt: skip
+    decided = {o.case for o in outcomes
+               if o.verdict == "refused" and sentence(o) in DECIDED_BY_INPUTS}  # fmt: skip
+    others = [o for o in outcomes if o.case not in decided]
+    ours = Counter(o.verdict for o in others)
+    theirs = Counter(failed[o.case]["verdict"] if o.case in failed else "passed" for o in others)
+    constant = sum(bool(o.baked) for o in others)
+    rows = [
+        ("inputs do not decide", len(others), len(others)),
+        ("passed", ours["passed"], theirs["passed"]),
+        ("of these with shapes as constants", constant, 0),
+        ("refused", ours["refused"], theirs["refused"]),
+        ("wrong", ours["wrong"], theirs["wrong"]),
+        ("not measured", 0, theirs["not measured"]),
+        ("inputs, or chance, decide", len(decided), len(decided)),
+        ("passed", 0, len(decided - set(failed))),
+    ]
+    return [BESIDE.format(newer=newer), *table(("cases", "firmwright", "emx-onnx-cgen"), rows)]
 
 
 def operators(outcomes: Iterable[Outcome]) -> list[tuple[object, ...]]:

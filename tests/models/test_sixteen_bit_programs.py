@@ -1,0 +1,46 @@
+"""PyTorch programs in float16 and bfloat16, against torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from firmwright.models import FORMATS  # noqa: E402
+from tests.models.test_pytorch_programs import exported  # noqa: E402
+from tests.networks.firmware import run_generated  # noqa: E402
+
+
+class Half(nn.Module):  # type: ignore[misc]
+    """Each way to a product: a convolution, a linear layer, the products of attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.linear = nn.Linear(8, 4)
+
+    def forward(self, x: Any) -> Any:
+        tokens = self.convolution(x).flatten(2).transpose(1, 2)
+        return self.linear(self.attention(tokens, tokens, tokens)[0])
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_sixteen_bit_programs_are_near_torch(tmp_path: Path, kind: Any) -> None:
+    image = torch.rand(1, 3, 6, 6)
+    data = exported(Half().to(kind), image.to(kind))
+    samples = [{"x": image.to(kind).view(torch.uint16).numpy().view(str(kind)[6:])}]
+    ((found,),) = run_generated(data, samples, tmp_path, format_name="pt2")
+    (expected,) = FORMATS["pt2"].load().run_reference(data, samples).outputs[0]
+    assert found.dtype == expected.dtype
+    step = float(torch.finfo(kind).eps)
+    np.testing.assert_allclose(found.astype("f4"), expected.astype("f4"), 4 * step, 4 * step)
