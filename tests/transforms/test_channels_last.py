@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from firmwright.compile import prepare_module
@@ -9,6 +12,9 @@ from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.models import FORMATS
 from firmwright.transforms.channels_last import use_channels_last
 from tests.lowering.test_tflite_networks import mirrored
+from tests.networks.firmware import assert_exact, lowered
+from tests.networks.qdq_graphs import Graph
+from tests.networks.qdq_reference import F32, Grid
 
 NETWORKS = {"kws_qdq.onnx": 0, "resnet8_qdq.onnx": 0}
 """Changes of layout that are left in a network; its first ones are mere reshapes or undone."""
@@ -27,3 +33,29 @@ def test_no_change_of_layout_is_left(name: str) -> None:
         if operator_name(binding.value) == "relax.nn.conv2d"
     }
     assert layouts == {"NHWC"}
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kept", [True, False], ids=["pixels kept", "pixels dropped"])
+def test_averages_behind_convolutions_are_integers(kept: bool, tmp_path: Path) -> None:
+    graph, random = Graph(), np.random.default_rng(0)
+
+    def convolve(real: str, channels: int, out_channels: int) -> str:
+        stored = random.integers(-128, 127, (out_channels, channels, 1, 1), "int8", endpoint=True)
+        weights = graph.weights(stored, np.full(out_channels, F32(0.01)), 0, 0)
+        return graph.node("Conv", [real, weights], kernel_shape=[1, 1])
+
+    def store(real: str, scale: float) -> str:
+        grid = Grid("int8", F32(scale), 3)
+        stored = graph.node("QuantizeLinear", [real, *graph.grid(grid)])
+        return graph.node("DequantizeLinear", [stored, *graph.grid(grid)])
+
+    _, real = graph.input((1, 4, 6, 5), Grid("int8", F32(0.05), 3))
+    real = store(convolve(real, 4, 8), 0.031)
+    axes = graph.constant(np.array([2, 3], "int64"))
+    real = store(graph.node("ReduceMean", [real, axes], keepdims=int(kept)), 0.0173)
+    real = convolve(real, 8, 4) if kept else real
+    graph.output(real, Grid("int8", F32(0.06), 3), lambda *_: np.zeros(0))
+    data = graph.build()
+    assert not lowered(data).kernels.float_operators
+    assert_exact(data, tmp_path, graph.samples(3, seed=1))

@@ -125,6 +125,8 @@ class ChannelsLast:
             return None
         if name in POOLS:
             return self.pool
+        if name in REDUCTIONS:
+            return self.reduce_pixels
         return {
             "relax.concat": self.concatenate,
             "relax.image.resize2d": self.resize,
@@ -265,6 +267,13 @@ class ChannelsLast:
             return None
         return self.last.get(value.args[0])
 
+    def reduce_pixels(self, call: tvm.ir.Call) -> relax.Expr | None:
+        """Reduce height and width to one pixel; None for other axes, or where they are left out.
+
+        So a squeeze-and-excitation quantizes its averages where they are computed.
+        """
+        return self.reduce(call, True) if call.attrs.keepdims else None
+
     def drop_pixels(self, value: relax.Expr) -> relax.Expr | None:
         """Return a result without height and width, which needs no layout; else None.
 
@@ -273,14 +282,17 @@ class ChannelsLast:
         name = operator_name(value)
         if name not in ("relax.reshape", *REDUCTIONS) or value.args[0] not in self.last:
             return None
+        if name in REDUCTIONS:
+            return None if value.attrs.keepdims else self.reduce(value, False)
         moved = self.last[value.args[0]]
-        if name == "relax.reshape":
-            single = static_shape(moved)[1:3] == (1, 1)
-            arguments = [moved, *value.args[1:]]
-            return tvm.ir.Call(value.op, arguments, value.attrs, value.ty_args) if single else None
-        axes, rank = value.attrs.axis, len(static_shape(value.args[0]))
-        if axes is None or value.attrs.keepdims:
+        single = static_shape(moved)[1:3] == (1, 1)
+        arguments = [moved, *value.args[1:]]
+        return tvm.ir.Call(value.op, arguments, value.attrs, value.ty_args) if single else None
+
+    def reduce(self, call: tvm.ir.Call, keepdims: bool) -> relax.Expr | None:
+        """Reduce height and width of a tensor with channels last; None for other axes."""
+        axes, rank = call.attrs.axis, len(static_shape(call.args[0]))
+        if axes is None or sorted(int(a) % rank for a in axes) != [*range(2, rank)]:
             return None
-        if sorted(int(a) % rank for a in axes) != [*range(2, rank)]:
-            return None
-        return getattr(relax.op, name.rpartition(".")[2])(moved, [1, 2], False)
+        operator = getattr(relax.op, operator_name(call).rpartition(".")[2])
+        return operator(self.last[call.args[0]], [1, 2], keepdims)
