@@ -142,3 +142,20 @@ def test_a_softmax_of_rows_has_a_form(axis: int) -> None:
     kernels = lowered(graph.build()).kernels.kernels
     notes = [kernel.note or "" for kernel in kernels if "softmax" in kernel.region]
     assert ["Form softmax" in note for note in notes] == [axis == -1]
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", ["Add", "Sub", "Mul"])
+def test_a_pair_of_tensors_is_a_layer_whatever_shapes_they_had(kind: str, tmp_path: Path) -> None:
+    graph, shape = Graph(), (1, 6, 8)
+    rows = Grid("int8", F32(0.0317), -7)
+    _, left = graph.input(shape, Grid("int8", F32(0.0513), 3))
+    stored, _ = graph.input(shape[1:], rows)
+    moved = graph.node("Reshape", [stored, graph.constant(np.array(shape))])
+    right = graph.node("DequantizeLinear", [moved, *graph.grid(rows)])
+    for operands in ([left, right], [right, left]):
+        result = graph.node(kind, operands)
+        graph.output(result, Grid("int8", F32(0.0731), 5), lambda *_: np.zeros(0))
+    data = graph.build()
+    assert not lowered(data).kernels.float_operators
+    assert_exact(data, tmp_path, graph.samples(4, seed=1))

@@ -163,10 +163,7 @@ def read_operands(
     """Return the activations, of one grid, and the constant weights of bytes of an anchor."""
     if anchor is None or operator_name(anchor) not in (CONVOLUTION, PRODUCT):
         return None
-    moved = anchor.args[0]
-    while (call := definitions.get(moved)) is not None and operator_name(call) == "relax.reshape":
-        moved = call.args[0]
-    data = read_quantized(moved, definitions)
+    data = read_quantized(skip_reshapes(anchor.args[0], definitions), definitions)
     weights = read_quantized(anchor.args[1], definitions)
     if data is None or weights is None or not isinstance(weights.data, Constant):
         return None
@@ -176,9 +173,14 @@ def read_operands(
 
 def reads_parameter(data: relax.Expr, parameter: relax.Var, definitions: Definitions) -> bool:
     """Tell whether a product reads the region's input, of which it may see another shape."""
+    return bool(skip_reshapes(data, definitions).same_as(parameter))
+
+
+def skip_reshapes(data: relax.Expr, definitions: Definitions) -> relax.Expr:
+    """Return what has the same elements, in the same order, before any changes of shape."""
     while (call := definitions.get(data)) is not None and operator_name(call) == "relax.reshape":
         data = call.args[0]
-    return bool(data.same_as(parameter))
+    return data
 
 
 def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> dict[str, Any] | None:

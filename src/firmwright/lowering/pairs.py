@@ -18,7 +18,7 @@ from firmwright.lowering.kernels.fixed_point import (
     to_fixed_point,
 )
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
-from firmwright.lowering.layers import find_quantized_call, read_bytes
+from firmwright.lowering.layers import find_quantized_call, read_bytes, skip_reshapes
 
 LARGEST_TERM = 2**30
 """Terms of a sum stay below it, so that no sum leaves 32 bits."""
@@ -37,18 +37,22 @@ def read_pair(function: relax.Function, rounding: str) -> Pair | None:
     definitions, call, grid = found
     name = operator_name(call)
     terms = [t for a in call.args if (t := read_bytes(a, definitions)) is not None]
-    if len(terms) < 2 or {t.data for t in terms} != set(function.params):
+    parameters = [skip_reshapes(t.data, definitions) for t in terms]
+    if len(terms) < 2 or set(parameters) != set(function.params):
         return None
-    signs = dict(zip((t.data for t in terms), SIGNS.get(name, (1, 1)), strict=True))
     # The region's inputs may stand in another order than the operands.
-    terms.sort(key=lambda term: list(function.params).index(term.data))
-    shape = static_shape(function.body.body.fields[0])
+    ordered = sorted(
+        zip(parameters, terms, SIGNS.get(name, (1, 1)), strict=True),
+        key=lambda item: list(function.params).index(item[0]),
+    )
+    _, terms, signs = (list(column) for column in zip(*ordered, strict=True))
+    shape = static_shape(call)
     shapes = [static_shape(t.data) for t in terms]
     if name == "relax.multiply":
         return make_product(terms, grid, shapes, rounding) if shapes[0] == shape else None
     if any(other != shape for other in shapes):
         return None
-    return make_addition(terms, grid, prod(shape), rounding, [signs[t.data] for t in terms])
+    return make_addition(terms, grid, prod(shape), rounding, signs)
 
 
 def make_addition(
