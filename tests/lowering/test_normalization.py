@@ -1,4 +1,4 @@
-"""A normalization keeps its digits where the mean is large beside the deviations."""
+"""A normalization keeps its digits where the mean is large beside the deviations; rows of bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.networks.firmware import lowered, run_generated
+from tests.networks.firmware import SANITIZED, lowered, run_generated
 from tests.networks.onnx_models import graph, node, value
+from tests.networks.qdq_graphs import Graph
+from tests.networks.qdq_reference import F32, Grid
 
 pytestmark = pytest.mark.needs("gcc")
 
@@ -35,3 +37,37 @@ def test_instances_are_normalized_by_their_deviations(shape: list[int], tmp_path
     wanted = deviation / spread * by_channel(scale) + by_channel(bias)
     np.testing.assert_allclose(found, wanted, atol=5e-4)
     assert [r.operators for r in lowered(data, "onnx").partition.regions] == [("instance_norm",)]
+
+
+@pytest.mark.parametrize("axes", [1, 2], ids=["last axis", "two axes"])
+def test_rows_of_bytes_are_normalized_by_their_exact_deviations(axes: int, tmp_path: Path) -> None:
+    numbers, shape = np.random.default_rng(3), (2, 9, 6, 8)
+    source, stored, grid = (
+        Grid("int8", F32(s), z) for s, z in ((0.05, -120), (0.01, 4), (0.03, 5))
+    )
+    network, given = Graph(), np.zeros(shape, "int8")
+    given[...] = numbers.integers(-128, 127, shape, endpoint=True)
+    given[0, :3] = 127  # of equal numbers: the root of float32's error would make ones of nothing
+    name, real = network.input(shape, source)
+    gain, bias = numbers.integers(-128, 127, (2, *shape[-axes:]), endpoint=True).astype("int8")
+    tables = [
+        network.node("DequantizeLinear", [network.constant(a), *network.grid(stored)])
+        for a in (gain, bias)
+    ]
+    result = network.node("LayerNormalization", [real, *tables], axis=-axes, epsilon=1e-12)
+    network.output(result, grid, lambda *_: np.zeros(0))
+    data = network.build()
+    ((found,),) = run_generated(data, [{name: given}], tmp_path, SANITIZED)
+    (kernel,) = lowered(data).kernels.kernels
+    assert [o.kind for o in kernel.float_operators] == ["layer_norm"]  # the root, and what follows
+
+    exact, last = source.centred(given) * float(source.scale), tuple(range(-axes, 0))
+    deviation = exact - exact.mean(last, keepdims=True)
+    spread = np.sqrt(exact.var(last, keepdims=True) + 1e-12)
+    deviation[0, :3] = 0
+    factor, offset = (stored.centred(a) * float(stored.scale) for a in (gain, bias))
+    steps = (deviation / spread * factor + offset) / float(grid.scale)
+    decided = np.abs(np.abs(steps % 1 - 0.5)) > 1e-4
+    wanted = grid.store(np.rint(steps))
+    np.testing.assert_array_equal(found[decided], wanted[decided])
+    assert decided.mean() > 0.99

@@ -23,6 +23,7 @@ from firmwright.ir.regions import Region
 from firmwright.ir.relax import Constant, dtype_of, operator_name, static_shape
 from firmwright.lowering.float_use import ArithmeticUse, summarize_use
 from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.normalization import normalize_rows
 from firmwright.lowering.kernels.quantized_tensor import (
     BATCH_MATMUL,
     INT32_LIMIT,
@@ -98,6 +99,7 @@ class IntegerRewriter:
             "relax.nn.relu": self.relu,
             "relax.clip": self.clip,
             "relax.concat": self.concat,
+            "relax.nn.layer_norm": self.normalize,
         }.get(
             operator_name(call),
             self.commute if operator_name(call) in SCALE_COMMUTING else None,
@@ -226,6 +228,9 @@ class IntegerRewriter:
             return None
         joined = self.builder.emit_like(call, relax.Tuple([s.data for s in sources]))
         return replace(sources[0], data=joined, largest=max(s.largest for s in sources))
+
+    def normalize(self, call: tvm.ir.Call) -> Value | None:
+        return normalize_rows(self.builder, call)
 
     def commute(self, call: tvm.ir.Call) -> Value | None:
         source = self.builder.value(call.args[0])

@@ -39,6 +39,8 @@ class OnnxRounding:
       way between two integers, as for two equal scales and an even count, as written.
     - A bilinear resize of stored 8-bit integers: to the graph in exact arithmetic where the scales'
       quotient is a simple fraction, else as a sum.
+    - A layer norm of stored 8-bit integers: its sums are exact integers, each row's root and what
+      follows it are float32.
     - All else (sums of two tensors, softmax …): float32 operator by operator, as written. Only sums
       of many terms depend on an order that ONNX leaves open.
     """

@@ -1,12 +1,24 @@
-"""Normalization over the elements of an image, by deviations from their mean."""
+"""Normalization over the elements of an image or of a row, by deviations from their mean."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
+from typing import Any
 
-from tvm import relax, te, topi
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax, te, tirx, topi
 
-from firmwright.ir.relax import static_shape
+from firmwright.ir.relax import Constant, constant_array, static_shape
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.fixed_point import Integer
+from firmwright.lowering.kernels.float_steps import EXACT_FLOATS
+from firmwright.lowering.kernels.quantized_tensor import INT32_LIMIT, QuantizedTensor, Value
+
+LARGEST_EPSILON = 2.0**100
+"""Far below the largest float32."""
 
 
 def instance_norm(builder: relax.BlockBuilder, call: relax.Expr) -> relax.Expr:
@@ -30,3 +42,67 @@ def instance_norm(builder: relax.BlockBuilder, call: relax.Expr) -> relax.Expr:
         return result + topi.reshape(bias, by_channel) if attrs.center else result
 
     return builder.call_te(normalize, *call.args, primfunc_name_hint="instance_norm")
+
+
+def normalize_rows(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
+    """Normalize stored 8-bit integers over their last axes; the results are float32.
+
+    Of n integers q less their zero point with sum S and sum of squares Q, an element is
+    (n·q - S) / sqrt(n·Q - S² + n²·epsilon / scale²): integers, exact, up to the root, of which a
+    row has one. In float32, operator by operator, each element takes a root and three divisions.
+    """
+    source = builder.find_integers(call.args[0], 8)
+    gain, bias = (dequantize_constant(builder.value(a)) for a in call.args[1:])
+    shape, attrs = static_shape(call), call.attrs
+    rows = len(shape) - len(attrs.axes)
+    extents = shape[rows:]
+    is_last = sorted(int(a) % len(shape) for a in attrs.axes) == [*range(rows, len(shape))]
+    if source is None or gain is None or bias is None or not (is_last and rows):
+        return None
+    count, zero_point = prod(extents), int(source.zero_point[0])
+    epsilon = float(attrs.epsilon) * (count / float(source.scale[0])) ** 2
+    fits = 2 * source.largest * count < EXACT_FLOATS and source.largest**2 * count < INT32_LIMIT
+    if not (fits and epsilon < LARGEST_EPSILON and attrs.center and attrs.scale):
+        return None
+
+    def compute(data: te.Tensor, gain: te.Tensor, bias: te.Tensor) -> te.Tensor:
+        def center(*indices: Integer) -> Integer:
+            return data(*indices).astype("int32") - zero_point
+
+        def add_up(name: str, term: Callable[[Integer], Integer]) -> te.Tensor:
+            axes = [te.reduce_axis((0, extent)) for extent in extents]
+            return te.compute(
+                shape[:rows], lambda *row: te.sum(term(center(*row, *axes)), axis=axes), name=name
+            )
+
+        def invert_root(*row: Integer) -> Integer:
+            total, square = (sums(*row).astype("int64") for sums in (totals, squares))
+            spread = (square * count - total * total).astype("float32")
+            return real(1.0) / te.sqrt(spread + real(epsilon))
+
+        def element(*indices: Integer) -> Integer:
+            row, place = indices[:rows], indices[rows:]
+            deviation = (center(*indices) * count - totals(*row)).astype("float32")
+            return deviation * factors(*row) * gain(*place) + bias(*place)
+
+        totals, squares = add_up("totals", lambda q: q), add_up("squares", lambda q: q * q)
+        factors = te.compute(shape[:rows], invert_root, name="factors")
+        return te.compute(shape, element, name="normalized")
+
+    tables = [builder.emit_constant(n, a) for n, a in (("gain", gain), ("bias", bias))]
+    return builder.emit_te("layer_norm", compute, source.data, *tables)
+
+
+def real(number: float) -> Integer:
+    return tirx.const(number, "float32")
+
+
+def dequantize_constant(value: Value) -> npt.NDArray[Any] | None:
+    """Return a constant's numbers in float32, as a graph dequantizes them; None for all else."""
+    if not isinstance(value, QuantizedTensor):
+        return constant_array(value) if isinstance(value, Constant) else None
+    if not isinstance(value.data, Constant):
+        return None
+    points, scales = (value.reshape_for_broadcast(v) for v in (value.zero_point, value.scale))
+    centred = constant_array(value.data).astype("int64") - points
+    return np.asarray(centred.astype("float32") * scales.astype("float32"))
