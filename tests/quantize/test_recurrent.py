@@ -10,10 +10,11 @@ import numpy as np
 import onnx
 import pytest
 
+from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 from firmwright.models.onnx.export import PER_CHANNEL_OPSET
 from firmwright.models.onnx.graph.recurrent import name_without_step
-from firmwright.models.onnx.importer import run_reference
+from firmwright.models.onnx.importer import import_model, run_reference
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate, prepare
@@ -116,3 +117,10 @@ def test_more_steps_take_no_more_functions() -> None:
     assert many == few
     sizes = [sum(a.nbytes for a in n.weights.values()) for n in networks]
     assert sizes[1] - sizes[0] < 300  # places of the steps, and tables of the last one's function
+
+
+def test_a_sequence_may_have_thousands_of_steps_and_no_more() -> None:
+    _, interface = import_model(make_network("RNN", 1, 300), "m.onnx", {})
+    assert interface.outputs[0].shape == (300, 1, BATCH, HIDDEN)
+    with pytest.raises(UserError, match="its sequence has 4097 steps, of at most 4096"):
+        import_model(make_network("RNN", 1, 4097), "m.onnx", {})

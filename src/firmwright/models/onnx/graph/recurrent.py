@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from firmwright.errors import UserError
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
 from firmwright.models.onnx.graph.specialize import (
     Array,
@@ -20,8 +21,8 @@ from firmwright.models.onnx.graph.specialize import (
     rename_tensors,
 )
 
-MAX_STEPS = 256
-"""Steps that may be written out; each of them becomes code."""
+MAX_STEPS = 4096
+"""Steps that may be written out: they are a loop in the C, but a build takes time for each."""
 
 STEP = "step@"
 """Tensors of a step have this and its number in their names, which are equal otherwise."""
@@ -191,6 +192,8 @@ class Layer:
     ) -> Nodes | None:
         """Return the steps one after the other; None for what has no form here.
 
+        UserError for more than :data:`MAX_STEPS`.
+
         States that are known before the first step are constants. With ``hold`` they are tensors
         that it is told of, so that the first step is like all others.
         """
@@ -200,7 +203,10 @@ class Layer:
         batch_first = get_attribute(node, "layout", 0) == 1
         steps, batch = (shape[1], shape[0]) if batch_first else shape[:2]
         if steps > MAX_STEPS:
-            return None
+            raise UserError(
+                f"operator {node.op_type} (node '{node.name}'): its sequence has {steps} steps, of "
+                f"at most {MAX_STEPS}; export it for shorter ones, and keep its state between runs"
+            )
         body = NodeBuilder(node, walk)
         data = (
             body.add("Transpose", node.input[0], perm=[1, 0, 2]) if batch_first else node.input[0]
