@@ -198,6 +198,43 @@ def test_gather_never_reads_outside_its_tensor() -> None:
     assert "fast" not in [str(t.attrs.mode) for t in takes]
 
 
+@pytest.mark.needs("gcc")
+def test_a_token_out_of_range_is_told_and_reads_nothing_outside(tmp_path: Path) -> None:
+    from firmwright.models.onnx.importer import run_reference
+    from tests.networks.firmware import SANITIZED, run_generated
+
+    rows = np.arange(12, dtype="float32").reshape(4, 3)
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["rows", "tokens"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("tokens", TensorProto.INT64, [3])],
+        [helper.make_tensor_value_info("y", FLOAT, [3, 3])],
+        [numpy_helper.from_array(rows, "rows")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    data = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    given = [{"tokens": np.array([1, 9, 2], "int64")}]
+    with pytest.raises(UserError, match="out of data bounds, idx=9"):
+        run_reference(data, given)
+    ((found,),) = run_generated(data, given, tmp_path, SANITIZED)
+    np.testing.assert_array_equal(found, rows[[1, 3, 2]])
+
+
+def test_equal_weights_under_two_names_are_stored_once() -> None:
+    from tests.networks.firmware import lowered
+
+    weights = np.random.default_rng(0).normal(0, 1, (4, 4)).astype("float32")
+    nodes = [
+        helper.make_node("MatMul", ["x", "first"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("MatMul", ["r", "second"], ["y"]),
+    ]
+    data = model(nodes, {"first": weights, "second": weights.copy()}, [1, 2, 4, 4])
+    network = lowered(data)
+    assert len(network.kernels.kernels) == 2
+    assert sum(name.endswith("weights") for name in network.weights) == 1
+
+
 def test_graph_that_onnx_runtime_refuses_is_judged_by_onnx_itself() -> None:
     from firmwright.models.onnx.importer import run_reference
 

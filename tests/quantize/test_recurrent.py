@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from onnxruntime.quantization.onnx_model import ONNXModel
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
@@ -19,6 +21,7 @@ from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate, prepare
 from firmwright.quantize.integer_io import read_quant_params
+from firmwright.quantize.readers import IndexedModel
 from tests.networks.firmware import SANITIZED, lowered, run_generated
 from tests.networks.onnx_models import graph, node, value
 
@@ -124,3 +127,21 @@ def test_a_sequence_may_have_thousands_of_steps_and_no_more() -> None:
     assert interface.outputs[0].shape == (300, 1, BATCH, HIDDEN)
     with pytest.raises(UserError, match="its sequence has 4097 steps, of at most 4096"):
         import_model(make_network("RNN", 1, 4097), "m.onnx", {})
+
+
+def test_a_model_with_an_index_gives_nodes_the_same_inputs() -> None:
+    steps = 3
+    inputs = [Tensor("x", (steps, BATCH, INPUTS), "float32")]
+    model = prepare(make_network("LSTM", 4, steps), inputs, PER_CHANNEL_OPSET)
+    found = []
+    for kind in (ONNXModel, IndexedModel):
+        ours = kind(deepcopy(model))
+        (read,) = {n.input[0] for n in ours.nodes() if n.op_type == "Gather"} - {"w", "r", "b"}
+        first = next(n for n in ours.nodes() if read in n.input)
+        ours.replace_input_of_nodes(read, "one", {first.name})
+        ours.add_node(node("Relu", [read, read], ["new"], "new"))
+        ours.replace_input_of_all_nodes(read, "others")
+        ours.replace_input_of_all_nodes("one", "two")
+        found.append([list(n.input) for n in ours.nodes()])
+    assert found[0] == found[1]
+    assert not any(read in names or "one" in names for names in found[0])

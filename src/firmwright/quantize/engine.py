@@ -31,6 +31,7 @@ from firmwright.quantize.quant_params import (
     choose_pow2_params,
     mean_squared_error,
 )
+from firmwright.quantize.readers import IndexedModel
 from firmwright.quantize.shift_scales import AVERAGES, coarsen_scales
 from firmwright.quantize.weight_rounding import round_weights
 from firmwright.quantize.weights import choose_weight_params, find_weights
@@ -133,6 +134,7 @@ def insert_qdq_nodes(
             "QDQDisableWeightAdjustForInt32Bias": True,
         },
     )
+    quantizer.model = IndexedModel(quantizer.model.model)
     with mute_logging():  # a scale a channel is asked for weights that may have no channels
         quantized: onnx.ModelProto = quantizer.quantize_model()
     simplify_activations(quantized)
