@@ -1,14 +1,15 @@
 """Build networks of well-known kinds, by ONNX and .pt2, float and quantized, and table them.
 
     python -m tests.benchmarks.architectures [--size full] [--only lstm,gru]
-        [--formats onnx,pt2] [--numbers float32,int8] [--platform rv32-bare] [--outdir FOLDER]
+        [--formats onnx,pt2] [--numbers float32,int8] [--samples 2] [--platform rv32-bare]
+        [--outdir FOLDER]
 
 The weights are random (`tests/networks/architectures.py`). Each network is exported, quantized by
 `quantize:`, built for two cores and run in their emulator: small ones for rv32imc and Cortex-M4,
-full-size ones for the same with more memory, in float32 for Cortex-M4 alone. Where firmware and
-ONNX Runtime differ, ONNX's own evaluator computes the quantized graph in float64. The last columns
-are the processor's seconds of a build from nothing, for the second core of what it does not share
-with the first, and the memory of the largest process.
+full-size ones for the same with more memory. Where firmware and ONNX Runtime differ, ONNX's own
+evaluator computes the quantized graph in float64. The last columns are the processor's seconds of a
+build from nothing, for the second core of what it does not share with the first, and the memory of
+the largest process.
 """
 
 from __future__ import annotations
@@ -49,10 +50,7 @@ stack: 16 KiB
 toolchains: [zig]
 emulators: [unicorn]
 """
-PLATFORMS = {
-    "small": dict.fromkeys(("float32", "int8"), "rv32-bare,cortex-m4-bare"),
-    "full": {"float32": "cortex-m4-large", "int8": "rv32-large,cortex-m4-large"},
-}
+PLATFORMS = {"small": "rv32-bare,cortex-m4-bare", "full": "rv32-large,cortex-m4-large"}
 COLUMNS = (
     "network", "from", "numbers", "values that differ", "largest difference",
     "from float64: firmware, ONNX Runtime", "instructions", "a MAC", "arena, B", "flash, B",
@@ -82,10 +80,10 @@ def export(name: str, size: str, folder: Path) -> None:
     np.save(folder / f"{name}.npy", data.numpy()[:, None])
 
 
-def write_recipe(folder: Path, name: str, suffix: str, numbers: str) -> Path:
+def write_recipe(folder: Path, name: str, suffix: str, numbers: str, samples: int) -> Path:
     recipe: dict[str, Any] = {
         "model": f"{name}.{suffix}",
-        "run": {"inputs": f"{name}.npy", "samples": 2},
+        "run": {"inputs": f"{name}.npy", "samples": samples},
     }
     if numbers == "int8":
         recipe["quantize"] = {"calibration": {"inputs": f"{name}.npy"}}
@@ -159,6 +157,7 @@ def main() -> None:
     parser.add_argument("--platform")
     parser.add_argument("--formats", default="onnx,pt2")
     parser.add_argument("--numbers", default="float32,int8")
+    parser.add_argument("--samples", type=int, default=2)
     parser.add_argument("--outdir", default=tempfile.mkdtemp())
     options = parser.parse_args()
     folder = Path(options.outdir).absolute()
@@ -169,8 +168,8 @@ def main() -> None:
         export(name, options.size, folder)
         for suffix in options.formats.split(","):
             for numbers in options.numbers.split(","):
-                recipe = write_recipe(folder, name, suffix, numbers)
-                platforms = (options.platform or PLATFORMS[options.size][numbers]).split(",")
+                recipe = write_recipe(folder, name, suffix, numbers, options.samples)
+                platforms = (options.platform or PLATFORMS[options.size]).split(",")
                 builds = [build(recipe, platform) for platform in platforms]
                 print(row([name, f".{suffix}", numbers], builds), flush=True)
 
