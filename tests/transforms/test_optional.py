@@ -231,9 +231,38 @@ def test_batch_normalization_goes_into_weights_and_bias(build: Build) -> None:
 
 
 @pytest.mark.parametrize(
+    ("operator", "shape", "weights"),
+    [
+        (relax.op.nn.conv1d, (1, 4, 9), (6, 2, 3)),
+        (relax.op.nn.conv3d, (1, 4, 5, 6, 3), (6, 2, 3, 3, 2)),
+        (relax.op.nn.conv1d_transpose, (1, 4, 9), (4, 6, 3)),
+        (relax.op.nn.conv2d_transpose, (1, 4, 9, 8), (4, 6, 3, 2)),
+        (relax.op.nn.conv3d_transpose, (1, 4, 5, 3, 2), (4, 6, 1, 2, 2)),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_batch_normalization_goes_into_convolutions_of_all_kinds(
+    operator: Callable[..., relax.Expr], shape: tuple[int, ...], weights: tuple[int, ...]
+) -> None:
+    kind = operator.__name__
+    options = {"output_padding": 1} if kind == "conv2d_transpose" else {}
+    groups = shape[1] // weights[1] if not kind.endswith("transpose") else 1
+
+    def build(x: relax.Var) -> relax.Expr:
+        value = operator(x, constant(*weights), strides=2, groups=groups, **options)
+        return normalized(value, 6)
+
+    module = network(build, shape)
+    after = apply_transforms(module, {"FoldBatchNorm"})
+    assert operators(after) == [f"nn.{kind}", "add"]
+    np.testing.assert_allclose(evaluated(after), evaluated(module), rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
     "build",
     [
         lambda x: normalized(conv(x), 6, training=True),
+        lambda x: normalized(relax.op.nn.conv2d_transpose(x, constant(4, 3, 2, 2), groups=2), 6),
         lambda x: normalized(conv(x), 6, axis=3),
         lambda x: normalized(relax.op.nn.relu(conv(x)), 6),
         lambda x: normalized(relax.op.add(conv(x), constant(1, 1, 7, 6)), 6),

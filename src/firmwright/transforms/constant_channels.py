@@ -25,7 +25,7 @@ from firmwright.ir.relax import (
     static_shape,
 )
 from firmwright.transforms.channel_ranges import Ranges, find_ranges, read_integers
-from firmwright.transforms.convolutions import CONV2D, rebuild_conv2d
+from firmwright.transforms.convolutions import CONV2D, rebuild_conv
 from firmwright.transforms.quantized_layers import Integers, QuantizedLayer, find_layers
 
 Channels: TypeAlias = npt.NDArray[np.bool_]
@@ -217,7 +217,7 @@ def rebuild_sums(layer: QuantizedLayer, source: relax.Var, weights: relax.Var) -
     if operator_name(layer.call) != CONV2D:
         return rebuild_call(layer.call, source, (), weights)
     groups = static_shape(source)[layer.source_axis] if layer.is_depthwise else 1
-    return rebuild_conv2d(layer.call, source, weights, groups=groups)
+    return rebuild_conv(layer.call, source, weights, groups=groups)
 
 
 def rebuild_call(

@@ -21,15 +21,20 @@ from firmwright.ir.relax import (
     rewrite_bindings,
     rewrite_calls,
     rewrite_each,
+    static_shape,
 )
 from firmwright.transforms.layout_on_integers import quantize_before_subsampling
 
 CONV2D = "relax.nn.conv2d"
+CONVOLUTIONS = {
+    f"relax.nn.{name}": getattr(relax.op.nn, name)
+    for name in (f"conv{n}d{suffix}" for n in (1, 2, 3) for suffix in ("", "_transpose"))
+}
 
 
-def rebuild_conv2d(call: tvm.ir.Call, data: relax.Expr, weights: relax.Expr, **changed: Any) -> Any:
-    """Return a two-dimensional convolution like ``call`` of other arguments and attributes."""
-    attrs = call.attrs
+def rebuild_conv(call: tvm.ir.Call, data: relax.Expr, weights: relax.Expr, **changed: Any) -> Any:
+    """Return a convolution like ``call`` of other arguments and attributes."""
+    attrs, name = call.attrs, operator_name(call)
     stated = {
         "strides": [int(s) for s in attrs.strides],
         "padding": [int(p) for p in attrs.padding],
@@ -40,7 +45,9 @@ def rebuild_conv2d(call: tvm.ir.Call, data: relax.Expr, weights: relax.Expr, **c
         "out_layout": str(attrs.out_layout),
         "out_dtype": dtype_of(call),
     }
-    return relax.op.nn.conv2d(data, weights, **{**stated, **changed})
+    if name.endswith("_transpose"):
+        stated["output_padding"] = [int(p) for p in attrs.output_padding]
+    return CONVOLUTIONS[name](data, weights, **{**stated, **changed})
 
 
 def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
@@ -60,7 +67,7 @@ def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
         common = gcd(*strides)
         if strides[0] == strides[1]:
             return [binding]
-        whole = builder.normalize(rebuild_conv2d(call, *call.args, strides=[common, common]))
+        whole = builder.normalize(rebuild_conv(call, *call.args, strides=[common, common]))
         computed = relax.Var(str(binding.var.name), whole.ty)
         picked = relax.op.nn.max_pool2d(
             computed,
@@ -89,7 +96,7 @@ def merge_pad_layer(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
         return call
     own = [int(p) for p in call.attrs.padding]
     padding = [ours + theirs for ours, theirs in zip(own, around, strict=True)]
-    return rebuild_conv2d(call, pad.args[0], call.args[1], padding=padding)
+    return rebuild_conv(call, pad.args[0], call.args[1], padding=padding)
 
 
 def image_padding(pad: relax.Expr, layout: str) -> tuple[int, int, int, int] | None:
@@ -128,6 +135,8 @@ def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
         axis = str(conv.attrs.out_layout).index("C")
         if int(call.attrs.axis) != axis or dtype_of(conv) != "float32":
             return call
+        if operator_name(conv).endswith("_transpose") and int(conv.attrs.groups) > 1:
+            return call  # the kernel's axis of outputs has those of one group
         gamma, beta, mean, variance = (constant_array(n).astype("float64") for n in numbers)
         if not bool(call.attrs.scale):
             gamma = np.ones_like(gamma)
@@ -137,8 +146,8 @@ def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
         folded = scale_output_channels(
             constant_array(weights), scale, str(conv.attrs.kernel_layout)
         )
-        sums = builder.emit(rebuild_conv2d(conv, conv.args[0], relax.const(folded)))
-        along = [1] * 4
+        sums = builder.emit(rebuild_conv(conv, conv.args[0], relax.const(folded)))
+        along = [1] * len(static_shape(conv))
         along[axis] = -1
         offset = ((bias - mean) * scale + beta).astype("float32").reshape(along)
         return relax.Tuple([builder.emit(relax.op.add(sums, relax.const(offset))), *statistics[2:]])
@@ -155,13 +164,13 @@ def match_conv_with_bias(
     """
     nothing = np.zeros(1)
     call = definition(builder, value)
-    if operator_name(call) == CONV2D and uses[value] == 1:
+    if operator_name(call) in CONVOLUTIONS and uses[value] == 1:
         return call, nothing
     if operator_name(call) != "relax.add" or uses[value] != 1:
         return None, nothing
     for data, constant in (call.args, reversed(call.args)):
         conv, bias = definition(builder, data), definition(builder, constant)
-        if operator_name(conv) == CONV2D and isinstance(bias, Constant) and uses[data] == 1:
+        if operator_name(conv) in CONVOLUTIONS and isinstance(bias, Constant) and uses[data] == 1:
             array = constant_array(bias)
             if is_per_channel(array, str(conv.attrs.out_layout)):
                 return conv, array.reshape(-1).astype("float64")
