@@ -272,3 +272,20 @@ def test_inputs_and_outputs_that_are_only_moved_are_integers_too() -> None:
     found = evaluate(model, [{"x": g.astype("int8")} for g in given])
     real = np.stack([(f["y"].astype("float32") - y.zero_point) * y.scale for f in found])
     np.testing.assert_allclose(real, wanted, rtol=1e-5)
+
+
+def test_a_transposed_convolution_in_groups_has_one_scale() -> None:
+    random = np.random.default_rng(0)
+    arrays = {
+        "w": random.normal(0, 0.3, (3, 2, 3, 3)).astype("float32"),
+        "b": random.normal(0, 1, 6).astype("float32"),
+        "shape": np.array([1, -1]),
+    }
+    nodes = [
+        helper.make_node("ConvTranspose", ["x", "w", "b"], ["wide"], "up", group=3, strides=[2, 2]),
+        helper.make_node("Reshape", ["wide", "shape"], ["y"], "flat"),
+    ]
+    data = graph_of(nodes, arrays, 6 * 17 * 17)
+    model = quantized(options(), data)
+    assert constants(model)["w_scale"].shape == ()
+    assert snr(results(model), results(ready(data))) > 30

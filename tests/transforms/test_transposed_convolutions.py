@@ -61,3 +61,28 @@ def test_transposed_convolutions_are_exact(tmp_path: Path) -> None:
     assert not any(kernel.float_operators for kernel in network.kernels.kernels)
     for outputs in assert_exact(data, tmp_path, graph.samples(3, seed=1)):
         assert all(np.unique(array).size > 10 for array in outputs)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize(
+    ("source", "shape", "options"),
+    [
+        ((1, 6, 5), (6, 2, 3), {"group": 3, "strides": [2], "output_padding": [1]}),
+        ((1, 6, 5, 4), (6, 2, 3, 3), {"group": 2, "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        ((1, 2, 3, 4, 5), (2, 3, 2, 2, 2), {"strides": [2, 2, 2]}),
+    ],
+    ids=["1d-groups", "2d-groups", "3d"],
+)
+def test_groups_and_three_dimensions_run_on_integers(
+    tmp_path: Path, source: tuple[int, ...], shape: tuple[int, ...], options: Options
+) -> None:
+    random = np.random.default_rng(0)
+    graph = Graph()
+    _, real = graph.input(source, SOURCE)
+    weights = graph.weights(random.integers(-127, 128, shape, "int8"), np.array(F32(0.011)), 0, 0)
+    result = graph.node("ConvTranspose", [real, weights], **options)
+    graph.output(result, Grid("int8", F32(0.2711), -19), lambda *_: np.zeros(0))
+    data = graph.build()
+    assert not any(kernel.float_operators for kernel in lowered(data).kernels.kernels)
+    (outputs,) = assert_exact(data, tmp_path, graph.samples(1, seed=1))
+    assert np.unique(outputs[0]).size > 10

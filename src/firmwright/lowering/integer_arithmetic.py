@@ -94,6 +94,7 @@ class IntegerRewriter:
             "relax.nn.conv3d": self.convolve,
             "relax.nn.conv1d_transpose": self.convolve,
             "relax.nn.conv2d_transpose": self.convolve,
+            "relax.nn.conv3d_transpose": self.convolve,
             "relax.matmul": self.matmul,
             "relax.add": self.add,
             "relax.nn.relu": self.relu,
@@ -124,10 +125,12 @@ class IntegerRewriter:
         return self.rounding.quantize(self.builder, call.args[0], grid)
 
     def convolve(self, call: tvm.ir.Call) -> Value | None:
-        """Convolve integers; a transposed convolution only without groups."""
+        """Convolve integers; the channels of a transposed one in groups need one scale."""
         operator = operator_name(call).removeprefix("relax.nn.")
         if operator.endswith("transpose") and int(call.attrs.groups) != 1:
-            return None
+            weights = self.builder.value(call.args[1])
+            if not isinstance(weights, QuantizedTensor) or not weights.is_per_tensor:
+                return None
         kernel = static_shape(call.args[1])
         channels = str(call.attrs.kernel_layout).index("O")
         out_layout = str(call.attrs.out_layout) or str(call.attrs.data_layout)

@@ -115,7 +115,8 @@ def insert_qdq_nodes(
     overrides: dict[str, list[dict[str, Any]]] = {t: [make_override(g)] for t, g in grids.items()}
     for weight in find_weights(model, layers):
         if weight.name in weights:
-            axis = {"axis": weight.axis} if options.per_channel else {}
+            by_channel = options.per_channel and weight.axis is not None
+            axis = {"axis": weight.axis} if by_channel else {}
             overrides[weight.name] = [{**make_override(g), **axis} for g in weights[weight.name]]
     quantizer = Quantizer(
         deepcopy(model),

@@ -18,21 +18,25 @@ BIAS_STEPS = 2.0**30
 """A bias is an int32 number of steps input scale · weight scale; twice this is its limit."""
 DEAD_BIAS_STEPS = 2.0**20
 """Steps for the bias of a channel whose weights are all zero: only its resolution matters."""
+WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant operand: ``axis`` is that of the output channels, ``bias`` () if there is none."""
+    """A constant operand: ``axis`` is that of the output channels, ``bias`` () if there is none.
+
+    The output channels of a transposed convolution in groups lie along no axis: they share a grid.
+    """
 
     name: str
     values: npt.NDArray[np.float64]
-    axis: int
+    axis: int | None
     input: str
     bias: npt.NDArray[np.float64]
     dtype: str
 
     def split_channels(self, per_channel: bool) -> list[npt.NDArray[np.float64]]:
-        if not per_channel:
+        if not per_channel or self.axis is None:
             return [self.values.reshape(-1)]
         return list(
             np.moveaxis(self.values, self.axis, 0).reshape(self.values.shape[self.axis], -1)
@@ -48,18 +52,17 @@ def find_weights(model: onnx.ModelProto, layers: LayerChoice) -> Iterator[Weight
         return onnx.numpy_helper.to_array(constants[name]).astype("float64")
 
     for node in model.graph.node:
-        axis = channel_axis(node)
-        if axis is None or node.name in layers.kept_float:
+        if node.op_type not in WEIGHTED or node.name in layers.kept_float:
             continue
         if node.input[1] not in constants or node.input[1] in seen:
             continue
         seen.add(node.input[1])
         given = len(node.input) > 2 and node.input[2] in constants
-        values = array(node.input[1])
+        values, axis = array(node.input[1]), channel_axis(node)
         yield Weight(
             name=node.input[1],
             values=values,
-            axis=axis % values.ndim,
+            axis=None if axis is None else axis % values.ndim,
             input=node.input[0],
             bias=array(node.input[2]).reshape(-1) if given else np.zeros(0),
             dtype=layers.types[node.name].weights,
