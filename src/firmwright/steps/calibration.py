@@ -19,6 +19,7 @@ from firmwright.pipeline.samples import read_real_samples
 from firmwright.quantize.calibration import CalibrationRecord, calibrate, pack_distributions
 from firmwright.quantize.equalization import equalize_layers
 from firmwright.quantize.graph import prepare
+from firmwright.quantize.masks import bound_masks
 from firmwright.quantize.quant_params import Interval
 from firmwright.quantize.restore import infer_distributions, is_quantized, restore_float
 
@@ -67,6 +68,7 @@ def run(job: Job, folder: Path) -> None:
     if calibration.inputs is not None:
         given = calibration.inputs, calibration.samples
         samples = read_real_samples(job, interface.inputs, *given)
+    model = bound_masks(model, samples)
     if quantize.equalize:
         model = equalize_layers(model)
     if calibration.inputs is None:
