@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import pickle
 import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+from firmwright.compile import prepare_module
 from firmwright.errors import UserError
 from firmwright.models import FORMATS
+from firmwright.models.onnx.float_export import export_onnx
 from tests.networks.firmware import lowered, run_generated
 
 pytestmark = pytest.mark.slow
@@ -134,6 +139,23 @@ def limits_and_sums(x: Any) -> Any:
     return clamped.cumsum(1) + clamped.amax((1, 2), True) - clamped.amin()
 
 
+def integer_steps(x: Any) -> Any:
+    steps = (x * 4).round().long()
+    return torch.div(steps, 3, rounding_mode="floor") + (steps << 2) - (steps.int() >> 1)
+
+
+def attend(x: Any, **options: Any) -> Any:
+    heads = x[0].reshape(1, 2, 10, 6)
+    return nn.functional.scaled_dot_product_attention(heads, heads, heads, **options)
+
+
+def attend_where_positive(x: Any) -> Any:
+    """Mask by the input itself: the first row has no key that counts, and is 0 in torch."""
+    keys = x[0].reshape(1, 2, 10, 6).sum(-1).unsqueeze(2)
+    rows = torch.arange(10).reshape(1, 1, 10, 1)
+    return attend(x, attn_mask=(keys > 0) & (rows > 0))
+
+
 def with_a_state(x: Any, rnn: Any) -> Any:
     return rnn(x[0], x[:, :, 0, :5])[0]
 
@@ -152,6 +174,14 @@ def with_a_state(x: Any, rnn: Any) -> Any:
         Call(with_a_state, nn.RNN(6, 5, bias=False, batch_first=True)),
         Call(lambda x, lstm: lstm(x[0])[0], nn.LSTM(6, 5, proj_size=3)),
         Call(limits_and_sums),
+        Call(integer_steps),
+        Call(attend),
+        Call(lambda x: attend(x, is_causal=True)),
+        Call(attend_where_positive),
+        nn.PReLU(4),
+        nn.PReLU(),
+        Call(lambda x, up: up(x[:, :, None]), nn.ConvTranspose3d(4, 2, (1, 2, 3), 2, groups=2)),
+        nn.AdaptiveMaxPool2d((1, 3)),
         nn.Sequential(nn.Dropout(), nn.InstanceNorm2d(4, affine=True)),
         Call(lambda x, attention: attention(x[0], x[0], x[0])[0], nn.MultiheadAttention(6, 2)),
     ],
@@ -167,6 +197,14 @@ def with_a_state(x: Any, rnn: Any) -> Any:
         "rnn",
         "projected",
         "limits",
+        "steps",
+        "dot-product",
+        "causal",
+        "masked-rows",
+        "prelu",
+        "prelu-of-all",
+        "transposed-3d",
+        "adaptive-max",
         "norm",
         "attention",
     ],
@@ -370,6 +408,30 @@ def test_without_torch_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         UserError, match=r"needs the package torch: pip install 'firmwright\[torch\]'"
     ):
         FORMATS["pt2"].load()
+
+
+def test_attention_is_written_for_the_quantizer() -> None:
+    """torch's definition compares all scores with -inf, and computes the mask in every run."""
+    data = exported(Call(lambda x: attend(x, is_causal=True)), torch.zeros(1, 4, 5, 6))
+    module, interface = FORMATS["pt2"].load().import_model(data, "m.pt2", {})
+    graph = onnx.load_model_from_string(export_onnx(prepare_module(module), interface)).graph
+    kinds = Counter(node.op_type for node in graph.node)
+    assert kinds["Softmax"] == kinds["Add"] == 1
+    assert not kinds.keys() & {"Equal", "Where", "Not"}
+
+
+def test_importing_prints_nothing(
+    capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+) -> None:
+    FORMATS["pt2"].load().import_model(exported(CNN, torch.zeros(1, 1, 16, 16)), "m.pt2", {})
+    recwarn.clear()
+    parts = exported(nn.AdaptiveMaxPool2d(3), torch.zeros(1, 4, 5, 6))
+    with pytest.raises(UserError, match="parts are not equal") as raised:
+        FORMATS["pt2"].load().import_model(parts, "m.pt2", {})
+    del raised
+    gc.collect()
+    assert capfd.readouterr() == ("", "")
+    assert not recwarn.list
 
 
 def test_batch_norm_takes_no_memory() -> None:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def suppress_output() -> Iterator[None]:
-    """Drop what is written to the process's stdout and stderr meanwhile, also from C++."""
+    """Drop what is written to the process's stdout and stderr meanwhile, also from C++.
+
+    Warnings of libraries in Python go, too: the terminal of a build has another stderr.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     kept = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
@@ -25,7 +28,9 @@ def suppress_output() -> Iterator[None]:
     try:
         for descriptor in kept:
             os.dup2(sink, descriptor)
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
@@ -37,8 +42,7 @@ def suppress_output() -> Iterator[None]:
 
 def run_importer(name: str, convert: Callable[[], tvm.IRModule]) -> tvm.IRModule:
     """Return what an importer makes of the model ``name``; UserError with its reason otherwise."""
-    with suppress_output(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with suppress_output():
         try:
             return convert()
         except UserError as error:

@@ -74,6 +74,7 @@ class Exporter:
     """Builds the graph binding by binding."""
 
     refusal = "quantize: operators that cannot be quantized:"
+    advice = "  export the model as ONNX, which is quantized as it is, or end it before these"
     opset = OPSET
 
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
@@ -110,7 +111,7 @@ class Exporter:
                 refused.append(f"  {name.removeprefix('relax.') or 'tuple'} ('{own}')")
                 self.values[binding.var] = OnnxValue(self.layer)
         if refused:
-            raise UserError("\n".join([self.refusal, *sorted(set(refused))]))
+            raise UserError("\n".join([self.refusal, *sorted(set(refused)), self.advice]))
         outputs, constants = find_outputs(self.main, self.bindings)
         for binding in constants:
             self.values[binding.var] = self.get_value(binding.value)
@@ -150,7 +151,7 @@ class Exporter:
             "relax.permute_dims": self.permute,
             "relax.concat": self.concat,
             "relax.nn.pad": self.pad,
-            "relax.nn.adaptive_avg_pool2d": self.global_average,
+            "relax.nn.adaptive_avg_pool2d": self.adaptive_average,
             **dict.fromkeys(POOLS, self.pool),
             **dict.fromkeys(RESHAPE_OPERATORS, self.reshape),
             **dict.fromkeys(ELEMENTWISE, self.elementwise),
@@ -244,12 +245,18 @@ class Exporter:
         )
         return OnnxValue(result, layout == "NHWC")
 
-    def global_average(self, call: tvm.ir.Call) -> OnnxValue:
+    def adaptive_average(self, call: tvm.ir.Call) -> OnnxValue:
+        """Write an average over the image, or over equal parts of it."""
         layout = str(call.attrs.layout)
-        shape = static_shape(call)
-        if [shape[layout.index(axis)] for axis in "HW"] != [1, 1]:
+        before, after = static_shape(call.args[0]), static_shape(call)
+        sizes = [(before[layout.index(axis)], after[layout.index(axis)]) for axis in "HW"]
+        if any(whole % parts for whole, parts in sizes):
             raise NotExportableError
-        result = self.emit("GlobalAveragePool", [self.put_channels_first(call.args[0], layout)])
+        image = self.put_channels_first(call.args[0], layout)
+        if all(parts == 1 for _, parts in sizes):
+            return OnnxValue(self.emit("GlobalAveragePool", [image]), layout == "NHWC")
+        window = [whole // parts for whole, parts in sizes]
+        result = self.emit("AveragePool", [image], kernel_shape=window, strides=window)
         return OnnxValue(result, layout == "NHWC")
 
     def elementwise(self, call: tvm.ir.Call) -> OnnxValue:

@@ -36,7 +36,13 @@ MORE_ELEMENTWISE = {
 }
 REDUCTIONS = {f"relax.{name}": f"Reduce{name.title()}" for name in "max min sum mean".split()}
 ARG_REDUCTIONS = {"relax.argmax": "ArgMax", "relax.argmin": "ArgMin"}
-TRANSPOSED = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
+COMPARISONS = {
+    "relax.greater": "Greater", "relax.greater_equal": "GreaterOrEqual", "relax.less": "Less",
+    "relax.less_equal": "LessOrEqual", "relax.equal": "Equal", "relax.where": "Where",
+    "relax.logical_and": "And", "relax.logical_or": "Or", "relax.logical_xor": "Xor",
+    "relax.logical_not": "Not",
+}  # fmt: skip
+TRANSPOSED = tuple(f"relax.nn.conv{axes}d_transpose" for axes in (1, 2, 3))
 RESIZE_ROUNDING = {"round": "round_prefer_floor", "floor": "floor", "ceil": "ceil"}
 
 
@@ -62,16 +68,20 @@ class FloatExporter(Exporter):
             "relax.astype": self.cast,
             "relax.broadcast_to": self.broadcast,
             "relax.full": self.fill,
+            "relax.full_like": self.fill,
             "relax.nn.prelu": self.prelu,
             "relax.nn.instance_norm": self.instance_norm,
             "relax.nn.layer_norm": self.layer_norm,
+            "relax.nn.log_softmax": self.log_softmax,
             "relax.nn.gelu": self.gelu,
+            "relax.nn.gelu_tanh": self.gelu_tanh,
             "relax.nn.silu": self.silu,
             "relax.image.resize2d": self.resize,
             "relax.strided_slice": self.slice,
             "relax.take": self.gather,
             "relax.topk": self.topk,
             "relax.scatter_elements": self.scatter,
+            **dict.fromkeys(COMPARISONS, self.compare),
             **dict.fromkeys(TRANSPOSED, self.conv_transpose),
             **dict.fromkeys(MORE_ELEMENTWISE, self.unary),
             **dict.fromkeys(ARG_REDUCTIONS, self.arg_reduction),
@@ -204,6 +214,26 @@ class FloatExporter(Exporter):
         erf = self.emit("Erf", [self.emit("Div", [x.name, root])])
         product = self.emit("Mul", [x.name, self.emit("Add", [erf, one])])
         return OnnxValue(self.emit("Mul", [product, half]), x.channels_first)
+
+    def gelu_tanh(self, call: tvm.ir.Call) -> OnnxValue:
+        """Write x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)))."""
+        x = self.get_value(call.args[0])
+        factor, root, one, half = (
+            self.add_constant(np.array(c, "float32"))
+            for c in (0.044715, np.sqrt(2 / np.pi), 1, 0.5)
+        )
+        cube = self.emit("Mul", [self.emit("Mul", [x.name, x.name]), x.name])
+        total = self.emit("Add", [x.name, self.emit("Mul", [cube, factor])])
+        tanh = self.emit("Tanh", [self.emit("Mul", [total, root])])
+        product = self.emit("Mul", [x.name, self.emit("Add", [tanh, one])])
+        return OnnxValue(self.emit("Mul", [product, half]), x.channels_first)
+
+    def log_softmax(self, call: tvm.ir.Call) -> OnnxValue:
+        axis = int(call.attrs.axis)
+        return OnnxValue(self.emit("LogSoftmax", self.read_arguments(call), axis=axis))
+
+    def compare(self, call: tvm.ir.Call) -> OnnxValue:
+        return OnnxValue(self.emit(COMPARISONS[operator_name(call)], self.read_arguments(call)))
 
     def resize(self, call: tvm.ir.Call) -> OnnxValue:
         a = call.attrs

@@ -16,7 +16,12 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from firmwright.ir.relax import dtype_of
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
+from firmwright.models.pytorch.numbers import evaluate_numbers, may_mask_rows
 from firmwright.models.pytorch.recurrent import write_out_recurrent
+
+ATEN = torch.ops.aten
+WHOLE = (ATEN._safe_softmax.default, ATEN._prelu_kernel.default, ATEN.adaptive_max_pool2d.default)
+"""Operators that are imported as they are: torch's own definitions of them cost more."""
 
 
 class SixteenBitBuilder(relax.BlockBuilder):  # type: ignore[misc]
@@ -43,6 +48,14 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
             for spec in program.graph_signature.input_specs
             if spec.target in stored
         }
+        self.numbers = evaluate_numbers(program)
+
+    def _translate_fx_graph(self, graph: Any, nodes: Any, *others: Any) -> Any:
+        """Take what is computed of numbers alone for a number."""
+        for node, value in self.numbers.items():
+            self.env[node] = relax.const(value.numpy())
+        left = [node for node in nodes if node not in self.numbers]
+        return super()._translate_fx_graph(graph, left, *others)
 
     @property
     def block_builder(self) -> relax.BlockBuilder:
@@ -62,6 +75,11 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
             "quantize_per_tensor.default": self.quantize,
             "dequantize_per_tensor.default": self.dequantize,
             "dequantize_per_channel.default": self.dequantize_per_channel,
+            "_safe_softmax.default": self.safe_softmax,
+            "_prelu_kernel.default": self.prelu,
+            "adaptive_max_pool2d.default": self.largest_of_parts,
+            "__lshift__.Scalar": self.shift(relax.op.left_shift),
+            "__rshift__.Scalar": self.shift(relax.op.right_shift),
         }
 
     def write_out(self, node: torch.fx.Node) -> relax.Tuple:
@@ -91,6 +109,67 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         zeros = np.zeros(len(scale)) if zero_points is None else self.stored[zero_points.name]
         grid = [relax.const(scale, "float32"), relax.const(np.asarray(zeros, "int32"), "int32")]
         return self.block_builder.emit(relax.op.dequantize(self.env[x], *grid, axis))
+
+    def safe_softmax(self, node: torch.fx.Node) -> relax.Var:
+        """Import the softmax of attention, which is 0 where a whole row is masked by -inf.
+
+        Products are not -inf unless they overflow, and a mask of numbers shows its rows.
+        """
+        x, axis = self.env[node.args[0]], node.args[1]
+        result = self.block_builder.emit(relax.op.nn.softmax(x, axis))
+        if not may_mask_rows(node.args[0], axis, self.numbers):
+            return result
+        largest = self.block_builder.emit(relax.op.max(x, axis, True))
+        masked = self.block_builder.emit(relax.op.equal(largest, const_like(-np.inf, x)))
+        return self.block_builder.emit(relax.op.where(masked, const_like(0.0, x), result))
+
+    def prelu(self, node: torch.fx.Node) -> relax.Var:
+        """Import ``_prelu_kernel(x, slopes)``, whose slopes have the rank of x."""
+        x, slopes = (self.env[a] for a in node.args)
+        flat = self.block_builder.emit(relax.op.reshape(slopes, (-1,)))
+        if self.shape_of(flat)[0] == 1 != self.shape_of(x)[1]:
+            channels = (self.shape_of(x)[1],)
+            flat = self.block_builder.emit(relax.op.broadcast_to(flat, channels))
+        return self.block_builder.emit(relax.op.nn.prelu(x, flat, 1))
+
+    def largest_of_parts(self, node: torch.fx.Node) -> tuple[relax.Expr, ...]:
+        """Import ``adaptive_max_pool2d(x, size)`` of parts that are equal; not their places."""
+        x, size = self.env[node.args[0]], node.args[1]
+        image = [int(n) for n in self.shape_of(x)][-2:]
+        if any(whole % parts for whole, parts in zip(image, size, strict=True)):
+            raise ValueError(f"adaptive_max_pool2d from {image} to {size}: parts are not equal")
+        window = [whole // parts for whole, parts in zip(image, size, strict=True)]
+        found = self.block_builder.emit(relax.op.nn.max_pool2d(x, window, window))
+        return found, found
+
+    def shift(self, operator: Any) -> Any:
+        def convert(node: torch.fx.Node) -> relax.Var:
+            x = self.env[node.args[0]]
+            return self.block_builder.emit(operator(x, const_like(node.args[1], x)))
+
+        return convert
+
+    def _div(self, node: torch.fx.Node) -> relax.Var:
+        """Give a number the type of what it divides; TVM takes it for int32 or float32."""
+        x, number = self.env[node.args[0]], node.args[1]
+        if node.kwargs.get("rounding_mode") != "floor" or isinstance(number, torch.fx.Node):
+            return super()._div(node)
+        return self.block_builder.emit(relax.op.floor_divide(x, const_like(number, x)))
+
+    def _convolution(self, node: torch.fx.Node) -> relax.Var:
+        """Import transposed convolutions of three dimensions, which TVM's importer lacks."""
+        x, weights, bias, strides, pads, dilation, transposed, more, groups = node.args
+        if not transposed or len(self.shape_of(self.env[x])) != 5:
+            return super()._convolution(node)
+        result = self.block_builder.emit(
+            relax.op.nn.conv3d_transpose(
+                self.env[x], self.env[weights], strides, pads, more, dilation, groups
+            )
+        )
+        if bias is None:
+            return result
+        along = self.block_builder.emit(relax.op.reshape(self.env[bias], (1, -1, 1, 1, 1)))
+        return self.block_builder.emit(relax.op.add(result, along))
 
     def _select(self, node: torch.fx.Node) -> relax.Var:
         """Count a negative index from the end; TVM takes it for a place before the tensor."""

@@ -28,7 +28,7 @@ from firmwright.ir.relax import rename_variables
 from firmwright.ir.tensors import ModelInterface, Operator, State, Tensor, is_source_name
 from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import refuse_operators, run_importer, suppress_output
-from firmwright.models.pytorch.corrections import TorchImporter
+from firmwright.models.pytorch.corrections import WHOLE, TorchImporter
 from firmwright.models.pytorch.recurrent import CELLS, are_written_out
 from firmwright.models.pytorch.states import expose_states, move_states_last
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
@@ -46,9 +46,14 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     check_operators(core, name)
     labels = label_nodes(core)
     importer = TorchImporter(core)
-    module = run_importer(
-        name, lambda: importer.from_exported_program(core, False, True, False, None)
-    )
+    try:
+        module = run_importer(
+            name, lambda: importer.from_exported_program(core, False, True, False, None)
+        )
+    except UserError:
+        with suppress_output():
+            importer.block_builder = None  # TVM says that it is not done
+        raise
     variables = {
         str(value.name): labels[node.name]
         for node, value in importer.env.items()
@@ -126,11 +131,14 @@ def force_weights_only() -> Iterator[None]:
 def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
     """Return the program in torch's core operators, which TVM's importer expects.
 
-    Recurrent layers stay as they are where the importer writes them out.
+    Recurrent layers stay as they are where the importer writes them out, and so do operators that
+    the importer knows as they are.
     """
     with suppress_output():
         try:
             table = torch.export.default_decompositions()
+            for kept in WHOLE:
+                table.pop(kept, None)
             if are_written_out(program):
                 for kind in CELLS:
                     table.pop(kind, None)

@@ -1,0 +1,45 @@
+"""What a PyTorch program computes of numbers alone, such as the masks of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+MASKING = ("add", "where", "masked_fill", "sub")
+"""The operators that put -inf into scores."""
+
+
+def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, torch.Tensor]:
+    """Return the tensors that depend on no input and no weight, but those that are only filled.
+
+    An operator that draws random numbers is left to be refused.
+    """
+    found: dict[torch.fx.Node, torch.Tensor] = {}
+    for node in program.graph.nodes:
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        known = all(source in found for source in node.all_input_nodes)
+        if known and torch.Tag.nondeterministic_seeded not in node.target.tags:
+            arguments = torch.fx.map_arg((node.args, node.kwargs), found.__getitem__)
+            value = node.target(*arguments[0], **arguments[1])
+            if isinstance(value, torch.Tensor):
+                found[node] = value
+    return {
+        node: value
+        for node, value in found.items()
+        if node.all_input_nodes and value.dtype != torch.bfloat16  # numpy has no such type
+    }
+
+
+def may_mask_rows(
+    scores: torch.fx.Node, axis: int, numbers: Mapping[torch.fx.Node, torch.Tensor]
+) -> bool:
+    """Tell whether all scores of a row may be -inf: not where a mask of numbers shows otherwise."""
+    if scores.target.__name__.partition(".")[0] not in MASKING:
+        return False
+    masks = [numbers[n] for n in scores.all_input_nodes if n in numbers]
+    shown = [
+        bool((mask.amax(axis) > -torch.inf).all()) for mask in masks if mask.is_floating_point()
+    ]
+    return len(masks) != 1 or not all(shown) or not shown
