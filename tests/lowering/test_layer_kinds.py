@@ -69,6 +69,33 @@ def test_one_dimensional_convolutions_are_layers_and_exact(tmp_path: Path) -> No
         assert all(np.unique(array).size > 10 for array in outputs)
 
 
+SAME = (
+    ("Conv", (1, 3, 9), (4, 3, 4), {"auto_pad": "SAME_UPPER", "strides": [2]}),
+    ("Conv", (1, 3, 9), (4, 3, 4), {"auto_pad": "SAME_LOWER"}),
+    ("Conv", (1, 2, 3, 5, 4), (4, 2, 2, 3, 2), {"auto_pad": "SAME_UPPER"}),
+    ("MaxPool", (1, 3, 9), None, {"auto_pad": "SAME_LOWER", "kernel_shape": [2]}),
+    ("AveragePool", (1, 3, 8, 9), None, {"auto_pad": "SAME_UPPER", "kernel_shape": [1, 3]}),
+)
+
+
+@pytest.mark.needs("gcc")
+def test_same_padding_runs_on_integers(tmp_path: Path) -> None:
+    graph, middle = Graph(), Grid("int8", F32(1 / 16), 3)
+    random = np.random.default_rng(0)
+    for kind, shape, kernel, options in SAME:
+        _, real = graph.input(shape, middle)
+        weights = []
+        if kernel is not None:
+            stored = random.integers(-127, 128, kernel, "int8")
+            weights = [graph.weights(stored, np.array(F32(1 / 128)), 0, 0)]
+        last = middle if kind == "MaxPool" else Grid("int8", F32(0.0711), -9)
+        graph.output(graph.node(kind, [real, *weights], **options), last, lambda *_: np.zeros(0))
+    data = graph.build()
+    assert not any(kernel.float_operators for kernel in lowered(data).kernels.kernels)
+    for outputs in assert_exact(data, tmp_path, graph.samples(2, seed=1)):
+        assert all(np.unique(array).size > 10 for array in outputs)
+
+
 @pytest.mark.needs("gcc")
 def test_products_of_two_activations_are_layers_and_exact(tmp_path: Path) -> None:
     """Attention's two products; one matrix for a stack of others; inputs in either order."""

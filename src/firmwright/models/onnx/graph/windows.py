@@ -2,7 +2,8 @@
 
 TVM's MaxPool has no indices, and its MaxUnpool no output_shape; it has no converter for
 DeformConv, and its RoiAlign takes the largest interpolated value where ONNX takes the largest of
-the weighted neighbors.
+the weighted neighbors. ``auto_pad`` becomes an operator of its own there, which would run in
+float32 in front of a quantized layer.
 """
 
 from __future__ import annotations
@@ -24,6 +25,32 @@ from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 Places = npt.NDArray[np.int64]
 
 
+def state_pads(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Write the pads that ``auto_pad`` asks for, SAME_UPPER or SAME_LOWER, as numbers."""
+    same = get_attribute(node, "auto_pad", "NOTSET")
+    shape = walk.shape(node.input[0])
+    kernel = get_attribute(node, "kernel_shape", None)
+    if kernel is None and len(node.input) > 1:
+        kernel = (walk.shape(node.input[1]) or ())[2:]
+    if not same.startswith("SAME") or shape is None or not kernel:
+        return None
+    image = shape[2:]
+    strides = get_attribute(node, "strides", [1] * len(image))
+    dilations = get_attribute(node, "dilations", [1] * len(image))
+    total = [
+        max((length - 1) // stride * stride + (taps - 1) * dilation + 1 - length, 0)
+        for length, taps, stride, dilation in zip(image, kernel, strides, dilations, strict=True)
+    ]
+    small, large = [t // 2 for t in total], [t - t // 2 for t in total]
+    padded = onnx.NodeProto()
+    padded.CopyFrom(node)
+    kept = [a for a in node.attribute if a.name not in ("auto_pad", "pads")]
+    del padded.attribute[:]
+    pads = [*small, *large] if same == "SAME_UPPER" else [*large, *small]
+    padded.attribute.extend([*kept, onnx.helper.make_attribute("pads", pads)])
+    return [padded]
+
+
 def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a MaxPool with indices: the windows' elements, the largest, and where it was.
 
@@ -31,7 +58,7 @@ def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """
     shape = walk.shape(node.input[0])
     if len(node.output) < 2 or not node.output[1] or shape is None:
-        return None
+        return state_pads(node, walk)
     walk.infer_types(node, walk.schema(node))
     pooled = walk.shape(node.output[0])
     if pooled is None:
@@ -263,6 +290,8 @@ def add_region_places(
 
 
 WINDOWS: dict[str, Rewrite] = {
+    "AveragePool": state_pads,
+    "Conv": state_pads,
     "DeformConv": rewrite_deform_conv,
     "MaxPool": rewrite_max_pool,
     "MaxUnpool": rewrite_max_unpool,
