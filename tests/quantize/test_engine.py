@@ -289,3 +289,19 @@ def test_a_transposed_convolution_in_groups_has_one_scale() -> None:
     model = quantized(options(), data)
     assert constants(model)["w_scale"].shape == ()
     assert snr(results(model), results(ready(data))) > 30
+
+
+def test_a_prelu_is_quantized_between_its_neighbors() -> None:
+    arrays = {
+        "slopes": np.array([0.1, -0.2, 0.7], "float32").reshape(3, 1, 1),
+        "shape": np.array([1, -1]),
+    }
+    nodes = [
+        helper.make_node("PRelu", ["x", "slopes"], ["sloped"], "slope"),
+        helper.make_node("MaxPool", ["sloped"], ["small"], "pool", kernel_shape=[2, 2]),
+        helper.make_node("Reshape", ["small", "shape"], ["y"], "flat"),
+    ]
+    data = graph_of(nodes, arrays, 3 * 7 * 7)
+    model = quantized(options(), data)
+    assert kinds(model, "slope") == ("PRelu", ["QuantizeLinear"])
+    assert snr(results(model), results(ready(data))) > 30

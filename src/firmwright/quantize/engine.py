@@ -128,7 +128,7 @@ def insert_qdq_nodes(
         TensorsData(CalibrationMethod.MinMax, {t: (np.float32(0), np.float32(1)) for t in grids}),
         [],
         list(layers.kept_float),
-        sorted({*QDQRegistry, *QLinearOpsRegistry}),
+        sorted({*QDQRegistry, *QLinearOpsRegistry, "PRelu"}),
         {
             "TensorQuantOverrides": overrides,
             "QDQKeepRemovableActivations": True,
