@@ -78,7 +78,7 @@ def test_nothing_changes_where_it_is_switched_off() -> None:
 STAYING: dict[str, tuple[WholeFloats, str]] = {
     "an input without limits": (
         WholeFloats((1, 3, 8, 8), bounded=False).conv(4),
-        "what it reads may be any number, for the model does not clip it",
+        "state them: `inputs: {its name: {integers: [0, 255]}}`",
     ),
     "an input that is clipped but not rounded": (
         WholeFloats((1, 3, 8, 8), bounded=False)

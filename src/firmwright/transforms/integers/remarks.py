@@ -54,7 +54,10 @@ def explain_layer(call: tvm.ir.Call, ranges: Mapping[relax.Var, Range], weights:
     """Return what is missing for a layer to be one of integers."""
     data = ranges.get(call.args[0])
     if data is None or not np.isfinite(data.magnitude):
-        return "what it reads may be any number, for the model does not clip it"
+        return (
+            "what it reads may be any number, for the model does not clip it; if that is an input "
+            "of whole numbers, state them: `inputs: {its name: {integers: [0, 255]}}`"
+        )
     if not data.is_whole:
         return "what it reads is clipped, but not rounded to whole numbers"
     if choose_type(data) is None:

@@ -101,7 +101,13 @@ class Direction:
         axis = int(get_attribute(self.node, "layout", 0) == 1)
         if name and name not in self.walk.constants:
             return self.pick(name, self.index, axis)
-        known = self.walk.constants[name].take(self.index, axis) if name else 0.0
+        known = self.walk.constants[name].take(self.index, axis) if name else np.zeros(())
+        if known.shape not in ((), (self.batch, self.size)):
+            raise UserError(
+                f"operator {self.node.op_type} (node '{self.node.name}'): its initial state "
+                f"'{name}' has shape {list(known.shape)} for a direction, where the batch and the "
+                f"weights ask for {[self.batch, self.size]}"
+            )
         value = np.full((self.batch, self.size), known, self.dtype)
         if hold is None:
             return self.body.constant(value, self.dtype)
