@@ -173,6 +173,24 @@ def test_padding_is_found_by_the_layout() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "shape", "widths", "padding"),
+    [
+        ("conv1d", (1, 4, 9), [0, 0, 0, 0, 4, 0], [5, 1]),
+        ("conv3d", (1, 4, 5, 6, 7), [0, 0, 0, 0, 1, 2, 0, 3, 4, 0], [2, 1, 5, 3, 4, 1]),
+    ],
+)
+def test_padding_is_merged_in_other_dimensions(
+    kind: str, shape: tuple[int, ...], widths: list[int], padding: list[int]
+) -> None:
+    def build(x: relax.Var) -> relax.Expr:
+        weights = constant(6, 4, *[3] * (len(shape) - 2))
+        return getattr(relax.op.nn, kind)(relax.op.nn.pad(x, widths), weights, padding=1)
+
+    after = assert_becomes("MergePadLayer", network(build, shape), [f"nn.{kind}"])
+    assert [int(p) for p in main_bindings(after)[0].value.attrs.padding] == padding
+
+
+@pytest.mark.parametrize(
     "pad",
     [
         lambda x: relax.op.nn.pad(x, [0, 0, 0, 0, 1, 1, 1, 1], pad_value=1.0),

@@ -83,12 +83,12 @@ def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
     return quantize_before_subsampling(rewrite_bindings(module, rewrite))
 
 
-@rewrite_each(CONV2D)
+@rewrite_each("relax.nn.conv1d", CONV2D, "relax.nn.conv3d")
 def merge_pad_layer(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Let a convolution do the zero padding in front of it, added to its own.
 
     Only zeros around the image can be merged, and no negative width, which cuts the image off
-    before the convolution adds its own; rows and columns are found by the data's layout.
+    before the convolution adds its own; the image's axes are found by the data's layout.
     """
     pad = definition(builder, call.args[0])
     around = image_padding(pad, str(call.attrs.data_layout))
@@ -99,8 +99,11 @@ def merge_pad_layer(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
     return rebuild_conv(call, pad.args[0], call.args[1], padding=padding)
 
 
-def image_padding(pad: relax.Expr, layout: str) -> tuple[int, int, int, int] | None:
-    """Return what a pad adds at the top, left, bottom and right; None if it is more than that."""
+def image_padding(pad: relax.Expr, layout: str) -> list[int] | None:
+    """Return what a pad adds before each axis of the image, and then what behind each.
+
+    None if it adds something else.
+    """
     if operator_name(pad) != "relax.nn.pad" or str(pad.attrs.pad_mode) != "constant":
         return None
     if float(pad.attrs.pad_value):
@@ -110,9 +113,10 @@ def image_padding(pad: relax.Expr, layout: str) -> tuple[int, int, int, int] | N
         return None
     before = dict(zip(layout, widths[::2], strict=True))
     after = dict(zip(layout, widths[1::2], strict=True))
-    if any(before[axis] or after[axis] for axis in layout if axis not in "HW"):
+    if any(before[axis] or after[axis] for axis in layout if axis in "NC"):
         return None
-    return before["H"], before["W"], after["H"], after["W"]
+    image = [axis for axis in "DHW" if axis in layout]
+    return [ends[axis] for ends in (before, after) for axis in image]
 
 
 def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
