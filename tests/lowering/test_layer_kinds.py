@@ -69,7 +69,7 @@ def test_one_dimensional_convolutions_are_layers_and_exact(tmp_path: Path) -> No
         assert all(np.unique(array).size > 10 for array in outputs)
 
 
-SAME = (
+SAME_PADDED: tuple[tuple[str, tuple[int, ...], tuple[int, ...] | None, dict[str, Any]], ...] = (
     ("Conv", (1, 3, 9), (4, 3, 4), {"auto_pad": "SAME_UPPER", "strides": [2]}),
     ("Conv", (1, 3, 9), (4, 3, 4), {"auto_pad": "SAME_LOWER"}),
     ("Conv", (1, 2, 3, 5, 4), (4, 2, 2, 3, 2), {"auto_pad": "SAME_UPPER"}),
@@ -82,7 +82,7 @@ SAME = (
 def test_same_padding_runs_on_integers(tmp_path: Path) -> None:
     graph, middle = Graph(), Grid("int8", F32(1 / 16), 3)
     random = np.random.default_rng(0)
-    for kind, shape, kernel, options in SAME:
+    for kind, shape, kernel, options in SAME_PADDED:
         _, real = graph.input(shape, middle)
         weights = []
         if kernel is not None:

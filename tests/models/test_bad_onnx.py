@@ -83,14 +83,6 @@ def attribute_of_a_function() -> onnx.ModelProto:
     return model
 
 
-def state_of_another_size() -> onnx.ModelProto:
-    """What torch's exporter makes of an LSTM whose states are projected."""
-    lstm = node("LSTM", ["x", "w", "r", "", "", "h", "c"], ["y"], hidden_size=4)
-    arrays = {"w": (1, 16, 5), "r": (1, 16, 4), "h": (1, 1, 4), "c": (1, 1, 8)}
-    constants = {name: np.ones(shape, "float32") for name, shape in arrays.items()}
-    return graph([lstm], [value("x", [3, 1, 5])], [value("y", [3, 1, 1, 4])], constants)
-
-
 REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "attribute in another file": (
         attribute_in_another_file,
@@ -248,10 +240,6 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "data too short": (
         lambda: constant(FLOAT, [2**20, 2**20], bytes(16)),
         "its data and its shape do not fit: cannot reshape",
-    ),
-    "state of another size": (
-        state_of_another_size,
-        r"LSTM .*initial state 'c' has shape \[1, 8\] .* ask for \[1, 4\]",
     ),
     "length negative": (
         lambda: constant(FLOAT, [-4], bytes(16)),
