@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from firmwright.models import FORMATS  # noqa: E402
-from tests.models.test_pytorch_programs import exported  # noqa: E402
 from tests.networks.firmware import run_generated  # noqa: E402
+from tests.networks.torch_programs import exported  # noqa: E402
 
 
 class Half(nn.Module):  # type: ignore[misc]
