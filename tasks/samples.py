@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from firmwright.pipeline.artifacts import MODEL_INTERFACE, NETWORK_INTERFACE
+from firmwright.pipeline.artifacts import MODEL_INTERFACE, NETWORK_INTERFACE, NETWORK_VALUES
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import canonical_run_inputs, list_run_files
 from firmwright.pipeline.stage import Scope, Stage
@@ -25,7 +25,7 @@ STAGE = Stage(
     name="samples",
     sentence="check that the samples fit the network",
     run="firmwright.steps.samples:run",
-    reads=(MODEL_INTERFACE, NETWORK_INTERFACE),
+    reads=(MODEL_INTERFACE, NETWORK_INTERFACE, NETWORK_VALUES),
     options=options,
     inputs=lambda job: [
         *list_run_files(job),

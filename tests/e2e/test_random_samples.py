@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.networks.onnx_models import quantized
 from tests.networks.whole_floats import WholeFloats
@@ -61,3 +63,24 @@ def test_whole_numbers_that_a_recipe_states_are_drawn_and_proven(tmp_path: Path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "float32" not in done.stdout
     assert repository.manifest("build/r/r-host.tar.gz")["run"]["drawn"] == {"input": [3, 9]}
+
+
+def test_tokens_beyond_the_table_are_told_at_the_samples(tmp_path: Path) -> None:
+    repository = new_repository(tmp_path / "r")
+    table = numpy_helper.from_array(np.arange(20, dtype="float32").reshape(10, 2), "table")
+    tokens = helper.make_tensor_value_info("tokens", TensorProto.INT64, [1, 3])
+    rows = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 2])
+    gather = helper.make_node("Gather", ["table", "tokens"], ["y"])
+    graph = helper.make_graph([gather], "g", [tokens], [rows], [table])
+    onnx.save(helper.make_model(graph), repository.folder / "net.onnx")
+    recipe = "model: net.onnx\nplatform: host\nrun: {inputs: {tokens: tokens.npy}, samples: 2}\n"
+    repository.write("r.yaml", recipe)
+    np.save(repository.folder / "tokens.npy", np.array([[[1, 2, 3]], [[4, 10, -11]]]))
+    done = repository.doit("build", "recipe=r.yaml")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "r.yaml:3:15: run.inputs: samples that index beyond an axis:\n  tokens.npy[1]: 2 of 3 "
+        "values, the first 10 (input 'tokens', whole numbers from -10 to 9)\n",
+    )
+    np.save(repository.folder / "tokens.npy", np.array([[[1, 2, 3]], [[4, 9, -10]]]))
+    assert "bundle" in repository.build("recipe=r.yaml")

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from firmwright.ir.kernels import Kernels
+from firmwright.ir.kernels import FloatOperator, Kernel, Kernels
 from firmwright.ir.regions import Partition, Region, RuleViolation
 from firmwright.ir.tensors import Tensor
 from firmwright.pipeline import artifacts
@@ -23,6 +23,7 @@ from firmwright.pipeline.summary import (
 )
 from firmwright.recipe import Tolerance
 from firmwright.report.rows import WARNING, make_row
+from firmwright.report.timeline import CountedCycles, LayerCycles, Timeline
 from firmwright.verify.record import RunRecord
 
 
@@ -126,3 +127,20 @@ def test_a_firmware_of_several_networks_that_is_not_built_says_why() -> None:
     job = cast(Job, cast(Any, SimpleNamespace(members=("one", "two"), not_built="no SDK")))
     (row,) = describe_run(job)
     assert (row.label, str(row)) == ("outputs", "no firmware was compiled or run: no SDK")
+
+
+def test_layers_in_float32_show_their_share_of_the_cycles(tmp_path: Path) -> None:
+    job = make_job(tmp_path, ("c", "c"), ("c",))
+    job.has_stage = lambda stage: stage == "stats"  # type: ignore[method-assign]
+    mean = (FloatOperator("mean", "pool"),)
+    kernels = (Kernel(f"region_{i}", (), (), (), (), "", (), 2, mean * i) for i in range(2))
+    artifacts.KERNELS.write(tmp_path, Kernels(tuple(kernels)))
+    ends = {"region_0": (0, 59), "region_1": (60, 79)}
+    layers = tuple(
+        LayerCycles(name, *when, "c", (), (), 0, None, CountedCycles(0))
+        for name, when in ends.items()
+    )
+    artifacts.TIMELINE.write(tmp_path, Timeline(80, 0, 80, layers))
+    (row,) = describe_fallbacks(job)
+    told = "quantized operators that run in float32: 1 of 4, in layers of 25.0 % of the cycles"
+    assert str(row) == told

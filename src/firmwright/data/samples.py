@@ -140,7 +140,11 @@ def refuse_not_finite(samples: Sequence[Sample], columns: Mapping[str, Column]) 
         raise UserError("\n".join(["samples with values that are NaN or infinite:", *bad]))
 
 
-def refuse_not_whole(columns: Mapping[str, Column], limits: Mapping[str, Range]) -> None:
+def refuse_not_whole(
+    columns: Mapping[str, Column],
+    limits: Mapping[str, Range],
+    which: str = "that `integers` of the recipe's inputs excludes",
+) -> None:
     """Raise UserError that lists every sample that has other numbers than whole ones in limits."""
     bad = []
     for name, (low, high) in limits.items():
@@ -150,9 +154,7 @@ def refuse_not_whole(columns: Mapping[str, Column], limits: Mapping[str, Range])
             if wrong.size:
                 bad.append(
                     f"  {origin.name}: {wrong.size} of {array.size} values, the first "
-                    f"{wrong[0]:g} (input '{name}', whole numbers from {low} to {high})"
+                    f"{wrong[0]:g} (input '{name}', whole numbers from {low:g} to {high:g})"
                 )
     if bad:
-        raise UserError(
-            "\n".join(["samples that `integers` of the recipe's inputs excludes:", *bad])
-        )
+        raise UserError("\n".join([f"samples {which}:", *bad]))

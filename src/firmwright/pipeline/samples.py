@@ -80,6 +80,7 @@ def read_network_columns(
     if all(t.scale is None for t in source.inputs):
         columns = read_columns(interface.inputs, given, job.data_folders, count, least)
         refuse_not_whole(columns, find_stated_integers(job))
+        refuse_not_whole(columns, find_indices(job, interface), "that index beyond an axis")
         return columns
     found = read_columns(source.inputs, given, job.data_folders, count, least)
     return requantize_columns(found, source.inputs, interface.inputs)
@@ -131,6 +132,13 @@ def find_whole_names(job: Job) -> frozenset[str]:
 def find_stated_integers(job: Job) -> dict[str, Range]:
     """Return the limits of the inputs whose floats are whole numbers, as the recipe says."""
     return {n: e.integers for n, e in job.recipe.inputs.items() if e.integers is not None}
+
+
+def find_indices(job: Job, interface: ModelInterface) -> dict[str, Range]:
+    """Return the limits of the integer inputs that count elements of an axis, also from its end."""
+    stated = NETWORK_VALUES.read(job).ranges
+    integers = (t.name for t in interface.inputs if "int" in t.stated_dtype)
+    return {name: (-1 - stated[name][1], stated[name][1]) for name in integers if name in stated}
 
 
 def read_batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:

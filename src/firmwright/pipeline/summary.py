@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firmwright.ir.kernels import Kernels
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.explain import explain_partition
 from firmwright.pipeline.job import Job
@@ -135,7 +136,18 @@ def describe_fallbacks(job: Job) -> Iterator[Row]:
     kernels = artifacts.KERNELS.read(job)
     if kernels.float_operators:
         floats = f"{len(kernels.float_operators)} of {kernels.quantized_operators}"
-        yield make_row("fall-back", f"quantized operators that run in float32: {floats}")
+        cost = describe_float_cost(job, kernels)
+        yield make_row("fall-back", f"quantized operators that run in float32: {floats}{cost}")
+
+
+def describe_float_cost(job: Job, kernels: Kernels) -> str:
+    """Return ``, in layers of 12.3 % of the cycles``; '' where they are not counted."""
+    if not job.has_stage("stats"):
+        return ""
+    timeline = artifacts.TIMELINE.read(job)
+    floats = {kernel.region for kernel in kernels.kernels if kernel.float_operators}
+    cycles = sum(layer.cycles for layer in timeline.layers if layer.name in floats)
+    return f", in layers of {100 * cycles / timeline.cycles:.1f} % of the cycles"
 
 
 def describe_first_refusal(found: Explanation, device: str) -> str:
