@@ -104,5 +104,5 @@ def dequantize_constant(value: Value) -> npt.NDArray[Any] | None:
     if not isinstance(value.data, Constant):
         return None
     points, scales = (value.reshape_for_broadcast(v) for v in (value.zero_point, value.scale))
-    centred = constant_array(value.data).astype("int64") - points
-    return np.asarray(centred.astype("float32") * scales.astype("float32"))
+    centered = constant_array(value.data).astype("int64") - points
+    return np.asarray(centered.astype("float32") * scales.astype("float32"))
