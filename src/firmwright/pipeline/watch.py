@@ -71,9 +71,9 @@ def watch(
             read_own_files()
             print(WAITING, file=sys.stderr, flush=True)
             changed = list_changed_since(begun, before) or wait_for_change(before)
+            print(f"changed: {', '.join(map(shorten, changed))}", file=sys.stderr, flush=True)
             if any(map(is_in_memory, changed)):
                 start_again()
-            print(f"changed: {', '.join(map(shorten, changed))}", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         return 0
 
