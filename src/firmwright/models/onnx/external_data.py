@@ -2,14 +2,14 @@
 
 The files are inputs of the model stage like the model itself, so their names are needed before
 anything is built. ``external_locations`` reads just them, without ONNX's packages and without
-the weights, by walking over the fields of the file; ``embedded`` puts the data into the model,
-which the later stages then have in one piece.
+the weights, by walking over the fields of the file; ``embed_external_data`` puts the data into
+the model, which the later stages then have in one piece.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from functools import cache
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,14 +37,20 @@ class NotProtobufError(Exception):
 def external_locations(path: Path) -> tuple[str, ...]:
     """Return the files that a model's constants lie in, as it states them, sorted.
 
-    Nothing for a file that is no ONNX model, or cannot be read.
+    Nothing for a file that is no ONNX model, or cannot be read. A process reads a file once.
     """
     try:
-        with path.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            return tuple(sorted(set(read_locations(stream, size))))
+        status = path.stat()
+        state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+        return _find_locations(path, *state)
     except (OSError, NotProtobufError, UnicodeDecodeError):
         return ()
+
+
+@cache
+def _find_locations(path: Path, size: int, *_identity: int) -> tuple[str, ...]:
+    with path.open("rb") as stream:
+        return tuple(sorted(set(read_locations(stream, size))))
 
 
 def read_locations(stream: BufferedReader, size: int) -> Iterator[str]:
