@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import list_shown_sample_files, require, shown_sample_options
@@ -18,7 +20,7 @@ def options(job: Job) -> Any:
         "c_prefix": recipe.c_prefix,
         "description": recipe.description,
         "arena": recipe.arena,
-        "export": asdict(require(recipe.export)),
+        "export": msgspec.to_builtins(require(recipe.export)),
         "platform": asdict(job.platform),
         "sample": shown_sample_options(job),
     }

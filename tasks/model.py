@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE
 from firmwright.pipeline.job import Job
@@ -21,7 +22,7 @@ def options(job: Job) -> Any:
         "signature": source.signature,
         "key": source.key,
         "state": dict(source.state),
-        "inputs": {name: asdict(entry) for name, entry in job.recipe.inputs.items()},
+        "inputs": msgspec.to_builtins(job.recipe.inputs),
     }
 
 

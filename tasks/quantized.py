@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from firmwright.pipeline.artifacts import (
     CALIBRATION,
@@ -22,7 +23,7 @@ from firmwright.pipeline.stage import Scope, Stage
 
 def options(job: Job) -> Any:
     """Return the recipe's options, without the names of files: the calibration has digests."""
-    data = asdict(require(job.recipe.quantize))
+    data = msgspec.to_builtins(require(job.recipe.quantize))
     del data["calibration"]["inputs"]
     return data
 

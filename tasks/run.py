@@ -6,6 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import list_sample_files, run_sample_options
@@ -17,7 +19,7 @@ from firmwright.toolchain.boards import load_board
 def options(job: Job) -> Any:
     return {
         **run_sample_options(job),
-        "tolerance": asdict(job.recipe.run.tolerance),
+        "tolerance": msgspec.to_builtins(job.recipe.run.tolerance),
         "detection": job.recipe.canonical.get("detection"),
         "c_prefix": job.recipe.c_prefix,
         "machine": load_board(job.platform.board).machine,

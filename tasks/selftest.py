@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import canonical_run_inputs, list_sample_files
@@ -18,7 +20,7 @@ def options(job: Job) -> Any:
     return {
         "samples": job.recipe.selftest,
         "seed": spec.seed,
-        "tolerance": asdict(spec.tolerance),
+        "tolerance": msgspec.to_builtins(spec.tolerance),
         "inputs": canonical_run_inputs(job),
         "name": job.recipe.name,
         "c_prefix": job.recipe.c_prefix,

@@ -6,6 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from firmwright.pipeline.artifacts import (
     BATCH_LAYOUT,
     GOLDEN,
@@ -31,14 +33,14 @@ def options(job: Job) -> Any:
         "arena": recipe.arena,
         "hooks": recipe.hooks,
         "selftest": recipe.selftest,
-        "slot": [asdict(recipe.slot), recipe.counter] if recipe.slot else None,
+        "slot": [msgspec.to_builtins(recipe.slot), recipe.counter] if recipe.slot else None,
         "cores": job.cores,
         "platform": asdict(job.platform),
         "build": job.build_settings,
         "loadables": [asdict(load_toolchain(name)) for name in job.platform.modules.values()],
         "classes": recipe.canonical.get("classes"),
         "detection": recipe.canonical.get("detection"),
-        "demo": asdict(recipe.demo) if recipe.demo else None,
+        "demo": msgspec.to_builtins(recipe.demo) if recipe.demo else None,
         "libraries": recipe.canonical.get("libraries"),
     }
 

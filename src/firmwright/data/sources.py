@@ -7,14 +7,15 @@ from glob import glob
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
+import msgspec
+
 from firmwright.errors import UserError
 
 WILDCARDS = "*?["
 KINDS = ("arrays", "raw", "pictures", "python")
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
+class DataFile(msgspec.Struct, frozen=True):
     """One file, a folder's files, or those that match a pattern: by ``path``.
 
     The path starts at the recipe's folder, or in that of an installed Python ``package``. Or one
@@ -35,8 +36,7 @@ class DataFile:
         return self.name or url_name or f"sha256:{(self.sha256 or '')[:16]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Preprocess:
+class Preprocess(msgspec.Struct, frozen=True):
     """What turns a picture into an input; in this order.
 
     ``colour`` is RGB, BGR or grey. ``resize`` is (width, height), or the length of the shorter
@@ -54,8 +54,7 @@ class Preprocess:
     layout: str = "NCHW"
 
 
-@dataclass(frozen=True, slots=True)
-class DataSource:
+class DataSource(msgspec.Struct, frozen=True):
     """The data of one input; ``kind`` is one of KINDS.
 
     ``arrays``: ``.npy`` files with a leading sample axis; ``raw``: files of one sample's bytes

@@ -8,6 +8,8 @@ from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
+from msgspec import structs
+
 from firmwright.documents.document import make_diagnostic_in
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 from firmwright.recipe import Catalog, Recipe, load_recipe
@@ -120,7 +122,9 @@ def join_jobs(
         c_prefix=networks.c_prefix,
         cflags=first.cflags,
         batch=None,
-        run=replace(first.run, board=board and os.path.relpath(board, networks.path.parent)),
+        run=structs.replace(
+            first.run, board=board and os.path.relpath(board, networks.path.parent)
+        ),
         compile_for_device=first.compile_for_device,
         libraries=tuple(library for job in members for library in job.recipe.libraries),
         description=networks.description,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -14,8 +13,7 @@ from firmwright.recipe.schema import load_schema
 from firmwright.toolchain.descriptions import read_own_yaml
 
 
-@dataclass(frozen=True)
-class SampleKind:
+class SampleKind(msgspec.Struct, frozen=True):
     """What the bytes of a sample are, of networks with so many elements."""
 
     kind: str
@@ -23,8 +21,7 @@ class SampleKind:
     outputs: int
 
 
-@dataclass(frozen=True)
-class Export:
+class Export(msgspec.Struct, frozen=True):
     """What is said of a package beside its templates: ``network`` is the folder of the C files.
 
     ``reserved`` are names that it cannot have, because they mean something else there. ``archive``

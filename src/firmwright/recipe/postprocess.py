@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from firmwright.data.sources import DataFile
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """One grid of cells: an output (None: the network's only one), or a part of one.
 
     ``stride`` is the distance of two cells in pixels; needed where the output's shape does not
@@ -20,8 +19,7 @@ class Head:
     anchors: tuple[tuple[float, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Confidence:
+class Confidence(msgspec.Struct, frozen=True):
     """A factor of the score: activation(value at ``channel``) to the power of ``exponent``."""
 
     channel: int
@@ -29,8 +27,7 @@ class Confidence:
     exponent: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class BoxCode:
+class BoxCode(msgspec.Struct, frozen=True):
     """How a box is written: ``encoding`` names a rule of docs/howto/detection.md.
 
     ``channel`` is its first; ``bins`` counts the values of each distance's distribution.
@@ -41,8 +38,7 @@ class BoxCode:
     bins: int = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Classes:
+class Classes(msgspec.Struct, frozen=True):
     """The classes: ``names`` as listed, or one a line in ``file``, or just ``count`` of them."""
 
     names: tuple[str, ...] | None = None
@@ -50,8 +46,7 @@ class Classes:
     count: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Detection:
+class Detection(msgspec.Struct, frozen=True):
     """How outputs become boxes; ``picture`` is the (width, height) of the network's input."""
 
     picture: tuple[int, int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from firmwright.data.sources import DataSource
 
@@ -10,16 +10,14 @@ Inputs = str | dict[str, DataSource]
 """Where samples are, as in ``run.inputs``: one file, or sources by input name, sorted."""
 
 
-@dataclass(frozen=True, slots=True)
-class CalibrationSamples:
+class CalibrationSamples(msgspec.Struct, frozen=True):
     """The samples by which a device quantizes float layers itself; ``samples`` None takes all."""
 
     inputs: Inputs
     samples: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CalibrationOptions:
+class CalibrationOptions(msgspec.Struct, frozen=True):
     """The samples that show what values each tensor takes, and how its range is chosen.
 
     ``samples`` limits their number; None takes all. ``percentile`` is only for that method.
@@ -32,8 +30,7 @@ class CalibrationOptions:
     samples: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LayerTypes:
+class LayerTypes(msgspec.Struct, frozen=True):
     """Integer types for the layers whose name matches a shell pattern; None keeps the default."""
 
     match: str
@@ -41,16 +38,14 @@ class LayerTypes:
     weights: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KeepFloat:
+class KeepFloat(msgspec.Struct, frozen=True):
     """What stays float32: layers by shell patterns of their names, operators by their type."""
 
     layers: tuple[str, ...]
     operators: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class QuantizeOptions:
+class QuantizeOptions(msgspec.Struct, frozen=True):
     """Static post-training quantization; ``scheme`` is ``affine`` or ``pow2``.
 
     ``arithmetic`` is ``onnx`` (results are real numbers, rounded to the grid) or ``shift``.
@@ -84,8 +79,7 @@ class QuantizeOptions:
         return any(t.endswith("16") for t in types)
 
 
-@dataclass(frozen=True, slots=True)
-class BoxThresholds:
+class BoxThresholds(msgspec.Struct, frozen=True):
     """Boxes are the same from an overlap of ``iou`` on; None is no limit."""
 
     iou: float
@@ -94,8 +88,7 @@ class BoxThresholds:
     mean_average_precision: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
+class Thresholds(msgspec.Struct, frozen=True):
     """What fails the build; None is no limit.
 
     ``top1`` is in per cent, ``top1_loss`` in percentage points below the network that is the
@@ -111,8 +104,7 @@ class Thresholds:
     boxes: BoxThresholds | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluateOptions:
+class EvaluateOptions(msgspec.Struct, frozen=True):
     """The samples on which networks are compared.
 
     ``labels`` is an ``.npy`` of class numbers, or a ``.json`` of boxes; ``metric`` is

@@ -1,15 +1,11 @@
-"""A checked recipe, every default filled in, one spelling for each thing.
-
-The classes that stages write into their records have slots. Without slots, msgspec leaves out the
-default values of an object that it has read.
-"""
+"""A checked recipe, every default filled in, one spelling for each thing."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -44,8 +40,7 @@ BESIDE_THE_NETWORK = frozenset(
 """The keys of a recipe that judge the network, try it or pack it, but are no part of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSource:
+class ModelSource(msgspec.Struct, frozen=True):
     """Where the model comes from: one of ``path``, ``url`` and ``python``, the others are None.
 
     A URL has a ``sha256``. ``python`` is ``module:function``, ``files`` what that function reads.
@@ -61,12 +56,11 @@ class ModelSource:
     files: tuple[str, ...] = ()
     signature: str | None = None
     key: str | None = None
-    state: Mapping[str, str] = field(default_factory=dict)
+    state: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Inputs that are kept between runs, each with the output that is its next value."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputOptions:
+class InputOptions(msgspec.Struct, frozen=True):
     """What a model leaves open of an input: elements along each axis, and its whole numbers.
 
     ``integers``: its floats are whole numbers, from the first to the second.
@@ -76,8 +70,7 @@ class InputOptions:
     integers: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
+class Tolerance(msgspec.Struct, frozen=True):
     """Allowed difference from the reference, the sum of four parts.
 
     ``absolute`` is in units of the output (for integers, steps of the last digit), ``relative``
@@ -91,12 +84,11 @@ class Tolerance:
     steps: float = 0
 
     def __str__(self) -> str:
-        parts = {name: value for name, value in asdict(self).items() if value}
+        parts = {name: value for name, value in msgspec.structs.asdict(self).items() if value}
         return ", ".join(f"{name} {value:g}" for name, value in parts.items()) or "none"
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRequest:
+class BatchRequest(msgspec.Struct, frozen=True):
     """Samples at once: the largest number up to ``size`` that fits, or with ``require`` all."""
 
     size: int
@@ -111,8 +103,7 @@ class TransformOptions(msgspec.Struct, frozen=True):
     extra: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(msgspec.Struct, frozen=True):
     """The run that proves the firmware.
 
     ``inputs`` is one file, or sources by input name, or None for random data.
@@ -128,8 +119,7 @@ class RunOptions:
     """The file that reaches a board at hand, which takes the emulator's place."""
 
 
-@dataclass(frozen=True, slots=True)
-class DemoOptions:
+class DemoOptions(msgspec.Struct, frozen=True):
     """The demo application: what it measures (``profile``), checks, and whether it ever ends.
 
     ``profile`` is ``none``, ``global`` (the network), ``individual`` (each layer as well) or
@@ -141,16 +131,14 @@ class DemoOptions:
     indefinite: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ExportOptions:
+class ExportOptions(msgspec.Struct, frozen=True):
     """The build systems that the network is packaged for, and the version of the packages."""
 
     to: tuple[str, ...]
     version: str = "0.1.0"
 
 
-@dataclass(frozen=True, slots=True)
-class SlotOptions:
+class SlotOptions(msgspec.Struct, frozen=True):
     """The network as an image of its own: ``size`` bytes of flash from ``address`` on.
 
     ``workspace`` are the bytes of working memory that the firmware gives, None for as many as the
@@ -163,15 +151,13 @@ class SlotOptions:
     workspace: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TuneOptions:
+class TuneOptions(msgspec.Struct, frozen=True):
     """How the ways to write the layers are tried: in at most so many ``trials``, None for all."""
 
     trials: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(msgspec.Struct, frozen=True):
     """C code of the user's: ``sources`` with their ``includes``, or an ``archive``; file paths."""
 
     name: str
@@ -180,8 +166,7 @@ class Library:
     archive: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """What the firmware may take: bytes of ``flash`` and ``ram``, ``cycles`` of one inference."""
 
     flash: int | None = None
@@ -277,7 +262,7 @@ class Recipe:
         """
         normal = normalize_data(make_portable(self.data))
         recipe = convert_recipe(self.path, normal)
-        plain = msgspec.to_builtins(asdict(recipe), enc_hook=str)
+        plain = msgspec.to_builtins(recipe, enc_hook=str)
         plain["model"] = {key: plain["model"][key] for key in normal["model"]}
         return {key: plain[key] for key in normal}
 
