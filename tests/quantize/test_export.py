@@ -147,6 +147,17 @@ def transposed_read_twice(emit: Emit, x: relax.Var) -> relax.Expr:
     return relax.op.multiply(wide, summed)
 
 
+def normalized(emit: Emit, x: relax.Var) -> relax.Expr:
+    factors, offsets = emit(relax.op.tile(constant(2), 3)), constant(6, seed=1)
+    groups = emit(
+        relax.op.nn.group_norm(
+            x, factors, offsets, num_groups=3, channel_axis=1, axes=[2, 3], epsilon=1e-3
+        )
+    )
+    # torch's program goes along the batch as well.
+    return relax.op.nn.instance_norm(groups, offsets, factors, channel_axis=1, axes=[0, 2, 3])
+
+
 @pytest.mark.parametrize(
     "build",
     [
@@ -161,6 +172,7 @@ def transposed_read_twice(emit: Emit, x: relax.Var) -> relax.Expr:
         compared,
         transposed,
         transposed_read_twice,
+        normalized,
     ],
     ids=lambda b: b.__name__,
 )

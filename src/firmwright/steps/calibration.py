@@ -17,6 +17,7 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
 from firmwright.pipeline.samples import read_real_samples
 from firmwright.quantize.calibration import CalibrationRecord, calibrate, pack_distributions
+from firmwright.quantize.channel_factors import convolve_factors
 from firmwright.quantize.equalization import equalize_layers
 from firmwright.quantize.graph import prepare
 from firmwright.quantize.masks import bound_masks
@@ -64,6 +65,8 @@ def run(job: Job, folder: Path) -> None:
     network = export_float_model(job, interface)
     opset = INT16_OPSET if quantize.sixteen_bit else PER_CHANNEL_OPSET
     model = prepare(network.data, network.inputs, opset)
+    if quantize.per_channel:  # with one scale for all, the least of the factors would be lost
+        model = convolve_factors(model)
     samples = []
     if calibration.inputs is not None:
         given = calibration.inputs, calibration.samples

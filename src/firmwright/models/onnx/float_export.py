@@ -70,6 +70,7 @@ class FloatExporter(Exporter):
             "relax.full": self.fill,
             "relax.full_like": self.fill,
             "relax.nn.prelu": self.prelu,
+            "relax.nn.group_norm": self.group_norm,
             "relax.nn.instance_norm": self.instance_norm,
             "relax.nn.layer_norm": self.layer_norm,
             "relax.nn.log_softmax": self.log_softmax,
@@ -79,6 +80,7 @@ class FloatExporter(Exporter):
             "relax.image.resize2d": self.resize,
             "relax.strided_slice": self.slice,
             "relax.take": self.gather,
+            "relax.tile": self.tile,
             "relax.topk": self.topk,
             "relax.scatter_elements": self.scatter,
             **dict.fromkeys(COMPARISONS, self.compare),
@@ -187,12 +189,46 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit("LayerNormalization", names, axis=axes[0], epsilon=epsilon))
 
     def instance_norm(self, call: tvm.ir.Call) -> OnnxValue:
-        rank, attrs = len(static_shape(call)), call.attrs
-        axes = sorted(axis % rank for axis in to_ints(attrs.axes))
-        if int(attrs.channel_axis) % rank != 1 or axes != list(range(2, rank)):
+        """Write a normalization of each channel; torch's goes along a batch of one sample, too."""
+        shape, attrs = static_shape(call), call.attrs
+        along = {axis % len(shape) for axis in to_ints(attrs.axes)}
+        along -= {axis for axis, length in enumerate(shape) if length == 1 and axis < 1}
+        if int(attrs.channel_axis) % len(shape) != 1 or along != {*range(2, len(shape))}:
             raise NotExportableError
-        names = [self.to_relax_layout(self.get_value(a)) for a in call.args]
+        names = self.read_arguments(call)
         return OnnxValue(self.emit("InstanceNormalization", names, epsilon=float(attrs.epsilon)))
+
+    def group_norm(self, call: tvm.ir.Call) -> OnnxValue:
+        """Write a normalization of each group as one of channels, then every channel's factor.
+
+        ONNX has GroupNormalization for each channel since operator set 21.
+        """
+        (count, channels, *others), attrs = static_shape(call), call.attrs
+        groups = int(attrs.num_groups)
+        along = sorted(axis % (2 + len(others)) for axis in to_ints(attrs.axes))
+        if int(attrs.channel_axis) != 1 or along != list(range(2, 2 + len(others))):
+            raise NotExportableError
+        source, factor, offset = self.read_arguments(call)
+        joined, whole, one_a_channel = (
+            self.add_constant(np.array(s, "int64"))
+            for s in ([count, groups, -1], [count, channels, *others], [-1, *(1 for _ in others)])
+        )
+        ones, zeros = (
+            self.add_constant(np.full(groups, n, dtype_of(call.args[0]))) for n in (1, 0)
+        )
+        flat = self.emit("Reshape", [source, joined])
+        epsilon = float(attrs.epsilon)
+        normal = self.emit("InstanceNormalization", [flat, ones, zeros], epsilon=epsilon)
+        result = self.emit("Reshape", [normal, whole])
+        factor, offset = (self.emit("Reshape", [n, one_a_channel]) for n in (factor, offset))
+        return OnnxValue(self.emit("Add", [self.emit("Mul", [result, factor]), offset]))
+
+    def tile(self, call: tvm.ir.Call) -> OnnxValue:
+        repeats = to_ints(call.attrs.repeats)
+        if len(repeats) != len(static_shape(call.args[0])):
+            raise NotExportableError
+        stated = self.add_constant(np.array(repeats, "int64"))
+        return OnnxValue(self.emit("Tile", [*self.read_arguments(call), stated]))
 
     def prelu(self, call: tvm.ir.Call) -> OnnxValue:
         """Write a ReLU with a slope for each channel, which ONNX broadcasts from the right."""

@@ -1,0 +1,139 @@
+"""A factor and an offset for each channel, as of a normalization, are a convolution of one tap.
+
+ONNX Runtime folds a normalization into the convolution in front of it. One that stands elsewhere,
+as in a network that normalizes before it convolves, would be computed in floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from firmwright.quantize.graph import Array, find_readers, read_attributes
+from firmwright.quantize.masks import read_constants, remove_unread
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """What nodes make of a tensor: ``factors`` · source + ``offsets``, one a channel (float64).
+
+    ``inner`` are the tensors between the first of the nodes and the last.
+    """
+
+    source: str
+    factors: Array
+    offsets: Array
+    inner: tuple[str, ...] = ()
+
+
+def convolve_factors(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the graph with depthwise convolutions of one tap in the place of such nodes.
+
+    Several in a row are one. Nodes whose factor all channels share stay: they are no product on
+    integers, but another scale. All shapes must be known.
+    """
+    lines = find_lines(model)
+    if not lines:
+        return model
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    shapes, gone = read_shapes(model), {name for line in lines.values() for name in line.inner}
+    nodes = [node for node in result.graph.node if not gone & {*node.output}]
+    for node in nodes:
+        line = lines.get(node.output[0])
+        if line is not None:
+            ones = [1] * (len(shapes[line.source]) - 2)
+            arrays = line.factors.reshape([-1, 1, *ones]), line.offsets
+            names = [f"{node.output[0]}/{what}" for what in ("factors", "offsets")]
+            for array, name in zip(arrays, names, strict=True):
+                stored = numpy_helper.from_array(array.astype("float32"), name)
+                result.graph.initializer.append(stored)
+            inputs, group = [line.source, *names], line.factors.size
+            node.CopyFrom(
+                helper.make_node("Conv", inputs, node.output[:1], name=node.name, group=group)
+            )
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    remove_unread(result)
+    return result
+
+
+def find_lines(model: onnx.ModelProto) -> dict[str, Line]:
+    """Return the lines with a factor for each channel by the tensor that the last node makes."""
+    constants, shapes, readers = read_constants(model), read_shapes(model), find_readers(model)
+    results = {output.name for output in model.graph.output}
+    found: dict[str, Line] = {}
+    for node in model.graph.node:
+        line = read_line(node, constants, shapes)
+        if line is None:
+            continue
+        before = found.get(line.source)
+        if before and len(readers[line.source]) == 1 and line.source not in results:
+            del found[line.source]
+            line = Line(
+                before.source,
+                line.factors * before.factors,
+                line.factors * before.offsets + line.offsets,
+                (*before.inner, line.source),
+            )
+        found[node.output[0]] = line
+    return {name: line for name, line in found.items() if np.ptp(line.factors)}
+
+
+def read_line(node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shapes) -> Line | None:
+    """Return what a node alone makes of a float tensor with channels, None for another node."""
+    if node.op_type == "BatchNormalization":
+        return read_normalization(node, constants, shapes)
+    if node.op_type not in ("Add", "Div", "Mul", "Sub"):
+        return None
+    places = [(0, 1), (1, 0)] if node.op_type in ("Add", "Mul") else [(0, 1)]
+    for tensor, constant in places:
+        source, array = node.input[tensor], constants.get(node.input[constant])
+        shape = shapes.get(source, ())
+        if array is None or len(shape) < 3 or array.ndim > len(shape):
+            continue
+        one_a_channel = [1, shape[1], *(1 for _ in shape[2:])][len(shape) - array.ndim :]
+        if array.size != 1 and [*array.shape] != one_a_channel:
+            continue
+        values = np.broadcast_to(array.reshape(-1).astype("float64"), shape[1:2])
+        ones, zeros = np.ones(shape[1]), np.zeros(shape[1])
+        if node.op_type == "Div":
+            return Line(source, ones / values, zeros) if values.all() else None
+        if node.op_type == "Mul":
+            return Line(source, values, zeros)
+        return Line(source, ones, values if node.op_type == "Add" else -values)
+    return None
+
+
+def read_normalization(
+    node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shapes
+) -> Line | None:
+    """Return the line of a batch normalization that does not train."""
+    source, *names = node.input
+    if len(shapes.get(source, ())) < 3 or not all(name in constants for name in names):
+        return None
+    factor, offset, mean, variance = (constants[name].astype("float64") for name in names)
+    attributes = read_attributes(node)
+    if attributes.get("training_mode", 0):
+        return None
+    factors = factor / np.sqrt(variance + attributes.get("epsilon", 1e-5))
+    return Line(source, factors, offset - factors * mean)
+
+
+def read_shapes(model: onnx.ModelProto) -> Shapes:
+    """Return the shapes of the float32 tensors that are no constants, by name."""
+    graph = model.graph
+    return dict(list_shapes([*graph.input, *graph.value_info, *graph.output]))
+
+
+def list_shapes(values: list[onnx.ValueInfoProto]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for value in values:
+        kind = value.type.tensor_type
+        if kind.elem_type == TensorProto.FLOAT:
+            yield value.name, tuple(d.dim_value for d in kind.shape.dim)
