@@ -39,9 +39,15 @@ def test_instances_are_normalized_by_their_deviations(shape: list[int], tmp_path
     assert [r.operators for r in lowered(data, "onnx").partition.regions] == [("instance_norm",)]
 
 
-@pytest.mark.parametrize("axes", [1, 2], ids=["last axis", "two axes"])
-def test_rows_of_bytes_are_normalized_by_their_exact_deviations(axes: int, tmp_path: Path) -> None:
-    numbers, shape = np.random.default_rng(3), (2, 9, 6, 8)
+@pytest.mark.parametrize(
+    ("kind", "axes"),
+    [("LayerNormalization", 1), ("LayerNormalization", 2), ("InstanceNormalization", 2)],
+    ids=["last axis", "two axes", "of each channel"],
+)
+def test_rows_of_bytes_are_normalized_by_their_exact_deviations(
+    kind: str, axes: int, tmp_path: Path
+) -> None:
+    numbers, shape, by_channel = np.random.default_rng(3), (2, 9, 6, 8), kind[0] == "I"
     source, stored, grid = (
         Grid("int8", F32(s), z) for s, z in ((0.05, -120), (0.01, 4), (0.03, 5))
     )
@@ -49,23 +55,29 @@ def test_rows_of_bytes_are_normalized_by_their_exact_deviations(axes: int, tmp_p
     given[...] = numbers.integers(-128, 127, shape, endpoint=True)
     given[0, :3] = 127  # of equal numbers: the root of float32's error would make ones of nothing
     name, real = network.input(shape, source)
-    gain, bias = numbers.integers(-128, 127, (2, *shape[-axes:]), endpoint=True).astype("int8")
+    of = shape[1:2] if by_channel else shape[-axes:]
+    gain, bias = numbers.integers(-128, 127, (2, *of), endpoint=True).astype("int8")
     tables = [
         network.node("DequantizeLinear", [network.constant(a), *network.grid(stored)])
         for a in (gain, bias)
     ]
-    result = network.node("LayerNormalization", [real, *tables], axis=-axes, epsilon=1e-12)
+    along = {} if by_channel else {"axis": -axes}
+    result = network.node(kind, [real, *tables], epsilon=1e-12, **along)
     network.output(result, grid, lambda *_: np.zeros(0))
     data = network.build()
     ((found,),) = run_generated(data, [{name: given}], tmp_path, SANITIZED)
     (kernel,) = lowered(data).kernels.kernels
-    assert [o.kind for o in kernel.float_operators] == ["layer_norm"]  # the root, and what follows
+    (left,) = kernel.float_operators  # the root, and what follows
+    assert left.kind in ("layer_norm", "instance_norm")
 
     exact, last = source.centred(given) * float(source.scale), tuple(range(-axes, 0))
     deviation = exact - exact.mean(last, keepdims=True)
     spread = np.sqrt(exact.var(last, keepdims=True) + 1e-12)
     deviation[0, :3] = 0
-    factor, offset = (stored.centred(a) * float(stored.scale) for a in (gain, bias))
+    factor, offset = (
+        (stored.centred(a) * float(stored.scale)).reshape(*of, *([1, 1] if by_channel else []))
+        for a in (gain, bias)
+    )
     steps = (deviation / spread * factor + offset) / float(grid.scale)
     decided = np.abs(np.abs(steps % 1 - 0.5)) > 1e-4
     wanted = grid.store(np.rint(steps))

@@ -100,6 +100,7 @@ class IntegerRewriter:
             "relax.nn.relu": self.relu,
             "relax.clip": self.clip,
             "relax.concat": self.concat,
+            "relax.nn.instance_norm": self.normalize,
             "relax.nn.layer_norm": self.normalize,
         }.get(
             operator_name(call),

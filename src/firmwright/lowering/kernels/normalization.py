@@ -11,7 +11,8 @@ import numpy.typing as npt
 import tvm
 from tvm import relax, te, tirx, topi
 
-from firmwright.ir.relax import Constant, constant_array, static_shape
+from firmwright.ir.operators import short_name
+from firmwright.ir.relax import Constant, constant_array, operator_name, static_shape
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.fixed_point import Integer
 from firmwright.lowering.kernels.float_steps import EXACT_FLOATS
@@ -45,7 +46,7 @@ def instance_norm(builder: relax.BlockBuilder, call: relax.Expr) -> relax.Expr:
 
 
 def normalize_rows(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
-    """Normalize stored 8-bit integers over their last axes; the results are float32.
+    """Normalize stored 8-bit integers over their last axes, or each channel's; results are float32.
 
     Of n integers q less their zero point with sum S and sum of squares Q, an element is
     (n·q - S) / sqrt(n·Q - S² + n²·epsilon / scale²): integers, exact, up to the root, of which a
@@ -54,9 +55,13 @@ def normalize_rows(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | No
     source = builder.find_integers(call.args[0], 8)
     gain, bias = (dequantize_constant(builder.value(a)) for a in call.args[1:])
     shape, attrs = static_shape(call), call.attrs
-    rows = len(shape) - len(attrs.axes)
+    by_channel = operator_name(call) == "relax.nn.instance_norm"
+    axes = sorted(int(a) % len(shape) for a in attrs.axes)
+    if by_channel and axes[0] == 0 and shape[0] == 1:  # as torch's program goes along its batch
+        axes = axes[1:]
+    rows = len(shape) - len(axes)
     extents = shape[rows:]
-    is_last = sorted(int(a) % len(shape) for a in attrs.axes) == [*range(rows, len(shape))]
+    is_last = axes == [*range(rows, len(shape))] and (not by_channel or rows == 2)
     if source is None or gain is None or bias is None or not (is_last and rows):
         return None
     count, zero_point = prod(extents), int(source.zero_point[0])
@@ -81,7 +86,7 @@ def normalize_rows(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | No
             return real(1.0) / te.sqrt(spread + real(epsilon))
 
         def element(*indices: Integer) -> Integer:
-            row, place = indices[:rows], indices[rows:]
+            row, place = indices[:rows], indices[1:2] if by_channel else indices[rows:]
             deviation = (center(*indices) * count - totals(*row)).astype("float32")
             return deviation * factors(*row) * gain(*place) + bias(*place)
 
@@ -90,7 +95,7 @@ def normalize_rows(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | No
         return te.compute(shape, element, name="normalized")
 
     tables = [builder.emit_constant(n, a) for n, a in (("gain", gain), ("bias", bias))]
-    return builder.emit_te("layer_norm", compute, source.data, *tables)
+    return builder.emit_te(short_name(call), compute, source.data, *tables)
 
 
 def real(number: float) -> Integer:
