@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -14,7 +14,11 @@ from firmwright.ir.small_types import from_bytes, to_bytes
 from firmwright.ir.tensors import STORED_AS, STRING, State
 from firmwright.models.formats import ReferenceOutputs, Samples
 from firmwright.models.onnx.attributes import drop_unknown_attributes
+from firmwright.models.onnx.parts import split_model
 from firmwright.models.sequence import run_in_sequence
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
@@ -26,21 +30,43 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     import onnxruntime
 
     model = onnx.load_model_from_string(data)
-    if drop_unknown_attributes(model):
-        data = model.SerializeToString(deterministic=True)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
+    drop_unknown_attributes(model)
+    names = [output.name for output in model.graph.output]
     try:
-        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        names = [output.name for output in session.get_outputs()]
-        run = take_bytes(partial(session.run, None), model)
+        sessions = [open_session(part) for part in split_model(model)]
+        run = take_bytes(partial(run_sessions, sessions, names), model)
         outputs = run_in_sequence(inputs, states, names, run)
     except Exception as refusal:  # its errors have no base class of their own
         return run_onnx_evaluator(data, inputs, states, refusal)
     runtime = f"onnxruntime {onnxruntime.__version__} (graph optimizations off)"
     return ReferenceOutputs(runtime, outputs)
+
+
+def open_session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    """Return a session that computes node by node, on one thread, in silence."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    data = model.SerializeToString(deterministic=True)
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+
+def run_sessions(
+    sessions: Sequence[onnxruntime.InferenceSession],
+    outputs: Sequence[str],
+    given: Mapping[str, Any],
+) -> list[Any]:
+    """Return the outputs of sessions that run in turn, each on inputs and results before it."""
+    values = dict(given)
+    for session in sessions:
+        ports = (*session.get_inputs(), *session.get_overridable_initializers())
+        read = {port.name: values[port.name] for port in ports if port.name in values}
+        results = [port.name for port in session.get_outputs()]
+        values.update(zip(results, session.run(results, read), strict=True))
+    return [values[name] for name in outputs]
 
 
 def take_bytes(run: Callable[..., Any], model: onnx.ModelProto) -> Callable[..., list[Any]]:
