@@ -56,6 +56,8 @@ def test_first_choice_moves_what_placing_all_anew_would_move(buffers: list[Buffe
     trial, order = Trial(buffers, beside), buffers
     for _ in buffers:
         first = trial.find_highest().name
+        end = max(b.end for b in trial.placed.values())
+        assert first == next(b.name for b in order if trial.placed[b.name].end == end)
         order = [b for b in order if b.name == first] + [b for b in order if b.name != first]
         trial.give_first_choice(first)
         assert trial.placed == Trial(order, beside).placed

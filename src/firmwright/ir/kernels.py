@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy.typing as npt
@@ -175,11 +176,14 @@ class Kernels:
         return tuple(o for k in self.kernels for o in k.float_operators)
 
 
+get_all_but_tensor = attrgetter(*(f.name for f in fields(Parameter) if f.name != "tensor"))
+
+
 def describe(kernel: Kernel) -> Hashable:
     """Return what a kernel's C is written from, without the names of what it is called with."""
     ports = (kernel.inputs, kernel.weights, kernel.outputs, kernel.scratch)
     return (
-        *(tuple(strip(parameter) for parameter in each) for each in ports),
+        *(tuple(map(get_all_but_tensor, each)) for each in ports),
         kernel.body,
         kernel.definitions,
         kernel.functions,
@@ -189,7 +193,3 @@ def describe(kernel: Kernel) -> Hashable:
         kernel.note,
         kernel.stand_in,
     )
-
-
-def strip(parameter: Parameter) -> Parameter:
-    return replace(parameter, tensor="")

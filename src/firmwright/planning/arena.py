@@ -98,13 +98,16 @@ def find_neighbours(buffers: Iterable[Buffer]) -> dict[str, list[str]]:
 class Trial:
     """Buffers placed one after the other in an order, each beside those that came before.
 
-    When one gets first choice, only those move that its move reaches.
+    When one gets first choice, only those move that its move reaches. ``ends`` is a heap of where
+    buffers end, those placed again since among them.
     """
 
     def __init__(self, order: Sequence[Buffer], beside: Mapping[str, Sequence[str]]) -> None:
         self.beside = beside
         self.placed = {b.name: b for b in order}
         self.rank = {b.name: rank for rank, b in enumerate(order)}
+        self.least_rank = 0
+        self.ends: list[tuple[int, int, str]] = []
         for buffer in order:
             self.place(buffer.name)
 
@@ -112,16 +115,21 @@ class Trial:
         """Put a buffer beside those before it; tell whether it moved."""
         before, rank = self.placed[name], self.rank[name]
         others = [self.placed[o] for o in self.beside[name] if self.rank[o] < rank]
-        self.placed[name] = put_beside(before, others)
-        return self.placed[name].offset != before.offset
+        self.placed[name] = after = put_beside(before, others)
+        heappush(self.ends, (-after.end, rank, name))
+        return after.offset != before.offset
 
     def find_highest(self) -> Buffer:
         """Return what ends highest, which was placed too late: the first of several."""
-        return max(self.placed.values(), key=lambda p: (p.end, -self.rank[p.name]))
+        end, rank, name = self.ends[0]
+        while (-end, rank) != (self.placed[name].end, self.rank[name]):  # it was placed again
+            heappop(self.ends)
+            end, rank, name = self.ends[0]
+        return self.placed[name]
 
     def give_first_choice(self, name: str) -> None:
         """Place all buffers as if this one had come first."""
-        self.rank[name] = min(self.rank.values()) - 1
+        self.rank[name] = self.least_rank = self.least_rank - 1
         waiting, reached = [(self.rank[name], name)], {name}
         while waiting:
             rank, buffer = heappop(waiting)

@@ -72,14 +72,16 @@ def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Lo
     """
     kept = count_kept(calls, buffers)
     lengths = range(1, min(MAX_CALLS, len(calls) // MIN_TIMES) + 1)
-    alike = {
+    compared = {
         n: [compare(*pair, buffers) for pair in zip(calls, calls[n:], strict=False)]
         for n in lengths
     }
+    alike = {n: found for n, found in compared.items() if any(found)}
     loops = []
     at = 0
     while at < len(calls):
-        best = max((fit_loop(alike[n], n, at) for n in lengths), key=count_saved, default=None)
+        fits = (fit_loop(found, n, at) for n, found in alike.items())
+        best = max(fits, key=count_saved, default=None)
         if best is None or best.times < MIN_TIMES:
             at += 1
         else:
