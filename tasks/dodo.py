@@ -21,6 +21,7 @@ from firmwright.cores import count_cores
 from firmwright.errors import UserError
 from firmwright.pipeline.build_root import STATE_FILE, find_build_root, prepare_build_root
 from firmwright.pipeline.freshness import ContentChecker
+from firmwright.pipeline.platform_words import name_build, read_platforms
 from firmwright.pipeline.recipe_words import RECIPES, find_recipes, list_names
 from firmwright.pipeline.workers import watch_workers
 from firmwright.terminal.reporter import StageReporter
@@ -62,7 +63,7 @@ def task_build() -> Iterator[dict[str, Any]]:
     from firmwright.pipeline import lock, missing_programs
     from firmwright.pipeline.command_line import VARIABLES
 
-    names = " ".join(job.recipe.name for job in get_jobs())
+    names = " ".join(map(name_build, get_jobs()))
     variables = " ".join(f"{name}=" for name in VARIABLES)
     doc = f"build the bundle of each recipe: {names or 'none'}; what may follow: {variables}"
     if not names:
@@ -75,7 +76,7 @@ def task_build() -> Iterator[dict[str, Any]]:
         preceding = [*missing_programs.preceding_tasks(job), *lock.preceding_tasks(job)]
         yield {
             "basename": "build",
-            "name": job.recipe.name,
+            "name": name_build(job),
             "actions": None,
             # In this order; doit knows what a stage reads, in no order.
             "task_dep": [*preceding, *job.list_tasks()],
@@ -132,16 +133,16 @@ def stop_on_interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 
 def count_processes() -> int:
-    """Return how many stages run at a time: with several recipes one for each core, else 0.
+    """Return how many stages run at a time: with several builds one for each core, else 0.
 
-    0 is doit's word for none beside its own process. Of one recipe most stages wait for one
+    0 is doit's word for none beside its own process. Of one build most stages wait for one
     another, so that a second process would only import everything once more.
     """
     try:
-        recipes = len(find_recipes())
+        builds = len(find_recipes()) * (len(read_platforms()) or 1)
     except UserError:  # told where the jobs are made
-        recipes = 0
-    return min(recipes, count_cores()) if recipes > 1 else 0
+        builds = 0
+    return min(builds, count_cores()) if builds > 1 else 0
 
 
 refuse_lost_command(sys.argv[1:])

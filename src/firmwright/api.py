@@ -41,7 +41,7 @@ def main(words: list[str]) -> int:
     failed = run_tasks(dodo, ["run", "--output-file", os.devnull, "build", *words])
     jobs = dodo.get_jobs()
     if not failed and len(jobs) != 1:
-        print("this gives no bundle, or several; name one recipe", file=sys.stderr)
+        print("this gives no bundle, or several; name one recipe and one platform", file=sys.stderr)
         failed = 1
     if not failed:
         print(jobs[0].bundle.resolve())

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firmwright import __version__
-from firmwright.errors import did_you_mean
+from firmwright.errors import UserError, did_you_mean
 from firmwright.fleet import command as fleet_command
 from firmwright.pipeline import bundle_commands
 from firmwright.pipeline.build_root import find_build_root
@@ -29,6 +29,9 @@ from firmwright.pipeline.recipe_words import enter_repository, find_recipes
 from firmwright.recipe.overrides import list_overrides
 from firmwright.terminal.arguments import Parser
 from firmwright.terminal.pipes import end_with_reader
+
+if TYPE_CHECKING:
+    from firmwright.pipeline.job import Job
 
 COMMANDS = {
     "build": "build the bundle of each recipe",
@@ -70,7 +73,7 @@ OWN_OPTIONS: dict[str, Options] = {
         (f"--{SCHEDULER}",): {"help": "try on a dask cluster: its scheduler's address, tcp://…"}
     },
     "explain": {
-        ("--json",): {"action": "store_true", "help": "print JSON, of one recipe"},
+        ("--json",): {"action": "store_true", "help": "print JSON, of one recipe and platform"},
         ("--layer",): {
             "metavar": "NAME",
             "help": "follow one layer, from the model to its lines of C",
@@ -127,8 +130,6 @@ def make_parser() -> argparse.ArgumentParser:
 
 def begin(options: argparse.Namespace) -> int:
     """Write the first files of a board, a repository or an editor; return the exit code."""
-    from firmwright.errors import UserError
-
     try:
         told = BEGINNINGS[options.command](options)
     except UserError as error:
@@ -236,19 +237,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
                   file=sys.stderr)  # fmt: skip
             return 2
     if options.command == "info":
-        known = {name for job in dodo.get_jobs() for name in job.stages if job.has_stage(name)}
-        if options.task not in known:
-            print(f"--task: no stage '{options.task}'{did_you_mean(options.task, known)}",
-                  file=sys.stderr)  # fmt: skip
+        try:
+            given.append(find_task(dodo.get_jobs(), options.task))
+        except UserError as error:
+            print(error, file=sys.stderr)
             return 2
-        jobs = [job for job in dodo.get_jobs() if options.task in job.stages]
-        given += [job.task_name(options.task) for job in jobs]
     return run_tasks(dodo, given)
+
+
+def find_task(jobs: Sequence[Job], stage: str) -> str:
+    """Return the task of a stage; UserError unless there is one, for doit tells of no more."""
+    known = {name for job in jobs for name in job.stages if job.has_stage(name)}
+    tasks = dict.fromkeys(job.task_name(stage) for job in jobs if job.has_stage(stage))
+    if stage not in known:
+        raise UserError(f"--task: no stage '{stage}'{did_you_mean(stage, known)}")
+    first, *others = tasks
+    if others:
+        listed = ", ".join((first, *others))
+        raise UserError(f"info tells of one recipe and one platform; here are: {listed}")
+    return first
 
 
 def watch_recipes(options: argparse.Namespace) -> int:
     """Build until ctrl-C, after every change; return the exit code."""
-    from firmwright.errors import UserError
     from firmwright.pipeline.watch import watch
 
     enter_repository()
@@ -299,7 +310,8 @@ def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
     from firmwright.terminal.library_output import LIBRARY_LOG, keep_library_output
 
     jobs = dodo.get_network_jobs()
-    tasks = [job.task_name(find_needed_stage(job, options.layer)) for job in jobs]
+    stages = [(job, find_needed_stage(job, options.layer)) for job in jobs]
+    tasks = dict.fromkeys(job.task_name(stage) for job, stage in stages)
     with redirect_stdout(sys.stderr):
         failed = run_tasks(dodo, [*given, *tasks])
     end_with_reader()

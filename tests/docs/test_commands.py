@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,6 @@ def test_the_command_is_known(
     variables = dict(word.split("=", 1) for word in words if re.match(r"[a-z_]+=", word))
     if words[0] == "fleet":
         assert variables.keys() <= set(FLEET_VARIABLES)
-        variables.pop("platform", None)  # it may be several
     else:
         assert variables.keys() <= set(VARIABLES)
     check_recipes(recipes, variables, tmp_path)
@@ -95,7 +95,9 @@ def check_recipes(recipes: list[str], variables: dict[str, str], scratch: Path) 
     overrides = {
         k: v for k, v in overrides.items() if k not in readers or Path(v).stem not in READERS
     }
+    platforms = overrides.pop("platform", "").split(",")
+    of_each = [{**overrides, **({"platform": name} if name else {})} for name in platforms]
     for word in (part for words in recipes for part in words.split(",")):
         is_readers = Path(word).stem in READERS
-        for path in find_files("digits" if is_readers else word):
-            load_recipe(path, place_paths(overrides, path), read_catalog(), scratch)
+        for path, each in product(find_files("digits" if is_readers else word), of_each):
+            load_recipe(path, place_paths(each, path), read_catalog(), scratch)

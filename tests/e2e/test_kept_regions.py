@@ -49,9 +49,8 @@ CHANGES = {
 
 def run_stages(folder: Path, root: str, *stages: str) -> Job:
     """Run stages for the recipe in a folder; their results are below ``root``."""
-    job = make_job(
-        load_recipe(folder / "net.yaml", {}, make_catalog()), folder / root, PIPELINE, False
-    )
+    recipe = load_recipe(folder / "net.yaml", {}, make_catalog())
+    job = make_job(recipe, {}, folder / root, PIPELINE, alone=True)
     for name in stages:
         execute(job, job.stages[name], Unchanged({}, list), [])
     return job

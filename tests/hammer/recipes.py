@@ -168,7 +168,7 @@ class RecipeHammer:
         """Do with a recipe what the command line does before any stage runs."""
         try:
             recipe = load_recipe(path, {}, self.catalog)
-            job = make_job(recipe, self.folder / "build", PIPELINE, several=True)
+            job = make_job(recipe, {}, self.folder / "build", PIPELINE, alone=False)
             refuse_taken_folder(job)
             list(make_tasks(job.all_jobs))
             list(lock.make_tasks([job]))

@@ -13,7 +13,7 @@ from firmwright.pipeline import snapshot
 from firmwright.pipeline.freshness import read_state
 from firmwright.pipeline.snapshot import UpToDate, read_snapshot, write_snapshot
 
-RECIPES = [UpToDate("net", "net on host", "build/net/net-host.tar.gz")]
+RECIPES = [UpToDate("build:net", "net on host", "build/net/net-host.tar.gz")]
 
 
 @pytest.fixture

@@ -7,11 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from doit import doit_cmd
 
 from firmwright.cli import make_parser
-from firmwright.errors import UserError
-from firmwright.pipeline.command_line import check_variables
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,9 +50,3 @@ def test_a_stage_that_there_is_not(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr == "--task: no stage 'modle'; did you mean 'model'?\n"
-
-
-def test_several_platforms_are_for_a_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", {"platform": "host,rv32-bare"})
-    with pytest.raises(UserError, match="a build is for one platform; `doit fleet` builds for"):
-        check_variables()

@@ -19,6 +19,7 @@ from firmwright.pipeline.command_line import (
     place_paths,
     set_variables,
 )
+from firmwright.pipeline.platform_words import read_platforms
 from firmwright.pipeline.recipe_words import enter_repository, find_recipes, find_start
 from firmwright.recipe.overrides import list_overrides
 
@@ -122,8 +123,8 @@ def read_jobs() -> list[FleetJob]:
     if "recipe" in given:
         if "fleet" in given:
             raise UserError("fleet= and recipe= both name recipes; leave one of them out")
-        platforms = words.pop("platform", "").split(",")
-        jobs = cross(find_recipes(), [p.strip() for p in platforms if p.strip()], find_start())
+        words.pop("platform", None)
+        jobs = cross(find_recipes(), read_platforms(), find_start())
     else:
         jobs = read_fleet(find_start() / get_var("fleet", FLEET_FILE))
     words = place_paths(words, Path(FLEET_FILE))

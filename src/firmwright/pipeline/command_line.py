@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 
@@ -42,6 +43,7 @@ from .devices import load_custom_targets
 from .job import Job, find_toolchain
 from .networks import make_network_jobs
 from .ownership import refuse_taken_folder
+from .platform_words import read_platforms
 from .profile import PROFILE
 from .recipe_words import find_recipes, find_start
 from .stage import Stage
@@ -62,20 +64,12 @@ def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> li
     check_variables()
     root = prepare_build_root()
     paths = find_recipes()
-    catalogue = make_catalog()
+    load = partial(load_each, root=root, catalogue=make_catalog(), alone=len(paths) == 1)
     found: list[Diagnostic] = []
     jobs: list[Job] = []
-    for path in paths:
+    for path, words in product(paths, list_words()):
         try:
-            several = names_networks(path)
-            make = partial(
-                make_job, root=root, pipeline=pipeline, several=several or len(paths) > 1
-            )
-            cache = root / ".recipes"
-            if several:
-                made = make_network_jobs(path, place_overrides, catalogue, cache, make, of_networks)
-            else:
-                made = [make(load_recipe(path, place_overrides(path), catalogue, cache))]
+            made = load(path, words, pipeline, of_networks)
             for job in made:
                 refuse_taken_folder(job)
             jobs += made
@@ -84,9 +78,31 @@ def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> li
         except UserError as error:
             found.append(Diagnostic(str(path), 0, 0, str(error)))
     if found:
-        raise DiagnosticError(found)
+        raise DiagnosticError(dict.fromkeys(found))  # platforms have mistakes in common
     refuse_shared_folders(jobs)
     return jobs
+
+
+def load_each(
+    path: Path,
+    words: Mapping[str, str],
+    pipeline: tuple[Stage, ...],
+    of_networks: tuple[Stage, ...],
+    root: Path,
+    catalogue: Catalog,
+    alone: bool,
+) -> list[Job]:
+    """Return the jobs of a recipe for one platform: several where it names several networks.
+
+    ``words`` replace what it says. An ``alone`` recipe may have the whole build root.
+    """
+    several = names_networks(path)
+    make = partial(make_job, words=words, root=root, pipeline=pipeline, alone=alone and not several)
+    place = partial(place_overrides, words)
+    cache = root / ".recipes"
+    if several:
+        return make_network_jobs(path, place, catalogue, cache, make, of_networks)
+    return [make(load_recipe(path, place(path), catalogue, cache))]
 
 
 def set_variables(arguments: Sequence[str]) -> None:
@@ -109,10 +125,7 @@ def check_variables() -> None:
     if SCHEDULER in given and "tune" not in {word.partition(":")[0] for word in sys.argv}:
         message = "only `doit tune` and `doit fleet` run on a cluster"
         raise UserError(f"{SCHEDULER}={given[SCHEDULER]}: {message}")
-    platforms = given.get("platform", "").split(",")
-    if len(platforms) > 1 and {*platforms} <= {*platform_names()}:
-        word = f"platform={given['platform']}"
-        raise UserError(f"{word}: a build is for one platform; `doit fleet` builds for several")
+    read_platforms()
 
 
 def add_no_user_code(parser: ArgumentParser) -> None:
@@ -129,6 +142,7 @@ def refuses_code() -> bool:
     return given not in ("", "0")
 
 
+@cache  # told once, for however many platforms
 def check_own_code(recipe: Path) -> None:
     """Say what Python code of its own a recipe runs, before any of it runs.
 
@@ -150,13 +164,19 @@ def read_overrides() -> dict[str, str]:
     return {name: str(value) for name, value in given.items() if value is not None}
 
 
-def place_overrides(recipe: Path) -> dict[str, str]:
+def list_words() -> list[dict[str, str]]:
+    """Return the words that replace what a recipe says, for each platform that they name."""
+    words = read_overrides()
+    return [{**words, "platform": name} for name in read_platforms()] or [words]
+
+
+def place_overrides(words: Mapping[str, str], recipe: Path) -> dict[str, str]:
     """Return the words that replace what this recipe says, once its own code was told."""
     check_own_code(recipe)
-    return place_paths(read_overrides(), recipe)
+    return place_paths(words, recipe)
 
 
-def place_paths(overrides: dict[str, str], recipe: Path) -> dict[str, str]:
+def place_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
     """Return the words with their paths as seen from the recipe's folder.
 
     They are given as seen from the folder of the command. Raises UserError for a missing file.
@@ -185,7 +205,9 @@ def make_catalog() -> Catalog:
     )
 
 
-def make_job(recipe: Recipe, root: Path, pipeline: tuple[Stage, ...], several: bool) -> Job:
+def make_job(
+    recipe: Recipe, words: Mapping[str, str], root: Path, pipeline: tuple[Stage, ...], alone: bool
+) -> Job:
     platform = load_platform(recipe.platform, recipe.path.parent)
     if not recipe.compile_for_device:
         platform = to_host_platform(platform)
@@ -194,9 +216,8 @@ def make_job(recipe: Recipe, root: Path, pipeline: tuple[Stage, ...], several: b
     refuse_unfit_choices(recipe, platform, toolchain)
     refuse_unfit_pins(recipe, platform)
     build = Build(toolchain, platform, recipe.cflags)
-    alone = get_var("outdir") is not None and not several
-    outdir = root if alone else root / recipe.name
-    job = Job(recipe, platform, build, outdir, pipeline)
+    outdir = root if alone and get_var("outdir") is not None else root / recipe.name
+    job = Job(recipe, platform, build, outdir, pipeline, words)
     check_measurable(job)
     return job
 
@@ -260,12 +281,20 @@ def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
 
 
 def refuse_shared_folders(jobs: list[Job]) -> None:
-    paths: dict[str, Path] = {}
+    """Raise UserError for two recipes of one name, and for two platforms of one name."""
+    recipes: dict[str, Job] = {}
+    platforms: dict[tuple[str, str], Job] = {}
     for job in jobs:
-        name = job.recipe.name
-        if name in paths:
+        name, place = job.recipe.name, "would share a build folder"
+        other = recipes.setdefault(name, job)
+        if other.recipe.path != job.recipe.path or (other is not job and other.words == job.words):
             raise UserError(
-                f"{paths[name]} and {job.recipe.path} are both named '{name}' and would share a "
-                "build folder; give one of them another `name:`"
+                f"{other.recipe.path} and {job.recipe.path} are both named '{name}' and {place}; "
+                "give one of them another `name:`"
             )
-        paths[name] = job.recipe.path
+        same = platforms.setdefault((name, job.platform.name), job)
+        if same is not job:
+            words = f"platform={same.words['platform']},{job.words['platform']}"
+            raise UserError(
+                f"{words}: both are named '{job.platform.name}' and {place}; leave one of them out"
+            )

@@ -22,7 +22,7 @@ from .tuning import list_found_ways, tune_mix
 def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
     """Print where the operators run; return 1 where that is not what a recipe demands."""
     if as_json and len(jobs) > 1:
-        print("--json takes one recipe", file=sys.stderr)
+        print("--json takes one recipe and one platform", file=sys.stderr)
         return 2
     wrong = []
     for job in jobs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -42,7 +43,8 @@ def find_toolchain(recipe: Recipe, platform: Platform) -> str:
 class Job:
     """One recipe to build, and where.
 
-    ``pipeline`` are the stages of all jobs; devices add theirs. ``origin`` is the job whose network
+    ``pipeline`` are the stages of all jobs; devices add theirs. ``words`` are those of the command
+    line that replace what the recipe says, for this job alone. ``origin`` is the job whose network
     this one compiles for a second target, to be compared. ``members`` are the jobs whose networks
     are in this one's firmware, in the order of their runs, at the same time if ``concurrent``.
     With ``ways``, the file of one trial of a search, the job shares all that comes before the
@@ -54,6 +56,7 @@ class Job:
     build: Build
     outdir: Path
     pipeline: tuple[Stage, ...]
+    words: Mapping[str, str] = field(default_factory=dict)
     origin: Job | None = None
     members: tuple[Job, ...] = ()
     concurrent: bool = False

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from doit.tools import config_changed
@@ -17,7 +18,6 @@ from firmwright.toolchain import load_platform, platform_names, toolchain_names
 
 from . import inputs
 from .artifact import INDEX_FILE
-from .command_line import read_overrides
 from .job import Job
 from .task import Title, run_action
 
@@ -51,12 +51,16 @@ def check_lock(job: Job, found: Lock) -> None:
 
 def lock_command(job: Job) -> str:
     """Return the command that locks what was asked for, also on the command line."""
-    overrides = [f"{name}={value}" for name, value in read_overrides().items()]
+    overrides = [f"{name}={value}" for name, value in job.words.items()]
     return " ".join(["firmwright lock", str(job.recipe.path), *overrides])
 
 
-def update_lock(job: Job) -> None:
-    """Write the lock; it keeps the versions of other toolchains and emulators that it has."""
+def update_lock(job: Job, platforms: list[Job]) -> None:
+    """Write the lock; it keeps the versions of other toolchains and emulators that it has.
+
+    Raises UserError where one lock cannot hold for all ``platforms`` that the recipe is built for.
+    """
+    refuse_other_files(job, platforms)
     found = inputs.collect_inputs(job)
     before: dict[str, str] = {}
     with suppress(UserError):  # a damaged lock is replaced
@@ -66,6 +70,16 @@ def update_lock(job: Job) -> None:
     all_versions = dict(sorted({**kept, **found.versions}.items()))
     changed = write_lock(job.recipe.path, replace(found, versions=all_versions))
     job.note(f"{lock_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
+
+
+def refuse_other_files(job: Job, platforms: list[Job]) -> None:
+    """Raise UserError where another of the platforms has other files of the user's."""
+    files = {*inputs.user_files(job)}
+    for other in platforms:
+        if {*inputs.user_files(other)} != files:
+            names = f"'{job.platform.name}' and '{other.platform.name}'"
+            message = f"{names} read other files, and a lock has those of one; name one platform"
+            raise UserError(f"{lock_path(job.recipe.path)}: {message}")
 
 
 def check_all(job: Job) -> None:
@@ -91,10 +105,16 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     """Yield for each job the task that writes its lock, and those that compare with one."""
     for name, sentence in TASK_DOCS.items():
         yield {"basename": name, "name": None, "doc": sentence}
+    platforms: dict[Path, list[Job]] = {}
     for job in (job for job in jobs if not job.members):  # those are locked by themselves
+        alike = platforms.setdefault(job.outdir, [])
+        # One after another, for they write the same file.
+        before = [f"lock:{alike[-1].bundle_name}"] if alike else []
+        alike.append(job)
         sampled = inputs.find_sampled(job).values()
         read = [str(job.folder(record.stage) / INDEX_FILE) for record in sampled]
-        yield make_task(job, "lock", update_lock, read, False)
+        write = partial(update_lock, platforms=alike)
+        yield {**make_task(job, "lock", write, read, False), "task_dep": before}
         yield make_task(job, "locked", check_all, read, False)
         if job.lock_files:
             files = [str(path) for path in (*inputs.user_files(job), *job.lock_files)]

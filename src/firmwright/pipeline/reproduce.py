@@ -15,7 +15,7 @@ from typing import Any
 from firmwright.errors import UserError
 
 from .artifact import INDEX_FILE
-from .command_line import read_overrides, refuses_code
+from .command_line import refuses_code
 from .inputs import to_absolute, user_files
 from .job import Job
 from .networks import leave_out_members
@@ -126,7 +126,7 @@ def build(job: Job, place: Path, variation: Variation) -> Path:
     if variation.installation:
         found = [str(variation.installation), environment.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
-    words = [f"{name}={value}" for name, value in read_overrides().items()]
+    words = [f"{name}={value}" for name, value in job.words.items()]
     outdir = folder / "build"
     words += ["--no-user-code"] if refuses_code() else []
     words += ["-n", str(variation.jobs)]

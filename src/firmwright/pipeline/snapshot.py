@@ -25,6 +25,7 @@ from firmwright.errors import UserError
 
 from .build_root import STATE_FILE, find_build_root
 from .freshness import FileState, read_identity, text_digest
+from .platform_words import name_build
 from .recipe_words import find_recipes
 
 if TYPE_CHECKING:
@@ -43,16 +44,13 @@ TICK, WHOLE_SECOND = 20_000_000, 1_000_000_000
 class UpToDate:
     """A recipe for which nothing is to be done; as the title of a task it tells a reporter so.
 
-    ``recipe`` is its name, ``title`` what a build is called, ``bundle`` the path of the result.
+    ``task`` is that which builds it, ``title`` what a build is called, ``bundle`` the path of the
+    result.
     """
 
-    recipe: str
+    task: str
     title: str
     bundle: str
-
-    @property
-    def task(self) -> str:
-        return f"build:{self.recipe}"
 
     def __call__(self, task: Task) -> str:
         return str(task.name)
@@ -61,7 +59,7 @@ class UpToDate:
 def list_finished(titles: Iterable[Title]) -> list[UpToDate]:
     """Return the recipes of those stages that end a build."""
     jobs = [title.job for title in titles if title.stage == "bundle" and title.job.origin is None]
-    return [UpToDate(job.recipe.name, job.title, str(job.bundle)) for job in jobs]
+    return [UpToDate(f"build:{name_build(job)}", job.title, str(job.bundle)) for job in jobs]
 
 
 def load_tasks() -> list[Task]:
@@ -123,7 +121,7 @@ def write_snapshot(
     known: dict[str, Any] = {
         "state": digest_state(collect_circumstances(), listed),
         "paths": listed,
-        "recipes": [[each.recipe, each.title, each.bundle] for each in recipes],
+        "recipes": [[each.task, each.title, each.bundle] for each in recipes],
     }
     same = (read_identity(p) == list(state[:4]) for p, state in written.items())
     if not (all(same) and all(map(is_settled, others))):

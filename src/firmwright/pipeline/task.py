@@ -62,13 +62,19 @@ class StageFailed(TaskFailed):  # type: ignore[misc]
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield the doit task of every stage of every job, each below a group of the stage's name."""
+    """Yield the doit task of every stage of every job, each below a group of the stage's name.
+
+    What platforms share has one task.
+    """
     groups: dict[str, list[dict[str, Any]]] = {}
+    folders: set[Path] = set()
     for job in jobs:
         for stage in job.stages.values():
             group = {"basename": stage.name, "name": None, "doc": stage.sentence}
             tasks = groups.setdefault(stage.name, [group])
-            if job.makes_stage(stage.name):
+            folder = job.folder(stage.name)
+            if job.makes_stage(stage.name) and folder not in folders:
+                folders.add(folder)
                 tasks.append(make_task(job, stage))
     for tasks in groups.values():
         yield from tasks

@@ -22,7 +22,7 @@ from firmwright.progress import report
 from firmwright.recipe.tuned import TunedNetwork, format_tuned
 
 from .artifacts import RUN, RUN_OUTPUTS
-from .command_line import NO_USER_CODE, SCHEDULER, place_paths, read_overrides, refuses_code
+from .command_line import NO_USER_CODE, SCHEDULER, place_paths, refuses_code
 from .job import Job
 
 TRIAL = "firmwright.tasks.trial"
@@ -107,7 +107,7 @@ def make_orders(
 ) -> list[Order]:
     """Return the orders of trials; without ``outdir`` each builds all in its own folder."""
     recipe = job.recipe.path
-    words = [f"{name}={value}" for name, value in place_paths(read_overrides(), Path("_")).items()]
+    words = [f"{name}={value}" for name, value in place_paths(job.words, Path("_")).items()]
     words += [f"{NO_USER_CODE}=1"] if refuses_code() else []
     words += [f"recipe={recipe}"]
     own = {name: folder / job.platform.name / name for name in trials}

@@ -17,7 +17,6 @@ from firmwright.ir.regions import Partition, Region
 from firmwright.recipe.tuned import TunedFile, TunedNetwork, read_tuned
 from firmwright.targets import Device
 
-from .command_line import read_overrides
 from .job import Job
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ def refuse(
 
 def tune_command(job: Job) -> str:
     """Return the command that tunes what was asked for, also on the command line."""
-    overrides = [f"{name}={value}" for name, value in read_overrides().items()]
+    overrides = [f"{name}={value}" for name, value in job.words.items()]
     return " ".join(["firmwright tune", str(job.recipe.path), *overrides])
 
 

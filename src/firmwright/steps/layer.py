@@ -18,7 +18,7 @@ from firmwright.steps.report import read_code, read_layer_facts
 def print_layer(jobs: Sequence[Job], name: str, as_json: bool) -> int:
     """Print the layers of this name of each job; return 1 where one has none."""
     if as_json and len(jobs) > 1:
-        print("--json takes one recipe", file=sys.stderr)
+        print("--json takes one recipe and one platform", file=sys.stderr)
         return 2
     width = get_terminal_size().columns
     for job in jobs:
