@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -105,7 +106,7 @@ def fetch_file(file: DataFile, cache: Path) -> Path:
     if data is None:
         data = download(file.url or "", file.sha256, "the file")
     kept.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = kept.with_suffix(".partial")
+    unfinished = kept.with_name(f".{secrets.token_hex(8)}")  # builds for other platforms fetch too
     unfinished.write_bytes(data)
     unfinished.replace(kept)
     return kept
