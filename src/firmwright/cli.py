@@ -70,7 +70,8 @@ OWN_OPTIONS: dict[str, Options] = {
     "build": BUILD_OPTIONS,
     "watch": BUILD_OPTIONS,
     "tune": {
-        (f"--{SCHEDULER}",): {"help": "try on a dask cluster: its scheduler's address, tcp://…"}
+        ("-n", "--jobs"): {"type": parse_jobs, "help": "trials to run side by side"},
+        (f"--{SCHEDULER}",): {"help": "try on a dask cluster: its scheduler's address, tcp://…"},
     },
     "explain": {
         ("--json",): {"action": "store_true", "help": "print JSON, of one recipe and platform"},
@@ -200,7 +201,7 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
         "explain": ["run", "--output-file", os.devnull],
         "lock": ["run", "locked" if getattr(options, "check", False) else "lock"],
         "reproduce": ["run", "reproduce"],
-        "tune": ["run", "tune"],
+        "tune": ["run", *side_by_side, "tune"],
         "list": ["list", "--all"],
         "info": ["info"],
         "clean": ["clean", "--clean-all"],

@@ -206,6 +206,35 @@ def test_what_fails_on_a_cluster_is_tried_here(changed: Repository, tmp_path: Pa
     assert (changed.folder / "digits.tuned").read_bytes() == before
 
 
+def test_as_many_trials_run_at_a_time_as_asked(tmp_path: Path) -> None:
+    """With one at a time, each begins when the last one has ended; the platforms share a file."""
+    repository = new_repository(tmp_path / "repository")
+    repository.write("digits.yaml", RECIPE.replace("trials: 3", "trials: 2"))
+    words = ("digits.yaml", "--platform", "rv32-bare,cortex-m4-bare", "-n", "1")
+    done = repository.run("firmwright", "tune", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = read_tuned(repository.folder / "digits.tuned").platforms
+    assert found.keys() == {"rv32-bare", "cortex-m4-bare"}
+    trials = [*(repository.folder / "build/digits/.cache/tune").glob("*/*")]
+    assert len(trials) >= 4
+    times = sorted(
+        ((trial / name).stat().st_mtime_ns, trial)
+        for trial in trials
+        for name in ("ways.tuned", ".doit.db")  # its first file, and its last
+    )
+    in_order = [trial for _, trial in times]
+    assert in_order[::2] == in_order[1::2]
+
+
+def test_a_cluster_has_workers_of_its_own(repository: Repository) -> None:
+    words = ("digits.yaml", "--scheduler", "tcp://10.0.0.7:8786", "-n", "2")
+    done = repository.run("firmwright", "tune", *words)
+    assert done.returncode == 3
+    said = "-n 2: scheduler=tcp://10.0.0.7:8786 has workers of its own; leave one of them out"
+    assert said in done.stderr
+    assert not (repository.folder / "build/digits").exists()
+
+
 def test_a_build_takes_no_scheduler(changed: Repository) -> None:
     said = fail(changed, "recipe=digits.yaml", "scheduler=tcp://10.0.0.7:8786")
     only = "only `doit tune` and `doit fleet` run on a cluster"

@@ -17,6 +17,7 @@ from doit import get_var
 
 from firmwright.cluster.here import run_here
 from firmwright.cluster.order import Order, make_order, run_program
+from firmwright.cores import count_cores
 from firmwright.errors import UserError
 from firmwright.progress import report
 from firmwright.recipe.tuned import TunedNetwork, format_tuned
@@ -30,6 +31,9 @@ TRIAL = "firmwright.tasks.trial"
 
 WAYS = "ways.tuned"
 """In the folder of a trial: the file of ways that the build reads."""
+
+side_by_side = count_cores()
+"""The most trials that run here at a time: one for each core, unless the command says `-n`."""
 
 Trials = Mapping[str, TunedNetwork]
 """The ways to try, by the names of the trials."""
@@ -79,7 +83,7 @@ def run_trials(job: Job, trials: Trials) -> Iterator[Tried]:
 def try_here(job: Job, trials: Trials) -> Iterator[Tried]:
     """Try on this machine; all that comes before the kernels is shared."""
     orders = make_orders(job, trials, job.cache / "tune", job.outdir, {})
-    return run_here(orders, try_ways)
+    return run_here(orders, try_ways, side_by_side)
 
 
 def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[Tried]:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from doit import cmd_clean, cmd_dumpdb, cmd_forget, cmd_help, cmd_info, cmd_list, cmd_run
+from doit import cmd_clean, cmd_dumpdb, cmd_forget, cmd_help, cmd_info, cmd_list, cmd_run, get_var
 from doit.cmd_base import DoitCmdBase
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand, InvalidDodoFile
@@ -62,6 +62,8 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
         if params["num_process"] < 0:  # doit would run nothing, and call that a success
             message = f"-n {params['num_process']}: expected a whole number from 0 on"
             raise InvalidCommand(message)
+        if any(word.partition(":")[0] == "tune" for word in args):
+            self.loader.load_tasks = partial(load_search, params, self.loader.load_tasks)
         altered = params._non_default_keys or params["always"] or params["single"]
         if args in ([], ["build"]) and not altered:
             self.loader.load_tasks = partial(load_tasks, self.loader, self.loader.load_tasks)
@@ -75,6 +77,28 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
             known = {*self.loader.cmd_names, *(task.name for task in self.task_list)}
             word = f"'{error.not_found}'{did_you_mean(error.not_found, known)}"
             raise InvalidCommand(f"no command, task or file of a task is named {word}") from None
+
+
+def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
+    """Return all tasks, of which one searches, and let `-n` say how many trials it has at a time.
+
+    One search is run after another. Raises InvalidCommand where a cluster has the trials.
+    """
+    tasks = load(**given)
+    if TASKS not in sys.modules:  # another task file has a task of this name
+        return tasks
+    # Imported late: a build searches nothing.
+    from firmwright.pipeline import trials
+    from firmwright.pipeline.command_line import SCHEDULER
+
+    if "num_process" in params._non_default_keys:
+        asked, scheduler = params["num_process"], get_var(SCHEDULER)
+        if scheduler:
+            message = f"-n {asked}: {SCHEDULER}={scheduler} has workers of its own"
+            raise InvalidCommand(f"{message}; leave one of them out")
+        trials.side_by_side = max(asked, 1)
+    params["num_process"] = 0
+    return tasks
 
 
 def load_tasks(loader: Any, load: Callable[..., Any], **given: Any) -> Any:
