@@ -98,6 +98,9 @@ def test_the_cycles_of_another_target_stand_beside_the_recipes(repository: Repos
     assert names == ["stem", "downsample", "depthwise", "pointwise", "pool", "dense"]
     assert all(row["own"] == row["other"] for row in comparison["layers"])
     assert repository.build("recipe=digits.yaml", "compare=c") == []
+    done = repository.doit("clean", "--clean-all", "recipe=digits.yaml", "compare=c")
+    assert done.returncode == 0, done.stderr
+    assert not (repository.folder / "build/digits").exists()
 
 
 def test_where_nothing_is_counted_nothing_is_compared(repository: Repository) -> None:

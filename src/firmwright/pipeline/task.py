@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -245,10 +244,20 @@ def remove_results(folders: list[Path], targets: list[Path], dryrun: bool) -> No
         shutil.rmtree(folder, ignore_errors=True)
     for target in targets:
         target.unlink(missing_ok=True)
-    for parent in sorted({f.parent for f in folders}, key=lambda p: len(p.parts), reverse=True):
-        release_folder(parent)
-        with suppress(OSError):  # something else is still in there
-            parent.rmdir()
+    for parent in {folder.parent for folder in folders}:
+        remove_empty(parent)
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove a folder in which nothing is left, and those above; the build root has its state."""
+    for place in (folder, *folder.parents):
+        release_folder(place)
+        try:
+            place.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:  # something is still in there
+            return
 
 
 @cache
