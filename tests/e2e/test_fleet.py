@@ -128,6 +128,20 @@ def test_without_the_extra_the_command_names_it(tmp_path: Path) -> None:
     )
 
 
+def test_a_wrong_cache_is_told_once_as_by_a_build(repository: Repository) -> None:
+    repository.write("fleet.yaml", "recipes: [digits.yaml]\nplatforms: [host, rv32-bare]\n")
+    repository.write("file", "")
+    for place, message in (
+        ("file", "is not a folder"),
+        ("ftp://127.0.0.1:1/x", "cannot be opened"),
+    ):
+        repository.environment["FIRMWRIGHT_CACHE"] = place
+        fleet = repository.run(sys.executable, "-m", "firmwright.cli", "fleet")
+        assert (fleet.returncode, fleet.stdout) == (2, "")
+        assert fleet.stderr.startswith(f"FIRMWRIGHT_CACHE: '{place}' {message}")
+        assert repository.doit("build", "recipe=digits.yaml").stderr == fleet.stderr
+
+
 @pytest.mark.parametrize(
     "words", [["--workers", "0"], ["--workers", "2", "--scheduler", "tcp://x"]]
 )

@@ -21,6 +21,7 @@ from firmwright.errors import UserError, to_printable
 from firmwright.pipeline.build_root import find_build_root, prepare_build_root
 from firmwright.pipeline.command_line import SCHEDULER
 from firmwright.pipeline.elsewhere import describe_worker, list_environment
+from firmwright.shared_cache import open_cache
 
 from .local import start_cluster
 from .matrix import FleetJob
@@ -54,6 +55,7 @@ def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
     try:
         fleet = read_words(read_jobs())
         require_extra()
+        open_cache()  # a wrong one is told once, not by each job
         before = read_results(fleet.folder / RESULTS)
         return build_all(fleet, before)
     except UserError as error:

@@ -98,7 +98,10 @@ def open_store(place: str, size: str) -> Store:
         limit = parse_size(size)
     except ValueError as error:
         raise refuse(LIMIT, str(error)) from None
-    return FolderStore(Path(place).expanduser(), limit)
+    folder = Path(place).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise refuse(PLACE, f"'{place}' is not a folder")
+    return FolderStore(folder, limit)
 
 
 def refuse(name: str, message: str) -> DiagnosticError:

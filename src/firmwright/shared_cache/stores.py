@@ -219,8 +219,8 @@ class BucketStore:
         except ImportError as error:
             remedy = "python -m pip install 'firmwright[s3]'"
             raise UserError(f"'{address}' needs a package: {error}; {remedy}") from None
-        except ValueError as error:
-            raise UserError(f"'{address}' cannot be opened: {error}") from None
+        except Exception as error:  # some reach their server here
+            raise UserError(f"'{address}' cannot be opened: {first_line(error)}") from None
         self.address = address.rstrip("/")
 
     def read(self, name: str, most: int) -> bytes | None:
