@@ -28,6 +28,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     assert sorted(ran(done.stdout)) == sorted(stages)
     for bundle in BUNDLES:
         assert f"  bundle     {bundle} (" in done.stdout
+    rows = [line.split("  ") for line in done.stdout.splitlines()[-3:]]
+    assert [row[0] for row in rows] == [
+        "2 of 2 built",
+        "digits on host",
+        "digits on cortex-m4-bare",
+    ]
+    for row, bundle in zip(rows[1:], BUNDLES, strict=True):
+        manifest = repository.manifest(bundle)
+        cycles, memory = manifest["cycles"], manifest["memory"]
+        assert [cell.strip() for cell in row[1:] if cell] == [
+            "exact",
+            f"{cycles['cycles']:,}" if cycles else "-",
+            f"{memory['flash_bytes']:,}",
+            f"{memory['ram_bytes']:,}",
+        ]
     return repository
 
 
@@ -87,6 +102,8 @@ def test_one_that_fails_stops_the_others_unless_they_are_to_continue(copies: Rep
     words = ("recipe=digits.yaml,other.yaml", "platform=small.yaml,host")
     done = copies.doit("-n", "1", "--continue", "build", *words)
     assert done.returncode == 2  # doit's code for stages that wait for one that failed
+    assert "\n2 of 4 built " in done.stdout
+    assert "\ndigits on small  not built\ndigits on host   exact " in done.stdout
     assert ":digits-small: " in done.stderr and ":other-small: " in done.stderr
     for name in ("digits", "other"):
         assert (copies.folder / f"build/{name}/{name}-host.tar.gz").exists()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from firmwright.bundle.outcome import Outcome, compute_offload
 from firmwright.errors import UserError
-from firmwright.fleet.outcome import Outcome, compute_offload
 from firmwright.fleet.report import read_results, write_report
 
 JOBS = ("slower", "same", "broken", "mended", "new", "late")

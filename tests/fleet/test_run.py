@@ -11,11 +11,11 @@ from threading import Event
 import pytest
 from distributed import Client
 
+from firmwright.bundle.outcome import Outcome
 from firmwright.cluster import jobs
 from firmwright.cluster.jobs import ClusterError, Workers, connect, run_jobs
 from firmwright.cluster.order import Order
 from firmwright.fleet.local import start_cluster
-from firmwright.fleet.outcome import Outcome
 from firmwright.pipeline.elsewhere import describe_worker
 
 from . import work

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from firmwright.bundle.outcome import read_networks
 from firmwright.cluster.jobs import list_other_versions, run_alone
 from firmwright.cluster.order import Order, make_order
-from firmwright.fleet.outcome import read_networks
 from firmwright.fleet.worker import BUILD_PROCESS, build
 
 

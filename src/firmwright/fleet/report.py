@@ -12,11 +12,10 @@ from pathlib import Path
 import msgspec
 
 from firmwright.bundle.archive import write_whole
+from firmwright.bundle.outcome import Outcome
 from firmwright.errors import UserError
 from firmwright.ir.records import encode_record
 from firmwright.report.page import FOLDER, make_page_environment, read_asset
-
-from .outcome import Outcome
 
 RESULTS = "fleet.json"
 """What the next run compares with."""

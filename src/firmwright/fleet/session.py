@@ -14,6 +14,7 @@ from types import FrameType
 
 from doit import get_var
 
+from firmwright.bundle.outcome import Outcome
 from firmwright.cluster.jobs import ClusterError, Workers, connect, require_extra, run_jobs
 from firmwright.cluster.order import Order, make_order
 from firmwright.cores import count_cores
@@ -25,7 +26,6 @@ from firmwright.shared_cache import open_cache
 
 from .local import start_cluster
 from .matrix import FleetJob
-from .outcome import Outcome
 from .report import PAGE, RESULTS, count, read_results, write_report
 from .table import FleetScreen, Watch
 from .worker import BUILD_PROCESS, build

@@ -8,10 +8,9 @@ from typing import IO
 from rich.console import Group
 from rich.text import Text
 
+from firmwright.bundle.outcome import Outcome
 from firmwright.errors import to_printable
 from firmwright.terminal.screen import DONE, FAILED, Screen
-
-from .outcome import Outcome
 
 
 class FleetScreen(Screen):

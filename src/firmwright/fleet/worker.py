@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from firmwright.bundle.outcome import Outcome, read_outcome
 from firmwright.cluster.order import Order, run_program
 from firmwright.errors import UserError
-
-from .outcome import Outcome, read_outcome
 
 BUILD_PROCESS = "firmwright.fleet.build_process"
 """The program that builds a job."""

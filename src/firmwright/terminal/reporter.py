@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from multiprocessing import SimpleQueue
@@ -42,6 +42,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
     def __init__(self, outstream: Any, options: Any) -> None:
         super().__init__(outstream, options)
         self.tasks: Mapping[str, Any] = {}
+        self.selected: Collection[str] = ()
         self.skipped: list[Any] = []
         self.succeeded: list[Any] = []
         self.fresh: list[Title] = []
@@ -64,9 +65,9 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         while not self.queue.empty():
             yield self.queue.get()
 
-    def initialize(self, tasks: Mapping[str, Any], _selected: Any) -> None:
+    def initialize(self, tasks: Mapping[str, Any], selected: Collection[str]) -> None:
         """Prepare what the processes that doit starts now take over."""
-        self.tasks = tasks
+        self.tasks, self.selected = tasks, selected
         self.opened.enter_context(keep_library_output(self.library_log))
         if self.screen.console.is_terminal:
             progress.listen(self.queue.put)
@@ -144,6 +145,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
                 self.tell_origins(job)
         self.show_finished()
         self.show_times()
+        self.show_overview()
         if "build" in self.tasks and (self.skipped or self.succeeded):
             # Imported late: where no stage was asked, nothing is to be kept.
             from firmwright.pipeline.watched import keep_snapshot
@@ -191,6 +193,19 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.screen.print_head(title)
             for line in format_times(stages):
                 self.screen.print_hanging("  ", line)
+
+    def show_overview(self) -> None:
+        """Show a row for each of several builds, once something has run for one."""
+        titles = [task.custom_title for task in self.tasks.values()]
+        of_bundles = [title for title in titles if getattr(title, "stage", "") == "bundle"]
+        jobs = [title.job for title in of_bundles if title.job.origin is None]
+        if "build" in self.selected and self.succeeded and len(jobs) > 1:
+            # Imported late: it reads manifests.
+            from .overview import format_overview
+
+            done = {task.name for task in (*self.skipped, *self.succeeded)}
+            for line in format_overview(jobs, done):
+                self.screen.print_hanging("", line)
 
 
 def describe_exports(job: Job) -> Iterator[Row]:

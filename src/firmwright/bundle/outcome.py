@@ -1,4 +1,4 @@
-"""What came out of one job of a fleet, as the report and the next run read it."""
+"""What came out of a build, as the table of several and a fleet's next run read it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firmwright.bundle.archive import read_capped
-from firmwright.bundle.bundle import parse_any_bundle
+from .archive import read_capped
+from .bundle import is_of_networks, parse_any_bundle
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,13 @@ class Outcome:
 def read_outcome(job: str, path: Path) -> Outcome:
     """Return what a bundle says; BrokenBundleError where it is none."""
     bundle = parse_any_bundle(read_capped(path), path)
-    read = read_networks if bundle.has_networks else read_network
-    return Outcome(job, sha256=bundle.sha256, **read(bundle.manifest))
+    return make_outcome(job, bundle.manifest, bundle.sha256)
+
+
+def make_outcome(job: str, manifest: Mapping[str, Any], sha256: str = "") -> Outcome:
+    """Return what the manifest of a bundle says."""
+    read = read_networks if is_of_networks(manifest) else read_network
+    return Outcome(job, sha256=sha256, **read(manifest))
 
 
 def read_network(manifest: Mapping[str, Any]) -> dict[str, Any]:
