@@ -59,6 +59,14 @@ def cache(kept: tuple[Path, bytes], tmp_path: Path) -> Path:
     return shutil.copytree(kept[0], tmp_path / "cache")
 
 
+def test_another_platform_takes_what_platforms_share(cache: Path, tmp_path: Path) -> None:
+    repository = make(tmp_path / "other", str(cache))
+    repository.write("r.yaml", RECIPE.replace("host", "cortex-m4-bare"))
+    taken, own, _ = build(repository)
+    assert taken == ["model", "samples"]
+    assert "partition" in own
+
+
 def test_another_folder_takes_every_stage(
     kept: tuple[Path, bytes], cache: Path, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from .freshness import file_digest
 from .job import Job
 from .stage import Stage
 
-FORMAT = 2
+FORMAT = 3
 """Of the key: another one finds nothing that was kept before."""
 
 
@@ -35,7 +35,6 @@ def find_key(job: Job, stage: Stage, configuration: Mapping[str, Any], files: It
         "format": FORMAT,
         "stage": stage.name,
         "task": job.task_name(stage.name),
-        "bundle": job.bundle_name,
         "machine": [platform.system(), platform.machine()],
         **configuration,
         "files": [[name_file(path, folders), file_digest(path)] for path in files],
