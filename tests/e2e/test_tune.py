@@ -22,7 +22,7 @@ from .conftest import DIGITS, ROOT, Repository, new_repository, ran
 from .test_mistakes import fail
 
 RECIPE = f"{DIGITS}tune: {{trials: 3}}\n"
-DENSE = "region_005_matmul"
+DENSE, CONVOLUTION = "region_005_matmul", "region_001_conv2d"
 PLATFORMS = ROOT / "toolchains" / "platforms"
 
 
@@ -67,6 +67,7 @@ def test_a_build_takes_the_ways_that_were_found(changed: Repository) -> None:
         assert layer.instructions <= layer.usual_instructions
     assert (layers[DENSE].way, layers[DENSE].usual) == ("portable_dense own", "rv32m_dense shared")
     assert layers[DENSE].instructions < layers[DENSE].usual_instructions
+    assert layers[CONVOLUTION].way == "rv32m_conv2d own tile=4x2"
 
     bundle = "build/digits/digits-rv32-bare.tar.gz"
     with tarfile.open(changed.folder / bundle) as archive:
@@ -90,9 +91,11 @@ def test_fewer_trials_leave_out_the_later_ways(changed: Repository) -> None:
     assert "5 layers in 2 trials" in search(changed)
     after = found_in(changed).layers
     assert after[DENSE].way.startswith("rv32m_dense ")
-    assert {n: x for n, x in after.items() if n != DENSE} == {
-        n: x for n, x in before.items() if n != DENSE
-    }
+    assert after[CONVOLUTION].way == "rv32m_conv2d own"
+    third = {name for name in before if before[name].way != after[name].way}
+    assert third == {name for name, layer in before.items() if "tile" in layer.way} | {DENSE}
+    assert all(before[name].instructions < after[name].instructions for name in third)
+    assert all(before[name] == after[name] for name in before.keys() - third)
 
 
 def test_the_ways_of_another_network_are_refused(changed: Repository) -> None:
@@ -126,6 +129,16 @@ def test_a_file_that_does_not_fit_is_refused_at_its_places(changed: Repository) 
     assert f"{place}.region_009: no layer here that has several ways; " in said
     assert f"layers: the layer '{DENSE}' is missing; " in said
     assert ".way: no way here to write this layer; ways: rv32m_conv2d shared, " in said
+
+
+def test_a_tile_that_a_layer_does_not_have_is_refused(changed: Repository) -> None:
+    (line,) = edit(changed, {"tile=4x2": "tile=8x2"})
+    said = fail(changed, "recipe=digits.yaml")
+    assert f"digits.tuned:{line}:14: platforms.rv32-bare.layers.region_00" in said
+    assert (
+        ".way: no way here to write this layer; ways: rv32m_conv2d shared, rv32m_conv2d own, "
+        "rv32m_conv2d own tile=4x2, rv32m_conv2d own tile=4x3, " in said
+    )
 
 
 def test_a_platform_that_was_not_tuned_is_built_as_usual(changed: Repository) -> None:

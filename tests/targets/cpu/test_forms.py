@@ -33,6 +33,9 @@ from tests.toolchain.folders import arm64_gcc_folder
 COUNT = 8
 """Layers of a form in a test."""
 
+COUNT_OF_TILES = 6
+"""Layers in other tiles than the usual one of a form."""
+
 PLATFORMS = {
     "rv32m": "rv32-bare",
     "armv7e-m-dsp": "cortex-m4-bare",
@@ -55,15 +58,22 @@ def find_platform(form: Form, shared: bool) -> str:
     return next((PLATFORMS[f] for f in sorted(form.features) if f in PLATFORMS), "host")
 
 
-def draw_layers(form: Form, seed: int) -> list[AnyLayer]:
-    """Return random layers that the form takes."""
+def draw_layers(form: Form, seed: int) -> tuple[list[AnyLayer], list[Form]]:
+    """Return random layers that the form takes, and the form of each: the last have other tiles."""
     generator = np.random.default_rng(seed)
 
     def is_taken(layer: AnyLayer) -> bool:
         return choose(layer, form.features, (form,)).form is not None
 
-    drawn = (draw(form.kind, generator, is_taken) for _ in count())
-    return list(islice(filter(is_taken, drawn), COUNT))
+    drawn = filter(is_taken, (draw(form.kind, generator, is_taken) for _ in count()))
+    layers, forms = list(islice(drawn, COUNT)), [form] * COUNT
+    if form.tiles:
+        several = (layer for layer in drawn if len(form.list_tiles(layer)) > 1)
+        for number, layer in enumerate(islice(several, COUNT_OF_TILES)):
+            others = form.list_tiles(layer)[1:]
+            layers.append(layer)
+            forms.append(form.with_tile(others[number % len(others)]))
+    return layers, forms
 
 
 def run_layers(
@@ -128,8 +138,8 @@ def test_a_form_is_exact_on_its_core(
     toolchain = toolchains[min(int(shared), len(toolchains) - 1)]
     if toolchain == "arm64-gcc":
         monkeypatch.setenv("ARM64_GCC_PATH", str(arm64_gcc_folder(tmp_path / "gcc")))
-    layers = draw_layers(form, seed=int(shared))
-    network = make_network(layers, [form] * COUNT, shared)
+    layers, forms = draw_layers(form, seed=int(shared))
+    network = make_network(layers, forms, shared)
     run_layers(network, layers, tmp_path, cache, platform, toolchain, ())
 
 
@@ -137,8 +147,8 @@ def test_a_form_is_exact_on_its_core(
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 def test_a_form_is_defined_behavior(form: Form, tmp_path: Path, cache: Path) -> None:
     """Functions are shared: layers of one variant are one text, which is compiled once."""
-    layers = draw_layers(form, seed=2)
-    network = make_network(layers, [form] * COUNT, shared=True)
+    layers, forms = draw_layers(form, seed=2)
+    network = make_network(layers, forms, shared=True)
     run_layers(network, layers, tmp_path, cache, "host", "gcc", SANITIZED)
 
 

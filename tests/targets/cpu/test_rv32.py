@@ -10,6 +10,7 @@ import pytest
 
 from firmwright.ir.layer import Layer, LayerKind
 from firmwright.targets.cpu.families import rv32m
+from firmwright.targets.cpu.forms.form import Tile
 from firmwright.targets.cpu.forms.rv32 import NARROW, SHARED_SIZES
 from firmwright.targets.cpu.forms.tap_order import find_tap_order
 from firmwright.targets.cpu.ways import shares_function
@@ -39,6 +40,13 @@ def test_convolutions_have_every_size_of_groups_and_many_channels(
     network = make_network(layers, [FORM] * len(layers), shared)
     names = {f.name for k in network.kernels.kernels for f in k.files if f.name.endswith(".c")}
     assert not shared or len(names) == 4  # narrow and wide, gather, gather_row
+    run_layers(network, layers, tmp_path, cache, "rv32-bare", "zig", ())
+
+
+def test_a_tile_of_three_channels_takes_many(tmp_path: Path, cache: Path) -> None:
+    """The places of two of them no longer lie in a word."""
+    layers = [make_convolution(Shape(5, NARROW + 1, 2, 3), 60)]
+    network = make_network(layers, [FORM.with_tile(Tile(4, 3))], shared=False)
     run_layers(network, layers, tmp_path, cache, "rv32-bare", "zig", ())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from tests.targets.cpu.shapes import Shape
 
 LARGE = Shape(4, 2, 64, 128)
 SMALL = Shape(4, 2, 3, 3)
+PLAIN_CORE = str(Path(__file__).parent / "platforms" / "cortex-m0.yaml")
 
 
 def make_context(specialize: str = "auto", platform: str = "rv32-bare") -> Context:
@@ -31,24 +33,27 @@ def make(kind: LayerKind, shape: Shape) -> AnyLayer:
 
 
 def take(layer: AnyLayer, context: Context) -> str:
-    """Return the form and the function that a layer gets."""
+    """Return the form, the function and the tile, if not the usual one, that a layer gets."""
     usual = choose(layer, context.platform.features, FORMS)
     found = choose_way("region", layer, usual, context)
     if found.form is None:
         return "loops"
-    return f"{found.form.name} {'shared' if found.shared else 'own'}"
+    tile = "" if found.form in FORMS else f" tile={found.form.list_tiles(layer)[0]}"
+    return f"{found.form.name} {'shared' if found.shared else 'own'}{tile}"
 
 
 @pytest.mark.parametrize(
     ("shape", "specialize", "ways"),
     [
-        (SMALL, "auto", "rv32m shared, rv32m own, portable own, portable shared, loops"),
-        (LARGE, "auto", "rv32m own, rv32m shared, portable own, portable shared, loops"),
-        (LARGE, "size", "rv32m shared, portable shared, loops"),
-        (SMALL, "speed", "rv32m own, portable own, loops"),
+        (SMALL, "auto", "rv32m shared, rv32m own, rv32m own tile=4x2, portable own, "
+                        "portable shared, loops"),
+        (LARGE, "auto", "rv32m own, rv32m shared, rv32m own tile=4x2, portable own, "
+                        "portable shared, loops"),
+        (LARGE, "size", "rv32m shared, rv32m shared tile=4x2, portable shared, loops"),
+        (SMALL, "speed", "rv32m own, rv32m own tile=4x2, portable own, loops"),
     ],
-)
-def test_ways_are_forms_with_functions_and_the_first_is_usual(
+)  # fmt: skip
+def test_ways_are_forms_with_functions_and_tiles_and_the_first_is_usual(
     shape: Shape, specialize: str, ways: str
 ) -> None:
     layer, context = make(LayerKind.CONV2D, shape), make_context(specialize)
@@ -69,4 +74,38 @@ def test_floats_are_not_written_as_loops() -> None:
 def test_a_condition_that_does_not_hold_leaves_a_way_out() -> None:
     """The form for 32-bit RISC-V needs four pixels."""
     names = name_ways(make(LayerKind.CONV2D, Shape(4, 2, 1, 3)), make_context())
-    assert names == ("portable_conv2d own", "portable_conv2d shared", "loops")
+    functions = ("own", "shared", "own tile=3x2")
+    assert names == (*(f"portable_conv2d {function}" for function in functions), "loops")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "platform", "tiles"),
+    [
+        (LayerKind.CONV2D, Shape(4, 3, 4, 4), "rv32-bare", "6x2 4x2 4x3"),
+        (LayerKind.CONV2D, Shape(4, 3, 1, 5), "rv32-bare", "4x2 4x3"),
+        (LayerKind.DEPTHWISE_CONV2D, Shape(4, 4, 3, 24), "rv32-bare", "4x1 12x1"),
+        (LayerKind.DEPTHWISE_CONV2D, Shape(4, 4, 7, 3), "rv32-bare", "1x1 7x1"),
+        (LayerKind.DEPTHWISE_CONV2D, Shape(4, 4, 5, 25), "rv32-bare", "5x1"),
+        (LayerKind.CONV2D, Shape(4, 3, 4, 4), "cortex-m4-bare", "3x2 2x2"),
+        (LayerKind.CONV2D, Shape(4, 3, 1, 2), "cortex-m4-bare", "2x2"),
+        (LayerKind.GROUPED_CONV2D, Shape(4, 6, 4, 4, groups=2), "rv32-bare", "2x3 4x3 2x2"),
+        (LayerKind.DENSE, Shape(4, 6), PLAIN_CORE, "1x4 1x2"),
+    ],
+)  # fmt: skip
+def test_tiles_are_no_larger_than_the_output_and_the_usual_one_has_no_name(
+    kind: LayerKind, shape: Shape, platform: str, tiles: str
+) -> None:
+    """A row of a depthwise layer has a whole number of them."""
+    layer, context = make(kind, shape), make_context(platform=platform)
+    form = choose(layer, context.platform.features, FORMS).form
+    assert form is not None
+    usual, *others = tiles.split()
+    named = [name.partition(" tile=")[2] for name in name_ways(layer, context) if "tile" in name]
+    assert named == others
+    assert str(form.list_tiles(layer)[0]) == usual
+
+
+def test_only_the_usual_form_is_tried_in_other_tiles() -> None:
+    names = name_ways(make(LayerKind.DENSE, Shape(4, 6)), make_context())
+    assert names[:2] == ("rv32m_dense shared", "rv32m_dense own")
+    assert not any("tile" in name for name in names)

@@ -112,7 +112,7 @@ def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> Lo
     ``shared`` layers of one variant call one function; others get their own, with their numbers
     in it.
     """
-    packing = form.pack(layer)
+    packing = form.pack_layer(layer)
     inputs, output = make_ports(region, layer)
     weights = tuple(
         Parameter(n, array.dtype.name, array.size, f"{region.name}_{n}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from firmwright.ir.layer import FloatLayer, Pair, Softmax
@@ -32,23 +33,36 @@ def choose_way(region: str, layer: AnyLayer, choice: Choice, context: Context) -
     if name is None:
         form, asked = choice.form, read_specialize(context)
         return replace(choice, shared=form is not None and shares_function(layer, form, asked))
-    form_name, _, function = name.partition(" ")
-    found = (form for form in list_fitting(layer, context) if form.name == form_name)
-    return Choice(next(found, None), (), function == FUNCTIONS[True])
+    return dict(list_ways(layer, context)).get(name, Choice(None, ()))
 
 
 def name_ways(layer: AnyLayer, context: Context) -> tuple[str, ...]:
     """Return the names of a layer's ways: the usual function and form come first, loops last.
 
-    What the user asks for by ``-specialize`` has no alternative. Sums of floats have other bits in
-    loops, so that these are no way to write them; nor are they for softmax.
+    Sums of floats have other bits in loops, so that these are no way to write them; nor are they
+    for softmax.
     """
-    asked, names = read_specialize(context), []
-    for form in list_fitting(layer, context):
+    loops = () if isinstance(layer, FloatLayer | Softmax) else (LOOPS,)
+    return (*(name for name, _ in list_ways(layer, context)), *loops)
+
+
+def list_ways(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choice]]:
+    """Yield the names of a layer's ways by forms, and how it is written then.
+
+    What the user asks for by ``-specialize`` has no alternative. Tiles that are not the usual one
+    are named. These are tried for the usual form alone, in a function of its own unless others
+    are asked for: each way of a layer may be one more build of the network.
+    """
+    asked = read_specialize(context)
+    forms = list_fitting(layer, context)
+    for form in forms:
         usual = shares_function(layer, form, asked)
-        functions = (usual, not usual) if asked == "auto" else (usual,)
-        names += [f"{form.name} {FUNCTIONS[shared]}" for shared in functions]
-    return (*names, *([] if isinstance(layer, FloatLayer | Softmax) else [LOOPS]))
+        for shared in (usual, not usual) if asked == "auto" else (usual,):
+            yield f"{form.name} {FUNCTIONS[shared]}", Choice(form, (), shared)
+        shared = asked == "size"
+        for tile in form.list_tiles(layer)[1:] if form is forms[0] else ():
+            name = f"{form.name} {FUNCTIONS[shared]} tile={tile}"
+            yield name, Choice(form.with_tile(tile), (), shared)
 
 
 def list_fitting(layer: AnyLayer, context: Context) -> list[Form]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from firmwright.ir.layer import LayerKind
 from firmwright.targets.cpu.forms import dsp, dsp_matrices, dsp_wide, matrices, wide
 from firmwright.targets.cpu.forms.conditions import INTEGERS
-from firmwright.targets.cpu.forms.form import Condition, Form
+from firmwright.targets.cpu.forms.form import Condition, Form, Tile
 
 FORMS = (
     Form(
@@ -57,6 +57,7 @@ FORMS = (
         pack=dsp.pack_convolution,
         cost=1.0,
         sentence="Two channels' weights lie in a halfword, so that SMLAD does four products.",
+        tiles=(Tile(3, 2), Tile(2, 2)),
     ),
     Form(
         name="dsp_wide_dense",

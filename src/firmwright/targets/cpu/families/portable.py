@@ -14,7 +14,13 @@ from firmwright.targets.cpu.forms import (
     wide,
 )
 from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS, MULTIPLIER
-from firmwright.targets.cpu.forms.form import Form
+from firmwright.targets.cpu.forms.form import Form, Tile
+
+TILES = (
+    Tile(plain.PIXELS, plain.CHANNELS),
+    Tile(plain.LARGE_BLOCK, plain.LARGE_BLOCK),
+    Tile(2, 2),
+)
 
 FORMS = (
     Form(
@@ -26,6 +32,7 @@ FORMS = (
         cost=2.5,
         sentence="Two pixels by four channels at once.",
         headers=("multiply.h",),
+        tiles=TILES,
     ),
     Form(
         name="portable_grouped_conv2d",
@@ -36,6 +43,7 @@ FORMS = (
         cost=3.0,
         sentence="Two pixels by four channels of a group at once.",
         headers=("multiply.h",),
+        tiles=TILES,
     ),
     Form(
         name="portable_depthwise_conv2d",
@@ -46,6 +54,8 @@ FORMS = (
         cost=4.0,
         sentence="Sums roll along a channel that is copied between its borders.",
         headers=("multiply.h",),
+        tiles=rv32_depthwise.TILES,
+        fit_tile=rv32_depthwise.fit_tile,
     ),
     Form(
         name="portable_dense",
@@ -56,6 +66,7 @@ FORMS = (
         cost=3.0,
         sentence="Four channels at once.",
         headers=("multiply.h",),
+        tiles=TILES,
     ),
     Form(
         name="add",
@@ -86,6 +97,7 @@ FORMS = (
         cost=3.0,
         sentence="Two pixels by four channels at once, of 16 bits.",
         headers=("multiply.h",),
+        tiles=TILES,
     ),
     Form(
         name="portable_wide_depthwise_conv2d",
@@ -95,6 +107,8 @@ FORMS = (
         pack=wide.pack_depthwise,
         cost=4.0,
         sentence="Sums roll along a channel that is copied between its borders.",
+        tiles=rv32_depthwise.TILES,
+        fit_tile=rv32_depthwise.fit_tile,
     ),
     Form(
         name="portable_wide_dense",
@@ -105,6 +119,7 @@ FORMS = (
         cost=3.0,
         sentence="Four channels at once, of 16 bits.",
         headers=("multiply.h",),
+        tiles=TILES,
     ),
     Form(
         name="portable_matmul",

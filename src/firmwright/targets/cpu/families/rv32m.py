@@ -5,7 +5,10 @@ from __future__ import annotations
 from firmwright.ir.layer import LayerKind
 from firmwright.targets.cpu.forms import matrices, rv32, rv32_dense, rv32_depthwise, wide
 from firmwright.targets.cpu.forms.conditions import INTEGERS
-from firmwright.targets.cpu.forms.form import Condition, Form
+from firmwright.targets.cpu.forms.form import Condition, Form, Tile
+
+TILES = (Tile(6, 2), Tile(4, 2), Tile(4, 3))
+"""Three pairs of pixels by two channels fill the registers, and so do two pairs by three."""
 
 FORMS = (
     Form(
@@ -21,6 +24,8 @@ FORMS = (
         cost=2.2,
         sentence="Two pixels lie in a word, so that one multiplication does two of the layer's.",
         shared=True,
+        tiles=TILES,
+        fit_tile=rv32.fit_tile,
     ),
     Form(
         name="rv32m_depthwise_conv2d",
@@ -30,6 +35,8 @@ FORMS = (
         pack=rv32_depthwise.pack_depthwise,
         cost=3.8,
         sentence="Sums roll along a channel that is copied between its borders.",
+        tiles=rv32_depthwise.TILES,
+        fit_tile=rv32_depthwise.fit_tile,
     ),
     Form(
         name="rv32m_dense",

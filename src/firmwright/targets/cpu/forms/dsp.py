@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from firmwright.ir.layer import Array, Layer
-from firmwright.targets.cpu.forms.form import Packing, Scratch
+from firmwright.targets.cpu.forms.form import Packing, Scratch, Tile
 from firmwright.targets.cpu.forms.layer_numbers import describe_record
 from firmwright.targets.cpu.forms.requantize import Requantization, make_requantization
 
@@ -138,7 +138,7 @@ def scale_channels(layer: Layer) -> dict[str, Array]:
     return arrays
 
 
-def pack_convolution(layer: Layer) -> Packing:
+def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     """Pack (pair of channels, row of the kernel, pair of taps)."""
     run = layer.kernel[1] * layer.channels
     rows = np.zeros((layer.out_channels, layer.kernel[0], run + 1), np.int64)
@@ -153,7 +153,7 @@ def pack_convolution(layer: Layer) -> Packing:
         "weights": pair_channels(taps[channels], paired).reshape(-1),
         "factors": np.concatenate(factors, 1).astype("int32").reshape(-1),
     }
-    pixels = min(layer.pixels, 3)
+    pixels = tile.pixels
     words = taps.shape[1] // 2 * pixels
     scratch = [Scratch("patch", "int32", words)]
     guarded = any(layer.padding) or layer.dilation[1] > 1

@@ -8,8 +8,8 @@ has stands behind ``#if``, with plain C that computes the same beside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from firmwright.ir.layer import Array, LayerKind, LinearLayer, MatrixProduct, Pair, Softmax
 
@@ -69,6 +69,22 @@ class Condition:
     holds: Callable[[Any], bool]
 
 
+class Tile(NamedTuple):
+    """How many pixels and channels of a layer's output a form computes at once."""
+
+    pixels: int
+    channels: int
+
+    def __str__(self) -> str:
+        return f"{self.pixels}x{self.channels}"
+
+
+def shrink_tile(layer: Any, tile: Tile) -> Tile:
+    """Return a tile that is no larger than the output of a group of a layer."""
+    channels = layer.out_channels // layer.groups
+    return Tile(min(tile.pixels, layer.pixels), min(tile.channels, channels))
+
+
 @dataclass(frozen=True)
 class Form:
     """One way to compute layers of a kind on cores with these ``features``.
@@ -80,23 +96,39 @@ class Form:
     ``shared``: layers share its functions unless the user asks for speed, because these are large
     and a layer's numbers in them save few instructions.
     It reads element i of the inputs ``in_place`` before it writes element i, and never after.
+    ``tiles`` are sizes of what its C computes at once, if it has several; ``fit_tile`` makes one
+    smaller for a layer. ``pack`` gets the first of them, or the one for which a layer was tuned.
     """
 
     name: str
     kind: LayerKind
     features: frozenset[str]
     conditions: tuple[Condition, ...]
-    pack: Callable[[Any], Packing]
+    pack: Callable[..., Packing]
     cost: float
     sentence: str
     in_place: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
     shared: bool = False
     folder: str = "c/layers"
+    tiles: tuple[Tile, ...] = ()
+    fit_tile: Callable[[Any, Tile], Tile] = shrink_tile
 
     def is_for(self, layer: KnownLayer, features: Collection[str]) -> bool:
         """Tell whether a layer is of its kind, and the core has all that it uses."""
         return self.kind is layer.kind and self.features <= set(features)
+
+    def list_tiles(self, layer: KnownLayer) -> list[Tile]:
+        """Return the tiles of a layer that differ, the usual one first."""
+        return [*dict.fromkeys(self.fit_tile(layer, tile) for tile in self.tiles)]
+
+    def with_tile(self, tile: Tile) -> Form:
+        """Return the same form with this tile alone, for which its sentence stands."""
+        return replace(self, tiles=(tile,), sentence=f"Pixels by channels at once: {tile}.")
+
+    def pack_layer(self, layer: KnownLayer) -> Packing:
+        """Return a layer's numbers, in the usual tile."""
+        return self.pack(layer, *self.list_tiles(layer)[:1])
 
     def find_broken(self, layer: KnownLayer) -> list[str]:
         """Return the sentences of the conditions that a layer of its kind breaks."""

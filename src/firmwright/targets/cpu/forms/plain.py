@@ -8,7 +8,7 @@ import numpy as np
 
 from firmwright.ir.layer import Array, Layer
 from firmwright.targets.cpu.forms.blocks import fill_lanes
-from firmwright.targets.cpu.forms.form import Packing, Scratch
+from firmwright.targets.cpu.forms.form import Packing, Scratch, Tile
 from firmwright.targets.cpu.forms.layer_numbers import describe_record, scale_arrays
 
 PIXELS, CHANNELS = 2, 4
@@ -21,12 +21,12 @@ UNROLLED = (4, 3, 2, 1)
 """Taps between two branches."""
 
 
-def pack_convolution(layer: Layer) -> Packing:
+def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     """Pack (group, channel block, tap, channel); a group's last block overlaps the one before.
 
     The taps of a group lie in runs, one for each place of the kernel; without groups in one.
     """
-    return pack_blocks(layer, PIXELS, CHANNELS, scale_arrays(layer))
+    return pack_blocks(layer, *tile, scale_arrays(layer))
 
 
 def pack_blocks(

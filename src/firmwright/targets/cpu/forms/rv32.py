@@ -16,7 +16,7 @@ import numpy as np
 
 from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.layer import Array, Layer, LayerRounding
-from firmwright.targets.cpu.forms.form import Packing, Scratch, Text
+from firmwright.targets.cpu.forms.form import Packing, Scratch, Text, Tile
 from firmwright.targets.cpu.forms.layer_numbers import describe_record, scale_arrays
 from firmwright.targets.cpu.forms.tap_order import (
     LARGEST_GROUP,
@@ -25,9 +25,6 @@ from firmwright.targets.cpu.forms.tap_order import (
     count_groups,
     find_tap_order,
 )
-
-CHANNELS = 2
-"""Output channels at once: with three pairs of pixels they fill the registers."""
 
 SHARED_SIZES = range(3, LARGEST_GROUP + 1)
 """Sizes of groups for which a function that layers share has loops."""
@@ -43,7 +40,6 @@ REACH = 127
 
 NARROW = 2**10
 """Output channels up to which the places and shifts of two lie in a word."""
-
 
 SHIFT_BITS = 6
 """Bits of a shift; that of a product with a float's mantissa is up to 45."""
@@ -62,23 +58,28 @@ PART = (
 """Parameters of what packs the pixels that a block reads, from output pixel (x, y) on."""
 
 
-def pack_convolution(layer: Layer) -> Packing:
+def fit_tile(layer: Layer, tile: Tile) -> Tile:
+    """Return a tile of whole pairs of pixels, no larger than a layer's output."""
+    return Tile(min(tile.pixels, layer.pixels // 2 * 2), min(tile.channels, layer.out_channels))
+
+
+def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     """Pack (channel block, tap, channel), and what belongs to blocks in the order of their use.
 
     ``blocks`` has runs of blocks with groups of one size. ``moves`` says by how many places each
     tap of the input moves.
     """
-    pairs = 3 if layer.pixels >= 6 else 2
+    pairs = tile.pixels // 2
     if layer.is_pointwise:
         layer = join_rows(layer)
-    found = find_tap_order(layer.matrix, largest_group_weight(layer), CHANNELS, REACH)
+    found = find_tap_order(layer.matrix, largest_group_weight(layer), tile.channels, REACH)
     sizes = {grouping.size for grouping in found.groupings}
     longest = max(count_groups(layer.taps, size) * size for size in sizes)
     border = layer.channels if any(layer.padding) else 0
     twice = layer.scaling.rounding is LayerRounding.TWICE
     one_shift = layer.low >= layer.zero_point
-    weights, numbers = pack_blocks(layer, found, pairs, longest)
-    own, shared = describe_texts(layer, sizes, pairs)
+    weights, numbers = pack_blocks(layer, found, tile, longest)
+    own, shared = describe_texts(layer, sizes, tile)
     return Packing(
         {
             "weights": weights,
@@ -87,7 +88,7 @@ def pack_convolution(layer: Layer) -> Packing:
         },
         {
             **describe_record(layer),
-            **find_inner_blocks(layer, 2 * pairs),
+            **find_inner_blocks(layer, tile.pixels),
             "runs": len(found.groupings),
             "odd": int(twice and one_shift),
             "halved": int(twice and not one_shift),
@@ -109,14 +110,15 @@ def join_rows(layer: Layer) -> Layer:
     return replace(layer, height=1, width=pixels, out_height=1, out_width=pixels, dilation=(1, 1))
 
 
-def describe_texts(layer: Layer, sizes: set[int], pairs: int) -> tuple[Text, Text]:
+def describe_texts(layer: Layer, sizes: set[int], tile: Tile) -> tuple[Text, Text]:
     """Return the variables of a layer's own function, and of one that layers share."""
+    pairs = tile.pixels // 2
     words = share_columns(layer, pairs)
-    reads_rows = bool(words) and find_inner_blocks(layer, 2 * pairs)["inner_columns"] > 0
+    reads_rows = bool(words) and find_inner_blocks(layer, tile.pixels)["inner_columns"] > 0
     common = {"pairs": pairs, "input_type": C_TYPES[layer.input_dtype]}
     main = {
         "pairs": pairs,
-        "channels": CHANNELS,
+        "channels": tile.channels,
         "small_group": SMALL_GROUP,
         "wide": layer.out_channels > NARROW,
     }
@@ -152,11 +154,11 @@ def describe_texts(layer: Layer, sizes: set[int], pairs: int) -> tuple[Text, Tex
     return own, shared
 
 
-def pack_blocks(layer: Layer, found: TapOrder, pairs: int, longest: int) -> tuple[Array, Array]:
+def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tuple[Array, Array]:
     """Return the weights and the numbers of all runs of blocks.
 
     A run begins with its size of groups, the words that a block reads, the carries of its groups
-    and the words of its blocks. A block has two channels' bias, multiplier, offset where it does
+    and the words of its blocks. A block has its channels' bias, multiplier, offset where it does
     not follow, and place and shift.
     """
     padded = np.zeros((layer.out_channels, longest), np.int64)
@@ -170,22 +172,23 @@ def pack_blocks(layer: Layer, found: TapOrder, pairs: int, longest: int) -> tupl
     for grouping in found.groupings:
         groups = count_groups(layer.taps, grouping.size)
         taps = groups * grouping.size
-        pairs_of_channels = np.array(fill_blocks(grouping.channels)).reshape(-1, CHANNELS)
-        weights += [padded[rows, :taps].T.reshape(-1) for rows in pairs_of_channels]
-        blocks = [column[pairs_of_channels] for column in columns]
-        at = places[pairs_of_channels]
+        of_blocks = fill_blocks(grouping.channels, tile.channels)
+        weights += [padded[rows, :taps].T.reshape(-1) for rows in of_blocks]
+        blocks = [column[of_blocks] for column in columns]
+        at = np.pad(places[of_blocks], ((0, 0), (0, tile.channels % 2)))
         narrow = layer.out_channels <= NARROW
-        blocks.append(at[:, :1] | at[:, 1:] << 16 if narrow else at)
+        blocks.append(at[:, ::2] | at[:, 1::2] << 16 if narrow else at[:, : tile.channels])
         block = np.concatenate(blocks, axis=1).reshape(-1)
-        numbers += [np.array([grouping.size, taps * pairs, groups << 15, block.size]), block]
-    words = np.concatenate(numbers) & 0xFFFFFFFF
-    return np.concatenate(weights).astype("int8"), words.astype("uint32").view("int32")
+        words = taps * tile.pixels // 2
+        numbers += [np.array([grouping.size, words, groups << 15, block.size]), block]
+    bits = np.concatenate(numbers) & 0xFFFFFFFF
+    return np.concatenate(weights).astype("int8"), bits.astype("uint32").view("int32")
 
 
-def fill_blocks(channels: Array) -> list[int]:
-    """Return channels with one of them twice where they do not fill whole blocks."""
-    count = -(-channels.size // CHANNELS) * CHANNELS
-    return sorted(np.resize(channels, count).tolist())
+def fill_blocks(channels: Array, size: int) -> Array:
+    """Return (blocks, size): channels, some of them twice where they do not fill whole blocks."""
+    count = -(-channels.size // size) * size
+    return np.sort(np.resize(channels, count)).reshape(-1, size)
 
 
 def find_inner_blocks(layer: Layer, pixels: int) -> dict[str, int]:

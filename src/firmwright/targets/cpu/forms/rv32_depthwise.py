@@ -5,27 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from firmwright.ir.layer import Array, Layer
-from firmwright.targets.cpu.forms.form import Packing, Scratch
+from firmwright.targets.cpu.forms.form import Packing, Scratch, Tile
 from firmwright.targets.cpu.forms.layer_numbers import scale_arrays
 from firmwright.targets.cpu.forms.plane import Axis, describe_plane, order_axes
 
 LONGEST_COPY = 8
 """Elements that a channel's copy moves in one step."""
 
-LONGEST_STEP = 5
-"""Results that a round of the loop along a row stores."""
+TILES = (Tile(5, 1), Tile(12, 1))
+"""Results that a round of the loop along a row stores, at most: more take more flash."""
 
 
-def pack_depthwise(layer: Layer) -> Packing:
+def fit_tile(layer: Layer, tile: Tile) -> Tile:
+    """Return a tile of which a row has a whole number."""
+    length = Axis(layer, order_axes(layer)[1]).out_size
+    return Tile(max(n for n in range(1, tile.pixels + 1) if length % n == 0), 1)
+
+
+def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
     """Pack (channel, row, column); rows lie along the longer axis, where sums roll.
 
     A row begins with products that no sum gets back from the row before, and ends with some for
     results that are not there.
     """
-    return pack_channels(layer, scale_arrays(layer))
+    return pack_channels(layer, tile, scale_arrays(layer))
 
 
-def pack_channels(layer: Layer, scales: Mapping[str, Array]) -> Packing:
+def pack_channels(layer: Layer, tile: Tile, scales: Mapping[str, Array]) -> Packing:
     """Pack the same with such arrays by channel."""
     axes = order_axes(layer)
     rows, length = (Axis(layer, axis) for axis in axes)
@@ -45,7 +51,7 @@ def pack_channels(layer: Layer, scales: Mapping[str, Array]) -> Packing:
             "kernel_length": length.kernel,
             "stride": length.stride,
             "rolling": length.dilation == 1 and length.kernel > length.stride,
-            "unrolled": max(n for n in range(1, LONGEST_STEP + 1) if length.out_size % n == 0),
+            "unrolled": tile.pixels,
             "copied": max(n for n in range(1, LONGEST_COPY + 1) if length.size % n == 0),
         },
         (Scratch("channel", layer.input_dtype, plane),),

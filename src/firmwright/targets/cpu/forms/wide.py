@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from firmwright.ir.layer import Array, Layer
-from firmwright.targets.cpu.forms.form import Condition, Packing
-from firmwright.targets.cpu.forms.plain import CHANNELS, LARGE_BLOCK, PIXELS, pack_blocks
+from firmwright.targets.cpu.forms.form import Condition, Packing, Tile
+from firmwright.targets.cpu.forms.plain import LARGE_BLOCK, pack_blocks
 from firmwright.targets.cpu.forms.rv32_depthwise import pack_channels
 
 LARGEST_RUN = (2**31 - 1) // 2**15
@@ -37,9 +37,9 @@ def scale_arrays(layer: Layer) -> dict[str, Array]:
     }
 
 
-def pack_convolution(layer: Layer) -> Packing:
+def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     """Pack as for bytes."""
-    return pack_blocks(layer, PIXELS, CHANNELS, scale_arrays(layer), find_run(layer))
+    return pack_blocks(layer, *tile, scale_arrays(layer), find_run(layer))
 
 
 def pack_large_convolution(layer: Layer) -> Packing:
@@ -62,6 +62,6 @@ def find_run(layer: Layer) -> int:
     return next(run for run in runs if fits(run))
 
 
-def pack_depthwise(layer: Layer) -> Packing:
+def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
     """Pack as for bytes."""
-    return pack_channels(layer, scale_arrays(layer))
+    return pack_channels(layer, tile, scale_arrays(layer))
