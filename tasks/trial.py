@@ -37,8 +37,9 @@ def main(watched: int, folder: Path, words: list[str]) -> int:
 
     settings = {**dodo.DOIT_CONFIG, "dep_file": str(folder / ".doit.db"), "num_process": 0}
     tasks = {"DOIT_CONFIG": settings, "task_stages": task_stages}
-    words = ["run", "--output-file", str(folder / LOG), trial.task_name("run")]
-    failed = DoitMain(ModuleTaskLoader(tasks)).run(words) or 0
+    # doit forgets the variables when it is called, so it gets them again.
+    command = ["run", "--output-file", str(folder / LOG), trial.task_name("run"), *words]
+    failed = DoitMain(ModuleTaskLoader(tasks)).run(command) or 0
     if not failed:
         print(msgspec.json.encode(read_tried(trial, folder.name)).decode())
     return failed

@@ -223,13 +223,15 @@ def test_as_many_trials_run_at_a_time_as_asked(tmp_path: Path) -> None:
     """With one at a time, each begins when the last one has ended; the platforms share a file."""
     repository = new_repository(tmp_path / "repository")
     repository.write("digits.yaml", RECIPE.replace("trials: 3", "trials: 2"))
-    words = ("digits.yaml", "--platform", "rv32-bare,cortex-m4-bare", "-n", "1")
+    platforms = "rv32-bare,cortex-m4-bare"
+    words = ("digits.yaml", "--platform", platforms, "--outdir", "elsewhere", "-n", "1")
     done = repository.run("firmwright", "tune", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     found = read_tuned(repository.folder / "digits.tuned").platforms
     assert found.keys() == {"rv32-bare", "cortex-m4-bare"}
-    trials = [*(repository.folder / "build/digits/.cache/tune").glob("*/*")]
+    trials = [*(repository.folder / "elsewhere/.cache/tune").glob("*/*")]
     assert len(trials) >= 4
+    assert not (repository.folder / "build").exists()
     times = sorted(
         ((trial / name).stat().st_mtime_ns, trial)
         for trial in trials
