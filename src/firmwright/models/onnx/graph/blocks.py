@@ -6,10 +6,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from firmwright.errors import UserError
 from firmwright.ir.small_types import find_limits, is_small_float
 from firmwright.ir.tensors import STORED_AS
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 
 
@@ -24,17 +23,11 @@ def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:
     """
     shape = walk.shape(node.input[0])
     if shape is None:
-        raise refuse(node, "its input has no known shape")
+        refuse(node, "it quantizes in blocks, and its input has no known shape")
     body = NodeBuilder(node, walk)
     length = shape[get_attribute(node, "axis", 1)]
     places = np.arange(length) // get_attribute(node, "block_size", 0)
     return body, body.constant(places, "int64")
-
-
-def refuse(node: onnx.NodeProto, problem: str) -> UserError:
-    return UserError(
-        f"operator {node.op_type} (node '{node.name}'): it quantizes in blocks, and {problem}"
-    )
 
 
 def spread(body: NodeBuilder, name: str, places: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.parser import parse_function
 
+from firmwright.errors import UserError
 from firmwright.models.onnx.graph.specialize import (
     REWRITES_OPSET,
     Nodes,
@@ -28,6 +29,10 @@ def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
 def along_axis(axis: int, rank: int) -> list[int]:
     """Return the shape that lays a vector along an axis: -1 there, 1 elsewhere."""
     return [-1 if a == axis else 1 for a in range(rank)]
+
+
+def refuse(node: onnx.NodeProto, problem: str) -> NoReturn:
+    raise UserError(f"operator {node.op_type} (node '{node.name}'): {problem}")
 
 
 class NodeBuilder:

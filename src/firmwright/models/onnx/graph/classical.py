@@ -6,19 +6,14 @@ These are the ones that need no maps; ``trees`` has the trees.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.errors import UserError
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
-
-
-def refuse(node: onnx.NodeProto, problem: str) -> NoReturn:
-    raise UserError(f"operator {node.op_type} (node '{node.name}'): {problem}")
 
 
 def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:

@@ -7,20 +7,13 @@ whose condition is computed both sides are, and one is chosen.
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 import numpy as np
 import onnx
 from onnx import helper
 
-from firmwright.errors import UserError
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
 from firmwright.models.onnx.graph.recurrent import MAX_NODES, add_step
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
-
-
-def refuse(node: onnx.NodeProto, problem: str) -> NoReturn:
-    raise UserError(f"operator {node.op_type} (node '{node.name}'): {problem}")
 
 
 def get_sequence(node: onnx.NodeProto, walk: Specializer) -> list[str]:

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper
 
-from firmwright.errors import UserError
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 Compute = Callable[[NodeBuilder, Sequence[str]], str]
@@ -67,9 +66,10 @@ def compute_leaky_relu(body: NodeBuilder, values: Sequence[str]) -> str:
 
 def compute_softmax(body: NodeBuilder, values: Sequence[str]) -> str:
     if get_attribute(body.node, "opset", 1) < FLATTENING_OPSET <= body.opset:
-        raise UserError(
-            f"operator QLinearSoftmax (node '{body.node.name}'): it flattens its input as before "
-            f"opset {FLATTENING_OPSET}; quantize a model of a later opset"
+        refuse(
+            body.node,
+            f"it flattens its input as before opset {FLATTENING_OPSET}; quantize a model of a "
+            "later opset",
         )
     return body.add("Softmax", *values, axis=get_attribute(body.node, "axis", -1))
 
@@ -133,10 +133,8 @@ def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[
         low, high = (body.constant(number, "float32") for number in numbers)
         return body.add("Clip", result, low, high)
     if kind not in ACTIVATIONS:
-        raise UserError(
-            f"operator {body.node.op_type} (node '{body.node.name}'): its activation is {kind}; "
-            f"known are {', '.join(sorted([*ACTIVATIONS, 'Clip']))}"
-        )
+        known = ", ".join(sorted([*ACTIVATIONS, "Clip"]))
+        refuse(body.node, f"its activation is {kind}; known are {known}")
     return body.add(kind, result, **dict(zip(ACTIVATIONS[kind], numbers, strict=False)))
 
 

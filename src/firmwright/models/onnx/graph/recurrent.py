@@ -10,8 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from firmwright.errors import UserError
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
 from firmwright.models.onnx.graph.specialize import (
     Array,
     Nodes,
@@ -103,10 +102,10 @@ class Direction:
             return self.pick(name, self.index, axis)
         known = self.walk.constants[name].take(self.index, axis) if name else np.zeros(())
         if known.shape not in ((), (self.batch, self.size)):
-            raise UserError(
-                f"operator {self.node.op_type} (node '{self.node.name}'): its initial state "
-                f"'{name}' has shape {list(known.shape)} for a direction, where the batch and the "
-                f"weights ask for {[self.batch, self.size]}"
+            refuse(
+                self.node,
+                f"its initial state '{name}' has shape {list(known.shape)} for a direction, where "
+                f"the batch and the weights ask for {[self.batch, self.size]}",
             )
         value = np.full((self.batch, self.size), known, self.dtype)
         if hold is None:
@@ -209,9 +208,10 @@ class Layer:
         batch_first = get_attribute(node, "layout", 0) == 1
         steps, batch = (shape[1], shape[0]) if batch_first else shape[:2]
         if steps > MAX_STEPS:
-            raise UserError(
-                f"operator {node.op_type} (node '{node.name}'): its sequence has {steps} steps, of "
-                f"at most {MAX_STEPS}; export it for shorter ones, and keep its state between runs"
+            refuse(
+                node,
+                f"its sequence has {steps} steps, of at most {MAX_STEPS}; export it for shorter "
+                "ones, and keep its state between runs",
             )
         body = NodeBuilder(node, walk)
         data = (

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from firmwright.errors import UserError
 from firmwright.ir.strings import STRING_BYTES, encode_strings
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 
@@ -35,10 +35,7 @@ def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a StringNormalizer that keeps all strings as they are."""
     case = get_attribute(node, "case_change_action", "NONE")
     if case != "NONE" or get_attribute(node, "stopwords", []):
-        raise UserError(
-            f"operator StringNormalizer (node '{node.name}'): it drops strings, or changes their "
-            "case; do that before the network"
-        )
+        refuse(node, "it drops strings, or changes their case; do that before the network")
     return NodeBuilder(node, walk).finish(node.input[0])
 
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
-from firmwright.models.onnx.graph.classical import add_transform, get_labels, refuse
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
+from firmwright.models.onnx.graph.classical import add_transform, get_labels
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")

@@ -18,8 +18,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto
 
-from firmwright.errors import UserError
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 Places = npt.NDArray[np.int64]
@@ -125,9 +124,9 @@ def rewrite_max_unpool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     ]
     missing = [int(w) - m for w, m in zip(wanted, [*shape[:2], *made], strict=True)]
     if min(missing) < 0:
-        raise UserError(
-            f"operator MaxUnpool (node '{node.name}'): its output_shape {wanted.tolist()} is less "
-            f"than the {made} that its windows fill"
+        refuse(
+            node,
+            f"its output_shape {wanted.tolist()} is less than the {made} that its windows fill",
         )
     body = NodeBuilder(node, walk)
     stated = {"kernel_shape": kernel, "strides": strides, "pads": pads}
@@ -238,9 +237,10 @@ def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         return None
     samples = get_attribute(node, "sampling_ratio", 0)
     if samples <= 0:
-        raise UserError(
-            f"operator RoiAlign (node '{node.name}'): its sampling_ratio is 0, so that the size of "
-            "a region decides how often it is sampled; state a ratio"
+        refuse(
+            node,
+            "its sampling_ratio is 0, so that the size of a region decides how often it is "
+            "sampled; state a ratio",
         )
     channels, *image = shape[1:]
     sizes = [get_attribute(node, f"output_{n}", 1) for n in ("height", "width")]
