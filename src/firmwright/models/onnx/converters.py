@@ -72,6 +72,12 @@ def make_min_max(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Conver
     return lambda builder, inputs, _: reduce(lambda a, b: builder.normalize(find(a, b)), inputs)
 
 
+def convert_gelu(_: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
+    """TVM ignores ``approximate`` in a model of an operator set before 20."""
+    is_tanh = attributes.get("approximate", b"none") == b"tanh"
+    return (relax.op.nn.gelu_tanh if is_tanh else relax.op.nn.gelu)(inputs[0])
+
+
 def convert_instance_norm(
     _: relax.BlockBuilder, inputs: Inputs, attributes: Attributes
 ) -> relax.Expr:
@@ -88,6 +94,7 @@ CONVERTERS: dict[str, Converter] = {
     "CumProd": make_cumulative(topi.cumprod),
     "CumSum": make_cumulative(topi.cumsum),
     "FloatToCode": convert_float_to_code,
+    "Gelu": convert_gelu,
     "InstanceNormalization": convert_instance_norm,
     "Max": make_min_max(relax.op.maximum),
     "Min": make_min_max(relax.op.minimum),

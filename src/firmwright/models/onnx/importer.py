@@ -38,6 +38,7 @@ from firmwright.models.onnx.converters import (
     convert_dropout,
     refuse_node,
 )
+from firmwright.models.onnx.domains import name_domains
 from firmwright.models.onnx.graph.rewrites import REWRITES
 from firmwright.models.onnx.graph.small_types import store_in_bytes
 from firmwright.models.onnx.graph.specialize import specialize
@@ -140,6 +141,7 @@ def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
         ) from None
     if not model.graph.node and not model.graph.output:
         raise UserError(f"{name}: not an ONNX model: it has no graph; export it again")
+    name_domains(model)
     remarks = drop_unknown_attributes(model)
     check_model(model, name)
     return model, remarks
@@ -153,7 +155,7 @@ def name_nodes(graph: onnx.GraphProto) -> None:
 
 
 SHARED_OPERATORS = frozenset(
-    "DequantizeLinear Gelu GridSample QuantizeLinear Range Trilu Unique".split()
+    "DequantizeLinear GridSample QuantizeLinear Range Trilu Unique".split()
 )
 """Operators of ONNX that com.microsoft has too; its others have names of their own."""
 

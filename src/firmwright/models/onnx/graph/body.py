@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -33,6 +34,15 @@ def along_axis(axis: int, rank: int) -> list[int]:
 
 def refuse(node: onnx.NodeProto, problem: str) -> NoReturn:
     raise UserError(f"operator {node.op_type} (node '{node.name}'): {problem}")
+
+
+def refuse_places(node: onnx.NodeProto, places: Mapping[int, str], way_out: str) -> None:
+    """Refuse a node that states one of these inputs, counted from 0, or outputs, from -1 down."""
+    for place, name in places.items():
+        stated = node.input[place:] if place >= 0 else node.output[-place - 1 :]
+        if stated and stated[0]:
+            kind = "input" if place >= 0 else "output"
+            refuse(node, f"its {kind} {name} cannot be compiled; {way_out}")
 
 
 class NodeBuilder:
@@ -73,6 +83,11 @@ class NodeBuilder:
         if self.opset < 13:
             return self.add("Unsqueeze", name, axes=[axis])
         return self.add("Unsqueeze", name, self.constant([axis], "int64"))
+
+    def cut(self, name: str, axis: int, begin: int, end: int, step: int = 1) -> str:
+        """Append the elements from ``begin`` to ``end`` along an axis."""
+        limits = (self.constant([n], "int64") for n in (begin, end, axis, step))
+        return self.add("Slice", name, *limits)
 
     def reduce(self, operator: str, name: str, axis: int) -> str:
         """Reduce an axis to length 1; opset 13, or 18, made the axes of these an input."""

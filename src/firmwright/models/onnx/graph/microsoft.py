@@ -119,11 +119,17 @@ def rewrite_gemm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 ACTIVATIONS = {
+    "Celu": ("alpha",),
+    "Elu": ("alpha",),
     "HardSigmoid": ("alpha", "beta"),
+    "HardSwish": (),
     "LeakyRelu": ("alpha",),
     "Relu": (),
     "Sigmoid": (),
+    "Softplus": (),
+    "Softsign": (),
     "Tanh": (),
+    "ThresholdedRelu": ("alpha",),
 }
 """What a fused operator may end with, and the attributes that its numbers are."""
 
@@ -162,14 +168,19 @@ def rewrite_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_matmul(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a FusedMatMul: operands with their last axes swapped, a factor."""
+    """Rewrite a FusedMatMul: operands with their axes moved, a factor.
+
+    Of an operand the first axis may be moved before the last one, and the last two be swapped.
+    """
     body = NodeBuilder(node, walk)
     operands = []
     for name, letter in zip(node.input, "AB", strict=True):
         shape = walk.shape(name)
-        if shape is None or get_attribute(node, f"transBatch{letter}", 0):
+        if shape is None:
             return None
         order = [*range(len(shape))]
+        if get_attribute(node, f"transBatch{letter}", 0):
+            order.insert(len(shape) - 2, order.pop(0))
         if get_attribute(node, f"trans{letter}", 0) and len(shape) > 1:
             order[-2:] = order[:-3:-1]
         operands.append(name if order == sorted(order) else body.add("Transpose", name, perm=order))
@@ -189,6 +200,25 @@ def rewrite_where(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 def add_bias(body: NodeBuilder, result: str, bias: str) -> str:
     return body.add("Add", result, bias) if bias else result
+
+
+def make_gelu(approximate: str) -> Rewrite:
+    """Rewrite a GELU of an input and, where one is given, its bias."""
+
+    def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+        body = NodeBuilder(node, walk)
+        data, bias = [*node.input, ""][:2]
+        return body.finish(body.add("Gelu", add_bias(body, data, bias), approximate=approximate))
+
+    return rewrite
+
+
+def rewrite_quick_gelu(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite a QuickGelu: x · sigmoid(alpha · x)."""
+    body = NodeBuilder(node, walk)
+    alpha = body.constant(get_attribute(node, "alpha", 1.702), walk.dtype(node.input[0]))
+    gate = body.add("Sigmoid", body.add("Mul", node.input[0], alpha))
+    return body.finish(body.add("Mul", node.input[0], gate))
 
 
 def rewrite_integer_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
@@ -242,10 +272,13 @@ WINDOW = ("kernel_shape", "strides", "pads", "auto_pad", "ceil_mode", "count_inc
 MICROSOFT: dict[str, Rewrite] = {
     f"com.microsoft.{name}": rewrite
     for name, rewrite in {
+        "BiasGelu": make_gelu("none"),
         "DynamicQuantizeMatMul": rewrite_dynamic_product,
+        "FastGelu": make_gelu("tanh"),
         "FusedConv": rewrite_convolution,
         "FusedGemm": rewrite_product,
         "FusedMatMul": rewrite_matmul,
+        "Gelu": make_gelu("none"),
         "MatMulIntegerToFloat": rewrite_integer_product,
         "MatMulNBits": rewrite_product_of_bits,
         "QGemm": rewrite_gemm,
@@ -258,5 +291,7 @@ MICROSOFT: dict[str, Rewrite] = {
         "QLinearSigmoid": make_quantized(make_same("Sigmoid")),
         "QLinearSoftmax": make_quantized(compute_softmax),
         "QLinearWhere": rewrite_where,
+        "QuickGelu": rewrite_quick_gelu,
+        "TransposeMatMul": rewrite_matmul,
     }.items()
 }

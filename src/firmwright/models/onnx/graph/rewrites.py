@@ -13,6 +13,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
+from firmwright.models.onnx.graph.attention import ATTENTION
 from firmwright.models.onnx.graph.blocks import has_blocks, rewrite_dequantize, rewrite_quantize
 from firmwright.models.onnx.graph.body import (
     NodeBuilder,
@@ -22,6 +23,7 @@ from firmwright.models.onnx.graph.body import (
 )
 from firmwright.models.onnx.graph.classical import CLASSICAL
 from firmwright.models.onnx.graph.control import CONTROL
+from firmwright.models.onnx.graph.embeddings import EMBEDDINGS
 from firmwright.models.onnx.graph.linear import (
     rewrite_col2im,
     rewrite_det,
@@ -30,6 +32,7 @@ from firmwright.models.onnx.graph.linear import (
     rewrite_stft,
 )
 from firmwright.models.onnx.graph.microsoft import MICROSOFT
+from firmwright.models.onnx.graph.normalizations import NORMALIZATIONS
 from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
 from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
@@ -327,7 +330,10 @@ REWRITES: dict[str, Rewrite] = {
     "QuantizeLinear": rewrite_if(has_blocks, rewrite_quantize),
     **CLASSICAL,
     **CONTROL,
+    **ATTENTION,
+    **EMBEDDINGS,
     **MICROSOFT,
+    **NORMALIZATIONS,
     **QUANTIZED_LSTM,
     **RECURRENT,
     "Resize": rewrite_resize,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 from onnx.checker import ValidationError
-from onnx.defs import OpSchema, SchemaError, get_schema
+from onnx.defs import OpSchema, SchemaError, get_schema, onnx_opset_version
 from onnx.inliner import inline_local_functions
 from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import InferenceError, infer_node_outputs
@@ -138,11 +139,14 @@ class Specializer:
                 self.nodes.append(node)
 
     def schema(self, node: onnx.NodeProto) -> Any:
-        """Return ONNX's OpSchema of the operator; None for operators of others."""
-        try:
-            return get_schema(node.op_type, self.opsets.get(node.domain, 1), node.domain)
-        except SchemaError:
-            return None
+        """Return ONNX's OpSchema of the operator; None for operators of others.
+
+        Rewrites may write operators that are newer than the model's operator set.
+        """
+        for version in (self.opsets.get(node.domain, 1), onnx_opset_version()):
+            with suppress(SchemaError):
+                return get_schema(node.op_type, version, node.domain)
+        return None
 
     def input_names(self, node: onnx.NodeProto) -> list[str]:
         """Return what the operator calls its inputs."""

@@ -1,0 +1,203 @@
+"""Attention of ONNX Runtime's domain, com.microsoft, as products, a mask and a softmax.
+
+The definitions are those of ONNX Runtime's documents (ContribOperators.md), and of its CPU kernels
+where these are silent: the scores of keys that are padding are lowered by ``mask_filter_value``,
+those behind a causal query by the largest float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse, refuse_places
+from firmwright.models.onnx.graph.microsoft import dequantize
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+
+NO_CACHE = "export the model without a cache of keys and values"
+
+
+class Scores(NamedTuple):
+    """Lengths of the axes of the scores; ``depth`` is that of the products, the size of a head."""
+
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    depth: int
+
+
+def read_heads(node: onnx.NodeProto, *hidden: int) -> int:
+    """Return the number of heads, into which the lengths ``hidden`` have to divide."""
+    heads = int(get_attribute(node, "num_heads", 0))
+    if heads < 1 or any(size % heads for size in hidden):
+        refuse(node, f"its num_heads is {heads}, which does not divide {list(hidden)}")
+    return heads
+
+
+def split_heads(body: NodeBuilder, name: str, heads: int) -> str:
+    """Append (batch, length, hidden) as (batch, heads, length, size)."""
+    split = body.add("Reshape", name, body.constant([0, 0, heads, -1], "int64"))
+    return body.add("Transpose", split, perm=[0, 2, 1, 3])
+
+
+def attend(
+    body: NodeBuilder, walk: Specializer, parts: Sequence[str], scores: Scores, mask: str, bias: str
+) -> str:
+    """Append what queries, keys and values, split into heads, give: (batch, queries, hidden).
+
+    ``mask`` and ``bias`` may be empty.
+    """
+    add = body.add
+    query, key, value = parts
+    scale = get_attribute(body.node, "scale", 0.0) or scores.depth**-0.5
+    result = add("MatMul", query, add("Transpose", key, perm=[0, 1, 3, 2]))
+    result = add("Mul", result, body.constant(scale, "float32"))
+    if bias:
+        result = add("Add", result, bias)
+    if mask:
+        result = add("Add", result, add_padding(body, walk, mask, scores))
+    if get_attribute(body.node, "unidirectional", 0) and scores.queries > 1:
+        rows, columns = (body.constant(np.arange(n), "int32") for n in scores[2:4])
+        later = add("Less", body.unsqueeze(rows, 1), columns)
+        lowest = body.constant(np.finfo("float32").min, "float32")
+        result = add("Add", result, add("Where", later, lowest, body.constant(0, "float32")))
+    result = add("MatMul", add("Softmax", result, axis=-1), value)
+    result = add("Transpose", result, perm=[0, 2, 1, 3])
+    return add("Reshape", result, body.constant([0, 0, -1], "int64"))
+
+
+def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores) -> str:
+    """Append what a mask adds to the scores.
+
+    It has ends of sequences, (batch), ends and beginnings, (2 · batch), or a number above 0 for
+    each key that counts, (batch, keys) or (batch, queries, keys).
+    """
+    add = body.add
+    batch, keys = scores.batch, scores.keys
+    shape = walk.shape(mask) or ()
+    if shape in ((batch,), (2 * batch,)):
+        places = body.constant(np.arange(keys), "int32")
+        whole = body.constant([batch, 1, 1, 1], "int64")
+        counts = add("Less", places, add("Reshape", body.cut(mask, 0, 0, batch), whole))
+        if shape[0] > batch:
+            begin = add("Reshape", body.cut(mask, 0, batch, 2 * batch), whole)
+            counts = add("And", counts, add("Not", add("Less", places, begin)))
+    elif shape in ((batch, keys), (batch, scores.queries, keys)):
+        whole = body.constant([batch, 1, -1, keys], "int64")
+        counts = add("Greater", add("Reshape", mask, whole), body.constant(0, "int32"))
+    else:
+        refuse(
+            body.node,
+            f"its mask has shape {list(shape)}, for {batch} sequences of {keys} keys; give "
+            f"it {[batch, keys]} or {[batch, scores.queries, keys]}",
+        )
+    filtered = get_attribute(body.node, "mask_filter_value", -10000.0)
+    return add("Where", counts, body.constant(0, "float32"), body.constant(filtered, "float32"))
+
+
+Project = Callable[[int, int], str]
+"""Appends so many columns, from one on, of what the merged weights make of the input."""
+
+
+def attend_to_itself(
+    body: NodeBuilder, walk: Specializer, project: Project, mask: str, bias: str
+) -> Nodes | None:
+    """Return an attention whose queries, keys and values are of one input, by merged weights."""
+    node = body.node
+    shape, weights = (walk.shape(name) for name in node.input[:2])
+    if shape is None or weights is None:
+        return None
+    sizes = get_attribute(node, "qkv_hidden_sizes", [weights[1] // 3] * 3)
+    heads = read_heads(node, *sizes)
+    if len(sizes) != 3 or sum(sizes) != weights[1] or sizes[0] != sizes[1]:
+        refuse(node, f"its weights have {weights[1]} columns, for queries, keys and values of "
+                     f"{list(sizes)}")  # fmt: skip
+    begins = (0, sizes[0], 2 * sizes[0])
+    parts = [split_heads(body, project(*place), heads) for place in zip(begins, sizes, strict=True)]
+    scores = Scores(shape[0], heads, shape[1], shape[1], sizes[0] // heads)
+    if mask and walk.shape(mask) in ((shape[0], 1), (1, 1)):
+        mask = ""  # what is equal for all keys counts for none
+    result = attend(body, walk, parts, scores, mask, bias)
+    asked = any(node.output[1:2])
+    return body.finish(result, *([body.stack(parts[1:], 0)] if asked else []))
+
+
+def rewrite_attention(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    data, weights, bias, mask, _, added = [*node.input, "", "", "", ""][:6]
+    refuse_places(node, {4: "past"}, NO_CACHE)
+    if get_attribute(node, "do_rotary", 0):
+        refuse(node, "it has do_rotary; write it as RotaryEmbedding and MultiHeadAttention")
+    if not bias:  # ONNX Runtime, the reference, ends its process over it
+        refuse(node, "it has no bias; give it one of zeros")
+    body = NodeBuilder(node, walk)
+
+    def project(begin: int, size: int) -> str:
+        product = body.add("MatMul", data, body.cut(weights, 1, begin, begin + size))
+        return body.add("Add", product, body.cut(bias, 0, begin, begin + size))
+
+    return attend_to_itself(body, walk, project, mask, added)
+
+
+def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a QAttention: its input and its weights lie on grids."""
+    data, weights, bias, scale, steps, mask, zero, zeros = [*node.input, "", "", ""][:8]
+    refuse_places(node, {8: "past"}, NO_CACHE)
+    if get_attribute(node, "do_rotary", 0):
+        refuse(node, "it has do_rotary, which ONNX Runtime's CPU kernel has not")
+    body = NodeBuilder(node, walk)
+    values = dequantize(body, data, scale, zero)
+
+    def cut_grid(name: str, begin: int, size: int) -> str:
+        is_one = not name or walk.shape(name) in ((), (1,))
+        return name if is_one else body.cut(name, 0, begin, begin + size)
+
+    def project(begin: int, size: int) -> str:
+        columns = body.cut(weights, 1, begin, begin + size)
+        step, point = (cut_grid(name, begin, size) for name in (steps, zeros))
+        product = body.add("MatMul", values, dequantize(body, columns, step, point, 1))
+        return body.add("Add", product, body.cut(bias, 0, begin, begin + size))
+
+    return attend_to_itself(body, walk, project, mask, "")
+
+
+def rewrite_multi_head(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a MultiHeadAttention: its inputs are projected already, but for a bias.
+
+    Keys and values that come split into heads, with four axes, have theirs.
+    """
+    query, key, value, bias, mask, added = [*node.input, "", "", "", "", ""][:6]
+    cache = ("past_key", "past_value", "past_sequence_length", "cache_indirection")
+    refuse_places(node, dict(enumerate(cache, 6)), NO_CACHE)
+    refuse_places(node, {-4: "qk"}, "leave it out")
+    shapes = [walk.shape(name) for name in (query, key, value) if name]
+    if None in shapes:
+        return None
+    if [len(s or ()) for s in shapes] not in ([3, 3, 3], [3, 4, 4]):
+        refuse(node, "it takes several of queries, keys and values in one tensor; give it three")
+    shape, keys, values = (s or () for s in shapes)
+    is_split = len(keys) == 4
+    heads = read_heads(node, shape[2], *(() if is_split else (values[2],)))
+    body = NodeBuilder(node, walk)
+
+    def split(name: str, begin: int, size: int) -> str:
+        moved = body.add("Add", name, body.cut(bias, 0, begin, begin + size)) if bias else name
+        return split_heads(body, moved, heads)
+
+    parts = [split(query, 0, shape[2])]
+    if is_split:
+        parts += [key, value]
+    else:
+        parts += [split(key, shape[2], shape[2]), split(value, 2 * shape[2], values[2])]
+    scores = Scores(shape[0], heads, shape[1], keys[-2], shape[2] // heads)
+    return body.finish(attend(body, walk, parts, scores, mask, added), *parts[1:])
+
+
+ATTENTION: dict[str, Rewrite] = {
+    "com.microsoft.Attention": rewrite_attention,
+    "com.microsoft.MultiHeadAttention": rewrite_multi_head,
+    "com.microsoft.QAttention": rewrite_quantized,
+}

@@ -1,0 +1,130 @@
+"""Embeddings of ONNX Runtime's domain, com.microsoft: of words, and of positions by rotation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
+from firmwright.models.onnx.graph.microsoft import dequantize
+from firmwright.models.onnx.graph.normalizations import normalize
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+
+LookUp = Callable[[int, str], str]
+"""Appends the rows, by the numbers in a tensor, of the table that is an input of this place."""
+
+
+def rewrite_embedding(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite an EmbedLayerNormalization."""
+    body = NodeBuilder(node, walk)
+    gamma, beta, mask, positions = [*node.input, "", ""][5:9]
+
+    def look_up(table: int, rows: str) -> str:
+        return body.add("Gather", node.input[table], rows, axis=0)
+
+    return embed(body, walk, look_up, [gamma, beta], mask, positions)
+
+
+def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a QEmbedLayerNormalization: five tensors lie on grids, the inputs 2 to 6."""
+    body = NodeBuilder(node, walk)
+
+    def restore(place: int, values: str) -> str:
+        scale, zero = node.input[place + 6], node.input[place + 11]
+        return dequantize(body, values, scale, zero)
+
+    def look_up(table: int, rows: str) -> str:
+        return restore(table, body.add("Gather", node.input[table], rows, axis=0))
+
+    norm = [restore(place, node.input[place]) for place in (5, 6)]
+    return embed(body, walk, look_up, norm, node.input[7], "")
+
+
+def embed(
+    body: NodeBuilder,
+    walk: Specializer,
+    look_up: LookUp,
+    norm: list[str],
+    mask: str,
+    positions: str,
+) -> Nodes | None:
+    """Return the normalized sum of the rows of words, positions and, where given, segments.
+
+    Further results are how many elements of the mask, for each sequence, are 1, and the sum.
+    """
+    words, segments = body.node.input[:2]
+    shape = walk.shape(words)
+    if shape is None:
+        return None
+    batch, length = shape
+    total = look_up(2, words)
+    total = body.add(
+        "Add", total, look_up(3, positions or body.constant(np.arange(length), "int64"))
+    )
+    if segments:
+        total = body.add("Add", total, look_up(4, segments))
+    count = body.constant([0] * batch, "int32")
+    if mask:
+        ones = body.add("Equal", mask, body.constant(1, "int32"))
+        ones = body.add("Cast", ones, to=TensorProto.INT32)
+        count = body.add(
+            "Reshape", body.reduce("ReduceSum", ones, 1), body.constant([batch], "int64")
+        )
+    return body.finish(normalize(body, total, *norm), count, total)
+
+
+def rewrite_rotation(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a RotaryEmbedding: pairs of elements are turned by angles of their positions.
+
+    The input is (batch, length, hidden) or (batch, heads, length, size).
+    """
+    data, positions, cosines, sines = node.input
+    shape, table, numbers = (walk.shape(name) for name in (data, cosines, positions))
+    if shape is None or table is None or numbers is None:
+        return None
+    if get_attribute(node, "scale", 1.0) != 1 or get_attribute(node, "is_packed_batching", 0):
+        refuse(node, "it has a scale or packed batches, which ONNX Runtime's CPU kernel ignores; "
+                     "leave them out")  # fmt: skip
+    body = NodeBuilder(node, walk)
+    add = body.add
+    turned = 2 * table[1]
+    heads = get_attribute(node, "num_heads", 0) or shape[-1] // turned
+    whole = data
+    if len(shape) == 3:
+        whole = add("Reshape", data, body.constant([0, 0, heads, shape[2] // heads], "int64"))
+    if numbers == (1,):
+        steps = np.arange(shape[-2])[None]
+        positions = add("Add", positions, body.constant(steps, "int64"))
+    axis = 2 if len(shape) == 3 else 1
+    cosine, sine = (
+        body.unsqueeze(add("Gather", name, positions, axis=0), axis) for name in (cosines, sines)
+    )
+    if get_attribute(node, "interleaved", 0):
+        first, second = (body.cut(whole, 3, n, turned, 2) for n in (0, 1))
+    else:
+        first, second = (body.cut(whole, 3, n, n + table[1]) for n in (0, table[1]))
+    pair = [
+        add("Sub", add("Mul", first, cosine), add("Mul", second, sine)),
+        add("Add", add("Mul", second, cosine), add("Mul", first, sine)),
+    ]
+    if get_attribute(node, "interleaved", 0):
+        result = body.stack(pair, 4)
+        result = add("Reshape", result, body.constant([0, 0, 0, turned], "int64"))
+    else:
+        result = add("Concat", *pair, axis=3)
+    size = shape[3] if len(shape) == 4 else shape[2] // heads
+    if size > turned:
+        result = add("Concat", result, body.cut(whole, 3, turned, size), axis=3)
+    if len(shape) == 3:
+        result = add("Reshape", result, body.constant([0, 0, -1], "int64"))
+    return body.finish(result)
+
+
+EMBEDDINGS: dict[str, Rewrite] = {
+    "com.microsoft.EmbedLayerNormalization": rewrite_embedding,
+    "com.microsoft.QEmbedLayerNormalization": rewrite_quantized,
+    "com.microsoft.RotaryEmbedding": rewrite_rotation,
+}

@@ -1,0 +1,90 @@
+"""Normalizations of layers of ONNX Runtime's domain, com.microsoft, which fuse what is before them.
+
+ONNX Runtime has two of them in ONNX's domain; ``models/onnx/domains.py`` moves these.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse_places
+from firmwright.models.onnx.graph.microsoft import add_bias
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+
+SMALL_EPSILON = 1e-12
+"""What the normalizations of com.microsoft add to a variance where nothing else is stated."""
+
+ONNX_EPSILON = 1e-5
+"""The same for those that go by a name in ONNX's domain."""
+
+NO_TRAINING = "export the model for inference"
+
+
+def normalize(body: NodeBuilder, data: str, gamma: str, beta: str) -> str:
+    """Append a layer normalization along the last axis; ``beta`` may be empty."""
+    epsilon = get_attribute(body.node, "epsilon", SMALL_EPSILON)
+    inputs = [data, gamma, *([beta] if beta else [])]
+    return body.add("LayerNormalization", *inputs, axis=-1, epsilon=epsilon)
+
+
+def normalize_simply(
+    body: NodeBuilder, walk: Specializer, data: str, gamma: str, default: float = SMALL_EPSILON
+) -> str:
+    """Append a division by the root of the mean square, in float32 where floats are smaller.
+
+    The axes are those from the node's ``axis`` on, the last one where it states none.
+    """
+    kind = walk.dtype(gamma)
+    is_small = kind.name in SIXTEEN_BIT_FLOATS
+    precision = np.dtype("float32") if is_small else kind
+    wide = body.add("Cast", data, to=TensorProto.FLOAT) if is_small else data
+    mean = body.add("Mul", wide, wide)
+    rank = len(walk.shape(body.node.input[0]) or ())
+    for axis in range(get_attribute(body.node, "axis", -1) % rank, rank):
+        mean = body.reduce("ReduceMean", mean, axis)
+    epsilon = body.constant(get_attribute(body.node, "epsilon", default), precision)
+    result = body.add("Div", wide, body.add("Sqrt", body.add("Add", mean, epsilon)))
+    if is_small:
+        result = body.add("Cast", result, to=helper.np_dtype_to_tensor_dtype(kind))
+    return body.add("Mul", result, gamma)
+
+
+def restore_norm(node: onnx.NodeProto, _: Specializer) -> Nodes:
+    """Take a LayerNormalization of an operator set before 17 as that of ONNX."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.domain = ""
+    return [copy]
+
+
+def rewrite_simple_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    refuse_places(node, {-2: "inv_std_var"}, NO_TRAINING)
+    body = NodeBuilder(node, walk)
+    return body.finish(normalize_simply(body, walk, node.input[0], node.input[1], ONNX_EPSILON))
+
+
+def rewrite_skip_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite a normalization of the sum of an input, what skips layers, and a bias."""
+    refuse_places(node, {-2: "mean", -3: "inv_std_var"}, NO_TRAINING)
+    body = NodeBuilder(node, walk)
+    is_simple = node.op_type == "SkipSimplifiedLayerNormalization"
+    data, skip, gamma, beta, bias = [*node.input, "", ""][:5]
+    if is_simple:
+        beta, bias = "", beta
+    total = add_bias(body, body.add("Add", data, skip), bias)
+    if is_simple:
+        result = normalize_simply(body, walk, total, gamma)
+    else:
+        result = normalize(body, total, gamma, beta)
+    return body.finish(result, "", "", total)
+
+
+NORMALIZATIONS: dict[str, Rewrite] = {
+    "com.microsoft.LayerNormalization": restore_norm,
+    "com.microsoft.SimplifiedLayerNormalization": rewrite_simple_norm,
+    "com.microsoft.SkipLayerNormalization": rewrite_skip_norm,
+    "com.microsoft.SkipSimplifiedLayerNormalization": rewrite_skip_norm,
+}
