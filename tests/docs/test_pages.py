@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import firmwright.device
+from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
+from firmwright.models.onnx.graph.rewrites import RUNTIME_REWRITES
 from tests.quality.test_repository import ROOT, tracked
 
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
@@ -67,3 +69,12 @@ def test_the_page_of_the_python_interface_has_every_name() -> None:
     page = (ROOT / "docs/reference/device.md").read_text(encoding="utf-8")
     described = set(re.findall(r"^\.\. auto\w+:: (\w+)", page, re.MULTILINE))
     assert described | {"Constant"} == set(firmwright.device.__all__)
+
+
+def test_the_operators_of_onnx_runtime_are_those_of_their_page() -> None:
+    """Its first table has what is compiled, its rows the operators separated by commas."""
+    text = (ROOT / "docs/reference/onnx-runtime.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| the [^|]*\| ([^|]*) \|$", text, re.MULTILINE)
+    listed = [name for cell in cells for name in cell.split(", ")]
+    known = {name.removeprefix("com.microsoft.") for name in (*RUNTIME_REWRITES, *QUANTIZED_LSTM)}
+    assert sorted(listed) == sorted(known)

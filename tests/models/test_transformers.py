@@ -19,7 +19,8 @@ from tests.networks.onnx_models import graph, node, value
 BATCH, LENGTH, HIDDEN, HEADS = 2, 5, 12, 3
 RANDOM = np.random.default_rng(7)
 
-Arrays = Mapping[str, np.ndarray]
+Arrays = Mapping[str, Any]
+"""Arrays, and numbers of numpy, by their names."""
 
 
 def draw(*shape: int) -> np.ndarray:
@@ -52,7 +53,7 @@ def make_model(
     return model
 
 
-def state_shapes(model: onnx.ModelProto, outputs: Sequence[np.ndarray]) -> bytes:
+def state_shapes(model: onnx.ModelProto, outputs: Sequence[Any]) -> bytes:
     """Return the model's bytes with shapes of its outputs, which ONNX's checker asks for."""
     for stated, array in zip(model.graph.output, outputs, strict=True):
         kind = stated.type.tensor_type.elem_type
@@ -208,7 +209,7 @@ def test_embeddings_of_words(tmp_path: Path) -> None:
     ]  # fmt: skip
     lengths = {"words": (9, HIDDEN), "places": (LENGTH + 2, HIDDEN), "kinds": (2, HIDDEN),
                "gamma": (HIDDEN,), "beta": (HIDDEN,)}  # fmt: skip
-    constants = {name: draw(*shape) for name, shape in lengths.items()}
+    constants: dict[str, Any] = {name: draw(*shape) for name, shape in lengths.items()}
     constants |= {f"{name}_q": RANDOM.integers(0, 256, shape).astype("uint8")
                   for name, shape in lengths.items()}  # fmt: skip
     constants |= {"scale": np.float32(0.02), "zero": np.uint8(128)}

@@ -18,8 +18,10 @@ from firmwright.data.samples import Sample
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import Tensor
 from firmwright.models.onnx import importer
+from firmwright.models.onnx.domains import get_opset
 from firmwright.models.onnx.export import refuse_quantized
 from firmwright.progress import track
+from firmwright.quantize.fused import write_out_fused
 from firmwright.quantize.recurrent import store_states, write_out_steps
 
 Array = npt.NDArray[Any]
@@ -29,20 +31,22 @@ SIXTEEN_BITS = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProto:
     """Return the graph with constants and batch normalizations folded, and every shape inferred.
 
-    Recurrent layers are written out. ``inputs`` give the shapes that the model leaves open,
-    ``opset`` is the oldest operator set that will do. ONNX Runtime's basic optimizations do the
-    folding. Raises UserError for a graph that is quantized already or that cannot be evaluated.
+    Recurrent layers, and what ONNX Runtime's optimizer fused, are written out. ``inputs`` give the
+    shapes that the model leaves open, ``opset`` is the oldest operator set that will do. ONNX
+    Runtime's basic optimizations do the folding. Raises UserError for a graph that is quantized
+    already or that cannot be evaluated.
     """
     model = onnx.load_model_from_string(data)
-    refuse_quantized(n.op_type for n in model.graph.node)
     refuse_sixteen_bits(model.graph)
     importer.name_nodes(model.graph)
     fix_shapes(model.graph, inputs)
+    model = write_out_fused(model, inputs)
+    refuse_quantized(n.op_type for n in model.graph.node)
     states = write_out_steps(model, inputs)
     options = session_options()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     try:
-        if opset_of(model) < opset:
+        if get_opset(model) < opset:
             model = onnx.version_converter.convert_version(model, opset)
         with tempfile.TemporaryDirectory() as scratch:
             path = Path(scratch) / "optimized.onnx"
@@ -105,10 +109,6 @@ def find_readers(model: onnx.ModelProto) -> dict[str, list[onnx.NodeProto]]:
         for name in node.input:
             readers.setdefault(name, []).append(node)
     return readers
-
-
-def opset_of(model: onnx.ModelProto) -> int:
-    return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
 
 
 def session_options() -> Any:

@@ -49,12 +49,17 @@ def write_out_operators(
 
     rewrites = {kind: make_rewrite(layer) for kind, layer in LAYERS.items()}
     graph = specialize(model, inputs, rewrites).graph
+    name_apart(graph)
+    return graph
+
+
+def name_apart(graph: onnx.GraphProto) -> None:
+    """Give nodes of one name those of their results; forget the types of inner tensors."""
     count = Counter(n.name for n in graph.node)
     for node in graph.node:
         if count[node.name] > 1:
             node.name = node.output[0]  # which nothing else is named after
     del graph.value_info[:]
-    return graph
 
 
 def store_states(model: onnx.ModelProto, states: Mapping[str, Array]) -> None:

@@ -1,4 +1,7 @@
-"""Operators that ONNX Runtime's tools write under ONNX's name and ONNX does not have."""
+"""Which domain and operator set the nodes of a model are of.
+
+ONNX Runtime's tools write operators under ONNX's name that ONNX does not have.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,18 @@ RUNTIME_OPERATORS = frozenset({"LayerNormalization", "SimplifiedLayerNormalizati
 """ONNX Runtime has them in ONNX's domain, in every operator set; ONNX has one since opset 17."""
 
 
+def get_opset(model: onnx.ModelProto) -> int:
+    """Return the version of ONNX's operator set; that of a model that states none is 1."""
+    return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+
+
+def has_runtime_operators(model: onnx.ModelProto) -> bool:
+    return any(node.domain == MICROSOFT_DOMAIN for node in model.graph.node)
+
+
 def name_domains(model: onnx.ModelProto) -> None:
     """Let the domain of such nodes be com.microsoft: ONNX's checker knows no such operators."""
-    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    version = get_opset(model)
     moved = [
         node
         for node in model.graph.node

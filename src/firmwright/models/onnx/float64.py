@@ -14,6 +14,7 @@ from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import State
 from firmwright.models.formats import ReferenceOutputs, Samples
 from firmwright.models.onnx.attributes import drop_unknown_attributes
+from firmwright.models.onnx.domains import get_opset
 from firmwright.models.onnx.reference import take_bytes
 from firmwright.models.sequence import run_in_sequence
 
@@ -50,8 +51,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
 def widen_model(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model with its scales and float constants in float64."""
     drop_unknown_attributes(model)
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    if opset < PER_AXIS_OPSET:
+    if get_opset(model) < PER_AXIS_OPSET:
         model = onnx.version_converter.convert_version(model, PER_AXIS_OPSET)
     for tensor in model.graph.initializer:
         widen_tensor(tensor)

@@ -38,7 +38,7 @@ from firmwright.models.onnx.converters import (
     convert_dropout,
     refuse_node,
 )
-from firmwright.models.onnx.domains import name_domains
+from firmwright.models.onnx.domains import get_opset, name_domains
 from firmwright.models.onnx.graph.rewrites import REWRITES
 from firmwright.models.onnx.graph.small_types import store_in_bytes
 from firmwright.models.onnx.graph.specialize import specialize
@@ -99,7 +99,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
     check_operators(model, name)
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    opset = get_opset(model)
 
     def convert() -> tvm.IRModule:
         input_shapes = {t.name: list(t.shape) for t in inputs}

@@ -304,6 +304,14 @@ def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specializer) -> Nodes |
     return parse_rewrite(LP_NORMALIZATION.replace("NORM", norm))(node, walk)
 
 
+RUNTIME_REWRITES: dict[str, Rewrite] = {
+    **ATTENTION,
+    **EMBEDDINGS,
+    **MICROSOFT,
+    **NORMALIZATIONS,
+}
+"""Operators of ONNX Runtime's domain, com.microsoft, as those of ONNX."""
+
 REWRITES: dict[str, Rewrite] = {
     **dict.fromkeys(INLINED_OPERATORS.split(), inline_definition),
     "Col2Im": rewrite_col2im,
@@ -330,12 +338,9 @@ REWRITES: dict[str, Rewrite] = {
     "QuantizeLinear": rewrite_if(has_blocks, rewrite_quantize),
     **CLASSICAL,
     **CONTROL,
-    **ATTENTION,
-    **EMBEDDINGS,
-    **MICROSOFT,
-    **NORMALIZATIONS,
     **QUANTIZED_LSTM,
     **RECURRENT,
+    **RUNTIME_REWRITES,
     "Resize": rewrite_resize,
     "ReverseSequence": rewrite_reverse_sequence,
     "STFT": rewrite_stft,
