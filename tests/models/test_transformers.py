@@ -76,7 +76,7 @@ def compare(
     expected = run_reference(model.SerializeToString(), [sample])
     assert expected.runtime.startswith("onnxruntime")
     data = state_shapes(model, expected.outputs[0])
-    (found,) = run_generated(data, [sample], folder)
+    (found,) = run_generated(data, [sample], folder, ("-O0",))
     names = [name for n in nodes for name in n.output if name]
     for name, ours, theirs in zip(names, found, expected.outputs[0], strict=True):
         np.testing.assert_allclose(ours, theirs, 1e-5, tolerance, err_msg=name)
@@ -120,7 +120,7 @@ def make_masks() -> dict[str, np.ndarray]:
         "ends": np.array([3, 9], "int32"),
         "limits": np.array([4, 5, 1, 0], "int32"),
         "none": np.zeros((BATCH, 1), "int32"),
-        "left": np.array([[0, 0, 1, 1, 1], [0, 1, 1, 1, 1]], "int32"),
+        "left": np.array([[0, 1, 1, 1, 1], [0, 1, 1, 1, 1]], "int32"),
     }
 
 
@@ -128,21 +128,21 @@ def make_masks() -> dict[str, np.ndarray]:
 def test_attention_with_all_masks(tmp_path: Path) -> None:
     masks = make_masks()
     nodes = [
-        fused("Attention", ["x", "w", "b"], "plain state", num_heads=HEADS),
+        node("LayerNormalization", ["x", "gamma"], ["norm"]),
+        fused("Attention", ["norm", "w", "b"], "plain state", num_heads=HEADS),
         fused("Attention", ["x", "w", "b"], "one", num_heads=1, scale=0.2, unidirectional=1),
         *(fused("Attention", ["x", "w", "b", mask], mask + "_y", num_heads=HEADS)
           for mask in masks if mask != "left"),
         fused("Attention", ["x", "w", "b", "keys"], "weak", num_heads=HEADS,
               mask_filter_value=-1.5),
-        # All that the first queries may look at is padding.
-        fused("Attention", ["x", "w", "b", "left"], "causal", num_heads=HEADS, unidirectional=1,
-              mask_filter_value=-3.0),
+        # All that the first query may look at is padding.
+        fused("Attention", ["x", "w", "b", "left"], "causal", num_heads=HEADS, unidirectional=1),
         fused("Attention", ["x", "w", "b", "keys", "", "bias"], "biased", num_heads=HEADS),
         fused("Attention", ["x", "w2", "b2"], "sizes", num_heads=2, qkv_hidden_sizes=[8, 8, 6]),
     ]  # fmt: skip
     constants = {
         "w": draw(HIDDEN, 3 * HIDDEN), "b": draw(3 * HIDDEN), "w2": draw(HIDDEN, 22),
-        "b2": draw(22), "bias": draw(1, HEADS, LENGTH, LENGTH),
+        "b2": draw(22), "bias": draw(1, HEADS, LENGTH, LENGTH), "gamma": draw(HIDDEN),
     }  # fmt: skip
     inputs = {"x": draw(BATCH, LENGTH, HIDDEN), **masks}
     compare(tmp_path, nodes, inputs, constants, opset=11)

@@ -21,10 +21,9 @@ NO_CACHE = "export the model without a cache of keys and values"
 
 
 class Scores(NamedTuple):
-    """Lengths of the axes of the scores; ``depth`` is that of the products, the size of a head."""
+    """Lengths of axes of the scores; ``depth`` is the size of a head, that of the products."""
 
     batch: int
-    heads: int
     queries: int
     keys: int
     depth: int
@@ -61,7 +60,9 @@ def attend(
     if mask:
         result = add("Add", result, add_padding(body, walk, mask, scores))
     if get_attribute(body.node, "unidirectional", 0) and scores.queries > 1:
-        rows, columns = (body.constant(np.arange(n), "int32") for n in scores[2:4])
+        rows, columns = (
+            body.constant(np.arange(n), "int32") for n in (scores.queries, scores.keys)
+        )
         later = add("Less", body.unsqueeze(rows, 1), columns)
         lowest = body.constant(np.finfo("float32").min, "float32")
         result = add("Add", result, add("Where", later, lowest, body.constant(0, "float32")))
@@ -118,7 +119,7 @@ def attend_to_itself(
                      f"{list(sizes)}")  # fmt: skip
     begins = (0, sizes[0], 2 * sizes[0])
     parts = [split_heads(body, project(*place), heads) for place in zip(begins, sizes, strict=True)]
-    scores = Scores(shape[0], heads, shape[1], shape[1], sizes[0] // heads)
+    scores = Scores(shape[0], shape[1], shape[1], sizes[0] // heads)
     if mask and walk.shape(mask) in ((shape[0], 1), (1, 1)):
         mask = ""  # what is equal for all keys counts for none
     result = attend(body, walk, parts, scores, mask, bias)
@@ -192,7 +193,7 @@ def rewrite_multi_head(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         parts += [key, value]
     else:
         parts += [split(key, shape[2], shape[2]), split(value, 2 * shape[2], values[2])]
-    scores = Scores(shape[0], heads, shape[1], keys[-2], shape[2] // heads)
+    scores = Scores(shape[0], shape[1], keys[-2], shape[2] // heads)
     return body.finish(attend(body, walk, parts, scores, mask, added), *parts[1:])
 
 
