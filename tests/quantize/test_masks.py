@@ -20,10 +20,17 @@ LEAST = float(np.finfo("float32").min)
 def masked_softmax(kind: str, mask: Array) -> onnx.ModelProto:
     """Return a softmax over the rows of ``x`` (1x3x8x8), masked, as a model with one output."""
     node = helper.make_node
-    inputs = {"Add": ["mask", "x"], "Where": ["kept", "x", "mask"]}[kind]
+    inputs = {"Add": ["mask", "x"], "Where": ["kept", "x", "mask"], "Chosen": ["x", "chosen"]}[kind]
     arrays = {"mask": mask, "kept": np.tri(8, dtype=bool), "shape": np.array([1, -1])}
+    arrays["zero"] = np.zeros((), "float32")
+    choice = [
+        node("Equal", ["x", "x"], ["same"], "comparison"),
+        node("And", ["same", "kept"], ["below"], "both"),
+        node("Where", ["below", "zero", "mask"], ["chosen"], "choice"),
+    ]
     nodes = [
-        node(kind, inputs, ["scores"], "masking"),
+        *(choice if kind == "Chosen" else ()),
+        node("Where" if kind == "Where" else "Add", inputs, ["scores"], "masking"),
         node("Softmax", ["scores"], ["weights"], "softmax", axis=-1),
         node("Reshape", ["weights", "shape"], ["y"], "flat"),
     ]
@@ -42,8 +49,10 @@ def causal(least: float, offset: float = 0.0) -> Array:
         ("Add", causal(LEAST)),
         ("Add", causal(-1e9, -2.5)),
         ("Where", np.array(-np.inf, "float32")),
+        ("Where", np.array(-1e4, "float32")),
+        ("Chosen", np.array(-1e4, "float32")),
     ],
-    ids=["inf", "least", "with-a-bias", "where"],
+    ids=["inf", "least", "with-a-bias", "where", "ten-thousand", "at-run-time"],
 )
 def test_masked_scores_are_quantized(kind: str, mask: Array) -> None:
     model, given = masked_softmax(kind, mask), samples(8)

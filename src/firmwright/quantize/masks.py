@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 import onnx
@@ -12,57 +13,100 @@ from firmwright.data.samples import Sample
 from firmwright.quantize.graph import Array, evaluate, find_readers
 
 MASKED = -1e4
-"""What is added to a score, or stands in its place, below this makes a softmax 0."""
+"""This, or less, added to a score or in its place makes a softmax 0."""
 MARGIN = 10.0
 """How far a masked score is below the least one: it counts 1/20,000 of that, no step of 8 bits."""
+
+
+class Mask(NamedTuple):
+    """A constant that masks scores: an input of the node that makes ``result``.
+
+    ``added`` has what else may be added to the scores; None where the mask takes their place.
+    """
+
+    result: str
+    place: int
+    array: Array
+    scores: str
+    added: Array | None
 
 
 def bound_masks(model: onnx.ModelProto, samples: Sequence[Sample]) -> onnx.ModelProto:
     """Return the graph with masks in front of a softmax that reach no further than they must.
 
-    A mask is -inf, or the least number of float32. The scores on ``samples`` tell what will do.
+    A mask is -inf, the least number of float32, or -10000. The scores on ``samples`` tell what
+    will do.
     """
     masks = list(find_masks(model))
     if not masks:
         return model
-    names = sorted({node.input[place] for node, place, _ in masks})
+    names = sorted({mask.scores for mask in masks})
     lowest, highest = dict.fromkeys(names, np.inf), dict.fromkeys(names, -np.inf)
     for found in evaluate(model, samples, names):
         for name, scores in found.items():
             lowest[name] = min(lowest[name], float(scores.min()))
             highest[name] = max(highest[name], float(scores.max()))
+    bounds: dict[tuple[str, int], float] = {}
+    for mask in masks:
+        low, high = lowest[mask.scores], highest[mask.scores]
+        bound = low - MARGIN
+        if mask.added is not None:
+            reach = high - low + (np.ptp(mask.added) if mask.added.size else 0.0)
+            bound = mask.added.min(initial=0.0) - reach - MARGIN
+        key = mask.result, mask.place
+        bounds[key] = min(bound, bounds.get(key, bound))
     result = onnx.ModelProto()
     result.CopyFrom(model)
     nodes = {node.output[0]: node for node in result.graph.node}
-    for node, scores_at, mask_at in masks:
-        scores, array = node.input[scores_at], read_constants(model)[node.input[mask_at]]
-        masked = array < MASKED
-        if node.op_type == "Add":
-            added = array[~masked]
-            reach = highest[scores] - lowest[scores] + (np.ptp(added) if added.size else 0.0)
-            least = added.min(initial=0.0) - reach - MARGIN
-        else:
-            least = lowest[scores] - MARGIN
-        name = f"{node.output[0]}/mask"
-        bounded = np.where(masked, np.float32(least), array)
-        result.graph.initializer.append(numpy_helper.from_array(bounded, name))
-        nodes[node.output[0]].input[mask_at] = name
+    for (made, place), array in {(m.result, m.place): m.array for m in masks}.items():
+        least = np.float32(bounds[made, place])
+        bounded = np.where(array <= MASKED, np.maximum(array, least), array)
+        nodes[made].input[place] = f"{made}/mask"
+        result.graph.initializer.append(numpy_helper.from_array(bounded, f"{made}/mask"))
     remove_unread(result)
     return result
 
 
-def find_masks(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, int, int]]:
-    """Yield nodes that mask scores for a softmax, with the places of scores and mask."""
+PLACES = {"Add": ((0, 1), (1, 0)), "Where": ((1, 2), (2, 1))}
+"""Where the scores may be that a node masks, and where its mask."""
+
+
+def find_masks(model: onnx.ModelProto) -> Iterator[Mask]:
+    """Yield the constants that mask scores for a softmax, also where run time chooses them."""
     constants, readers = read_constants(model), find_readers(model)
-    pairs = {"Add": ((0, 1), (1, 0)), "Where": ((1, 2), (2, 1))}
-    for node in model.graph.node:
+    makers = {node.output[0]: node for node in model.graph.node if node.output}
+
+    def masks_scores(node: onnx.NodeProto) -> bool:
         after = readers.get(node.output[0], []) if node.output else []
-        if not after or any(reader.op_type != "Softmax" for reader in after):
-            continue
-        for scores, mask in pairs.get(node.op_type, ()):
-            array = constants.get(node.input[mask])
-            if array is not None and array.dtype == np.float32 and (array < MASKED).any():
-                yield node, scores, mask
+        return bool(after) and all(reader.op_type == "Softmax" for reader in after)
+
+    for node in filter(masks_scores, model.graph.node):
+        for scores, place in PLACES.get(node.op_type, ()):
+            name, masked = node.input[place], node.input[scores]
+            array, chosen = constants.get(name), makers.get(name)
+            if node.op_type == "Where":
+                if is_mask(array):
+                    yield Mask(node.output[0], place, array, masked, None)
+            elif is_mask(array):
+                yield Mask(node.output[0], place, array, masked, array[array > MASKED])
+            elif chosen is not None and all(
+                r.op_type == "Add" and masks_scores(r) for r in readers[name]
+            ):
+                yield from find_chosen(chosen, masked, constants)
+
+
+def find_chosen(
+    node: onnx.NodeProto, scores: str, constants: Mapping[str, Array]
+) -> Iterator[Mask]:
+    """Yield the mask that a Where between two constants adds to scores."""
+    for place, other in PLACES["Where"] if node.op_type == "Where" else ():
+        array, added = (constants.get(node.input[n]) for n in (place, other))
+        if is_mask(array) and added is not None:
+            yield Mask(node.output[0], place, array, scores, added)
+
+
+def is_mask(array: Array | None) -> TypeGuard[Array]:
+    return array is not None and array.dtype == np.float32 and bool((array <= MASKED).any())
 
 
 def read_constants(model: onnx.ModelProto) -> dict[str, Array]:
