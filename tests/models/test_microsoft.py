@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnxruntime.capi import onnxruntime_pybind11_state
 from onnxruntime.quantization import (
     CalibrationDataReader,
     QuantFormat,
@@ -19,6 +20,9 @@ from onnxruntime.quantization import (
 
 from firmwright.data.samples import random_samples
 from firmwright.errors import UserError
+from firmwright.models.onnx.domains import LEAST_INPUTS
+from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
+from firmwright.models.onnx.graph.rewrites import RUNTIME_REWRITES
 from firmwright.models.onnx.importer import import_model, run_reference
 from tests.networks.firmware import run_generated
 from tests.networks.onnx_models import graph, node, value
@@ -200,3 +204,25 @@ def test_an_operator_of_onnx_runtime_equals_it(
     assert expected.runtime.startswith("onnxruntime")
     ((found,),) = run_generated(data, [{"x": x}], tmp_path)
     np.testing.assert_allclose(found, expected.outputs[0][0], 1e-5, 1e-4 if is_float else 0)
+
+
+OPERATORS = {name.removeprefix("com.microsoft.") for name in (*RUNTIME_REWRITES, *QUANTIZED_LSTM)}
+
+
+def test_the_least_numbers_of_inputs_are_those_of_onnx_runtime() -> None:
+    schemas = onnxruntime_pybind11_state.get_all_operator_schema()
+    stated = {
+        schema.name: schema.min_input
+        for schema in schemas
+        if schema.name in OPERATORS and schema.domain == "com.microsoft"
+    }
+    assert {"LayerNormalization": 2, "SimplifiedLayerNormalization": 2, **stated} == LEAST_INPUTS
+
+
+@pytest.mark.parametrize("kind", sorted(OPERATORS))
+def test_an_operator_without_an_input_that_it_needs_is_refused(kind: str) -> None:
+    inputs = ["x"] * (LEAST_INPUTS[kind] - 1)
+    damaged = node(kind, inputs, ["y"], domain="com.microsoft")
+    model = graph([damaged], [value("x", [2, 5, 12])], [value("y", [2, 5, 12])], {}, 17)
+    with pytest.raises(UserError, match=rf"{kind} \(node 'y'\): .* asks for; found \d+ of"):
+        import_model(with_domain(model), "m.onnx", {})

@@ -24,6 +24,7 @@ from firmwright.models.graph_order import (
     order_problems,
     refuse_problems,
 )
+from firmwright.models.onnx.domains import LEAST_INPUTS, MICROSOFT_DOMAIN
 
 T = TypeVar("T")
 
@@ -205,6 +206,13 @@ def find_bad_group(node: onnx.NodeProto) -> str | None:
     return f"group {group}" if isinstance(group, int) and group < 1 else None
 
 
+def find_missing_inputs(node: onnx.NodeProto) -> str | None:
+    """an operator of ONNX Runtime's has a first input, and as many as its definition asks for"""
+    least = LEAST_INPUTS.get(node.op_type, 0) if node.domain == MICROSOFT_DOMAIN else 0
+    given = [i for i in node.input[:1] if i] and list(node.input)
+    return f"{len(given)} of {least}" if len(given) < least else None
+
+
 def has_window(node: onnx.NodeProto) -> bool:
     return "Conv" in node.op_type or node.op_type.endswith("Pool")
 
@@ -214,6 +222,7 @@ NODE_RULES: tuple[Callable[[onnx.NodeProto], str | None], ...] = (
     find_rank_mismatch,
     find_bad_pads,
     find_bad_group,
+    find_missing_inputs,
 )
 
 

@@ -14,6 +14,28 @@ RUNTIME_OPERATORS = frozenset({"LayerNormalization", "SimplifiedLayerNormalizati
 """ONNX Runtime has them in ONNX's domain, in every operator set; ONNX has one since opset 17."""
 
 
+LEAST_INPUTS = {
+    name: count
+    for count, names in {
+        1: "FastGelu Gelu MultiHeadAttention QuickGelu",
+        2: "Attention BiasGelu FusedConv FusedGemm FusedMatMul LayerNormalization "
+           "SimplifiedLayerNormalization TransposeMatMul",
+        3: "DynamicQuantizeMatMul MatMulNBits QLinearConcat SkipLayerNormalization "
+           "SkipSimplifiedLayerNormalization",
+        4: "MatMulIntegerToFloat QLinearAveragePool QLinearLeakyRelu QLinearSigmoid "
+           "RotaryEmbedding",
+        5: "QAttention QLinearGlobalAveragePool QLinearSoftmax",
+        6: "QGemm",
+        7: "EmbedLayerNormalization QLinearAdd QLinearMul",
+        9: "QLinearWhere",
+        12: "DynamicQuantizeLSTM",
+        18: "QEmbedLayerNormalization",
+    }.items()
+    for name in names.split()
+}  # fmt: skip
+"""How many inputs an operator of com.microsoft has at least; ONNX's checker does not know them."""
+
+
 def get_opset(model: onnx.ModelProto) -> int:
     """Return the version of ONNX's operator set; that of a model that states none is 1."""
     return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)

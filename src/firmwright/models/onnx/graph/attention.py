@@ -13,7 +13,13 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse, refuse_places
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    get_attribute,
+    read_inputs,
+    refuse,
+    refuse_places,
+)
 from firmwright.models.onnx.graph.microsoft import dequantize
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
@@ -109,8 +115,8 @@ def attend_to_itself(
 ) -> Nodes | None:
     """Return an attention whose queries, keys and values are of one input, by merged weights."""
     node = body.node
-    shape, weights = (walk.shape(name) for name in node.input[:2])
-    if shape is None or weights is None:
+    shape, weights = (walk.shape(name) or () for name in read_inputs(node, 2))
+    if len(shape) != 3 or len(weights) != 2:
         return None
     sizes = get_attribute(node, "qkv_hidden_sizes", [weights[1] // 3] * 3)
     heads = read_heads(node, *sizes)
@@ -128,7 +134,7 @@ def attend_to_itself(
 
 
 def rewrite_attention(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    data, weights, bias, mask, _, added = [*node.input, "", "", "", ""][:6]
+    data, weights, bias, mask, _, added = read_inputs(node, 6)
     refuse_places(node, {4: "past"}, NO_CACHE)
     if get_attribute(node, "do_rotary", 0):
         refuse(node, "it has do_rotary; write it as RotaryEmbedding and MultiHeadAttention")
@@ -145,7 +151,7 @@ def rewrite_attention(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a QAttention: its input and its weights lie on grids."""
-    data, weights, bias, scale, steps, mask, zero, zeros = [*node.input, "", "", ""][:8]
+    data, weights, bias, scale, steps, mask, zero, zeros = read_inputs(node, 8)
     refuse_places(node, {8: "past"}, NO_CACHE)
     if get_attribute(node, "do_rotary", 0):
         refuse(node, "it has do_rotary, which ONNX Runtime's CPU kernel has not")
@@ -170,7 +176,7 @@ def rewrite_multi_head(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
     Keys and values that come split into heads, with four axes, have theirs.
     """
-    query, key, value, bias, mask, added = [*node.input, "", "", "", "", ""][:6]
+    query, key, value, bias, mask, added = read_inputs(node, 6)
     cache = ("past_key", "past_value", "past_sequence_length", "cache_indirection")
     refuse_places(node, dict(enumerate(cache, 6)), NO_CACHE)
     refuse_places(node, {-4: "qk"}, "leave it out")

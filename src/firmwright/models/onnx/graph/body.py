@@ -27,6 +27,11 @@ def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
+def read_inputs(node: onnx.NodeProto, count: int) -> list[str]:
+    """Return the names of so many inputs; those that the node leaves out are empty."""
+    return [*node.input, *[""] * count][:count]
+
+
 def along_axis(axis: int, rank: int) -> list[int]:
     """Return the shape that lays a vector along an axis: -1 there, 1 elsewhere."""
     return [-1 if a == axis else 1 for a in range(rank)]

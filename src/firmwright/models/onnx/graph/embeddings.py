@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, read_inputs, refuse
 from firmwright.models.onnx.graph.microsoft import dequantize
 from firmwright.models.onnx.graph.normalizations import normalize
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
@@ -20,27 +20,27 @@ LookUp = Callable[[int, str], str]
 def rewrite_embedding(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite an EmbedLayerNormalization."""
     body = NodeBuilder(node, walk)
-    gamma, beta, mask, positions = [*node.input, "", ""][5:9]
+    inputs = read_inputs(node, 9)
 
     def look_up(table: int, rows: str) -> str:
-        return body.add("Gather", node.input[table], rows, axis=0)
+        return body.add("Gather", inputs[table], rows, axis=0)
 
-    return embed(body, walk, look_up, [gamma, beta], mask, positions)
+    return embed(body, walk, look_up, inputs[5:7], *inputs[7:])
 
 
 def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a QEmbedLayerNormalization: five tensors lie on grids, the inputs 2 to 6."""
     body = NodeBuilder(node, walk)
+    inputs = read_inputs(node, 18)
 
     def restore(place: int, values: str) -> str:
-        scale, zero = node.input[place + 6], node.input[place + 11]
-        return dequantize(body, values, scale, zero)
+        return dequantize(body, values, inputs[place + 6], inputs[place + 11])
 
     def look_up(table: int, rows: str) -> str:
-        return restore(table, body.add("Gather", node.input[table], rows, axis=0))
+        return restore(table, body.add("Gather", inputs[table], rows, axis=0))
 
-    norm = [restore(place, node.input[place]) for place in (5, 6)]
-    return embed(body, walk, look_up, norm, node.input[7], "")
+    norm = [restore(place, inputs[place]) for place in (5, 6)]
+    return embed(body, walk, look_up, norm, inputs[7], "")
 
 
 def embed(
@@ -55,9 +55,9 @@ def embed(
 
     Further results are how many elements of the mask, for each sequence, are 1, and the sum.
     """
-    words, segments = body.node.input[:2]
-    shape = walk.shape(words)
-    if shape is None:
+    words, segments = read_inputs(body.node, 2)
+    shape = walk.shape(words) or ()
+    if len(shape) != 2:
         return None
     batch, length = shape
     total = look_up(2, words)
@@ -81,9 +81,9 @@ def rewrite_rotation(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
     The input is (batch, length, hidden) or (batch, heads, length, size).
     """
-    data, positions, cosines, sines = node.input
-    shape, table, numbers = (walk.shape(name) for name in (data, cosines, positions))
-    if shape is None or table is None or numbers is None:
+    data, positions, cosines, sines = read_inputs(node, 4)
+    shape, numbers, table = (walk.shape(name) or () for name in (data, positions, cosines))
+    if len(shape) not in (3, 4) or not numbers or len(table) != 2:
         return None
     if get_attribute(node, "scale", 1.0) != 1 or get_attribute(node, "is_packed_batching", 0):
         refuse(node, "it has a scale or packed batches, which ONNX Runtime's CPU kernel ignores; "

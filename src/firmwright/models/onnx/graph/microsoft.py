@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, read_inputs, refuse
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 Compute = Callable[[NodeBuilder, Sequence[str]], str]
@@ -99,7 +99,7 @@ def rewrite_concat(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def rewrite_gemm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a QGemm; its bias lies on the grid of the products, int32."""
     body = NodeBuilder(node, walk)
-    a, a_scale, a_zero, b, b_scale, b_zero, bias, scale, zero = [*node.input, "", "", ""][:9]
+    a, a_scale, a_zero, b, b_scale, b_zero, bias, scale, zero = read_inputs(node, 9)
     transposed = {n: get_attribute(node, n, 0) for n in ("transA", "transB")}
     alpha = get_attribute(node, "alpha", 1.0)
     axis = 0 if transposed["transB"] else 1
@@ -147,7 +147,7 @@ def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[
 def rewrite_convolution(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a FusedConv: a convolution, what is added to it, an activation."""
     body = NodeBuilder(node, walk)
-    data, weights, bias, added = [*node.input, "", ""][:4]
+    data, weights, bias, added = read_inputs(node, 4)
     stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     kind = stated.pop("activation", b"").decode()
     numbers = stated.pop("activation_params", [])
@@ -174,7 +174,7 @@ def rewrite_matmul(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """
     body = NodeBuilder(node, walk)
     operands = []
-    for name, letter in zip(node.input, "AB", strict=True):
+    for name, letter in zip(read_inputs(node, 2), "AB", strict=True):
         shape = walk.shape(name)
         if shape is None:
             return None
@@ -207,7 +207,7 @@ def make_gelu(approximate: str) -> Rewrite:
 
     def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
         body = NodeBuilder(node, walk)
-        data, bias = [*node.input, ""][:2]
+        data, bias = read_inputs(node, 2)
         return body.finish(body.add("Gelu", add_bias(body, data, bias), approximate=approximate))
 
     return rewrite
@@ -224,7 +224,7 @@ def rewrite_quick_gelu(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def rewrite_integer_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a MatMulIntegerToFloat: two quantized operands, a result in floats."""
     body = NodeBuilder(node, walk)
-    a, b, a_scale, b_scale, a_zero, b_zero, bias = [*node.input, "", "", ""][:7]
+    a, b, a_scale, b_scale, a_zero, b_zero, bias = read_inputs(node, 7)
     operands = [dequantize(body, a, a_scale, a_zero), dequantize(body, b, b_scale, b_zero, 1)]
     return body.finish(add_bias(body, body.add("MatMul", *operands), bias))
 
@@ -232,7 +232,7 @@ def rewrite_integer_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def rewrite_dynamic_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a DynamicQuantizeMatMul: the first operand is quantized at run time."""
     body = NodeBuilder(node, walk)
-    a, b, b_scale, b_zero, bias = [*node.input, "", ""][:5]
+    a, b, b_scale, b_zero, bias = read_inputs(node, 5)
     data, scale, zero = grid = [body.name_tensor(label) for label in ("data", "scale", "zero")]
     body.nodes.append(helper.make_node("DynamicQuantizeLinear", [a], grid, node.name))
     operands = [dequantize(body, data, scale, zero), dequantize(body, b, b_scale, b_zero, 1)]
@@ -242,7 +242,7 @@ def rewrite_dynamic_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def rewrite_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a MatMulNBits: weights of 2, 4 or 8 bits in blocks become one constant of floats."""
     body = NodeBuilder(node, walk)
-    a, b, scales, zeros, groups, bias = [*node.input, "", "", ""][:6]
+    a, b, scales, zeros, groups, bias = read_inputs(node, 6)
     if groups or not {n for n in (b, scales, zeros) if n} <= walk.constants.keys():
         return None
     depth, columns, bits, block = (

@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse_places
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, read_inputs, refuse_places
 from firmwright.models.onnx.graph.microsoft import add_bias
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
@@ -37,7 +37,7 @@ def normalize_simply(
 
     The axes are those from the node's ``axis`` on, the last one where it states none.
     """
-    kind = walk.dtype(gamma)
+    kind = walk.dtype(body.node.input[0])
     is_small = kind.name in SIXTEEN_BIT_FLOATS
     precision = np.dtype("float32") if is_small else kind
     wide = body.add("Cast", data, to=TensorProto.FLOAT) if is_small else data
@@ -60,20 +60,25 @@ def restore_norm(node: onnx.NodeProto, _: Specializer) -> Nodes:
     return [copy]
 
 
-def rewrite_simple_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_simple_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     refuse_places(node, {-2: "inv_std_var"}, NO_TRAINING)
+    data, gamma = read_inputs(node, 2)
+    if not walk.shape(data):
+        return None
     body = NodeBuilder(node, walk)
-    return body.finish(normalize_simply(body, walk, node.input[0], node.input[1], ONNX_EPSILON))
+    return body.finish(normalize_simply(body, walk, data, gamma, ONNX_EPSILON))
 
 
-def rewrite_skip_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+def rewrite_skip_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a normalization of the sum of an input, what skips layers, and a bias."""
     refuse_places(node, {-2: "mean", -3: "inv_std_var"}, NO_TRAINING)
     body = NodeBuilder(node, walk)
     is_simple = node.op_type == "SkipSimplifiedLayerNormalization"
-    data, skip, gamma, beta, bias = [*node.input, "", ""][:5]
+    data, skip, gamma, beta, bias = read_inputs(node, 5)
     if is_simple:
         beta, bias = "", beta
+    if not walk.shape(data):
+        return None
     total = add_bias(body, body.add("Add", data, skip), bias)
     if is_simple:
         result = normalize_simply(body, walk, total, gamma)
