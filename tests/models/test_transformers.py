@@ -270,6 +270,10 @@ REFUSED = {
         fused("MultiHeadAttention", [*"xxx", "", "", "", "past"], "y", num_heads=HEADS),
         r"MultiHeadAttention \(node 'y'\): its input past_key .*without a cache",
     ),
+    "past on a grid": (
+        fused("QAttention", ["x", "w", "b", "x", "x", "", "", "", "past"], "y", num_heads=HEADS),
+        r"QAttention \(node 'y'\): its input past .*without a cache",
+    ),
     "scores": (
         fused("MultiHeadAttention", [*"xxx"], "y - - z", num_heads=HEADS),
         "its output qk cannot be compiled; leave it out",
