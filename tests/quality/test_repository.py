@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -73,6 +76,19 @@ def test_constraints_pin_every_dependency_by_digest(name: str) -> None:
     for requirement in re.split(r"\n(?=[a-z])", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)):
         assert "--hash=sha256:" in requirement
     assert "://" not in text
+
+
+def test_extras_that_packages_ask_for_are_pinned_as_such() -> None:
+    """Before 23.3, pip takes ``name[extra]`` for another package than ``name``, which is pinned."""
+    text = (ROOT / "constraints-test.txt").read_text()
+    pinned = set(re.findall(r"^([a-z0-9-]+)(?:\[\S+\])?==", text, re.MULTILINE))
+    found = [d for d in distributions() if canonicalize_name(d.name) in pinned]
+    stated = [Requirement(text) for d in found for text in d.requires or ()]
+    asked = [r for r in stated if r.extras and (not r.marker or r.marker.evaluate({"extra": ""}))]
+    assert asked
+    for wanted in asked:
+        name = f"{canonicalize_name(wanted.name)}[{','.join(sorted(wanted.extras))}]"
+        assert f"\n{name}==" in text
 
 
 def test_no_file_is_too_long() -> None:
