@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.tensors import BatchLayout, Tensor
@@ -149,7 +149,7 @@ def detection(encoding: str, **changes: Any) -> Detection:
         per_class=True,
         candidates=256,
     )
-    return replace(plain, **changes)
+    return structs.replace(plain, **changes)
 
 
 def list_detector(candidates: int = 256, **changes: Any) -> Detector:

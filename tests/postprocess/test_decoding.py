@@ -9,13 +9,13 @@ import struct
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from firmwright.ir.tensors import BatchLayout, Tensor
 from firmwright.postprocess.boxes import Box
@@ -128,7 +128,7 @@ def test_layouts_are_the_same_boxes(layout: str, tmp_path: Path) -> None:
     expected = detect(plain, [LAYOUTS["NCHW"](values)])
     output = np.ascontiguousarray(LAYOUTS[layout](values))
     detector = fit_detector(
-        replace(stated, layout=layout), 3, (Tensor("y", output.shape, "float32"),)
+        structs.replace(stated, layout=layout), 3, (Tensor("y", output.shape, "float32"),)
     )
     assert len(expected) > 5
     assert detect(detector, [output]) == expected

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
@@ -78,7 +78,7 @@ def test_mistake(stated: Detection, outputs: Sequence[Tensor], message: str) -> 
 
 def test_all_mistakes_at_once() -> None:
     heads = (Head("x"), Head("y", stride=3))
-    stated = replace(detection("offset-exp", objectness=Confidence(2)), heads=heads)
+    stated = structs.replace(detection("offset-exp", objectness=Confidence(2)), heads=heads)
     with pytest.raises(UserError) as raised:
         fit_detector(stated, 3, GRID)
     assert len(str(raised.value).splitlines()) == 4

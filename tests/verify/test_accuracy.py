@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from firmwright.data.signals import SignalQuality, SignalStatistics
 from firmwright.errors import UserError
@@ -67,7 +68,7 @@ def test_network_that_gives_the_class_itself() -> None:
 def test_equal_networks_pass_every_threshold_but_the_labels() -> None:
     passed = Thresholds(top1=75, top1_loss=0, snr=200, cosine=1)
     assert format_failure(found(("firmware", SCORES), limits=passed)) is None
-    missed = replace(passed, top1=75.1)
+    missed = structs.replace(passed, top1=75.1)
     assert list(find_missed_thresholds(found(("firmware", SCORES), limits=missed))) == [
         "top-1 of the firmware network is 75.00 % (reference 75.00 %); thresholds.top1 asks for "
         "75.1"
