@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import sys
 import sysconfig
 import time
@@ -61,6 +62,8 @@ def watch(
     ``recipes`` are watched where no recipe could be read.
     """
     paths: Sequence[str] = [*recipes, *snapshot.list_always()]
+    # A script's shell lets what it starts in the background ignore the signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         while True:
             begun = time.time_ns()
