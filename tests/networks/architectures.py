@@ -235,6 +235,31 @@ def make_residual(widths: Sequence[int], pairs: int, classes: int) -> Any:
     return nn.Sequential(*layers)
 
 
+class NormalizedFirst(nn.Module):  # type: ignore[misc]
+    """A residual block that normalizes before it convolves, as a ResNet v2 does."""
+
+    def __init__(self, channels: int, normalize: Callable[[int], Any]) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            normalize(channels), nn.ReLU(), nn.Conv2d(channels, channels, 3, padding=1),
+            normalize(channels), nn.ReLU(), nn.Conv2d(channels, channels, 3, padding=1),
+        )  # fmt: skip
+
+    def forward(self, x: Any) -> Any:
+        return x + self.body(x)
+
+
+def make_normalized_first(widths: Sequence[int], normalize: Callable[[int], Any]) -> Any:
+    """Return a network of such blocks, one of each width; each width halves the picture."""
+    layers, before = [], 3
+    for width in widths:
+        layers.append(nn.Conv2d(before, width, 3, stride=2, padding=1))
+        layers.append(NormalizedFirst(width, normalize))
+        before = width
+    layers += [normalize(before), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(before, 10))
+
+
 Table = dict[str, tuple[Callable[[], Any], tuple[int, ...]]]
 """What makes a network, and the shape of its input."""
 
@@ -252,6 +277,10 @@ SMALL: Table = {
     ),
     "efficientnet": (
         lambda: make_mobile(8, repeat(8, ROWS, nn.SiLU, excite_smooth), [96], 10), PICTURE,
+    ),
+    "resnetv2": (lambda: make_normalized_first((8, 16, 32), nn.BatchNorm2d), PICTURE),
+    "groupnorm": (
+        lambda: make_normalized_first((8, 16, 32), lambda n: nn.GroupNorm(4, n)), PICTURE,
     ),
 }  # fmt: skip
 
