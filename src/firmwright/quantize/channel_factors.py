@@ -6,15 +6,20 @@ as in a network that normalizes before it convolves, would be computed in floats
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.quantize.graph import Array, find_readers, read_attributes
-from firmwright.quantize.masks import read_constants, remove_unread
+from firmwright.quantize.graph import (
+    Array,
+    find_readers,
+    read_attributes,
+    read_constants,
+    remove_unread,
+)
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -129,11 +134,9 @@ def read_normalization(
 def read_shapes(model: onnx.ModelProto) -> Shapes:
     """Return the shapes of the float32 tensors that are no constants, by name."""
     graph = model.graph
-    return dict(list_shapes([*graph.input, *graph.value_info, *graph.output]))
-
-
-def list_shapes(values: list[onnx.ValueInfoProto]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    for value in values:
-        kind = value.type.tensor_type
-        if kind.elem_type == TensorProto.FLOAT:
-            yield value.name, tuple(d.dim_value for d in kind.shape.dim)
+    kinds = {v.name: v.type.tensor_type for v in (*graph.input, *graph.value_info, *graph.output)}
+    return {
+        name: tuple(d.dim_value for d in kind.shape.dim)
+        for name, kind in kinds.items()
+        if kind.elem_type == TensorProto.FLOAT
+    }

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
 from firmwright.data.samples import Sample
 from firmwright.errors import UserError, first_line
@@ -109,6 +109,18 @@ def find_readers(model: onnx.ModelProto) -> dict[str, list[onnx.NodeProto]]:
         for name in node.input:
             readers.setdefault(name, []).append(node)
     return readers
+
+
+def read_constants(model: onnx.ModelProto) -> dict[str, Array]:
+    return {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+
+
+def remove_unread(model: onnx.ModelProto) -> None:
+    """Drop the constants that no node reads."""
+    read = find_readers(model)
+    kept = [i for i in model.graph.initializer if i.name in read]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
 
 
 def session_options() -> Any:

@@ -10,7 +10,13 @@ import onnx
 from onnx import numpy_helper
 
 from firmwright.data.samples import Sample
-from firmwright.quantize.graph import Array, evaluate, find_readers
+from firmwright.quantize.graph import (
+    Array,
+    evaluate,
+    find_readers,
+    read_constants,
+    remove_unread,
+)
 
 MASKED = -1e4
 """This, or less, added to a score or in its place makes a softmax 0."""
@@ -107,14 +113,3 @@ def find_chosen(
 
 def is_mask(array: Array | None) -> TypeGuard[Array]:
     return array is not None and array.dtype == np.float32 and bool((array <= MASKED).any())
-
-
-def read_constants(model: onnx.ModelProto) -> dict[str, Array]:
-    return {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
-
-
-def remove_unread(model: onnx.ModelProto) -> None:
-    read = find_readers(model)
-    kept = [i for i in model.graph.initializer if i.name in read]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
