@@ -171,7 +171,7 @@ def test_a_mistake_in_c_is_shown_with_file_line_and_command(
     assert "x.c:3:12: error" in message
     log = compiler_cache / "failed-x.c.txt"
     assert message.endswith(f"'undeclared'\ncommand and whole output: {log}")
-    assert "-target riscv32-freestanding-none" in log.read_text()
+    assert "-target riscv32-unknown-elf -march=rv32imc" in log.read_text()
 
 
 def test_of_a_long_output_the_first_errors_are_shown() -> None:

@@ -16,7 +16,7 @@ from .projects import load_build
 def test_zig_has_its_own_version_and_that_of_clang() -> None:
     _, compiler = load_build("rv32-bare", "zig")
     assert compiler.version == "zig 0.17.0 (clang 22.1.8)"
-    assert Path(compiler.zig_library, "compiler_rt.zig").is_file()
+    assert Path(compiler.folder, "lib/compiler_rt.zig").is_file()
 
 
 def test_gcc_is_called_by_its_name() -> None:

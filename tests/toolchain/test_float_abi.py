@@ -44,7 +44,7 @@ def test_a_toolchain_file_without_the_unit_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_linked_image_is_refused(tmp_path: Path, compiler_cache: Path) -> None:
-    build, compiler = load_build("cortex-m4-bare", "zig", "-mcpu=cortex_m4")
+    build, compiler = load_build("cortex-m4-bare", "zig", "-mcpu=cortex-m4+nofp")
     project = tmp_path / "sources"
     objects = []
     for source in write_project(build, project):

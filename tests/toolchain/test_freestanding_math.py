@@ -53,7 +53,7 @@ def library(tmp_path_factory: pytest.TempPathFactory, compiler_cache: Path) -> c
     (folder / "many.c").write_text(HARNESS % "\n".join(f"UNARY({name})" for name in UNARY))
     target = build.settings.flags
     compile_c = (*compiler.command, "cc", *build.compile_flags, "-fPIC", "-isystem", "freestanding")
-    build_rt = ("build-obj", f"{compiler.zig_library}/compiler_rt.zig", "-fno-compiler-rt")
+    build_rt = ("build-obj", f"{compiler.folder}/lib/compiler_rt.zig", "-fno-compiler-rt")
     rt_flags = ("-OReleaseFast", "-fstrip", "-fPIC", "-j1", "-femit-bin=rt.o")
     link = ("ld.lld", "-shared", "-Bsymbolic", "-o", "math.so", "fw_math.o", "many.o", "rt.o")
     for command in (

@@ -46,7 +46,7 @@ def collect_settings(build: Build) -> dict[str, Any]:
         "toolchain": toolchain.name,
         "settings": asdict(build.settings),
         "flags": build.compile_flags,
-        "words": [toolchain.compile, toolchain.output, toolchain.strip],
+        "words": [toolchain.output, toolchain.strip],
     }
 
 

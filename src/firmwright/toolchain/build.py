@@ -12,7 +12,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -66,7 +66,7 @@ class Build:
 
     @property
     def compile_flags(self) -> tuple[str, ...]:
-        """All flags of a compilation; a user's own come last and win."""
+        """All flags of a compilation behind its ``compile``; a user's own come last and win."""
         headers = [f"-I{folder}" for folder in self.include]
         headers += [] if self.settings.libc else ["-isystem", FREESTANDING]
         return (*self.settings.flags, *self.toolchain.flags, *headers, *self.cflags)
@@ -82,15 +82,19 @@ def compile_command(build: Build, compiler: Compiler, source: str, output: str) 
     """Return the command line that compiles one source."""
     return (
         *compiler.command,
-        *build.toolchain.compile,
-        *(word.replace("{folder}", compiler.folder) for word in build.compile_flags),
+        *fill_folder((*build.settings.compile, *build.compile_flags), compiler.folder),
         *(word.format(output=output) for word in build.toolchain.output),
         source,
     )
 
 
+def fill_folder(words: Iterable[str], folder: str) -> tuple[str, ...]:
+    """Return the words of a command with the folder of the compiler's installation filled in."""
+    return tuple(word.replace("{folder}", folder) for word in words)
+
+
 def link_flags(
-    build: Build, map_file: str, folder: str = "", script: str = LINKER_SCRIPT
+    build: Build, map_file: str, folder: str, script: str = LINKER_SCRIPT
 ) -> tuple[str, ...]:
     """Return the linker's own flags.
 
@@ -105,7 +109,7 @@ def link_command(
 ) -> tuple[str, ...]:
     """Return the command line that links objects, in the order given, to ``elf`` and its map."""
     # A driver gets the compiler's flags too: by them it picks its libraries.
-    driver = (*build.toolchain.compile, *build.compile_flags)
+    driver = fill_folder((*build.settings.compile, *build.compile_flags), compiler.folder)
     runtime = (_sibling_path(elf, RUNTIME_OBJECT),) if build.settings.runtime else ()
     return (
         *compiler.command,
@@ -120,8 +124,8 @@ def link_command(
 
 def runtime_command(build: Build, compiler: Compiler, output: str) -> tuple[str, ...]:
     """Return the command line that builds the compiler's run-time library as one object."""
-    arguments = (item.format(zig_library=compiler.zig_library) for item in build.settings.runtime)
-    return (*compiler.command, *arguments, *build.settings.flags, f"-femit-bin={output}")
+    words = (*build.settings.runtime, *build.settings.runtime_flags)
+    return (*compiler.command, *fill_folder(words, compiler.folder), f"-femit-bin={output}")
 
 
 def compile_object(
@@ -203,7 +207,7 @@ def link_firmware(
 
 def _build_runtime(build: Build, compiler: Compiler, cache: Path) -> Path:
     """Return the run-time object from the user's cache, building it there when it is missing."""
-    recipe = [compiler.version, *build.settings.runtime, *build.settings.flags]
+    recipe = [compiler.version, *build.settings.runtime, *build.settings.runtime_flags]
     digest = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
     library = find_library_cache(cache)
     built = find_kept(library, f"compiler_rt-{digest}", ".o")

@@ -30,13 +30,12 @@ _INHERITED_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHON
 class Compiler:
     """A compiler that is present: how its command line begins, and its version.
 
-    ``zig_library`` is the folder of zig's library sources, ``folder`` that of an installation
-    which a variable names; empty for other compilers.
+    ``folder`` is that of the installation, where a variable names it or a Python module has it;
+    empty for other compilers.
     """
 
     command: tuple[str, ...]
     version: str
-    zig_library: str = ""
     folder: str = ""
 
 
@@ -83,11 +82,11 @@ def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
         raise UserError(_describe_missing(toolchain, architecture))
     version = _read_version(toolchain, command)
     _check_version(toolchain, version, architecture)
-    library = Path(command[0]).parent / "lib" if toolchain.python_module == "ziglang" else ""
     folder = compiler_folder(toolchain, architecture)
     if folder is None:
-        return Compiler(command, version, str(library))
-    return Compiler(command, f"{version}, sha256 {folder.digest}", folder=str(folder.path))
+        module = str(Path(command[0]).parent) if toolchain.python_module else ""
+        return Compiler(command, version, module)
+    return Compiler(command, f"{version}, sha256 {folder.digest}", str(folder.path))
 
 
 def explain_missing_compiler(toolchain: Toolchain, architecture: str) -> str:

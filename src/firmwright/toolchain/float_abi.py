@@ -1,8 +1,8 @@
 """Refuse firmware that is labelled hard-float and computes in software.
 
-Clang takes `-mcpu=cortex_m4` with an ``eabihf`` target without complaint: it emits calls such as
-``__aeabi_fadd`` and stamps the object as hard-float. The program is right and ten times too slow,
-so nobody notices.
+Clang takes a CPU without floating-point unit for an ``eabihf`` target without complaint, and zig's
+`-mcpu=cortex_m4` is such a CPU: it emits calls such as ``__aeabi_fadd`` and stamps the object as
+hard-float. The program is right and ten times too slow, so nobody notices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EF_ARM_ABI_FLOAT_HARD = 0x400  # ELF for the Arm architecture, section "ELF hea
 
 
 def check_hard_float_flags(flags: Sequence[str], where: str) -> None:
-    """Raise UserError for Clang flags that claim hard-float for a Cortex-M without FPU feature."""
+    """Raise UserError for zig's flags that claim hard-float for a Cortex-M without FPU feature."""
     cpu = next((flag for flag in flags if flag.startswith("-mcpu=cortex_m")), None)
     claims_hard_float = any(re.search(r"eabihf|-mfloat-abi=hard", flag) for flag in flags)
     if cpu is None or not claims_hard_float or re.search(r"\+(vfp|fp_armv8|fpregs)", cpu):
@@ -44,8 +44,9 @@ def check_float_abi(elf: Path) -> None:
     if found:
         raise UserError(
             f"{elf.name}: labelled hard-float, but it computes floats in software "
-            f"({', '.join(found)}). The compiler flags name no floating-point unit: for zig add "
-            "its feature to -mcpu (as in cortex_m4+vfp4d16sp), for gcc give -mfpu"
+            f"({', '.join(found)}). The compiler flags name a core without floating-point unit, or "
+            "switch it off: give the unit by -mfpu, for `zig cc` as a feature of -mcpu "
+            "(cortex_m4+vfp4d16sp)"
         )
 
 

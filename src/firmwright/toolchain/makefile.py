@@ -9,6 +9,7 @@ from firmwright.toolchain.build import (
     LINKER_SCRIPT,
     RUNTIME_OBJECT,
     Build,
+    fill_folder,
     link_flags,
     object_path,
 )
@@ -27,26 +28,30 @@ def makefile_variables(
     """
     toolchain, settings = build.toolchain, build.settings
     module = toolchain.python_module
+    folder = f"$({toolchain.variable or 'COMPILER_FOLDER'})"
     command = f"$(PYTHON) -m {module}" if module else toolchain.program
     if toolchain.variable:
-        command = f"$({toolchain.variable})/{command}"
+        command = f"{folder}/{command}"
+    compiler = fill_folder([command, *_quote(settings.compile)], folder)
     objects = [object_path(source) for source in sources]
-    runtime = [word.format(zig_library="$(ZIG_LIBRARY)") for word in settings.runtime]
+    runtime = fill_folder(_quote((*settings.runtime, *settings.runtime_flags)), folder)
     return {
         "platform": build.platform.name,
         "toolchain": toolchain.name,
         "python_module": module,
         "compiler_command": command,
-        "compiler": " ".join([command, *toolchain.compile]),
-        "compile_flags": wrap_words(_quote(build.compile_flags)),
+        "compiler": wrap_words(compiler),
+        "compile_flags": wrap_words(fill_folder(_quote(build.compile_flags), folder)),
         "linker": " ".join([command, *settings.linker]) if settings.linker else "",
-        "link_flags": wrap_words(_quote(link_flags(build, "firmware.map"))),
+        "link_flags": wrap_words(
+            fill_folder(_quote(link_flags(build, "firmware.map", "{folder}")), folder)
+        ),
         "linker_script": LINKER_SCRIPT if "{script}" in settings.link_flags else "",
         "libraries": _quote(settings.libraries),
         "sources": wrap_words(sources),
         "archives": list(archives),
         "objects": wrap_words([*objects, *([RUNTIME_OBJECT] if runtime else [])]),
-        "runtime": wrap_words([*runtime, *_quote(settings.flags)]) if runtime else [],
+        "runtime": wrap_words(runtime) if runtime else [],
         "runtime_object": RUNTIME_OBJECT,
     }
 

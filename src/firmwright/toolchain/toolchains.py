@@ -21,19 +21,22 @@ TOOLCHAINS = DescriptionKind("toolchain", "", "toolchain.schema.json")
 class ArchitectureSettings:
     """What a toolchain needs to know for one architecture.
 
-    Without a C library (``libc``) the headers and functions in the project's ``freestanding/``
-    step in. Without a ``linker`` the compiler's driver links. ``runtime`` is the command, behind
-    the compiler's own, that builds ``compiler_rt.o``; empty where the linker finds its own.
-    ``files`` are those of the toolchain's folder that only this architecture needs, and ``since``
-    the first version that knows it; empty for all.
+    ``compile`` are the words behind the command that choose the C compiler. Without a C library
+    (``libc``) the headers and functions in the project's ``freestanding/`` step in. Without a
+    ``linker`` the compiler's driver links. ``runtime`` is the command, behind the compiler's own,
+    that builds ``compiler_rt.o``, and ``runtime_flags`` choose the processor there; empty where
+    the linker finds its own. ``files`` are those of the toolchain's folder that only this
+    architecture needs, and ``since`` the first version that knows it; empty for all.
     """
 
+    compile: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     libc: bool = True
     linker: tuple[str, ...] = ()
     link_flags: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     runtime: tuple[str, ...] = ()
+    runtime_flags: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     since: str = ""
 
@@ -45,7 +48,7 @@ class Toolchain:
     The program is found on PATH, or in the folder of a ``python_module``, or where there is a
     ``variable`` of the environment, in the folder that it names; ``files`` lie there too, and so
     does the first word of ``strip``, which strips a module. ``output`` are the words behind the
-    flags that name the object. In flags and linker flags, ``{folder}`` stands for the
+    flags that name the object. In the words of the commands, ``{folder}`` stands for the
     installation's folder.
     """
 
@@ -57,7 +60,6 @@ class Toolchain:
     python_module: str = ""
     variable: str = ""
     files: tuple[str, ...] = ()
-    compile: tuple[str, ...] = ()
     output: tuple[str, ...] = ("-c", "-o", "{output}")
     strip: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
@@ -105,5 +107,6 @@ def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolch
     data = TOOLCHAINS.load(name_or_path, relative_to)
     toolchain = msgspec.convert({**data, **data["command"]}, Toolchain)
     for name, settings in toolchain.architectures.items():
-        check_hard_float_flags(settings.flags, f"toolchain '{toolchain.name}', {name}")
+        for flags in (settings.flags, settings.runtime_flags):
+            check_hard_float_flags(flags, f"toolchain '{toolchain.name}', {name}")
     return toolchain

@@ -95,7 +95,7 @@ def loadable_makefile_variables(build: Build, sources: Sequence[str]) -> dict[st
     """Return the variables of ``templates/c7x/loadable/Makefile.j2``."""
     toolchain = build.toolchain
     folder = f"$({toolchain.variable})"
-    compiler = Compiler((f"{folder}/{toolchain.program}",), "", folder=folder)
+    compiler = Compiler((f"{folder}/{toolchain.program}",), "", folder)
     objects = [object_name(source) for source in sources]
     compiled = compile_command(build, compiler, "$<", "$@")
     linked = link_command(
