@@ -9,9 +9,9 @@ from pathlib import Path
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
 from firmwright.errors import UserError, did_you_mean
+from firmwright.toolchain.elf_symbols import FUNCTION, UNDEFINED, read_symbols
 
 _EXECUTABLE = 1  # PF_X
 
@@ -124,12 +124,9 @@ def _read_file(path: Path) -> Firmware:
 
 def _read_symbols(elf: ELFFile) -> Symbols:
     thumb_bit = 1 if elf["e_machine"] == "EM_ARM" else 0
-    table = elf.get_section_by_name(".symtab")
-    found: list[FunctionSymbol] = []
-    if isinstance(table, SymbolTableSection):
-        found = [
-            FunctionSymbol(symbol["st_value"] & ~thumb_bit, symbol["st_size"], symbol.name)
-            for symbol in table.iter_symbols()
-            if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_shndx"] != "SHN_UNDEF"
-        ]
+    found = [
+        FunctionSymbol(symbol.value & ~thumb_bit, symbol.size, symbol.name)
+        for symbol in read_symbols(elf)
+        if symbol.kind == FUNCTION and symbol.section != UNDEFINED
+    ]
     return Symbols(tuple(sorted(found)))

