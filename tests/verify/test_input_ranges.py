@@ -37,6 +37,7 @@ def network(*branches: Branch) -> tvm.IRModule:
     ("branches", "expected"),
     [
         ([quantize], (-65.5, 62)),
+        ([lambda x: quantize(relax.op.reshape(x, (8,))), quantize], (-65.5, 62)),
         ([clip], (-2, 70)),
         ([lambda x: relax.op.clip(x, 0.0, 6.0)], (0, 6)),
         ([lambda x: quantize(clip(x))], (-2, 62)),
@@ -47,7 +48,7 @@ def network(*branches: Branch) -> tvm.IRModule:
         ([lambda x: relax.op.maximum(x, relax.const(0.0))], None),
         ([lambda x: relax.op.add(x, relax.const(0.5))], None),
     ],
-    ids="grid limits clip both behind widest scaled one-reader one-side none".split(),
+    ids="grid grid-behind limits clip both behind widest scaled one-reader one-side none".split(),
 )
 def test_range_of_an_input(branches: list[Branch], expected: tuple[float, float] | None) -> None:
     assert find_input_ranges(network(*branches)) == (expected,)

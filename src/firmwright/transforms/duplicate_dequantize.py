@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm_ffi import structural_map
 
-from firmwright.ir.relax import main_bindings, operator_name, replace_main
+from firmwright.ir.relax import main_bindings, operator_name, rewrite_bindings
 
 
 def duplicate_dequantize(module: tvm.IRModule) -> tvm.IRModule:
@@ -17,17 +17,17 @@ def duplicate_dequantize(module: tvm.IRModule) -> tvm.IRModule:
         if operator_name(b.value) == "relax.dequantize"
     }
 
-    @mutator
-    class Rewriter(PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: tvm.ir.Call) -> relax.Expr:
-            arguments = [self.copy_dequantize(a) for a in call.args]
-            return tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
+    def give_own(binding: relax.VarBinding) -> list[relax.VarBinding]:
+        own = []
 
-        def copy_dequantize(self, argument: relax.Expr) -> relax.Expr:
-            if isinstance(argument, relax.Tuple):
-                return relax.Tuple([self.copy_dequantize(f) for f in argument.fields])
-            if argument not in dequantized:
-                return self.visit_expr(argument)
-            return self.builder_.emit(self.visit_expr(dequantized[argument]))
+        def copy(variable: relax.Var) -> relax.Var:
+            if variable not in dequantized:
+                return variable
+            # Without the model's name: a layer is called by what computes it.
+            own.append(relax.VarBinding(type(variable)("lv", variable.ty), dequantized[variable]))
+            return own[-1].var
 
-    return replace_main(module, Rewriter(module).visit_expr(module["main"]))
+        value = structural_map(binding.value, (relax.Var, copy))
+        return [*own, relax.VarBinding(binding.var, value) if own else binding]
+
+    return rewrite_bindings(module, give_own)

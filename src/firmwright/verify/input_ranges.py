@@ -49,12 +49,30 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
     indexed = any(operator_name(b.value) in INDEXED for b in main_bindings(module))
     if not indexed and not any("float" in dtype_of(p) for p in parameters):
         return tuple(None for _ in parameters)
-    module = canonicalize(module)  # then limits are constants
+    readers = find_readers(module)
+    if not all(is_only_quantized(p, readers) for p in parameters):
+        module = canonicalize(module)  # then limits are constants; it takes a while
+        readers = find_readers(module)
+    return tuple(find_range(p, readers) for p in module["main"].params)
+
+
+def find_readers(module: tvm.IRModule) -> Readers:
     readers: dict[relax.Var, list[relax.VarBinding]] = defaultdict(list)
     for binding in main_bindings(module):
         for variable in read_variables(binding.value):
             readers[variable].append(binding)
-    return tuple(find_range(p, readers) for p in module["main"].params)
+    return readers
+
+
+def is_only_quantized(variable: relax.Var, readers: Readers) -> bool:
+    """Tell whether nothing but a quantize of known numbers tells apart what a variable holds."""
+    return variable in readers and all(
+        is_only_quantized(binding.var, readers)
+        if operator_name(binding.value) in PASSING
+        else operator_name(binding.value) == "relax.quantize"
+        and find_grid(binding.value) != EVERYTHING
+        for binding in readers[variable]
+    )
 
 
 def find_range(parameter: relax.Var, readers: Readers) -> Range | None:
