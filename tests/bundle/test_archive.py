@@ -13,8 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.bundle.archive import BrokenBundleError, read_archive, read_capped, write_archive
+from firmwright.bundle.archive import (
+    BrokenBundleError,
+    read_archive,
+    read_capped,
+    unpack_gzip,
+    write_archive,
+)
 from firmwright.bundle.bundle import read_bundle, read_json
+from firmwright.bundle.compression import LEVEL, PART_BYTES, compress
 
 FILES = {"firmware.elf": b"\x7fELF", "manifest.json": b"{}\n", "src/main.c": b"int main;\n"}
 
@@ -46,6 +53,19 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     folder, files = read_archive(read_capped(tmp_path / "b.tar.gz"), "b.tar.gz")
     assert (folder, files) == ("b", FILES)
     assert [path.name for path in tmp_path.iterdir()] == ["b.tar.gz"]
+
+
+@pytest.mark.parametrize("count", [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 400_000])
+def test_parts_make_one_stream_on_any_number_of_cores(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"".join(n.to_bytes(4, "little") for n in range(count // 4 + 1))[:count]
+    packed = compress(content)
+    assert unpack_gzip(packed) == content
+    assert gzip.decompress(packed) == content
+    assert len(packed) < len(gzip.compress(content, LEVEL)) * 1.01 + 20
+    monkeypatch.setattr("firmwright.bundle.compression.count_cores", lambda: 1)
+    assert compress(content) == packed
 
 
 ATTACKS = {
