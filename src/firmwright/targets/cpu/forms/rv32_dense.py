@@ -20,7 +20,7 @@ from firmwright.ir.layer import Array, Layer
 from firmwright.targets.cpu.forms.form import Packing, Scratch
 from firmwright.targets.cpu.forms.layer_numbers import scale_arrays
 from firmwright.targets.cpu.forms.rv32 import largest_group_weight
-from firmwright.targets.cpu.forms.tap_order import Grouping, fill_groups
+from firmwright.targets.cpu.forms.tap_order import Grouping, Taps
 
 LARGEST_RUNS = 3
 """Sizes of groups in a layer."""
@@ -106,11 +106,11 @@ def find_orders(layer: Layer) -> list[Array]:
     magnitudes = np.abs(layer.matrix).T.astype("int16")
     limit = largest_group_weight(layer)
     possible = layer.taps * limit / np.maximum(magnitudes.sum(0, dtype="int64"), 1)
-    orders = [np.arange(layer.taps)]
+    orders, taps = [np.arange(layer.taps)], Taps(magnitudes, limit, layer.taps)
     for size in GROUP_SIZES:
         channels = np.flatnonzero(possible >= MARGIN * size)
         if layer.taps % size == 0 and channels.size:
-            order = fill_groups(magnitudes, [Grouping(size, channels)], limit, layer.taps)
+            order = taps.fill_groups([Grouping(size, channels)])
             orders += [] if order is None else [order]
     return orders
 

@@ -57,14 +57,15 @@ def find_tap_order(weights: Array, limit: int, block: int, reach: int) -> TapOrd
     ``block`` channels. No tap moves by more than ``reach`` places.
     """
     magnitudes = np.abs(weights).T.astype(np.int16)
+    taps = Taps(magnitudes, limit, reach)
     size, order = 1, np.arange(len(magnitudes))
     for larger in range(2, LARGEST_GROUP + 1):
-        found = fill_groups(magnitudes, [Grouping(larger, np.arange(len(weights)))], limit, reach)
+        found = taps.fill_groups([Grouping(larger, np.arange(len(weights)))])
         if found is None:
             break
         size, order = larger, found
     for groupings in split_channels(magnitudes, size, limit, block)[:ATTEMPTS]:
-        found = fill_groups(magnitudes, groupings, limit, reach)
+        found = taps.fill_groups(groupings)
         if found is not None:
             return TapOrder(found, tuple(groupings))
     return TapOrder(order, (Grouping(size, np.arange(len(weights))),))
@@ -109,21 +110,34 @@ def cost_of(taps: int, size: int) -> float:
     return count_groups(taps, size) * (17 * size + 18 + rounds) / 12
 
 
-def fill_groups(
-    magnitudes: Array, groupings: list[Grouping], limit: int, reach: int
-) -> Array | None:
-    """Return an order whose groups keep to the limit, None where none is found.
+class Taps:
+    """A layer's taps, to be put in order: ``magnitudes`` is (taps, O).
 
-    ``magnitudes`` is (taps, O). No tap moves by more than ``reach`` places.
+    A group's sums keep to ``limit``, and no tap moves by more than ``reach`` places.
     """
-    tables = [Table(g.size, magnitudes[:, g.channels], limit) for g in groupings]
-    order = np.arange(len(magnitudes))
-    if not any(sum_excess(table.sum_groups(order), limit).any() for table in tables):
-        return order
-    starts = range(0, len(order), reach + 1)
-    parts = [place_greedily(magnitudes[i : i + reach + 1], groupings[0].size) + i for i in starts]
-    order = np.concatenate(parts)
-    return order if exchange_taps(tables, order, reach) else None
+
+    def __init__(self, magnitudes: Array, limit: int, reach: int) -> None:
+        self.magnitudes, self.limit, self.reach = magnitudes, limit, reach
+        self.placed: dict[int, Array] = {}
+
+    def fill_groups(self, groupings: list[Grouping]) -> Array | None:
+        """Return an order whose groups keep to the limit, None where none is found."""
+        tables = [Table(g.size, self.magnitudes[:, g.channels], self.limit) for g in groupings]
+        order = np.arange(len(self.magnitudes))
+        sums = (table.sum_groups(order) for table in tables)
+        if not any(sum_excess(each, self.limit).any() for each in sums):
+            return order
+        order = self.place(groupings[0].size).copy()
+        return order if exchange_taps(tables, order, self.reach) else None
+
+    def place(self, size: int) -> Array:
+        """Return the order to begin with, for groups of a size."""
+        if size not in self.placed:
+            span = self.reach + 1
+            starts = range(0, len(self.magnitudes), span)
+            parts = [place_greedily(self.magnitudes[i : i + span], size) + i for i in starts]
+            self.placed[size] = np.concatenate(parts)
+        return self.placed[size]
 
 
 def place_greedily(magnitudes: Array, size: int) -> Array:
@@ -133,9 +147,10 @@ def place_greedily(magnitudes: Array, size: int) -> Array:
     sums = np.zeros((count, channels), np.int16)
     free = np.full(count, size)
     free[-1] = taps - (count - 1) * size
+    full = np.iinfo(np.int16).max
     groups: list[list[int]] = [[] for _ in range(count)]
     for tap in np.argsort(-magnitudes.max(1), kind="stable"):
-        peaks = np.where(free > 0, (sums + magnitudes[tap]).max(1), np.iinfo(np.int16).max)
+        peaks = np.where(free > 0, (sums + magnitudes[tap]).max(1), full)
         group = int(np.argmin(peaks))
         free[group] -= 1
         groups[group].append(int(tap))
@@ -160,7 +175,9 @@ class Table:
 
 def sum_excess(sums: Array, limit: int) -> Array:
     """Return by how much sums (..., channels) exceed the limit, over all channels."""
-    total: Array = np.maximum(sums - np.int16(limit), 0).sum(-1, dtype=np.int32)
+    over = sums - np.int16(limit)
+    np.maximum(over, 0, out=over)
+    total: Array = np.add.reduce(over, -1, dtype=np.int32)
     return total
 
 
