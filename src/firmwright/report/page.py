@@ -78,7 +78,7 @@ def render_page(report: Report, code: Mapping[int, str] = MappingProxyType({})) 
         script=read_asset("report.js.j2"),
         shown_layers=NAMED_LAYERS,
         style=lambda device: name_style(report.devices, device),
-        share=lambda size, sizes: percent(size, max(sizes)),
+        share=percent,
         short=shorten_name,
         power=lambda exponent: f"{10.0**exponent:,.10g}",
     )
