@@ -6,6 +6,7 @@ import hashlib
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Timer
@@ -18,6 +19,7 @@ from firmwright.pipeline.watch import (
     identify,
     is_in_memory,
     list_changed_since,
+    open_alarm,
 )
 
 from .conftest import ROOT, Repository, ran
@@ -110,6 +112,16 @@ def test_change_during_a_build_is_seen(tmp_path: Path) -> None:
     folder.mkdir()
     paths = [str(p) for p in (old, new, folder, tmp_path / "missing")]
     assert list_changed_since(begun, identify(paths)) == [str(new)]
+
+
+def test_alarm_rings_at_a_change_beside_a_path(tmp_path: Path) -> None:
+    file, long = tmp_path / "file", 60.0
+    file.touch()
+    with open_alarm([str(file), str(tmp_path / "missing/file")]) as sleep:
+        begun = time.monotonic()
+        Timer(0.1, lambda: file.write_text("changed")).start()
+        sleep(long)
+        assert time.monotonic() - begun < long / 2
 
 
 def test_copy_that_dies_knows_nothing() -> None:
