@@ -14,7 +14,7 @@ import signal
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -106,19 +106,20 @@ def build_in_copy(build: Callable[[], int], list_paths: Callable[[], Iterable[st
 def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]) -> Told:
     """Build in this process; a recipe that cannot be read ends it, with a message."""
     snapshot.BEGUN = time.time_ns()
+    known = set(sys.modules)
     try:
         build()
         paths = sorted({*list_paths(), *snapshot.list_always()})
     except SystemExit:
         paths = []
-    return Told(list_imported(), paths)
+    return Told(list_imported(known), paths)
 
 
-def list_imported() -> list[str]:
-    """Return the modules that this process has, but for the user's own and the task file's."""
+def list_imported(known: Collection[str]) -> list[str]:
+    """Return what was imported beside ``known``, but for the user's own and the task file's."""
     places = (snapshot.PACKAGE, sysconfig.get_path("stdlib"), *PACKAGES)
     found = []
-    for name, module in list(sys.modules.items()):
+    for name, module in [each for each in sys.modules.items() if each[0] not in known]:
         file = getattr(module, "__file__", None) or ""
         if file.startswith(places) and not name.startswith((STATEFUL, "__")):
             found.append(name)
