@@ -22,10 +22,14 @@ TO_FIRST = (0, 3, 1, 2)
 """Axes of an image that is permuted from NCHW to NHWC, and back."""
 
 
+def list_bindings(function: relax.Function) -> list[relax.Binding]:
+    """Return the bindings of a function in order; a slice takes half the time of an iteration."""
+    return [b for block in function.body.blocks[:] for b in block.bindings[:]]
+
+
 def main_bindings(module: tvm.IRModule) -> list[relax.VarBinding]:
     """Return the bindings of ``main`` in order; UserError where it is not one straight line."""
-    body = module["main"].body
-    bindings = [b for block in body.blocks for b in block.bindings]
+    bindings = list_bindings(module["main"])
     for binding in bindings:
         if not isinstance(binding, relax.VarBinding) or isinstance(binding.value, relax.If):
             raise UserError(
@@ -125,8 +129,7 @@ def rewrite_each(*operators: str) -> Callable[[Rewrite], Callable[[tvm.IRModule]
 
         def rewrite_module(module: tvm.IRModule) -> tvm.IRModule:
             # Most rewrites find nothing, and a visit of each expression takes long to say so.
-            blocks = module["main"].body.blocks
-            names = {operator_name(b.value) for block in blocks for b in block.bindings}
+            names = {operator_name(b.value) for b in list_bindings(module["main"])}
             return rewrite_calls(module, select) if names.intersection(operators) else module
 
         return rewrite_module
@@ -200,9 +203,9 @@ def read_variables(value: relax.Expr) -> list[relax.Var]:
     if isinstance(value, relax.Var):
         return [value]
     if isinstance(value, relax.Tuple):
-        return [v for f in value.fields for v in read_variables(f)]
+        return [v for f in value.fields[:] for v in read_variables(f)]
     if isinstance(value, tvm.ir.Call):
-        return [v for a in value.args for v in read_variables(a)]
+        return [v for a in value.args[:] for v in read_variables(a)]
     if isinstance(value, relax.TupleGetItem):
         return read_variables(value.tuple_value)
     return []
@@ -210,14 +213,14 @@ def read_variables(value: relax.Expr) -> list[relax.Var]:
 
 def list_called(function: relax.Function) -> list[tvm.ir.GlobalVar]:
     """Return the TIR functions that the operators of a function call, in order."""
-    values = (b.value for block in function.body.blocks for b in block.bindings)
+    values = (b.value for b in list_bindings(function))
     called = (v.args[0] for v in values if operator_name(v) == "relax.call_tir")
     return [*dict.fromkeys(called)]
 
 
 def list_constants(function: relax.Function) -> list[npt.NDArray[np.generic]]:
     """Return the arrays that the operators of a function read."""
-    values = (b.value for block in function.body.blocks for b in block.bindings)
+    values = (b.value for b in list_bindings(function))
     arguments = (a for v in values if isinstance(v, tvm.ir.Call) for a in v.args)
     return [constant_array(a) for a in arguments if isinstance(a, Constant)]
 
