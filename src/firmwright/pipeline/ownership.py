@@ -42,8 +42,9 @@ def read_name(recipe: Path) -> str:
 
 def claim_folder(job: Job) -> None:
     """Note in the build folder which recipe it is of; the rest of it says so to nobody."""
-    path = Path(os.path.relpath(job.recipe.path, job.outdir))
-    (job.outdir / OWNER_FILE).write_text(path.as_posix(), "utf-8")
+    path, note = Path(os.path.relpath(job.recipe.path, job.outdir)), job.outdir / OWNER_FILE
+    if not note.exists() or note.read_text("utf-8") != path.as_posix():
+        note.write_text(path.as_posix(), "utf-8")
 
 
 def release_folder(folder: Path) -> None:

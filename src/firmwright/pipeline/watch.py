@@ -22,10 +22,12 @@ from pathlib import Path
 
 from doit import get_initial_workdir
 
+from firmwright.toolchain.compilers import ANSWERS, Question
+
 from . import snapshot
 from .command_line import make_catalog
 from .freshness import read_identity
-from .task import CODE_FOLDERS, CODE_SUFFIXES, code_digest
+from .task import CODE_FOLDERS, CODE_SUFFIXES, code_digest, find_deciding_packages
 
 PAUSE, REST = 0.1, 0.01
 """Seconds between two looks at the files, and between two that have to be the same.
@@ -36,8 +38,8 @@ is at once.
 
 WAITING = "waiting for a change; ctrl-C ends"
 
-STATEFUL = "firmwright.tasks"
-"""The task file's modules: they read the command line while they are imported."""
+STATEFUL = "firmwright.tasks.dodo"
+"""The task file: it reads the command line while it is imported."""
 
 PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 """Folders that change when a package is installed or removed."""
@@ -48,10 +50,14 @@ Identities = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class Told:
-    """What a build says of itself: what it imported, and what it depends on, if it knows."""
+    """What a build says of itself: what it imported, and what it depends on, if it knows.
+
+    ``answers`` are what programs print, such as a compiler's version, each with the question.
+    """
 
     modules: Sequence[str]
     paths: Sequence[str]
+    answers: Sequence[tuple[Question, str]] = ()
 
 
 def watch(
@@ -72,6 +78,7 @@ def watch(
             paths = told.paths or paths
             before = identify(paths)
             import_all(told.modules)
+            ANSWERS.update((tuple(question), answer) for question, answer in told.answers)
             read_own_files()
             print(WAITING, file=sys.stderr, flush=True)
             changed = list_changed_since(begun, before) or wait_for_change(before)
@@ -112,7 +119,7 @@ def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]
         paths = sorted({*list_paths(), *snapshot.list_always()})
     except SystemExit:
         paths = []
-    return Told(list_imported(known), paths)
+    return Told(list_imported(known), paths, [*ANSWERS.items()])
 
 
 def list_imported(known: Collection[str]) -> list[str]:
@@ -136,6 +143,7 @@ def import_all(names: Iterable[str]) -> None:
 def read_own_files() -> None:
     """Read what no build changes: a change of it starts this process again."""
     code_digest(CODE_FOLDERS)
+    find_deciding_packages()
     make_catalog()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
@@ -44,12 +45,16 @@ class Lock:
     versions: dict[str, str]
 
 
+read_version = cache(version)
+"""Return the version of an installed package, which a process reads once."""
+
+
 def find_package_versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of those packages that are installed, sorted."""
     found = {}
     for name in sorted(names):
         with suppress(PackageNotFoundError):  # the stage that needs it says how to get it
-            found[name] = version(name)
+            found[name] = read_version(name)
     return found
 
 

@@ -9,11 +9,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from platformdirs import user_cache_path
 
@@ -41,6 +39,12 @@ class Compiler:
 
 UNREADABLE = re.compile("[%:\n]")
 """In a path, zig and its linker take these for something else: they get a link instead."""
+
+Question = tuple[str | int, ...]
+"""A command line, and what tells one installation of the program from another."""
+
+ANSWERS: dict[Question, str] = {}
+"""What programs have printed."""
 
 MOST_ERRORS = 6
 """Lines of a compiler's or linker's output that a message has."""
@@ -170,7 +174,7 @@ def _read_version(toolchain: Toolchain, command: tuple[str, ...]) -> str:
     """Return a version such as ``zig 0.17.0 (clang 22.1.8)``."""
     parts = []
     for name, arguments in toolchain.versions.items():
-        output = _run_for_output((*command, *arguments), *stamp_program(command[0]))
+        output = _ask((*command, *arguments), stamp_program(command[0]))
         number = re.search(r"\d+(\.\d+)+", output)
         if number is None:
             raise UserError(f"'{name}' does not tell its version; it printed: {output.strip()}")
@@ -194,7 +198,7 @@ def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def stamp_program(name: str) -> list[Any]:
+def stamp_program(name: str) -> list[str | int]:
     """Return a program's name, size (bytes) and time of change (ns); the name if it is missing."""
     program = shutil.which(name)
     if program is None:
@@ -203,13 +207,15 @@ def stamp_program(name: str) -> list[Any]:
     return [name, status.st_size, status.st_mtime_ns]
 
 
-@cache
-def _run_for_output(command: tuple[str, ...], *_stamp: Any) -> str:
+def _ask(command: Sequence[str], stamp: Sequence[str | int]) -> str:
     """Return what a program prints; a process asks one installation once."""
-    try:
-        return run_compiler(command, Path(), Path())
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise UserError(f"the compiler does not run: {' '.join(command)}: {error}") from error
+    question = (*command, *stamp)
+    if question not in ANSWERS:
+        try:
+            ANSWERS[question] = run_compiler(command, Path(), Path())
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise UserError(f"the compiler does not run: {' '.join(command)}: {error}") from error
+    return ANSWERS[question]
 
 
 def _describe_missing(toolchain: Toolchain, architecture: str) -> str:
