@@ -17,6 +17,7 @@ from firmwright.ir.relax import (
     Constant,
     constant_array,
     dtype_of,
+    list_bindings,
     operator_name,
     static_shape,
 )
@@ -40,7 +41,7 @@ def read_float_layer(function: relax.Function) -> FloatLayer | None:
     results = function.body.body.fields
     if len(results) != 1:
         return None
-    definitions = {b.var: b.value for block in function.body.blocks for b in block.bindings}
+    definitions = {b.var: b.value for b in list_bindings(function)}
     argument, low, high = read_limits(results[0], definitions)
     argument, added = split_tensor(argument, list(function.params), definitions)
     anchor, bias = split_constant(argument, definitions)

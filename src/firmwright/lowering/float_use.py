@@ -10,7 +10,7 @@ from tvm import relax
 from firmwright.ir.kernels import FloatOperator
 from firmwright.ir.operators import relax_names, short_name
 from firmwright.ir.regions import Region
-from firmwright.ir.relax import operator_name, read_variables
+from firmwright.ir.relax import list_bindings, operator_name, read_variables
 from firmwright.ir.tensors import is_source_name
 from firmwright.lowering.kernels.quantized_tensor import QuantizedTensor, Value
 
@@ -36,7 +36,7 @@ def summarize_use(
     An operator runs in float32 if its float result is still there at the end: what a rounding
     computed anew on integers is dead code by then.
     """
-    kept = {b.var for block in finished.body.blocks for b in block.bindings}
+    kept = {b.var for b in list_bindings(finished)}
     operators = list_quantized_operators(region, function)
     floats = [b for b in operators if not isinstance(values[b.var], QuantizedTensor)]
     return ArithmeticUse(
@@ -54,7 +54,7 @@ def list_quantized_operators(region: Region, function: relax.Function) -> list[r
     parameters = zip(function.params, region.inputs, strict=True)
     dequantized = {p for p, name in parameters if name in region.dequantized}
     found = []
-    for binding in (b for block in function.body.blocks for b in block.bindings):
+    for binding in list_bindings(function):
         name, read = operator_name(binding.value), read_variables(binding.value)
         if name == "relax.dequantize" and read:
             dequantized.add(binding.var)

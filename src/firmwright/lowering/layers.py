@@ -16,7 +16,14 @@ from tvm import relax
 
 from firmwright.ir.layer import WIDE_KINDS, Array, Layer, LayerKind, LayerRounding, Scaling
 from firmwright.ir.operators import read_clip_bounds
-from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
+from firmwright.ir.relax import (
+    Constant,
+    constant_array,
+    dtype_of,
+    list_bindings,
+    operator_name,
+    static_shape,
+)
 from firmwright.lowering.kernels.fixed_point import (
     SHORTENED_BITS,
     find_tie_direction,
@@ -84,7 +91,7 @@ def find_quantized(
     results = function.body.body.fields
     if len(function.params) != inputs or len(results) != 1:
         return None
-    definitions = {b.var: b.value for block in function.body.blocks for b in block.bindings}
+    definitions = {b.var: b.value for b in list_bindings(function)}
     found = read_output(results[0], definitions, rounding, dtypes)
     return None if found is None else (definitions, *found)
 

@@ -21,7 +21,14 @@ from firmwright.errors import UserError, first_line
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
 from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Region
-from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
+from firmwright.ir.relax import (
+    Constant,
+    constant_array,
+    dtype_of,
+    list_bindings,
+    operator_name,
+    static_shape,
+)
 from firmwright.lowering.float_use import ArithmeticUse
 from firmwright.lowering.in_place import find_in_place
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
@@ -162,10 +169,9 @@ def declare_pointers(scheduled: ScheduledRegion) -> str:
 
 def refuse_unlowered(function: relax.Function) -> None:
     """Raise ValueError for an operator that TVM leaves as it is."""
-    for block in function.body.blocks:
-        for binding in block.bindings:
-            if operator_name(binding.value) not in ("", "relax.call_tir"):
-                raise ValueError(f"TVM has no loops for {short_name(binding.value)}")
+    for binding in list_bindings(function):
+        if operator_name(binding.value) not in ("", "relax.call_tir"):
+            raise ValueError(f"TVM has no loops for {short_name(binding.value)}")
 
 
 def start_at_infinity(function: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -205,8 +211,7 @@ def lift_constants(module: tvm.IRModule, name: str) -> tuple[tvm.IRModule, list[
     """
     names = {
         constant_key(binding.value): str(binding.var.name)
-        for block in module[name].body.blocks
-        for binding in block.bindings
+        for binding in list_bindings(module[name])
         if isinstance(binding.value, Constant)
     }
     found: dict[ConstantKey, tuple[relax.Var, npt.NDArray[Any]]] = {}

@@ -17,7 +17,7 @@ from tvm import relax
 
 from firmwright.ir.layer import Array, Layer, LayerRounding, Scaling
 from firmwright.ir.operators import read_clip_bounds
-from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name
+from firmwright.ir.relax import Constant, constant_array, dtype_of, list_bindings, operator_name
 from firmwright.lowering.layer_arithmetic import settle_constant_channels
 from firmwright.lowering.layers import (
     BYTES,
@@ -38,7 +38,7 @@ def read_shifted_layer(function: relax.Function) -> Layer | None:
     results = function.body.body.fields
     if len(function.params) != 1 or len(results) != 1:
         return None
-    definitions = {b.var: b.value for block in function.body.blocks for b in block.bindings}
+    definitions = {b.var: b.value for b in list_bindings(function)}
     clipped = read_clipped(results[0], definitions)
     if clipped is None:
         return None

@@ -14,10 +14,9 @@ from functools import cached_property
 from itertools import groupby
 
 import tvm
-from tvm import relax
 
 from firmwright.ir.regions import Change, Partition, Region, Remedy, RuleViolation
-from firmwright.ir.relax import list_constants
+from firmwright.ir.relax import list_bindings, list_constants
 from firmwright.ir.tensors import Tensor
 from firmwright.report.advice import Advice
 from firmwright.report.estimates import US_DECIMALS, estimate_work_us
@@ -59,7 +58,9 @@ class Network:
 
     @cached_property
     def facts(self) -> FactContext:
-        return make_fact_context([b for r in self.layers for b in list_bindings(self.module, r)])
+        return make_fact_context(
+            [b for r in self.layers for b in list_bindings(self.module[r.name])]
+        )
 
     @cached_property
     def cycles(self) -> Mapping[str, int | None]:
@@ -229,7 +230,7 @@ def find_remedy(
     """Return what lifts a rule, or can stand for the operator that breaks it."""
     if violation.remedy or not violation.operator:
         return violation.remedy
-    bindings = list_bindings(network.module, region)
+    bindings = list_bindings(network.module[region.name])
     call = next((b.value for b in bindings if kind_of(b.value) == violation.operator), None)
     if call is None:
         return None
@@ -263,7 +264,3 @@ def shrink(region: Region, network: Network) -> Advice:
     """
     found = [] if "end" in network.find_places(region) else [*speed_up(region, network, True)]
     return found[0] if found else network.make_remark(NOTHING, region)
-
-
-def list_bindings(module: tvm.IRModule, region: Region) -> list[relax.VarBinding]:
-    return [b for block in module[region.name].body.blocks for b in block.bindings]

@@ -19,7 +19,7 @@ from tvm import relax
 
 from firmwright.errors import UserError, did_you_mean, first_line
 from firmwright.ir.operators import relax_names
-from firmwright.ir.relax import main_bindings, operator_name
+from firmwright.ir.relax import list_bindings, main_bindings, operator_name
 from firmwright.ir.tensors import (
     ELEMENT_BYTES,
     ModelInterface,
@@ -157,7 +157,7 @@ def name_outputs(main: relax.Function, stated: Sequence[str]) -> list[str]:
 
     They are ``output_0`` … where those say nothing.
     """
-    values = {b.var: b.value for block in main.body.blocks for b in block.bindings}
+    values = {b.var: b.value for b in list_bindings(main)}
     result = main.body.body
     result = values[result] if isinstance(values.get(result), relax.Tuple) else result
     fields = list(result.fields) if isinstance(result, relax.Tuple) else [result]

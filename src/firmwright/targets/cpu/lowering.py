@@ -11,7 +11,7 @@ from tvm import relax
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
 from firmwright.ir.layer import FloatLayer, MatrixProduct, Pair, Softmax
 from firmwright.ir.regions import Region
-from firmwright.ir.relax import operator_name
+from firmwright.ir.relax import list_bindings, operator_name
 from firmwright.lowering.float_layers import read_float_layer
 from firmwright.lowering.float_use import list_quantized_operators
 from firmwright.lowering.layers import read_layer
@@ -91,7 +91,7 @@ def find_form(
 def has_strategy(function: relax.Function, context: Context) -> bool:
     """Tell whether the user has a strategy for an operator of a region."""
     wanted = {strategy.operator for strategy in context.strategies}
-    values = (b.value for block in function.body.blocks for b in block.bindings)
+    values = (b.value for b in list_bindings(function))
     return any(operator_name(value) in wanted for value in values)
 
 

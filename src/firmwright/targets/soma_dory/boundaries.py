@@ -10,7 +10,14 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.operators import ELEMENTWISE, RESHAPES, relax_names
-from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
+from firmwright.ir.relax import (
+    Constant,
+    constant_array,
+    dtype_of,
+    list_bindings,
+    operator_name,
+    static_shape,
+)
 from firmwright.ir.tensors import ELEMENT_BYTES, Storage
 from firmwright.targets.soma_dory.device_layout import ROW, WORD, device_shape, device_storage
 
@@ -37,7 +44,7 @@ class DeviceLayout:
             return None
         new = {p: relax.Var(p.name, pad_type(p)) for p in function.params}
         bindings = []
-        for binding in (b for block in function.body.blocks for b in block.bindings):
+        for binding in list_bindings(function):
             value = convert_operator(binding.value, new)
             if value is None:
                 return None

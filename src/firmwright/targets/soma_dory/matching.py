@@ -23,6 +23,7 @@ from firmwright.ir.relax import (
     Constant,
     constant_array,
     dtype_of,
+    list_bindings,
     operator_name,
     read_variables,
     static_shape,
@@ -135,7 +136,7 @@ class OperatorGraph:
     """The operators of a function, and who reads what they are bound to."""
 
     def __init__(self, function: relax.Function) -> None:
-        self.bindings = [b for block in function.body.blocks for b in block.bindings]
+        self.bindings = list_bindings(function)
         self.bound = {b.var: b for b in self.bindings}
         self.readers: dict[relax.Var, list[relax.VarBinding]] = {}
         for binding in self.bindings:
