@@ -74,7 +74,9 @@ def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
 def emit_with_name(builder: relax.BlockBuilder, value: relax.Expr, name: str) -> relax.Var:
     """Bind a value to a variable of this very name, also where another one had it so far."""
     value = builder.normalize(value)
-    variable = relax.Var(name, value.ty)
+    # Else TVM's canonical form replaces each variable wherever it is read.
+    kind = relax.DataflowVar if builder.current_block_is_dataflow() else relax.Var
+    variable = kind(name, value.ty)
     builder.emit_normalized(relax.VarBinding(variable, value))
     return variable
 
