@@ -10,24 +10,16 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
-from functools import cache
+from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.descriptor_pb2 import FieldDescriptorProto
-from google.protobuf.message import DecodeError
 
 from firmwright.errors import UserError
+from firmwright.wire_format import find_fields, find_parts, write_field
 
-PACKAGE = "build.bazel.remote.execution.v2"
-
-FIELDS: dict[str, tuple[tuple[str, int, str], ...]] = {
-    "Digest": (("hash", 1, "string"), ("size_bytes", 2, "int64")),
-    "OutputFile": (("path", 1, "string"), ("digest", 2, "Digest"), ("is_executable", 4, "bool")),
-    "ActionResult": (("output_files", 2, "OutputFile*"), ("stdout_raw", 5, "bytes")),
-}
-"""The messages' fields that are used here: name, number and type, a ``*`` behind it if repeated.
+OUTPUT_FILES, STDOUT_RAW = 2, 5
+PATH, DIGEST, IS_EXECUTABLE = 1, 2, 4
+HASH, SIZE_BYTES = 1, 2
+"""Numbers of the fields of ActionResult, OutputFile and Digest that are used here.
 
 Source: build/bazel/remote/execution/v2/remote_execution.proto.
 """
@@ -78,16 +70,18 @@ def describe_files(folder: Path) -> tuple[CachedFile, ...]:
 
 
 def encode(entry: Entry) -> bytes:
-    result = load_message_class()()
-    for file in entry.files:
-        output = result.output_files.add()
-        output.path = file.path
-        output.digest.hash = file.sha256
-        output.digest.size_bytes = file.size
-        output.is_executable = file.executable
     told = {"key": entry.key, "notes": entry.notes, "sha256": digest_entry(entry)}
-    result.stdout_raw = json.dumps(told).encode()
-    return bytes(result.SerializeToString(deterministic=True))
+    files = (write_field(OUTPUT_FILES, encode_file(file)) for file in entry.files)
+    return b"".join([*files, write_field(STDOUT_RAW, json.dumps(told).encode())])
+
+
+def encode_file(file: CachedFile) -> bytes:
+    digest = write_field(HASH, file.sha256.encode()) + write_field(SIZE_BYTES, file.size)
+    return (
+        write_field(PATH, file.path.encode())
+        + write_field(DIGEST, digest)
+        + write_field(IS_EXECUTABLE, file.executable)
+    )
 
 
 def digest_entry(entry: Entry) -> str:
@@ -98,22 +92,47 @@ def digest_entry(entry: Entry) -> str:
 def decode(data: bytes, key: str) -> Entry:
     """Return the entry of a key; CacheError if the bytes are no entry, or that of another key."""
     try:
-        result = load_message_class().FromString(data)
-        told = json.loads(result.stdout_raw)
+        told = json.loads(read_bytes(data, STDOUT_RAW))
         found, notes, digest = told["key"], tuple(map(str, told["notes"])), told["sha256"]
-    except (DecodeError, ValueError, KeyError, TypeError):
+        files = tuple(map(decode_file, read_all(data, OUTPUT_FILES)))
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise CacheError("not an entry of a stage") from None
     if found != key:
         raise CacheError("the entry of another stage")
-    files = tuple(
-        CachedFile(f.path, f.digest.hash, f.digest.size_bytes, f.is_executable)
-        for f in result.output_files
-    )
     check_paths(file.path for file in files)
     entry = Entry(key, files, notes)
     if digest != digest_entry(entry):
         raise CacheError("the entry is not what its digest says")
     return entry
+
+
+def decode_file(data: bytes) -> CachedFile:
+    digest = read_bytes(data, DIGEST)
+    return CachedFile(
+        read_bytes(data, PATH).decode(),
+        read_bytes(digest, HASH).decode(),
+        read_number(digest, SIZE_BYTES),
+        bool(read_number(data, IS_EXECUTABLE)),
+    )
+
+
+def read_bytes(message: bytes, field: int) -> bytes:
+    """Return what a field says last; nothing where it is missing."""
+    return [b"", *read_all(message, field)][-1]
+
+
+def read_all(message: bytes, field: int) -> list[bytes]:
+    places = find_parts(BytesIO(message), (0, len(message)), field)
+    return [message[start:end] for start, end in places]
+
+
+def read_number(message: bytes, field: int) -> int:
+    """Return what a field says last; 0 where it is missing."""
+    found = 0
+    for number, value in find_fields(BytesIO(message), (0, len(message))):
+        if number == field and isinstance(value, int):
+            found = value
+    return found
 
 
 def check_paths(paths: Iterable[str]) -> None:
@@ -125,30 +144,3 @@ def check_paths(paths: Iterable[str]) -> None:
         if leads_out or str(plain) != path or path in seen:
             raise CacheError(f"a file cannot be named {json.dumps(path)}")
         seen.add(path)
-
-
-@cache
-def load_message_class() -> Any:
-    """Return the class ``ActionResult``; fields that are not used here are passed over."""
-    file = descriptor_pb2.FileDescriptorProto(
-        name="firmwright/action_result.proto", package=PACKAGE, syntax="proto3"
-    )
-    for name, fields in FIELDS.items():
-        message = file.message_type.add(name=name)
-        for field, number, kind in fields:
-            described = message.field.add(name=field, number=number)
-            plain = kind.removesuffix("*")
-            repeated = plain != kind
-            described.label = (
-                FieldDescriptorProto.LABEL_REPEATED
-                if repeated
-                else FieldDescriptorProto.LABEL_OPTIONAL
-            )
-            if plain in FIELDS:
-                described.type = FieldDescriptorProto.TYPE_MESSAGE
-                described.type_name = f".{PACKAGE}.{plain}"
-            else:
-                described.type = FieldDescriptorProto.Type.Value(f"TYPE_{plain.upper()}")
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.ActionResult"))

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from firmwright.errors import UserError
+from firmwright.wire_format import NotProtobufError, Place, find_parts
 
 if TYPE_CHECKING:
     import onnx
@@ -22,16 +22,9 @@ if TYPE_CHECKING:
 GRAPH, INITIALIZER, EXTERNAL_DATA, KEY, VALUE = 7, 5, 13, 1, 2
 """Field numbers of ModelProto, GraphProto, TensorProto, StringStringEntryProto in onnx.proto."""
 
-VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
-"""Protobuf's wire types."""
-
 LONGEST_LOCATION = 4096
 LARGEST_MODEL = 2**31 - 1
 """Bytes; protobuf's own limit."""
-
-
-class NotProtobufError(Exception):
-    """The file is no sequence of protobuf fields; the importer will say so."""
 
 
 def external_locations(path: Path) -> tuple[str, ...]:
@@ -43,7 +36,7 @@ def external_locations(path: Path) -> tuple[str, ...]:
         status = path.stat()
         state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
         return _find_locations(path, *state)
-    except (OSError, NotProtobufError, UnicodeDecodeError):
+    except (OSError, NotProtobufError, UnicodeDecodeError):  # the importer will say so
         return ()
 
 
@@ -53,54 +46,19 @@ def _find_locations(path: Path, size: int, *_identity: int) -> tuple[str, ...]:
         return tuple(sorted(set(read_locations(stream, size))))
 
 
-def read_locations(stream: BufferedReader, size: int) -> Iterator[str]:
-    for graph in find_fields(stream, 0, size, GRAPH):
-        for tensor in find_fields(stream, *graph, INITIALIZER):
-            for entry in find_fields(stream, *tensor, EXTERNAL_DATA):
-                key = [read_text(stream, *place) for place in find_fields(stream, *entry, KEY)]
+def read_locations(stream: BinaryIO, size: int) -> Iterator[str]:
+    for graph in find_parts(stream, (0, size), GRAPH):
+        for tensor in find_parts(stream, graph, INITIALIZER):
+            for entry in find_parts(stream, tensor, EXTERNAL_DATA):
+                key = [read_text(stream, place) for place in find_parts(stream, entry, KEY)]
                 if key == ["location"]:
                     yield from (
-                        read_text(stream, *place) for place in find_fields(stream, *entry, VALUE)
+                        read_text(stream, place) for place in find_parts(stream, entry, VALUE)
                     )
 
 
-def find_fields(
-    stream: BufferedReader, start: int, end: int, number: int
-) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of every field of that number between two places of the file."""
-    while start < end:
-        stream.seek(start)
-        tag = read_varint(stream)
-        if tag & 7 == LENGTH:
-            length = read_varint(stream)
-            place = stream.tell()
-            start = place + length
-            if start > end:
-                raise NotProtobufError
-            if tag >> 3 == number:
-                yield place, start
-        elif tag & 7 == VARINT:
-            read_varint(stream)
-            start = stream.tell()
-        elif tag & 7 in (FIXED32, FIXED64):
-            start = stream.tell() + (4 if tag & 7 == FIXED32 else 8)
-        else:
-            raise NotProtobufError
-
-
-def read_varint(stream: BufferedReader) -> int:
-    value = 0
-    for shift in range(0, 64, 7):
-        byte = stream.read(1)
-        if not byte:
-            raise NotProtobufError
-        value |= (byte[0] & 0x7F) << shift
-        if byte[0] < 0x80:
-            return value
-    raise NotProtobufError
-
-
-def read_text(stream: BufferedReader, start: int, end: int) -> str:
+def read_text(stream: BinaryIO, place: Place) -> str:
+    start, end = place
     if end - start > LONGEST_LOCATION:
         raise NotProtobufError
     stream.seek(start)

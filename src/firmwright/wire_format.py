@@ -1,0 +1,88 @@
+"""The fields of protobuf messages, without the library protobuf: importing it takes 25 ms.
+
+A field is a number with an integer, or with bytes: a text, or a message of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+"""Protobuf's wire types."""
+
+LARGEST_NUMBER = (1 << 29) - 1
+"""Of a field."""
+
+Place = tuple[int, int]
+"""Where bytes begin and end in a file."""
+
+
+class NotProtobufError(ValueError):
+    """The bytes are no sequence of protobuf fields."""
+
+
+def find_parts(stream: BinaryIO, place: Place, number: int) -> Iterator[Place]:
+    """Yield where the bytes of every field of that number lie, in the message at a place."""
+    for found, value in find_fields(stream, place):
+        if found == number and isinstance(value, tuple):
+            yield value
+
+
+def find_fields(stream: BinaryIO, place: Place) -> Iterator[tuple[int, int | Place]]:
+    """Yield number and value of every field of the message at a place of a file.
+
+    The value of bytes is their place. Numbers of a fixed size are passed over. Raises
+    NotProtobufError.
+    """
+    start, end = place
+    while start < end:
+        stream.seek(start)
+        number, kind = divmod(read_varint(stream), 8)
+        if not 0 < number <= LARGEST_NUMBER:
+            raise NotProtobufError
+        if kind in (VARINT, LENGTH):
+            value = read_varint(stream)
+            start = stream.tell()
+        elif kind in (FIXED32, FIXED64):
+            start = stream.tell() + (4 if kind == FIXED32 else 8)
+        else:
+            raise NotProtobufError
+        if kind == LENGTH:
+            start += value
+        if start > end:
+            raise NotProtobufError
+        if kind == VARINT:
+            yield number, value
+        elif kind == LENGTH:
+            yield number, (start - value, start)
+
+
+def read_varint(stream: BinaryIO) -> int:
+    value = 0
+    for shift in range(0, 64, 7):
+        byte = stream.read(1)
+        if not byte:
+            raise NotProtobufError
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return value
+    raise NotProtobufError
+
+
+def write_field(number: int, value: int | bytes) -> bytes:
+    """Return a field; nothing for 0 and for no bytes, which a reader assumes."""
+    if not value:
+        return b""
+    if isinstance(value, int):
+        return write_varint(number << 3 | VARINT) + write_varint(value)
+    return write_varint(number << 3 | LENGTH) + write_varint(len(value)) + value
+
+
+def write_varint(value: int) -> bytes:
+    """Return a number of 0 or more in groups of 7 bits, the lowest first."""
+    groups = [value & 0x7F]
+    while value := value >> 7:
+        groups[-1] |= 0x80
+        groups.append(value & 0x7F)
+    return bytes(groups)
