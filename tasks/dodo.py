@@ -99,9 +99,9 @@ def task_reproduce() -> Iterator[dict[str, Any]]:
 
 def task_tune() -> Iterator[dict[str, Any]]:
     """Yield the tasks that find the fastest C of each layer: tune:digits-rv32-bare."""
-    from firmwright.pipeline import search
+    from firmwright.pipeline import tune_task
 
-    yield from search.make_tasks(get_jobs())
+    yield from tune_task.make_tasks(get_jobs())
 
 
 def task_stages() -> Iterator[dict[str, Any]]:

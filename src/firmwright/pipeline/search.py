@@ -7,29 +7,22 @@ combinations. What comes before the kernels is shared by all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from firmwright.errors import UserError
 from firmwright.recipe.recipe import tuned_path
 from firmwright.recipe.tuned import TunedLayer, TunedNetwork, read_tuned, write_tuned
 
-from . import missing_programs
-from .artifact import INDEX_FILE
 from .artifacts import LOWERED, PARTITION
 from .command_line import find_place
 from .job import Job
-from .networks import leave_out_members
-from .task import Title, run_action
 from .tuning import Ways, describe_network, list_ways
 
 if TYPE_CHECKING:
     from .trials import Tried
-
-SENTENCE = "find the fastest C of each layer by counted instructions"
 
 USUAL, TOGETHER = 0, "together"
 """The trial of the usual ways, and that of the fastest of all layers."""
@@ -43,7 +36,7 @@ def tune(job: Job) -> None:
     """
     refuse_uncounted(job)
     partition, module = PARTITION.read(job), LOWERED.read(job)
-    # Imported late, with TVM: a build with nothing to do searches nothing.
+    # Imported late, with TVM: where nothing counts instructions nothing needs it.
     from firmwright.targets.custom_strategies import load_extensions
 
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
@@ -97,7 +90,6 @@ def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, Tried]:
 
     Raises UserError where the usual ways failed.
     """
-    # Imported late: a build searches nothing.
     from .trials import run_trials
 
     ended = {}
@@ -162,37 +154,3 @@ def update_file(job: Job, found: TunedNetwork) -> bool:
         with suppress(UserError):  # a damaged file is replaced
             others = read_tuned(path).platforms
     return write_tuned(path, {**others, job.platform.name: found})
-
-
-def list_shared_results(job: Job) -> list[str]:
-    """Return the results that the trials read: those of stages before the kernels."""
-    stages = [name for name in job.stages if job.has_stage(name)]
-    before = [name for name in stages if not job.depends_on_kernels(name)]
-    needed = {
-        job.name_stage(need)
-        for name in stages
-        if name not in before
-        for need in job.stages[name].needs
-    }
-    return [str(job.folder(name) / INDEX_FILE) for name in before if name in needed]
-
-
-def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield the task of each job: tune:digits-rv32-bare.
-
-    That of a firmware of several networks says to tune these by themselves.
-    """
-    yield {"basename": "tune", "name": None, "doc": SENTENCE}
-    for job in leave_out_members(jobs):
-        name = f"tune:{job.bundle_name}"
-        yield {
-            "basename": "tune",
-            "name": job.bundle_name,
-            "doc": SENTENCE,
-            "title": Title(job, "tune"),
-            "actions": [(run_action, [job, name, partial(tune, job)])],
-            "file_dep": [] if job.members else list_shared_results(job),
-            "task_dep": missing_programs.preceding_tasks(job),
-            "uptodate": [False],
-            "verbosity": 2,
-        }

@@ -1,0 +1,55 @@
+"""The tasks `tune:…`, without the search: every build makes them, and few run one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from . import missing_programs
+from .artifact import INDEX_FILE
+from .job import Job
+from .networks import leave_out_members
+from .task import Title, run_action
+
+SENTENCE = "find the fastest C of each layer by counted instructions"
+
+
+def tune(job: Job) -> None:
+    from . import search
+
+    search.tune(job)
+
+
+def list_shared_results(job: Job) -> list[str]:
+    """Return the results that the trials read: those of stages before the kernels."""
+    stages = [name for name in job.stages if job.has_stage(name)]
+    before = [name for name in stages if not job.depends_on_kernels(name)]
+    needed = {
+        job.name_stage(need)
+        for name in stages
+        if name not in before
+        for need in job.stages[name].needs
+    }
+    return [str(job.folder(name) / INDEX_FILE) for name in before if name in needed]
+
+
+def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
+    """Yield the task of each job: tune:digits-rv32-bare.
+
+    That of a firmware of several networks says to tune these by themselves.
+    """
+    yield {"basename": "tune", "name": None, "doc": SENTENCE}
+    for job in leave_out_members(jobs):
+        name = f"tune:{job.bundle_name}"
+        yield {
+            "basename": "tune",
+            "name": job.bundle_name,
+            "doc": SENTENCE,
+            "title": Title(job, "tune"),
+            "actions": [(run_action, [job, name, partial(tune, job)])],
+            "file_dep": [] if job.members else list_shared_results(job),
+            "task_dep": missing_programs.preceding_tasks(job),
+            "uptodate": [False],
+            "verbosity": 2,
+        }
