@@ -91,17 +91,6 @@ def read_capped(path: Path) -> bytes:
     return content
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all; UserError where that is not possible."""
-    unfinished = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
-
-
 def unpack_gzip(content: bytes) -> bytes:
     """Return what one gzip stream holds; it ends where the file ends."""
     unpacker = zlib.decompressobj(wbits=31)  # gzip with its header and checksum

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import structs
 
 from firmwright.bundle import cyclonedx, spdx
-from firmwright.bundle.archive import MAX_PACKED_BYTES, BrokenBundleError, read_capped, write_whole
+from firmwright.bundle.archive import MAX_PACKED_BYTES, BrokenBundleError, read_capped
 from firmwright.bundle.bundle import Bundle, parse_bundle
 from firmwright.bundle.registry import (
     EMPTY,
@@ -32,6 +32,7 @@ from firmwright.bundle.signing import (
     join_envelopes,
     split_envelope,
 )
+from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
 
 BUNDLE_TYPE = "application/vnd.firmwright.bundle.v1+gzip"

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from firmwright.bundle.archive import BrokenBundleError, read_capped, write_whole
+from firmwright.bundle.archive import BrokenBundleError, read_capped
 from firmwright.bundle.bundle import Bundle, read_json
 from firmwright.bundle.provenance import PAYLOAD_TYPE, encode_statement, make_statement
+from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError, first_line
 
 if TYPE_CHECKING:

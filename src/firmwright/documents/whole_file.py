@@ -1,15 +1,24 @@
-"""Files that commands write beside recipes: whole or not at all."""
+"""Files that commands write: whole or not at all."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from firmwright.errors import UserError
 
-def write_whole(path: Path, data: bytes) -> bool:
-    """Write a file, whole or not at all; tell whether it is another than before."""
-    if path.is_file() and path.read_bytes() == data:
-        return False
-    unfinished = path.with_name(f".{path.name}.partial")
-    unfinished.write_bytes(data)
-    unfinished.replace(path)
+
+def write_whole(path: Path, content: bytes) -> bool:
+    """Write a file as a whole or not at all; tell whether it is another than before.
+
+    Raises UserError where it cannot be written.
+    """
+    try:
+        if path.is_file() and path.read_bytes() == content:
+            return False
+        unfinished = path.with_name(f".{path.name}.partial")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
     return True

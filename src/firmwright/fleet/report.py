@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from firmwright.bundle.archive import write_whole
 from firmwright.bundle.outcome import Outcome
+from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
 from firmwright.ir.records import encode_record
 from firmwright.report.page import FOLDER, make_page_environment, read_asset

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from firmwright.bundle.archive import write_whole
 from firmwright.bundle.bundle import read_bundle
 from firmwright.bundle.inspect import compare_bundles, inspect_file
 from firmwright.bundle.mcuboot_signing import ImageLayout, make_mcuboot_image
@@ -27,6 +26,7 @@ from firmwright.bundle.signing import (
     sign_bundle,
 )
 from firmwright.documents.sizes import parse_size
+from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError, to_printable
 from firmwright.ir.records import to_plain
 from firmwright.report.difference import format_difference, format_markdown

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from doit.globals import Globals
 from doit.task import Task
 
-from firmwright.bundle.archive import write_whole
+from firmwright.documents.whole_file import write_whole
 
 from .job import Job
 
