@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import EntryPoints
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
+
+from firmwright.plugins import find_plugins
 
 if TYPE_CHECKING:
     import tvm
@@ -255,7 +256,5 @@ def load_target(name: str) -> Target:
     return guard_installed(target, point.dist.name)
 
 
-@cache
 def find_targets() -> EntryPoints:
-    """Return the installed devices; a search reads a file of every distribution."""
-    return entry_points(group=ENTRY_POINT_GROUP)
+    return find_plugins(ENTRY_POINT_GROUP)

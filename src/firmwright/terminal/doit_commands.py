@@ -15,7 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from doit import cmd_clean, cmd_dumpdb, cmd_forget, cmd_help, cmd_info, cmd_list, cmd_run, get_var
+from doit import (
+    cmd_clean,
+    cmd_dumpdb,
+    cmd_forget,
+    cmd_help,
+    cmd_info,
+    cmd_list,
+    cmd_run,
+    get_var,
+    plugin,
+)
 from doit.cmd_base import DoitCmdBase
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand, InvalidDodoFile
@@ -23,7 +33,11 @@ from doit.exceptions import InvalidCommand, InvalidDodoFile
 from firmwright.errors import did_you_mean
 from firmwright.pipeline import snapshot
 from firmwright.pipeline.freshness import Unchanged
+from firmwright.plugins import find_plugins
 from firmwright.terminal.pipes import end_with_reader
+
+plugin.entry_points_impl = lambda: find_plugins
+"""doit asks this what to look for plug-ins with, for each kind of them anew."""
 
 TASKS = "firmwright.tasks.dodo"
 
