@@ -9,11 +9,12 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from firmwright.errors import UserError, did_you_mean
-from firmwright.ir.tensors import ModelInterface, State
 
 if TYPE_CHECKING:
     import numpy as np
     import tvm
+
+    from firmwright.ir.tensors import ModelInterface, State
 
 Shapes = Mapping[str, tuple[int, ...]]
 Samples: TypeAlias = "Sequence[Mapping[str, np.ndarray[Any, Any]]]"
