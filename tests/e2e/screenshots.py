@@ -16,7 +16,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from firmwright.terminal.screen import SPINNER
+from firmwright.terminal.live_screen import SPINNER
 
 from .conftest import DIGITS, ROOT, Repository, new_repository
 

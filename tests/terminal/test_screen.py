@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -10,27 +13,28 @@ from rich.cells import cell_len
 
 from firmwright.pipeline.lock import TASK_DOCS
 from firmwright.progress import Progress
+from firmwright.report.rows import Part, make_row
 from firmwright.tasks.pipeline import PIPELINE
-from firmwright.terminal.screen import DONE, FAILED, Running, Screen, format_time
+from firmwright.terminal.live_screen import LiveScreen
+from firmwright.terminal.screen import DONE, FAILED, Running, Screen, format_time, open_screen
 
 SENTENCE = "run the firmware and compare it with the reference"
 NOTE = "1 of 12 quantized operators run in float32: mean ('pool')"
 WIDTHS = (40, 80, 120)
 
 
-def make_screen(
-    width: int, terminal: bool = True, events: tuple[Progress, ...] = ()
-) -> tuple[Screen, io.StringIO]:
-    """Return a screen whose clock advances by half a second a look, and what it writes."""
+def make_screen(width: int, events: tuple[Progress, ...] = ()) -> tuple[LiveScreen, io.StringIO]:
+    """Return a terminal's screen, whose clock advances by half a second a look, and its output."""
     written = io.StringIO()
-    colors = "standard" if terminal else "auto"
-    screen = Screen(
-        written, lambda: events, width=width, force_terminal=terminal, color_system=colors
-    )
+    screen = LiveScreen(written, lambda: events, str, width=width, color_system="standard")
     times: Iterator[float] = iter(range(1000))
     screen.clock = lambda: next(times) / 2
     screen.live.auto_refresh = False
     return screen, written
+
+
+def join(line: list[Part]) -> str:
+    return "".join(text for text, _ in line)
 
 
 def show_stage(screen: Screen, mark: tuple[str, str] = DONE) -> None:
@@ -48,19 +52,19 @@ def plain(written: io.StringIO) -> list[str]:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_lines_fit_the_terminal(width: int) -> None:
     screen, _ = make_screen(width)
-    line = screen.make_line(screen.render_mark(0), "comparison", SENTENCE, 605.0)
-    assert cell_len(line.plain) == min(width, 80)
-    assert line.plain.endswith(" 10 min 05 s")
-    assert line.plain.startswith("⠋ comparison   run ")
-    assert (SENTENCE in line.plain) == (width >= 80)
-    assert ("…" in line.plain) == (width < 80)
+    line = join(screen.make_line(screen.find_mark(0), "comparison", SENTENCE, 605.0))
+    assert cell_len(line) == min(width, 80)
+    assert line.endswith(" 10 min 05 s")
+    assert line.startswith("⠋ comparison   run ")
+    assert (SENTENCE in line) == (width >= 80)
+    assert ("…" in line) == (width < 80)
 
 
 def test_every_stage_has_room_for_its_name_and_sentence() -> None:
     screen, _ = make_screen(80)
     named = [(stage.name, stage.sentence) for stage in PIPELINE] + [*TASK_DOCS.items()]
     for name, sentence in named:
-        line = screen.make_line(screen.render_mark(0), name, sentence, 5.0).plain
+        line = join(screen.make_line(screen.find_mark(0), name, sentence, 5.0))
         assert cell_len(line) == 80
         assert f" {sentence} " in line, f"{name}: a sentence of more than 53 characters is cut"
 
@@ -76,14 +80,45 @@ def test_notes_are_wrapped_below_themselves(width: int) -> None:
     assert " ".join(line[11:] for line in lines) == NOTE
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_file_gets_plain_lines_that_are_not_wrapped(width: int) -> None:
-    screen, written = make_screen(width, terminal=False)
+def test_a_file_gets_plain_lines_that_are_not_wrapped() -> None:
+    written = io.StringIO()
+    screen = open_screen(written)
     show_stage(screen)
-    assert "\x1b" not in written.getvalue()
-    first, second = written.getvalue().splitlines()
-    assert first == f"✓ run          {SENTENCE:53}       0.5 s"
-    assert second == f"  {NOTE}"
+    screen.start("a", "stage", "long" * 20)
+    screen.finish("a", FAILED)
+    screen.print_hanging("head ", "text\n\x1b[31m" + "long" * 99)
+    screen.print_rows([make_row("a", "1", ("2", "dim")), make_row("label", "")])
+    assert written.getvalue().splitlines() == [
+        f"✓ run          {SENTENCE:53}       0.0 s",
+        f"  {NOTE}",
+        f"✗ stage        {'long' * 13}…       0.0 s",
+        "head text",
+        "     \\x1b[31m" + "long" * 99,
+        "  a      12",
+        "  label",
+    ]
+
+
+def test_a_file_is_shown_as_a_terminal_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert open_screen(io.StringIO()).is_live
+    monkeypatch.setenv("FORCE_COLOR", "")
+    assert not open_screen(io.StringIO()).is_live
+
+
+def test_a_build_ends_where_nobody_reads_its_lines() -> None:
+    program = (
+        "import sys; from firmwright.terminal.screen import open_screen\n"
+        "screen = open_screen(sys.stdout)\n"
+        "while True: screen.print_head('line')"
+    )
+    command = f"{shlex.join([sys.executable, '-c', program])} | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (1, "line\n", "")
 
 
 def test_no_color_leaves_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,8 +134,7 @@ def test_no_color_leaves_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_marks_are_ascii_where_the_stream_is() -> None:
     written = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    screen = Screen(written)
-    show_stage(screen)
+    show_stage(open_screen(written))
     written.seek(0)
     assert written.readline().startswith("+ run ")
 
@@ -119,7 +153,7 @@ def test_progress_is_shown_after_two_seconds_with_the_time_left() -> None:
 
 def test_each_running_task_gets_its_own_progress() -> None:
     events = (Progress("a:x", "files", 1, 4), Progress("b:x", "samples", 2, 4))
-    screen, _ = make_screen(80, events=events)
+    screen, _ = make_screen(80, events)
     screen.running = {
         "a:x": Running("a", "first", started=-10.0),
         "b:x": Running("b", "second", started=-10.0),

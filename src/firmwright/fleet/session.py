@@ -27,7 +27,7 @@ from firmwright.shared_cache import open_cache
 from .local import start_cluster
 from .matrix import FleetJob
 from .report import PAGE, RESULTS, count, read_results, write_report
-from .table import FleetScreen, Watch
+from .table import Watch
 from .worker import BUILD_PROCESS, build
 
 BUILT, FAILED, STOPPED, INTERRUPTED = 0, 1, 2, 130
@@ -77,24 +77,23 @@ def read_words(jobs: list[FleetJob]) -> Fleet:
 
 def build_all(fleet: Fleet, before: dict[str, Outcome]) -> int:
     """Build all jobs and write the report; return the exit code."""
-    screen = FleetScreen(sys.stdout, len(fleet.jobs))
+    watch = Watch(sys.stdout, len(fleet.jobs))
     outcomes: dict[str, Outcome] = {}
     code = BUILT
     interrupted = catch_interrupts()
     with find_scheduler(fleet) as address, connect(address) as client:
-        watch = Watch(screen)
         workers = Workers(client, describe_worker, describe_worker(), watch)
         try:
             for outcome in run_jobs(make_orders(fleet), build, Outcome, workers, interrupted):
                 outcomes[outcome.job] = outcome
                 watch.finish(outcome)
         except ClusterError as error:
-            screen.close()
+            watch.screen.close()
             print(to_printable(str(error)), file=sys.stderr)
             code = INTERRUPTED if interrupted.is_set() else STOPPED
     names = [job.name for job in fleet.jobs]
     write_report(fleet.folder, names, outcomes, before)
-    screen.print_hanging("", f"{count(names, outcomes)}; {fleet.folder / PAGE}")
+    watch.screen.print_hanging("", f"{count(names, outcomes)}; {fleet.folder / PAGE}")
     failed = any(outcome.failure for outcome in outcomes.values())
     return code or (FAILED if failed else BUILT)
 

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO
-
-from rich.console import Group
-from rich.text import Text
+from typing import TextIO
 
 from firmwright.bundle.outcome import Outcome
 from firmwright.errors import to_printable
-from firmwright.terminal.screen import DONE, FAILED, Screen
-
-
-class FleetScreen(Screen):
-    """Shows which job runs on which worker, how many are done, and what each gave."""
-
-    def __init__(self, stream: IO[str], total: int, **options: object) -> None:
-        self.total = total
-        self.done = 0
-        self.failed = 0
-        super().__init__(stream, tuple, **options)
-
-    def render(self) -> Group:
-        """Return a line for each job that runs, and one that counts them all."""
-        counts = f"{self.done} of {self.total} done, {self.failed} failed"
-        return Group(*super().render().renderables, Text(counts, "dim"))
+from firmwright.terminal.screen import DONE, FAILED, open_screen
 
 
 class Watch:
-    """Shows how a fleet goes on a screen."""
+    """Shows which job runs on which worker, how many are done, and what each gave."""
 
-    def __init__(self, screen: FleetScreen) -> None:
-        self.screen = screen
+    def __init__(self, stream: TextIO, total: int) -> None:
+        self.total = total
+        self.done = 0
+        self.failed = 0
+        self.screen = open_screen(stream, count=self.count)
+
+    def count(self) -> str:
+        return f"{self.done} of {self.total} done, {self.failed} failed"
 
     def refuse(self, worker: str, reasons: Sequence[str]) -> None:
         head = f"the worker '{worker}' gets no job: "
@@ -46,15 +34,14 @@ class Watch:
         self.screen.print_hanging("! ", f"{job}: its worker died; another one gets it", "yellow")
 
     def finish(self, outcome: Outcome) -> None:
-        screen = self.screen
-        screen.done += 1
-        screen.failed += bool(outcome.failure)
-        running = screen.running[outcome.job]
-        running.stage = f"{screen.done} of {screen.total}"
+        self.done += 1
+        self.failed += bool(outcome.failure)
+        running = self.screen.running[outcome.job]
+        running.stage = f"{self.done} of {self.total}"
         running.sentence = describe(outcome)
-        screen.finish(outcome.job, FAILED if outcome.failure else DONE)
+        self.screen.finish(outcome.job, FAILED if outcome.failure else DONE)
         for line in outcome.failure.splitlines():
-            screen.print_hanging("  ", to_printable(line), "dim")
+            self.screen.print_hanging("  ", to_printable(line), "dim")
 
 
 def describe(outcome: Outcome) -> str:

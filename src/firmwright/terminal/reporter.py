@@ -57,9 +57,9 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
     @cached_property
     def screen(self) -> Screen:
         # Imported late: a process that only runs stages shows nothing.
-        from .screen import Screen
+        from .screen import open_screen
 
-        return Screen(self.outstream, self.read_events)
+        return open_screen(self.outstream, self.read_events)
 
     def read_events(self) -> Iterator[progress.Progress]:
         while not self.queue.empty():
@@ -69,7 +69,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         """Prepare what the processes that doit starts now take over."""
         self.tasks, self.selected = tasks, selected
         self.opened.enter_context(keep_library_output(self.library_log))
-        if self.screen.console.is_terminal:
+        if self.screen.is_live:
             progress.listen(self.queue.put)
 
     def execute_task(self, task: Any) -> None:

@@ -1,33 +1,25 @@
-"""Lines on the terminal, and below them what is running."""
+"""Lines of a build as a file gets them; what a terminal gets beside is in `live_screen`."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import IO
-
-from rich.console import Console, Group
-from rich.live import Live
-from rich.text import Text
+from typing import TextIO
 
 from firmwright.errors import to_printable
 from firmwright.pipeline.profile import Times
 from firmwright.progress import BYTES, Progress
-from firmwright.report.rows import Row
+from firmwright.report.rows import Part, Row
 
 PLAIN_WIDTH = 80
 """Columns of a stage's line where there is no terminal, and at most where there is one."""
 STAGE_WIDTH = 13
 TIME_WIDTH = 12
-NARROWEST = 20
-"""Columns of text that is wrapped, however narrow the terminal is."""
 SHOW_AFTER = 2.0
 """Seconds after which a stage shows how far it is."""
-REFRESHES = 8
-"""A second."""
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 DONE, FAILED = ("✓", "green"), ("✗", "red")
 ASCII_MARKS = {"✓": "+", "✗": "x"}
@@ -57,99 +49,89 @@ class Running:
 
 
 class Screen:
-    """Prints on a terminal of any width; to a file plain text, without progress."""
+    """Prints plain lines of any length, for a file. What a terminal gets is in `live_screen`."""
 
-    def __init__(
-        self, stream: IO[str], events: Callable[[], Iterable[Progress]] = tuple, **options: object
-    ) -> None:
-        """``events`` gives the progress since it was called last; ``options`` are the console's."""
-        self.console = Console(file=stream, highlight=False, markup=False, emoji=False, **options)  # type: ignore[arg-type]
-        self.events = events
+    is_live = False
+    """Whether it shows how far tasks are."""
+
+    line_width = PLAIN_WIDTH
+    """Columns of a stage's line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
         self.running: dict[str, Running] = {}
         self.clock = time.monotonic
-        self.live = Live(
-            get_renderable=self.render,
-            console=self.console,
-            transient=True,
-            refresh_per_second=REFRESHES,
-            redirect_stderr=sys.stderr.isatty(),
-        )
-
-    @property
-    def line_width(self) -> int:
-        """Columns of a stage's line."""
-        return min(self.console.width, PLAIN_WIDTH) if self.console.is_terminal else PLAIN_WIDTH
 
     def start(self, task: str, stage: str, sentence: str) -> None:
         self.running[task] = Running(stage, sentence, self.clock())
-        if self.console.is_terminal:
-            self.live.start()
 
-    def finish(self, task: str, mark: tuple[str, str]) -> None:
-        """Replace what is shown of a running task by the line that stays."""
+    def finish(self, task: str, mark: Part) -> None:
+        """Print the line of a task that has ended."""
         ended = self.running.pop(task)
-        if not self.running:
-            self.live.stop()
         shown, style = mark
-        if not self.console.encoding.startswith("utf"):
+        if not (self.stream.encoding or "utf-8").lower().startswith("utf"):
             shown = ASCII_MARKS[shown]
         seconds = self.clock() - ended.started
-        self.console.print(
-            self.make_line(Text(shown, style), ended.stage, ended.sentence, seconds),
-            soft_wrap=True,
-        )
+        self.print_line(self.make_line((shown, style), ended.stage, ended.sentence, seconds))
 
     def close(self) -> None:
-        self.live.stop()
+        """Take away what is shown of running tasks."""
 
-    def make_line(self, mark: Text, stage: str, sentence: str, seconds: float) -> Text:
+    def make_line(self, mark: Part, stage: str, sentence: str, seconds: float) -> list[Part]:
         """Return a line with the time at its end; a sentence that is too long is cut."""
-        text = Text(sentence)
-        room = self.line_width - len(mark) - 1 - STAGE_WIDTH - TIME_WIDTH
-        text.truncate(max(room, 0), overflow="ellipsis", pad=True)
-        took = Text(format_time(seconds).rjust(TIME_WIDTH), "dim")
-        return Text.assemble(mark, " ", (f"{stage:{STAGE_WIDTH - 1}} ", "bold"), text, took)
+        room = self.line_width - len(mark[0]) - 1 - STAGE_WIDTH - TIME_WIDTH
+        took = (format_time(seconds).rjust(TIME_WIDTH), "dim")
+        name = (f" {stage:{STAGE_WIDTH - 1}} ", "bold")
+        return [mark, name, (self.fit(sentence, max(room, 0)), ""), took]
 
-    def render(self) -> Group:
-        """Return a line for each task that runs."""
-        now = self.clock()
-        for event in self.events():
-            task = self.running.get(event.task)
-            if task is not None:
-                before = task.progress
-                if before is None or (before.unit, before.total) != (event.unit, event.total):
-                    task.since = now
-                task.progress = event
-        mark = self.render_mark(now)
-        lines = [
-            self.make_line(mark, task.stage, task.describe(now), now - task.started)
-            for task in self.running.values()
-        ]
-        return Group(*lines)
+    def fit(self, text: str, columns: int) -> str:
+        """Return text of so many columns, cut or padded."""
+        return f"{text:{columns}}" if len(text) <= columns else f"{text[: columns - 1]}…"
 
-    def render_mark(self, now: float) -> Text:
-        return Text(SPINNER[int(now * REFRESHES) % len(SPINNER)], "cyan")
+    def print_line(self, parts: Sequence[Part]) -> None:
+        try:
+            print("".join(text for text, _ in parts), file=self.stream, flush=True)
+        except BrokenPipeError:  # nobody reads on; Python would complain of it at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
+            sys.exit(1)
 
     def print_head(self, title: str) -> None:
-        self.console.print(Text(title, "bold"), soft_wrap=True)
+        self.print_line([(title, "bold")])
 
-    def print_hanging(self, head: str, body: Text | str, style: str = "") -> None:
-        """Print text beside a head; on a terminal it is wrapped, and goes on below itself."""
-        text = Text(to_printable(body), style) if isinstance(body, str) else body
-        lines = [*text.split("\n")]
-        if self.console.is_terminal:
-            room = max(self.console.width - len(head), NARROWEST)
-            lines = [part for line in lines for part in line.wrap(self.console, room)]
+    def print_hanging(self, head: str, text: str, style: str = "") -> None:
+        self.print_beside(head, [(to_printable(text), style)])
+
+    def print_beside(self, head: str, body: Sequence[Part]) -> None:
+        """Print text beside a head; its other lines go on below the first."""
+        lines = "".join(text for text, _ in body).split("\n")
         for number, line in enumerate(lines):
-            shown = Text.assemble((head if number == 0 else " " * len(head), "dim"), line)
-            shown.rstrip()
-            self.console.print(shown, soft_wrap=True)
+            shown = head if number == 0 else " " * len(head)
+            self.print_line([(f"{shown}{line}".rstrip(), "")])
 
     def print_rows(self, rows: Sequence[Row]) -> None:
         """Print a table: the labels on the left, what they say beside them."""
         width = max(len(row.label) for row in rows)
         for row in rows:
-            self.print_hanging(f"  {row.label:{width}}  ", Text.assemble(*row.parts))
+            self.print_beside(f"  {row.label:{width}}  ", row.parts)
+
+
+def open_screen(
+    stream: TextIO,
+    events: Callable[[], Iterable[Progress]] = tuple,
+    count: Callable[[], str] = str,
+) -> Screen:
+    """Return what shows a build on a stream.
+
+    ``events`` gives the progress since it was called last; what ``count`` says stands below the
+    tasks that run.
+    """
+    forced = os.environ.get("FORCE_COLOR")
+    if not (stream.isatty() if forced is None else forced):
+        return Screen(stream)
+    # Imported late, with rich: a file needs none of it.
+    from .live_screen import LiveScreen
+
+    return LiveScreen(stream, events, count)
 
 
 def format_time(seconds: float) -> str:
