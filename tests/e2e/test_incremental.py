@@ -153,9 +153,10 @@ def test_interrupted_build_says_so_in_one_line(repository: Repository) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             if "✓ sources" in line:
-                time.sleep(0.3)
-                process.send_signal(signal.SIGINT)
                 break
+        while not any((repository.folder / "build").rglob("*.o")):  # others are being compiled
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert errors.strip() == "interrupted; finished stages are kept"
