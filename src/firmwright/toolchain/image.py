@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
-from intelhex import IntelHex
 
 from firmwright.errors import UserError
 from firmwright.toolchain.elf_symbols import FUNCTION, OBJECT, RESERVED, read_symbols
@@ -142,7 +140,11 @@ def read_segments(elf: Path) -> tuple[Segment, ...]:
 
 
 HEX_BLOCK = 2**16
-END_OF_HEX = ":00000001FF\n"
+HEX_LINE = 16
+"""Bytes of one record of data."""
+
+DATA, END, BLOCK, ENTRY = 0, 1, 4, 5
+"""Types of records. Source: Intel, Hexadecimal Object File Format Specification, revision A."""
 
 
 def write_images(elf: Path, output: Path, platform: Platform) -> None:
@@ -186,33 +188,39 @@ def write_bin(elf: Path, output: Path, segments: Sequence[Segment]) -> None:
 def write_hex(elf: Path, output: Path) -> None:
     """Write the stored bytes and the entry point as Intel HEX, with line feeds on every system."""
     with elf.open("rb") as stream:
-        entry = {"EIP": int(ELFFile(stream)["e_entry"])}
-    with output.open("w", encoding="ascii", newline="\n") as text:
-        for number, block in enumerate(split_blocks(read_segments(elf))):
-            image, lines = IntelHex(), StringIO()
-            if number == 0:
-                image.start_addr = entry
-            for segment in block:
-                image.frombytes(segment.content, offset=segment.address)
-            image.write_hex_file(lines)
-            text.write(lines.getvalue().removesuffix(END_OF_HEX))
-        text.write(END_OF_HEX)
+        entry = int(ELFFile(stream)["e_entry"])
+    with output.open("wb") as lines:
+        lines.write(format_record(ENTRY, 0, entry.to_bytes(4, "big")))
+        lines.writelines(format_segments(read_segments(elf)))
+        lines.write(format_record(END, 0, b""))
 
 
-def split_blocks(segments: Sequence[Segment]) -> list[list[Segment]]:
-    """Return the parts of segments in each block of 64 KiB, by address, at least one block.
+def format_segments(segments: Iterable[Segment]) -> Iterator[bytes]:
+    block = 0
+    for part in split_blocks(segments):
+        number, offset = divmod(part.address, HEX_BLOCK)
+        if number != block:
+            yield format_record(BLOCK, 0, number.to_bytes(2, "big"))
+            block = number
+        for start in range(0, len(part.content), HEX_LINE):
+            line = part.content[start : start + HEX_LINE]
+            yield format_record(DATA, offset + start, line)
 
-    The library holds every byte by itself: a firmware of 48 MB would take 5.4 GiB. A record of
-    Intel HEX does not reach over the end of such a block, so the file is the same.
-    """
-    blocks: dict[int, list[Segment]] = {}
+
+def format_record(kind: int, offset: int, content: bytes) -> bytes:
+    """Return a line: length, offset in the block, type, content, and what makes the sum zero."""
+    record = bytes((len(content), offset >> 8, offset & 0xFF, kind)) + content
+    return b":%s%02X\n" % (record.hex().upper().encode(), -sum(record) & 0xFF)
+
+
+def split_blocks(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """Yield the parts of segments in each block of 64 KiB: no record reaches over its end."""
     for segment in segments:
-        first, last = segment.address, segment.address + len(segment.content)
-        for start in range(first - first % HEX_BLOCK, last, HEX_BLOCK):
-            begin, end = max(first, start), min(last, start + HEX_BLOCK)
-            part = Segment(begin, segment.content[begin - first : end - first])
-            blocks.setdefault(start, []).append(part)
-    return [blocks[start] for start in sorted(blocks)] or [[]]
+        start, end = segment.address, segment.address + len(segment.content)
+        while start < end:
+            stop = min(end, (start // HEX_BLOCK + 1) * HEX_BLOCK)
+            yield Segment(start, segment.content[start - segment.address : stop - segment.address])
+            start = stop
 
 
 def write_map(elf: Path, output: Path) -> None:
