@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import resource
 import signal
 import subprocess
 import sys
@@ -122,6 +124,20 @@ def test_alarm_rings_at_a_change_beside_a_path(tmp_path: Path) -> None:
         Timer(0.1, lambda: file.write_text("changed")).start()
         sleep(long)
         assert time.monotonic() - begun < long / 2
+
+
+def test_without_an_alarm_it_sleeps(tmp_path: Path) -> None:
+    with open_alarm([str(tmp_path)]):
+        pass  # now its module is imported, which needs a file itself
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        with open_alarm([str(tmp_path)]) as sleep:
+            assert sleep is time.sleep
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_copy_that_dies_knows_nothing() -> None:

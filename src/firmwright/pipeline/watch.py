@@ -191,7 +191,12 @@ def open_alarm(paths: Iterable[str]) -> Iterator[Callable[[float], object]]:
     from inotify_simple import INotify, flags, masks
 
     changes = flags.MODIFY | flags.ATTRIB | flags.CREATE | flags.DELETE | masks.MOVE
-    with INotify() as alarm:
+    try:
+        alarm = INotify()
+    except OSError:  # the user has as many as the system grants
+        yield time.sleep
+        return
+    with alarm:
         for folder in {p if os.path.isdir(p) else os.path.dirname(p) for p in paths}:  # noqa: PTH112, PTH120
             with suppress(OSError):  # it is missing, or one too many
                 alarm.add_watch(folder, changes)
