@@ -111,7 +111,5 @@ def run(job: Job, folder: Path) -> None:
                 compile_object(job.build, compiler, project, name, target, job.cache)
         return CompiledObject(keys[name], file_digest(target))
 
-    # One that is begun last leaves the other cores without work for as long as it takes.
-    largest_first = sorted(keys, key=lambda name: (project / name).stat().st_size, reverse=True)
-    compiled = dict(zip(largest_first, compile_each(compile_one, largest_first), strict=True))
-    write_record(folder / "objects.json", Objects({name: compiled[name] for name in keys}))
+    compiled = compile_each(compile_one, keys)
+    write_record(folder / "objects.json", Objects(dict(zip(keys, compiled, strict=True))))
