@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from firmwright.documents.whole_file import write_whole
 from firmwright.errors import Diagnostic, DiagnosticError
 
 from .job import Job
@@ -42,9 +43,8 @@ def read_name(recipe: Path) -> str:
 
 def claim_folder(job: Job) -> None:
     """Note in the build folder which recipe it is of; the rest of it says so to nobody."""
-    path, note = Path(os.path.relpath(job.recipe.path, job.outdir)), job.outdir / OWNER_FILE
-    if not note.exists() or note.read_text("utf-8") != path.as_posix():
-        note.write_text(path.as_posix(), "utf-8")
+    path = Path(os.path.relpath(job.recipe.path, job.outdir))
+    write_whole(job.outdir / OWNER_FILE, path.as_posix().encode())
 
 
 def release_folder(folder: Path) -> None:

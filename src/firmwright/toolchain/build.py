@@ -82,10 +82,15 @@ def compile_command(build: Build, compiler: Compiler, source: str, output: str) 
     """Return the command line that compiles one source."""
     return (
         *compiler.command,
-        *fill_folder((*build.settings.compile, *build.compile_flags), compiler.folder),
+        *driver_words(build, compiler),
         *(word.format(output=output) for word in build.toolchain.output),
         source,
     )
+
+
+def driver_words(build: Build, compiler: Compiler) -> tuple[str, ...]:
+    """Return how the compiler's driver is called, and all flags of a compilation."""
+    return fill_folder((*build.settings.compile, *build.compile_flags), compiler.folder)
 
 
 def fill_folder(words: Iterable[str], folder: str) -> tuple[str, ...]:
@@ -109,7 +114,7 @@ def link_command(
 ) -> tuple[str, ...]:
     """Return the command line that links objects, in the order given, to ``elf`` and its map."""
     # A driver gets the compiler's flags too: by them it picks its libraries.
-    driver = fill_folder((*build.settings.compile, *build.compile_flags), compiler.folder)
+    driver = driver_words(build, compiler)
     runtime = (_sibling_path(elf, RUNTIME_OBJECT),) if build.settings.runtime else ()
     return (
         *compiler.command,
