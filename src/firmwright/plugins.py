@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoints, entry_points
 from typing import Any
 
 
+@cache
 def find_plugins(group: str) -> EntryPoints:
     """Return the entry points of a group."""
     found: EntryPoints = read_plugins().select(group=group)

@@ -15,13 +15,14 @@ from threading import Timer
 
 import pytest
 
+from firmwright.pipeline.freshness import identify
+from firmwright.pipeline.waiting_copy import Told, WaitingCopy
 from firmwright.pipeline.watch import (
     WAITING,
-    build_in_copy,
-    identify,
     is_in_memory,
     list_changed_since,
     open_alarm,
+    wait_for_change,
 )
 
 from .conftest import ROOT, Repository, ran
@@ -113,7 +114,26 @@ def test_change_during_a_build_is_seen(tmp_path: Path) -> None:
         new.touch()
     folder.mkdir()
     paths = [str(p) for p in (old, new, folder, tmp_path / "missing")]
-    assert list_changed_since(begun, identify(paths)) == [str(new)]
+    assert list_changed_since(begun, {}, identify(paths)) == [str(new)]
+
+
+def test_change_since_the_last_look_is_seen_whatever_its_time(tmp_path: Path) -> None:
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.touch()
+    folder.mkdir()
+    paths = [str(file), str(folder)]
+    before = identify(paths)
+    file.write_text("changed")
+    Path(folder, "new").touch()
+    assert list_changed_since(time.time_ns(), before, identify(paths)) == [str(file)]
+
+
+def test_change_is_seen_once_it_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    before = identify([str(file)])
+    file.write_text("changed")
+    assert wait_for_change(before) == identify([str(file)]) != before
 
 
 def test_alarm_rings_at_a_change_beside_a_path(tmp_path: Path) -> None:
@@ -141,12 +161,39 @@ def test_without_an_alarm_it_sleeps(tmp_path: Path) -> None:
 
 
 def test_copy_that_dies_knows_nothing() -> None:
-    def die() -> int:
+    def die() -> Told:
         signal.raise_signal(signal.SIGKILL)
-        return 0
+        return Told((), ["a"])
 
-    told = build_in_copy(die, lambda: ["a"])
-    assert (told.modules, told.paths) == ((), ())
+    with WaitingCopy(die) as copy:
+        assert copy.build() == Told((), ())
+
+
+def test_copy_without_a_word_ends_with_its_owner() -> None:
+    with WaitingCopy(lambda: Told((), ["a"])):
+        pass
+
+
+def test_copy_ends_at_ctrl_c() -> None:
+    ignored = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with WaitingCopy(lambda: Told((), ["a"])) as copy:
+            status = Path(f"/proc/{copy.process}/stat")
+            while status.read_text().rpartition(")")[2].split()[0] != "S":  # it waits
+                time.sleep(0.01)
+            os.kill(copy.process, signal.SIGINT)
+            assert copy.build() == Told((), ())
+    finally:
+        signal.signal(signal.SIGINT, ignored)
+
+
+def test_mistake_in_a_copy_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    def fail() -> Told:
+        raise RuntimeError("what no one thought of")
+
+    with WaitingCopy(fail) as copy:
+        assert copy.build() == Told((), ())
+    assert "what no one thought of" in capfd.readouterr().err
 
 
 def test_own_code_is_in_memory_and_a_template_is_not() -> None:

@@ -33,12 +33,27 @@ FileState = Sequence[Any]
 """Size (bytes), modification and change time (ns), inode number, SHA-256."""
 
 
+Identity = Sequence[int]
+"""The same without the digest; of a file that is missing, nothing."""
+
+
 def file_identity(status: os.stat_result) -> list[int]:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 def read_identity(path: str | Path) -> list[int]:
     return file_identity(os.stat(path))  # noqa: PTH116 (a Path of a text costs as much again)
+
+
+def identify(paths: Iterable[str]) -> dict[str, Identity]:
+    """Return what the file system keeps of each file."""
+    found: dict[str, Identity] = {}
+    for path in paths:
+        try:
+            found[path] = read_identity(path)
+        except OSError:
+            found[path] = []
+    return found
 
 
 def file_digest(path: str | Path) -> str:

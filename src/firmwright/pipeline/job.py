@@ -288,7 +288,7 @@ class Job:
             f"toolchains/{self.build.toolchain.name}.yaml": toolchain,
         }
 
-    @property
+    @cached_property
     def device_files(self) -> list[Path]:
         """Return the files of the devices that do not come with firmwright."""
         return device_files(self.recipe)

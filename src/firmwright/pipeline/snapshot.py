@@ -24,7 +24,7 @@ import firmwright
 from firmwright.errors import UserError
 
 from .build_root import STATE_FILE, find_build_root
-from .freshness import FileState, read_identity, text_digest
+from .freshness import FileState, Identity, identify, text_digest
 from .platform_words import name_build
 from .recipe_words import find_recipes
 
@@ -102,7 +102,7 @@ def read_snapshot(path: Path, circumstances: str) -> list[UpToDate]:
         if digest != text_digest(text):
             return []
         known = json.loads(text)
-        same = known["state"] == digest_state(circumstances, known["paths"])
+        same = known["state"] == digest_state(circumstances, look_at(known["paths"]))
     except (OSError, ValueError):
         return []
     return [UpToDate(*each) for each in known["recipes"]] if same else []
@@ -117,43 +117,42 @@ def write_snapshot(
     anything else may have changed since this process began, nothing is noted.
     """
     listed = sorted({*written, *watched})
-    others = [*list_always(), *(path for path in listed if path not in written)]
+    found = look_at(listed)
+    same = all(found[path] == list(state[:4]) for path, state in written.items())
+    others = found.keys() - written - {str(find_build_root() / STATE_FILE)}
+    if not (same and all(is_settled(found[path]) for path in others)):
+        return
     known: dict[str, Any] = {
-        "state": digest_state(collect_circumstances(), listed),
+        "state": digest_state(collect_circumstances(), found),
         "paths": listed,
         "recipes": [[each.task, each.title, each.bundle] for each in recipes],
     }
-    same = (read_identity(p) == list(state[:4]) for p, state in written.items())
-    if not (all(same) and all(map(is_settled, others))):
-        return
     text = json.dumps(known)
     path = find_snapshot()
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"{text_digest(text)}\n{text}", "utf-8")
 
 
-def is_settled(path: str) -> bool:
+def is_settled(identity: Identity) -> bool:
     """Tell whether the last change of a file was before this process began.
 
     It has to be so long before that another change would have another time.
     """
-    try:
-        _, *times, _ = read_identity(path)
-    except OSError:
-        return True
+    times = identity[1:3]
     return all(t + (TICK if t % WHOLE_SECOND else 2 * WHOLE_SECOND) < BEGUN for t in times)
 
 
-def digest_state(circumstances: str, paths: Iterable[str]) -> str:
-    """Return a digest of the identities of files and folders; what is not there counts as that."""
+def digest_state(circumstances: str, found: Mapping[str, Identity]) -> str:
+    """Return a digest of what decides beside files, and of what these are."""
     total = hashlib.sha256(circumstances.encode("utf-8", "surrogateescape"))
-    for path in (*list_always(), str(find_build_root() / STATE_FILE), *paths):
-        try:
-            identity = read_identity(path)
-        except OSError:
-            identity = []
-        total.update(f"{path} {identity}\n".encode("utf-8", "surrogateescape"))
+    lines = "".join([f"{path} {identity}\n" for path, identity in found.items()])
+    total.update(lines.encode("utf-8", "surrogateescape"))
     return total.hexdigest()
+
+
+def look_at(paths: Iterable[str]) -> dict[str, Identity]:
+    """Return what the file system keeps of files, with doit's state and what decides always."""
+    return identify([*list_always(), str(find_build_root() / STATE_FILE), *paths])
 
 
 def list_always() -> list[str]:

@@ -7,29 +7,28 @@ left for the next, and a build here gives the bytes of any other.
 
 from __future__ import annotations
 
-import gc
-import json
 import os
 import signal
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from doit import get_initial_workdir
 
-from firmwright.toolchain.compilers import ANSWERS, Question
+from firmwright.toolchain.compilers import ANSWERS
 
 from . import snapshot
 from .command_line import make_catalog
-from .freshness import read_identity
+from .freshness import Identity, identify
 from .task import CODE_FOLDERS, CODE_SUFFIXES, code_digest, find_deciding_packages
+from .waiting_copy import Told, WaitingCopy
 
-PAUSE, REST = 0.1, 0.01
+PAUSE, REST = 0.1, 0.005
 """Seconds between two looks at the files, and between two that have to be the same.
 
 A look at a thousand files takes two milliseconds. Where Linux tells of a change, the next look
@@ -44,21 +43,6 @@ STATEFUL = "firmwright.tasks.dodo"
 PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 """Folders that change when a package is installed or removed."""
 
-Identities = Mapping[str, Sequence[int]]
-"""What the file system keeps of each file; of one that is missing, nothing."""
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a build says of itself: what it imported, and what it depends on, if it knows.
-
-    ``answers`` are what programs print, such as a compiler's version, each with the question.
-    """
-
-    modules: Sequence[str]
-    paths: Sequence[str]
-    answers: Sequence[tuple[Question, str]] = ()
-
 
 def watch(
     build: Callable[[], int], list_paths: Callable[[], Iterable[str]], recipes: Sequence[str]
@@ -68,46 +52,37 @@ def watch(
     ``list_paths`` is called behind the build, in its process; what all recipes depend on and the
     ``recipes`` are watched where no recipe could be read.
     """
-    paths: Sequence[str] = [*recipes, *snapshot.list_always()]
     # A script's shell lets what it starts in the background ignore the signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        while True:
+    with suppress(KeyboardInterrupt):
+        build_until_code_changes(partial(build_here, build, list_paths), recipes)
+        start_again()
+    return 0
+
+
+def build_until_code_changes(build: Callable[[], Told], recipes: Sequence[str]) -> None:
+    """Build, and build again after each change of a file, until this process has old code."""
+    paths: Sequence[str] = [*recipes, *snapshot.list_always()]
+    begun, before, after = 0, dict[str, Identity](), dict[str, Identity]()
+    while True:
+        with WaitingCopy(build) as copy:
+            if after:
+                changed = list_changed_since(begun, before, after)
+                before = after if changed else wait_for_change(after)
+                changed = changed or list_changed(after, before)
+                print(f"changed: {', '.join(map(shorten, changed))}", file=sys.stderr, flush=True)
+                if any(map(is_in_memory, changed)):
+                    return
+                snapshot.find_snapshot().unlink(missing_ok=True)  # no build has to look at it
             begun = time.time_ns()
-            told = build_in_copy(build, list_paths)
+            told = copy.build()
             paths = told.paths or paths
-            before = identify(paths)
-            import_all(told.modules)
+            after = identify(paths)
+            if told.modules:
+                import_all(told.modules)
+                read_own_files()
             ANSWERS.update((tuple(question), answer) for question, answer in told.answers)
-            read_own_files()
             print(WAITING, file=sys.stderr, flush=True)
-            changed = list_changed_since(begun, before) or wait_for_change(before)
-            print(f"changed: {', '.join(map(shorten, changed))}", file=sys.stderr, flush=True)
-            if any(map(is_in_memory, changed)):
-                start_again()
-    except KeyboardInterrupt:
-        return 0
-
-
-def build_in_copy(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]) -> Told:
-    """Build in a copy of this process; return what it tells before it ends."""
-    reading, writing = os.pipe()
-    gc.freeze()  # a collection in the copy would copy all of these objects
-    copy = os.fork()
-    if not copy:
-        os.close(reading)
-        with os.fdopen(writing, "w", encoding="utf-8") as stream:
-            json.dump(asdict(build_here(build, list_paths)), stream)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
-    os.close(writing)
-    try:
-        with os.fdopen(reading, encoding="utf-8") as stream:
-            told = stream.read()
-    finally:  # ctrl-C is for both; the copy has something to say
-        os.waitpid(copy, 0)
-    return Told(**json.loads(told)) if told else Told((), ())
 
 
 def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]) -> Told:
@@ -147,27 +122,28 @@ def read_own_files() -> None:
     make_catalog()
 
 
-def identify(paths: Iterable[str]) -> Identities:
-    found = {}
-    for path in paths:
-        try:
-            found[path] = read_identity(path)
-        except OSError:
-            found[path] = []
-    return found
+def list_changed_since(
+    begun: int, before: dict[str, Identity], after: dict[str, Identity]
+) -> list[str]:
+    """Return the files that have changed while a build read them, and only they: it makes folders.
 
-
-def list_changed_since(begun: int, now: Identities) -> list[str]:
-    """Return the files that have changed since a time, in nanoseconds: a build has read some.
-
-    Folders change by the build itself.
+    What was not looked at ``before`` has changed if it did so since the build began, a time in
+    nanoseconds.
     """
-    changed = [path for path, identity in now.items() if any(t >= begun for t in identity[1:3])]
+    changed = [
+        path
+        for path, identity in after.items()
+        if (identity != before[path] if path in before else any(t >= begun for t in identity[1:3]))
+    ]
     return [path for path in changed if not Path(path).is_dir()]
 
 
-def wait_for_change(before: Identities) -> list[str]:
-    """Return what is not as it was, as soon as something is not and has come to rest."""
+def list_changed(before: dict[str, Identity], after: dict[str, Identity]) -> list[str]:
+    return [path for path in before if after[path] != before[path]]
+
+
+def wait_for_change(before: dict[str, Identity]) -> dict[str, Identity]:
+    """Return what is not all as it was, as soon as it is not and has come to rest."""
     now = before
     with open_alarm(before) as sleep:
         while True:
@@ -175,7 +151,7 @@ def wait_for_change(before: Identities) -> list[str]:
             if now == before:
                 sleep(PAUSE)
             elif now == last:
-                return [path for path in before if now[path] != before[path]]
+                return now
             time.sleep(REST)
 
 
