@@ -13,13 +13,13 @@ import numpy as np
 from firmwright.ir.records import encode_record, read_arrays, write_arrays
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Inner:
     a: int = 1
     unset: str | msgspec.UnsetType = msgspec.UNSET
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Outer:
     inner: Inner
     rows: tuple[Inner, ...] = ()

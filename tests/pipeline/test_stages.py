@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -32,6 +34,22 @@ def test_stage_runs_a_function_that_exists_and_reads_what_others_write(stage: St
 @pytest.mark.parametrize("artifact", ORDERED)
 def test_artifact_is_of_a_class_that_exists(artifact: Artifact[Any]) -> None:
     assert artifact.kind == ARRAYS or isinstance(resolve_name(artifact.kind), type)
+
+
+@pytest.mark.parametrize("artifact", ORDERED)
+def test_records_have_slots(artifact: Artifact[Any]) -> None:
+    """Without them, msgspec does not write defaults of what it has read."""
+    records = () if artifact.kind == ARRAYS else list_dataclasses(resolve_name(artifact.kind))
+    assert [kind for kind in records if "__slots__" not in vars(kind)] == []
+
+
+def list_dataclasses(kind: Any) -> Iterator[type]:
+    hints = get_type_hints(kind).values() if is_dataclass(kind) else get_args(kind)
+    if is_dataclass(kind):
+        assert isinstance(kind, type)
+        yield kind
+    for hint in hints:
+        yield from list_dataclasses(hint)
 
 
 def test_a_digest_that_a_download_has_not_is_found_in_the_recipe(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from .archive import read_capped
 from .bundle import is_of_networks, parse_any_bundle
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a job gave: a bundle, or a ``failure``, the message that says why there is none.
 

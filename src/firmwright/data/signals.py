@@ -14,7 +14,7 @@ LEAST_RATIO = 1e-30
 """-300 dB: of a tensor that was zero, or is not finite."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SignalQuality:
     """How near a tensor is to its reference, over all samples.
 

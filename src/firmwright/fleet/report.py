@@ -25,7 +25,7 @@ MEASURES = ("exact", "cycles", "flash", "ram", "batch", "offload")
 COLUMNS = ("job", "exact?", "cycles", "flash", "RAM", "batch", "offload", "since the last run")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Results:
     """The file ``fleet.json``: the outcomes of a run, in the order of the matrix."""
 

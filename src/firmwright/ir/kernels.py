@@ -19,7 +19,7 @@ C_TYPES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """A pointer parameter. ``tensor`` names what it points at: a tensor, weight or scratch."""
 
@@ -37,7 +37,7 @@ class Parameter:
         return self.elements * ELEMENT_BYTES[self.dtype]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FloatOperator:
     """An operator that computes quantized values in float32: its kind, its name in the model."""
 
@@ -48,7 +48,7 @@ class FloatOperator:
         return f"{self.kind} ('{self.source}')" if self.source else self.kind
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Cycles:
     """A region's estimated clock cycles on its device: computing, moving data, waiting."""
 
@@ -61,7 +61,7 @@ class Cycles:
         return self.compute + self.transfer + self.stall
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LibraryFunction:
     """A C function of the user's, ``void name(DLTensor *, ...)`` with so many ``tensors``."""
 
@@ -69,7 +69,7 @@ class LibraryFunction:
     tensors: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SourceFile:
     """A C source or header of the project's own; kernels that share it bring the same text."""
 
@@ -77,7 +77,7 @@ class SourceFile:
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """One region's function: parameters in the order inputs, weights, outputs, scratch; its body.
 
@@ -142,7 +142,7 @@ class LoweredRegion:
     weights: Mapping[str, npt.NDArray[Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class KeptRegion:
     """What was made of a region that has this digest, for the next build.
 
@@ -154,14 +154,14 @@ class KeptRegion:
     weights: Mapping[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class KeptRegions:
     """What was made of regions, by their names (file ``kernels/kept.json``)."""
 
     regions: Mapping[str, KeptRegion]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Kernels:
     """All kernels of a network, in execution order."""
 

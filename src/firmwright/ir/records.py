@@ -1,14 +1,14 @@
 """Read and write the JSON files between stages, each one dataclass.
 
 Every file names its schema by being one: :func:`build_schema` derives the JSON schema from the
-dataclass, and reading checks every value's type against it.
+dataclass, and reading checks every value's type against it. The dataclasses have slots: of others
+that msgspec has read, it would not write a field again that has its default.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from zipfile import ZipFile, ZipInfo
@@ -30,22 +30,13 @@ def write_record(path: Path, record: object) -> None:
 
 
 def encode_record(record: object) -> bytes:
-    """Return a dataclass, or plain data, as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(to_plain(record)), indent=1) + b"\n"
+    """Return a dataclass, or plain data, as indented JSON, with every field that is set."""
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
 def to_plain(record: object) -> Any:
-    """Return a dataclass as dictionaries, with every field that is set.
-
-    msgspec alone would leave out the defaults of a dataclass that it has decoded.
-    """
-    if is_dataclass(record) and not isinstance(record, type):
-        return asdict(record, dict_factory=drop_unset)
-    return record
-
-
-def drop_unset(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: value for name, value in fields if value is not msgspec.UNSET}
+    """Return a dataclass as dictionaries, with every field that is set."""
+    return msgspec.to_builtins(record)
 
 
 def read_record(path: Path, kind: type[Record]) -> Record:

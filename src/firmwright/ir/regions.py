@@ -15,7 +15,7 @@ TRANSFORM = "layout_transform"
 """The anchor of regions that only change a tensor's layout."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Change:
     """What of an operator would have to change: a quantity as it is, and the nearest that passes.
 
@@ -37,7 +37,7 @@ Work = Literal["same", "other", "none"]
 something else; or nothing, for it is gone."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Remedy:
     """What lifts a rule and is no quantity, in words, and the work that is left."""
 
@@ -57,7 +57,7 @@ class Suggestion:
     shrinks: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RuleViolation:
     """A rule of a device that an operator breaks; the sentence has the value that breaks it.
 
@@ -74,7 +74,7 @@ class RuleViolation:
     sentence: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Region:
     """A group of operators that runs as one function on one device.
 
@@ -137,7 +137,7 @@ def make_move_region(
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Partition:
     """Regions in execution order over named tensors; every tensor is written once.
 

@@ -28,7 +28,7 @@ LARGEST_TENSOR = 2**31 - 1
 """Elements, and bytes, of a tensor: the generated C counts them with 32 bits."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Storage:
     """How a tensor of bytes lies in memory, where a device has a layout of its own.
 
@@ -45,7 +45,7 @@ class Storage:
         return prod(self.shape) + self.spare
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tensor:
     """A named tensor; ``scale`` and ``zero_point`` only where the model quantizes it per tensor.
 
@@ -76,7 +76,7 @@ class Tensor:
         return self.elements * ELEMENT_BYTES[self.dtype]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Operator:
     """One operator of the source model: its name there, its kind, e.g. ``CONV_2D``, its tensors."""
 
@@ -85,7 +85,7 @@ class Operator:
     results: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class State:
     """What a network keeps from one run to the next.
 
@@ -98,7 +98,7 @@ class State:
     output: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ModelInterface:
     """The model stage's result beside the Relax module (file ``model/model.json``).
 
@@ -125,7 +125,7 @@ class ModelInterface:
         return (*self.outputs, *(state.tensor for state in self.states))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ModelSignature:
     """A model's signature that was checked (file ``model/signature.json``).
 
@@ -138,7 +138,7 @@ class ModelSignature:
     key: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BatchLayout:
     """How the samples of a batch lie in the outputs (file ``partition/batch.json``).
 

@@ -14,7 +14,7 @@ ALIGNMENT = 16
 """Bytes; enough for any element type and for 128-bit vector loads."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Buffer:
     """A tensor or scratch buffer, needed from step ``first`` to step ``last``, both included.
 

@@ -10,7 +10,7 @@ from firmwright.errors import UserError
 from firmwright.planning.memory import MemoryUse
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BatchChoice:
     """What was wanted and what fits (file ``batch/batch.json``); bytes of the fullest memory.
 

@@ -31,7 +31,7 @@ Place = tuple[str, int]
 """What a tensor lies in, and the byte at which it begins."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Loop:
     """So many ``calls`` from the ``first`` on, counted without views, run ``times`` times."""
 

@@ -57,7 +57,7 @@ class Slot(msgspec.Struct, frozen=True, tag=True):
 Location = Input | Output | Slot
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The schedule and the static memory plan.
 

@@ -16,7 +16,7 @@ from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Wait:
     """A call of ``function``: until ``pending`` of its device's jobs, or fewer, are not done."""
 
@@ -24,7 +24,7 @@ class Wait:
     pending: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ScheduleStep:
     """A region's turn, and the waits in front of it.
 
@@ -39,7 +39,7 @@ class ScheduleStep:
     events: tuple[Wait, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """The steps of an inference, views among them, and the waits behind the last one."""
 

@@ -55,7 +55,7 @@ class Distribution:
         return (self.edges[:-1] + self.edges[1:]) / 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CalibrationRecord:
     """The calibration stage's summary (file ``calibration/calibration.json``).
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from firmwright.data.signals import SignalQuality
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TensorQuantParams:
     """Quantization parameters of one tensor between layers."""
 
@@ -17,7 +17,7 @@ class TensorQuantParams:
     zero_point: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class QuantizationRecord:
     """How a float network was quantized.
 
@@ -37,7 +37,7 @@ class QuantizationRecord:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LayerAccuracy:
     """The result of a layer of the quantized network, beside the float network's.
 

@@ -30,7 +30,7 @@ PICTURE_PACKAGES = ("pillow",)
 SampleDigests = Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Lock:
     """SHA-256 of files, by their path from the recipe's folder, and of every sample, in order.
 

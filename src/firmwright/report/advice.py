@@ -10,7 +10,7 @@ LONGEST_NAME = 40
 """Characters of a layer's name in a line of advice."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Advice:
     """A change of the model or of the build, or why none helps.
 
@@ -66,7 +66,7 @@ class Advice:
         return f"{amount:,.{digits}f} {self.unit}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AdviceRecord:
     """All advice on a network, what saves most first (file ``advice/advice.json``)."""
 

@@ -33,7 +33,7 @@ class ComparedLayer(Protocol):
 LayerT = TypeVar("LayerT", bound=ComparedLayer)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CycleCount:
     """Cycles that cost models of devices estimate, and instructions that the CPU executed."""
 
@@ -45,7 +45,7 @@ class CycleCount:
         return self.modelled + self.counted
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CycleRow:
     """The layers of both mixes that compute the same operators of the model, its ``sources``.
 
@@ -60,7 +60,7 @@ class CycleRow:
     speed_up: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CycleComparison:
     """One inference on ``target`` (``own``) and on ``other_target`` (``other``)."""
 
@@ -70,7 +70,7 @@ class CycleComparison:
     total: CycleRow
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CostRow:
     """The layers of both mixes that compute the same operators of the model, its ``sources``.
 
@@ -84,7 +84,7 @@ class CostRow:
     other: Cost
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CostComparison:
     """One inference on ``target`` (``own``) and on ``other_target`` (``other``), as estimated.
 

@@ -22,7 +22,7 @@ US_DECIMALS = 3
 """Decimals of a microsecond."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Cost:
     """An estimated cost.
 

@@ -21,7 +21,7 @@ QUANTIZED = "_QuantizeLinear"
 """What an operator is called that quantizes a tensor, behind the tensor's name."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CodeLines:
     """The lines of a file of the C project, numbered from 1, both ends included."""
 
@@ -30,7 +30,7 @@ class CodeLines:
     last: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LayerTime:
     """When a layer runs: from cycle ``start`` up to, not including, cycle ``end``.
 
@@ -58,7 +58,7 @@ class LayerTime:
         return " + ".join(name for name, is_part in parts.items() if is_part) or "none"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LayerSize:
     """Bytes: activations that a layer reads and writes, its weights, and scratch memory."""
 
@@ -73,7 +73,7 @@ class LayerSize:
         return self.reads + self.writes + self.weights
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LayerTurn:
     """When a layer has its turn, and where its results lie until then.
 
@@ -95,7 +95,7 @@ class LayerTurn:
         return f"step {self.step}{after}{''.join(lies)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ReportedLayer:
     """A region that runs, numbered from 1 in order of execution.
 

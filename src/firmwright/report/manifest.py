@@ -24,7 +24,7 @@ from firmwright.verify.record import AccuracyRecord, RunRecord
 MANIFEST_VERSION = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Source:
     """The recipe: its digest, and its description if it has one.
 
@@ -40,7 +40,7 @@ class Source:
     description: str | msgspec.UnsetType = msgspec.UNSET
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BundledFile:
     """A file of the archive; ``path`` is relative to the archive's one folder."""
 
@@ -49,7 +49,7 @@ class BundledFile:
     sha256: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MemoryReport:
     """Bytes. No placement needs less than ``arena_lower_bound_bytes``.
 
@@ -68,7 +68,7 @@ class MemoryReport:
     constants: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Layer:
     """A region of the network and the device that computes it.
 
@@ -83,7 +83,7 @@ class Layer:
     macs: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Arithmetic:
     """How quantized values are computed.
 
@@ -96,7 +96,7 @@ class Arithmetic:
     float_operators: tuple[FloatOperator, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RegionArtifacts:
     """What an accelerator's own tools are given of a region.
 
@@ -112,7 +112,7 @@ class RegionArtifacts:
     calibration_sha256: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ScheduledLayer:
     """A layer in the static schedule of an accelerator's compiler; both ends are inclusive.
 
@@ -124,7 +124,7 @@ class ScheduledLayer:
     end_cycle: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CompiledArchive:
     """What an accelerator's own compiler made of the whole network.
 
@@ -143,7 +143,7 @@ class CompiledArchive:
     static_schedule: tuple[ScheduledLayer, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ArtifactsReport:
     """What the files in the archive's ``artifacts/<folder>`` were made from, and by which tools.
 
@@ -163,7 +163,7 @@ class ArtifactsReport:
     archive: CompiledArchive | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """The file ``manifest.json`` of a bundle.
 

@@ -14,7 +14,7 @@ CALLER = "the caller's"
 """Where a result lies that is an output of the network."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LayerMemories:
     """Bytes of a layer's constants, results and scratch memory, by the memories they lie in."""
 

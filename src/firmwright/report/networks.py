@@ -8,7 +8,7 @@ from firmwright.report.manifest import BundledFile
 from firmwright.verify.record import Agreement
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NetworksRun:
     """How the networks ran in turn, ``turns`` times, and how each agrees with its reference."""
 

@@ -22,7 +22,7 @@ REPORT_VERSION = 1
 SCHEMA_NAME = "report.schema.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ModelFacts:
     """The model file: its format, its digest, what it reads and writes."""
 
@@ -32,7 +32,7 @@ class ModelFacts:
     outputs: tuple[Tensor, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Proof:
     """How the firmware's outputs agree with the reference's; see the run's record.
 
@@ -49,7 +49,7 @@ class Proof:
     instructions: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Memory:
     """The static memory plan and what was linked, in bytes.
 
@@ -72,7 +72,7 @@ class Memory:
     constants: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Total:
     """One inference: cycles, and how many are modelled and counted; see the layers' times."""
 
@@ -81,7 +81,7 @@ class Total:
     counted: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Roof:
     """What a device can do at best, as its platform states: MACs and bytes of a cycle."""
 
@@ -90,7 +90,7 @@ class Roof:
     bytes_per_cycle: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Report:
     """One bundle as people look at it.
 

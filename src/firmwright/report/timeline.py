@@ -31,14 +31,14 @@ PARALLEL_JOBS_HEADER = """\
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CountedCycles:
     """Instructions of the CPU, taken as one cycle each."""
 
     cpu: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LayerCycles:
     """When a region runs; both ends are inclusive.
 
@@ -63,7 +63,7 @@ class LayerCycles:
         return self.end_cycle - self.start_cycle + 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """The layers of one inference, in order of execution; the last entry is the run function.
 

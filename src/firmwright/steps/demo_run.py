@@ -51,7 +51,7 @@ def link_demo(job: Job, elf: Path) -> None:
         compile_object(build, compiler, project, source, compiled, job.cache)
         return compiled
 
-    made = compile_each(compile_one, [*sources, main])
+    made = compile_each(compile_one, project, [*sources, main])
     kept = OBJECTS.read(job)
     others = [
         o for o in sorted(kept.rglob("*.o")) if o.relative_to(kept).as_posix() not in left_out

@@ -27,7 +27,7 @@ INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include\b[ \t]*(?:["<]([^">\n]+)[">]|(\S))
 """The name that a line includes, or the first letter of a macro that gives it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CompiledObject:
     """``key`` digests all that decides about an object, ``sha256`` the object itself."""
 
@@ -35,7 +35,7 @@ class CompiledObject:
     sha256: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Objects:
     """Objects by their source's path (file ``objects/objects.json``)."""
 
@@ -111,5 +111,5 @@ def run(job: Job, folder: Path) -> None:
                 compile_object(job.build, compiler, project, name, target, job.cache)
         return CompiledObject(keys[name], file_digest(target))
 
-    compiled = compile_each(compile_one, keys)
+    compiled = compile_each(compile_one, project, keys)
     write_record(folder / "objects.json", Objects(dict(zip(keys, compiled, strict=True))))

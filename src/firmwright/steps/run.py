@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ def run(job: Job, folder: Path) -> None:
         instructions_by_function=dict(sorted(execution.by_symbol.items())),
         instructions_by_region=dict(zip(layers.functions, execution.by_part, strict=False)),
         tolerance=job.recipe.run.tolerance,
-        **vars(agreement),
+        **asdict(agreement),
         inputs=tuple(sample_digest(s) for s in alone) if data else (),
         drawn={} if data else samples.find_drawn_ranges(job, single),
         counts=decode_counts(execution.console),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from math import prod
@@ -168,7 +169,9 @@ def check_scratch(kernel: Kernel) -> str:
 def check_cycles(kernel: Kernel) -> str:
     if kernel.cycles is None:
         return ""
-    negative = [f"{name} {number:,}" for name, number in vars(kernel.cycles).items() if number < 0]
+    negative = [
+        f"{name} {number:,}" for name, number in asdict(kernel.cycles).items() if number < 0
+    ]
     return f"the kernel's cycles are negative: {', '.join(negative)}" if negative else ""
 
 

@@ -155,7 +155,7 @@ def compile_project(
         compile_object(build, compiler, project, source, target, cache)
         return target
 
-    return compile_each(compile_one, list_sources(project))
+    return compile_each(compile_one, project, list_sources(project))
 
 
 def object_path(source: str) -> str:
@@ -163,12 +163,19 @@ def object_path(source: str) -> str:
     return PurePath(source).with_suffix(".o").as_posix()
 
 
-def compile_each(compile_one: Callable[[str], T], sources: Collection[str]) -> list[T]:
-    """Return what a function makes of every source, in their order; it is called in threads."""
+def compile_each(
+    compile_one: Callable[[str], T], project: Path, sources: Collection[str]
+) -> list[T]:
+    """Return what a function makes of every source, in their order; it is called in threads.
+
+    The largest of the ``project`` is begun first: at the end no core waits for it alone. Of several
+    mistakes the first source's is raised.
+    """
+    largest_first = sorted(sources, key=lambda source: -(project / source).stat().st_size)
     pool = ThreadPoolExecutor(count_threads())
     try:
-        compiled = [pool.submit(compile_one, source) for source in sources]
-        return [each.result() for each in track(compiled, "files")]
+        begun = {source: pool.submit(compile_one, source) for source in largest_first}
+        return [each.result() for each in track([begun[s] for s in sources], "files")]
     finally:
         pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C nothing more is started
 

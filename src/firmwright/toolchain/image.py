@@ -18,7 +18,7 @@ from firmwright.toolchain.platforms import Memory, Platform
 _LARGEST_IMAGE = 256 * 1024**2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FirmwareSize:
     """Bytes that a firmware takes in each memory, by its sections.
 
@@ -47,7 +47,7 @@ class Section:
     writable: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Symbol:
     """A function or an object of an ELF, the section that it lies in, and its bytes."""
 

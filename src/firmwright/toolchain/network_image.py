@@ -22,7 +22,7 @@ CHECKED = 16
 """From here on to the end, bytes are part of the checksum."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NetworkImage:
     """What the image of a network says of itself; ``workspace_bytes`` is what it works in.
 

@@ -12,7 +12,7 @@ AGREEMENT_IOU = 0.9
 """Intersection over union from which on a box counts as the reference's."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FoundBox:
     """A box of the firmware, and how near the reference's is; corners are parts of the picture.
 
@@ -31,7 +31,7 @@ class FoundBox:
     reference_iou: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SampleBoxes:
     """One sample: its name, the SHA-256 of its data by input, and its boxes."""
 
@@ -40,7 +40,7 @@ class SampleBoxes:
     boxes: tuple[FoundBox, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DetectionReport:
     """All samples of a run. ``threshold`` is the lowest score of a box.
 

@@ -14,7 +14,7 @@ Rates = dict[str, float]
 """Percentages, or a metric's values, by network."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NetworkValues:
     """What a network says of the values of its inputs and outputs (``values.json``).
 
@@ -27,14 +27,14 @@ class NetworkValues:
     output_steps: tuple[float, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ReferenceRecord:
     """Which runtime the reference is, with its version (``reference.json``)."""
 
     runtime: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Agreement:
     """How far outputs are from the reference's, over all samples and outputs.
 
@@ -49,7 +49,7 @@ class Agreement:
     max_difference: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RunRecord(Agreement):
     """How the firmware ran, and how its outputs agree with the reference's.
 
@@ -79,7 +79,7 @@ class RunRecord(Agreement):
     counts: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class OutputAccuracy:
     """One output of every network but the first, by network."""
 
@@ -87,7 +87,7 @@ class OutputAccuracy:
     signals: dict[str, SignalQuality]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BoxRates:
     """``recall``: the part of the right boxes that a network found. ``precision``: of the boxes
     that it found, the part that is right. All rates are 1 where there is nothing to count.
@@ -99,7 +99,7 @@ class BoxRates:
     mean_average_precision: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BoxAccuracy:
     """Boxes are the same from an overlap of ``iou`` on; ``right`` counts those that are right."""
 
@@ -108,7 +108,7 @@ class BoxAccuracy:
     networks: dict[str, BoxRates]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AccuracyRecord:
     """How near networks are to a reference network, on the samples of `evaluate`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -142,7 +143,7 @@ def test_weights_are_named_by_their_region() -> None:
 def test_a_sum_of_a_tensor_and_itself_reads_it_twice() -> None:
     layer = add((1, 1, 16))
     region = a_region(layer)
-    twice = type(region)(**{**vars(region), "inputs": ("x",)})
+    twice = replace(region, inputs=("x",))
     lowered = lower_layer(twice, layer, DIANA)
     assert [(p.name, p.tensor) for p in lowered.kernel.inputs] == [
         ("input_0", "x"),

@@ -58,7 +58,7 @@ def compile_loadable(
         compile_object(build, compiler, project, source, target, cache)
         return target
 
-    return compile_each(compile_one, sources)
+    return compile_each(compile_one, project, sources)
 
 
 def link_loadable(

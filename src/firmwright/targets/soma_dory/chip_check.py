@@ -26,7 +26,7 @@ MAX_INSTRUCTIONS = 10**12
 """Instructions before the program counts as hung."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ChipReport:
     """The file ``chip.json``: what ran, how it agrees with the reference, and what is unknown.
 

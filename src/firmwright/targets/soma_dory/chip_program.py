@@ -106,7 +106,7 @@ def compile_files(
         compile_object(build, compiler, scratch, name, output, cache)
         return output
 
-    return compile_each(compile_one, [s.relative_to(scratch).as_posix() for s in sources])
+    return compile_each(compile_one, scratch, [s.relative_to(scratch).as_posix() for s in sources])
 
 
 def write_templates(name: str, folder: Path, variables: dict[str, object]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BoundaryTensor:
     """A tensor that a region hands over; ``name`` in its sub-model, ``tensor`` in the partition.
 
@@ -20,7 +20,7 @@ class BoundaryTensor:
     zero_point: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TidlRegionArtifacts:
     """One region's files; ``calibration_sha256`` digests its calibration tensors.
 
@@ -38,7 +38,7 @@ class TidlRegionArtifacts:
     calibration_sha256: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Artifacts:
     """All regions of a network.
 
