@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
 
 LICENSE_CLASSIFIER = "License :: OSI Approved :: "
@@ -69,6 +70,7 @@ def make_package(name: str, version: str, included: bool = False) -> Component:
     return Component(kind, name, included, version, f"pkg:pypi/{name}@{version}", "", license)
 
 
+@cache
 def read_license(name: str) -> License:
     """Return what an installed package says: an expression, a short text, or a classifier."""
     stated = metadata(name)

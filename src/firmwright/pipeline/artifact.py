@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Generic, Protocol, TypeVar
+
+from .freshness import read_identity
 
 T = TypeVar("T")
 
@@ -21,6 +24,9 @@ LOWERED_STAGE = "lowered"
 ARRAYS = "arrays"
 MODULE = "tvm:IRModule"
 PATH = "pathlib:Path"
+
+KEPT_RECORDS = 64
+"""Records that a process keeps: those of a build, which its stages read one after another."""
 
 
 class Folders(Protocol):
@@ -93,9 +99,19 @@ def read_file(path: Path, kind: str) -> Any:
 
         # tvm.ir.load_json parses and writes the text once more, for files of older releases.
         return from_json_graph_str(path.read_text(encoding="utf-8"))
-    from firmwright.ir.records import read_arrays, read_record
+    if kind == ARRAYS:
+        from firmwright.ir.records import read_arrays
 
-    return read_arrays(path) if kind == ARRAYS else read_record(path, resolve_name(kind))
+        return read_arrays(path)
+    return read_known_record(path, kind, *read_identity(path))
+
+
+@lru_cache(KEPT_RECORDS)
+def read_known_record(path: Path, kind: str, *_identity: int) -> Any:
+    """Read a record, which nobody changes; a file that is the same is not read again."""
+    from firmwright.ir.records import read_record
+
+    return read_record(path, resolve_name(kind))
 
 
 def write_file(path: Path, kind: str, value: Any) -> None:

@@ -14,15 +14,21 @@ import sysconfig
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import is_dataclass
 from functools import partial
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from pkgutil import resolve_name
 
+import msgspec
 from doit import get_initial_workdir
 
+from firmwright.bundle.components import read_license
 from firmwright.toolchain.compilers import ANSWERS
 
-from . import snapshot
+from . import artifacts, snapshot
+from .artifact import Artifact
 from .command_line import make_catalog
 from .freshness import Identity, identify
 from .task import CODE_FOLDERS, CODE_SUFFIXES, code_digest, find_deciding_packages
@@ -118,8 +124,15 @@ def import_all(names: Iterable[str]) -> None:
 def read_own_files() -> None:
     """Read what no build changes: a change of it starts this process again."""
     code_digest(CODE_FOLDERS)
-    find_deciding_packages()
     make_catalog()
+    for package in find_deciding_packages():
+        with suppress(PackageNotFoundError):
+            read_license(package)
+    for artifact in vars(artifacts).values():
+        if isinstance(artifact, Artifact) and artifact.kind.partition(":")[0] in sys.modules:
+            kind = resolve_name(artifact.kind)
+            if is_dataclass(kind):
+                msgspec.json.Decoder(kind)  # it keeps what it learns of the classes
 
 
 def list_changed_since(

@@ -194,5 +194,7 @@ def compute_means(totals: Sequence[int], samples: int) -> list[int]:
 def write_timeline(path: Path, found: Timeline, header: str) -> None:
     """Write the layers as YAML, numbered from 1; ``header`` is the comment above them."""
     layers = msgspec.to_builtins(dict(enumerate(found.layers, 1)))
-    text = yaml.safe_dump(layers, sort_keys=False, default_flow_style=None, width=96)
+    text = yaml.dump(
+        layers, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=96
+    )
     path.write_text(header + text, encoding="utf-8", newline="\n")

@@ -57,5 +57,7 @@ def read_layer(index: int, layer: Any, shown: str) -> ScheduledLayer:
 def write_schedule(path: Path, layers: Sequence[ScheduledLayer], name: str) -> None:
     """Write the layers as YAML, numbered from 1, as the table of our own cycles is."""
     content = msgspec.to_builtins(dict(enumerate(layers, 1)))
-    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=96)
+    text = yaml.dump(
+        content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=96
+    )
     path.write_text(HEADER.format(name=name) + text, encoding="utf-8", newline="\n")
