@@ -254,7 +254,7 @@ def test_the_command_line_tool_has_an_option_for_every_variable() -> None:
 
 
 def test_a_changed_rule_counts_as_changed_code(tmp_path: Path) -> None:
-    from firmwright.pipeline.task import code_digest
+    from firmwright.pipeline.code_digest import code_digest
 
     (tmp_path / "rules.yaml").write_text("operators: []\n")
     before = code_digest((tmp_path,))

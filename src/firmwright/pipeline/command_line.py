@@ -8,7 +8,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -39,6 +39,7 @@ from firmwright.toolchain import (
 
 from .budget import check_measurable
 from .build_root import prepare_build_root
+from .code_digest import CODE_FOLDERS, code_digest
 from .devices import load_custom_targets
 from .job import Job, find_toolchain
 from .networks import make_network_jobs
@@ -193,16 +194,33 @@ def place_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
 
 def make_catalog() -> Catalog:
     """Return the platforms, toolchains and devices that a recipe may name."""
-    platforms = {name: load_platform(name) for name in platform_names()}
     targets = {name: load_target(name) for name in target_names()}
     return Catalog(
-        {
-            name: KnownPlatform(p.toolchains, p.emulators, p.aliases, p.host)
-            for name, p in platforms.items()
-        },
+        ReadyPlatforms(),
         toolchain_names(),
         {n: KnownDevice(dict(t.options), t.is_fallback, t.quantizes) for n, t in targets.items()},
+        code_digest(CODE_FOLDERS),
     )
+
+
+class ReadyPlatforms(Mapping[str, KnownPlatform]):
+    """The platforms that come with firmwright, each read when it is asked for."""
+
+    def __getitem__(self, name: str) -> KnownPlatform:
+        if name not in self._names:
+            raise KeyError(name)
+        found = load_platform(name)
+        return KnownPlatform(found.toolchains, found.emulators, found.aliases, found.host)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return platform_names()
 
 
 def make_job(

@@ -8,8 +8,9 @@ from firmwright.data.fetch import MIRROR_VARIABLE
 from firmwright.shared_cache.settings import read_settings
 from firmwright.toolchain.build import THREADS
 
+from .code_digest import CODE_FOLDERS, code_digest
 from .command_line import NO_USER_CODE_VARIABLE
-from .task import CODE_FOLDERS, code_digest, find_deciding_packages
+from .task import find_deciding_packages
 
 PASSED_ON = (MIRROR_VARIABLE, NO_USER_CODE_VARIABLE, THREADS)
 """Variables of the environment that workers elsewhere get too, beside those of the cache."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from firmwright.recipe import lock
 from firmwright.targets import load_target, target_names
 
 from .artifact import INDEX_FILE
+from .code_digest import CODE_FOLDERS, code_digest
 from .command_line import find_place
 from .freshness import InputWatch, Unchanged, file_digest
 from .job import Job
@@ -32,13 +31,7 @@ from .ownership import claim_folder, release_folder
 from .profile import measure
 from .stage import Stage
 
-PACKAGE = Path(firmwright.__file__).parent
-CODE_FOLDERS = (PACKAGE, PACKAGE / "tasks")
-"""The second is a link in a checkout, which a search below the package does not follow."""
-TEMPLATES = PACKAGE / "templates"
-
-CODE_SUFFIXES = frozenset({".c", ".json", ".py", ".yaml"})
-"""Suffixes of the package's files that decide about results: rules are YAML, schemas JSON."""
+TEMPLATES = Path(firmwright.__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
@@ -272,25 +265,3 @@ def find_deciding_packages() -> dict[str, str]:
         *of_targets,
     )
     return lock.find_package_versions({name for group in groups for name in group})
-
-
-@cache
-def code_digest(places: tuple[Path, ...]) -> str:
-    """Digest the code in folders, so that changing any of it runs every stage again."""
-    total = hashlib.sha256()
-    for place in places:
-        for name in sorted(list_code(place)):
-            total.update(name.encode() + b"\0")
-            total.update((place / name).read_bytes())
-    return total.hexdigest()
-
-
-def list_code(place: Path) -> Iterator[str]:
-    """Yield the files of code below a folder, without following links; Path.rglob is slower."""
-    for folder, _, names in os.walk(place):
-        below = os.path.relpath(folder, place)
-        yield from (
-            os.path.join(below, name)  # noqa: PTH118
-            for name in names
-            if os.path.splitext(name)[1] in CODE_SUFFIXES  # noqa: PTH122
-        )

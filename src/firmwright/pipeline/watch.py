@@ -29,9 +29,10 @@ from firmwright.toolchain.compilers import ANSWERS
 
 from . import artifacts, snapshot
 from .artifact import Artifact
+from .code_digest import CODE_FOLDERS, CODE_SUFFIXES, code_digest
 from .command_line import make_catalog
 from .freshness import Identity, identify
-from .task import CODE_FOLDERS, CODE_SUFFIXES, code_digest, find_deciding_packages
+from .task import find_deciding_packages
 from .waiting_copy import Told, WaitingCopy
 
 PAUSE, REST = 0.1, 0.005
@@ -124,7 +125,7 @@ def import_all(names: Iterable[str]) -> None:
 def read_own_files() -> None:
     """Read what no build changes: a change of it starts this process again."""
     code_digest(CODE_FOLDERS)
-    make_catalog()
+    list(make_catalog().platforms.values())
     for package in find_deciding_packages():
         with suppress(PackageNotFoundError):
             read_license(package)

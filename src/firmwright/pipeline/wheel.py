@@ -10,7 +10,7 @@ from pathlib import Path
 
 from firmwright.errors import UserError
 
-from .task import PACKAGE
+from .code_digest import PACKAGE
 
 ROOT = PACKAGE.parents[1]
 """The checkout, of an editable installation."""

@@ -43,14 +43,25 @@ class KnownPlatform:
 
 @dataclass(frozen=True)
 class Catalog:
-    """What is installed, by name."""
+    """What is installed, by name.
+
+    ``digest`` tells the platforms, which are then read as they are asked for, from others.
+    """
 
     platforms: Mapping[str, KnownPlatform]
     toolchains: Collection[str]
     devices: Mapping[str, KnownDevice]
+    digest: str = ""
+
+    @property
+    def decisive(self) -> tuple[Any, ...]:
+        """All that a recipe's check depends on."""
+        return (self.digest or self.platforms, self.toolchains, self.devices)
 
     def resolve_platform(self, name: str) -> str:
         """Return the platform's own name for an alias of it; any other is itself."""
+        if name in self.platforms:
+            return name
         return next((n for n, p in self.platforms.items() if name in p.aliases), name)
 
     def find_build_platform(self, name: str, for_device: bool) -> tuple[str, KnownPlatform | None]:
@@ -84,15 +95,16 @@ def find_name_errors(data: Mapping[str, Any], catalogue: Catalog) -> Iterator[Fi
     name, platform = catalogue.find_build_platform(name, for_device)
     listed = platform.toolchains if platform else None
     toolchain = data.get("toolchain")
-    if not (isinstance(toolchain, str) and is_description_file(toolchain)):
+    if isinstance(toolchain, str) and not is_description_file(toolchain):
         known = catalogue.toolchains
         yield from _find_choice_errors(toolchain, ("toolchain",), known, name, listed)
 
     run = data.get("run")
     emulator = run.get("emulator") if isinstance(run, Mapping) else None
-    emulators = {emulator for entry in catalogue.platforms.values() for emulator in entry.emulators}
-    listed = platform.emulators if platform else None
-    yield from _find_choice_errors(emulator, ("run", "emulator"), emulators, name, listed)
+    if isinstance(emulator, str):
+        known = {name for entry in catalogue.platforms.values() for name in entry.emulators}
+        listed = platform.emulators if platform else None
+        yield from _find_choice_errors(emulator, ("run", "emulator"), known, name, listed)
 
 
 def _find_platform_errors(
@@ -147,15 +159,13 @@ def _find_order_errors(
 
 
 def _find_choice_errors(
-    name: Any,
+    name: str,
     pointer: Pointer,
     known: Collection[str],
     platform: str,
     listed: tuple[str, ...] | None,
 ) -> Iterator[Finding]:
     kind = pointer[-1]
-    if not isinstance(name, str):
-        return
     if name not in known and name not in (listed or ()):
         suggest = suggest_name if kind == "toolchain" else did_you_mean
         yield Finding(pointer, f"unknown {kind} {quote(name)}{suggest(name, known)}")

@@ -32,7 +32,7 @@ def load_recipe(
     mistakes: in YAML, schema, names and rules, and missing files.
     """
     content = read_bytes(path, str(path))
-    decisive = (__version__, load_schema(), path.stem, content.hex(), overrides, catalogue)
+    decisive = (__version__, load_schema(), path.stem, content.hex(), overrides, catalogue.decisive)
     key = make_cache_key(decisive)
     if cache:
         known = read_cache(cache, key, path)
