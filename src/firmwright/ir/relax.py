@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -154,6 +154,26 @@ def rename_variables(module: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRMo
     main = structural_map(module["main"], (relax.Var, rename))
     updated.update_func(module.get_global_var("main"), main)
     return updated
+
+
+def copy_variables(function: relax.Function) -> relax.Function:
+    """Return a function with variables of its own: a module binds each variable once.
+
+    Unlike TVM's copy, it infers no types again, which takes a millisecond for each convolution.
+    """
+    copies: dict[relax.Var, relax.Var] = {}
+
+    def copy(variable: relax.Var) -> relax.Var:
+        return copies.setdefault(variable, type(variable)(variable.name, variable.ty))
+
+    copied: relax.Function = structural_map(function, (relax.Var, copy))
+    return relax.BlockBuilder().normalize(copied)
+
+
+def state_type(call: tvm.ir.Call, shape: Sequence[int], dtype: str) -> tvm.ir.Call:
+    """Return a call whose type is known, for TVM takes a millisecond to infer a convolution's."""
+    kind = relax.TensorType(shape, dtype)
+    return tvm.ir.Call(call.op, call.args, call.attrs, call.ty_args, ret_ty=kind)
 
 
 def rewrite_bindings(

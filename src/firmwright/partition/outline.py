@@ -20,6 +20,7 @@ from firmwright.ir.operators import (
 from firmwright.ir.parts import keeps_order
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.relax import (
+    copy_variables,
     dtype_of,
     find_outputs,
     main_bindings,
@@ -254,7 +255,7 @@ def outline(group: Group) -> tuple[relax.Function, list[relax.Var]]:
     )
     returned = relax.Tuple(list(plain.values()))
     function = relax.Function(outside, relax.SeqExpr([block], returned), returned.ty)
-    return relax.utils.copy_with_new_vars(function), outside
+    return copy_variables(function), outside
 
 
 def make_tensor(name: str, variable: relax.Var) -> Tensor:

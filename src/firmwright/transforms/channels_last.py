@@ -26,6 +26,7 @@ from firmwright.ir.relax import (
     operator_name,
     read_variables,
     replace_main,
+    state_type,
     static_shape,
 )
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
@@ -69,6 +70,13 @@ def permute(tensor: relax.Expr, axes: tuple[int, ...]) -> relax.Expr:
     if channels == 1 or prod(pixels) == 1:
         return relax.op.reshape(tensor, [shape[axis] for axis in axes])
     return relax.op.permute_dims(tensor, axes)
+
+
+def state_last_type(moved: tvm.ir.Call, call: tvm.ir.Call) -> tvm.ir.Call:
+    """State the type of a call with channels last: that of the model's, of three or four axes."""
+    batch, channels, *pixels = static_shape(call)
+    shape = (batch, *([1] if len(pixels) == 1 else []), *pixels, channels)
+    return state_type(moved, shape, dtype_of(call))
 
 
 def read_axes(call: tvm.ir.Call) -> tuple[int, ...]:
@@ -196,7 +204,7 @@ class ChannelsLast:
             strides, dilation = [1, *strides], [1, *dilation]
             padding = [0, padding[0], 0, padding[1]]
         kernel = relax.op.permute_dims(kernel, [layout.index(axis) for axis in "OHWI"])
-        return relax.op.nn.conv2d(
+        moved = relax.op.nn.conv2d(
             self.read_last(call.args[0]),
             self.builder.emit(kernel),
             strides=strides,
@@ -208,6 +216,7 @@ class ChannelsLast:
             out_layout="NHWC",
             out_dtype=attrs.out_dtype,
         )
+        return state_last_type(moved, call)
 
     def compute_elements(self, call: tvm.ir.Call) -> relax.Expr | None:
         """Compute elements where they lie; None where what is broadcast has another rank."""
@@ -237,7 +246,8 @@ class ChannelsLast:
                          "count_include_pad")
         }  # fmt: skip
         operator = getattr(relax.op.nn, operator_name(call).rpartition(".")[2])
-        return operator(self.read_last(call.args[0]), **options, layout="NHWC", out_layout="NHWC")
+        moved = operator(self.read_last(call.args[0]), **options, layout="NHWC", out_layout="NHWC")
+        return state_last_type(moved, call)
 
     def resize(self, call: tvm.ir.Call) -> relax.Expr | None:
         attrs = call.attrs
