@@ -47,6 +47,7 @@ from .ownership import refuse_taken_folder
 from .platform_words import read_platforms
 from .profile import PROFILE
 from .recipe_words import find_recipes, find_start
+from .shared_recipes import SharedRecipes
 from .stage import Stage
 
 NO_USER_CODE = "no_user_code"
@@ -103,7 +104,7 @@ def load_each(
     cache = root / ".recipes"
     if several:
         return make_network_jobs(path, place, catalogue, cache, make, of_networks)
-    return [make(load_recipe(path, place(path), catalogue, cache))]
+    return [make(load_recipe(path, place(path), catalogue, cache, SharedRecipes()))]
 
 
 def set_variables(arguments: Sequence[str]) -> None:

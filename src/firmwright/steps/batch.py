@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from firmwright.compile import lower_regions, partition_network
-from firmwright.pipeline.artifacts import BATCH
+from firmwright.pipeline.artifacts import BATCH, NETWORK_MODULE
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import max_boxes, require
 from firmwright.planning import MemoryUse, Program, check_memory, make_plan, memory_uses
@@ -34,7 +34,7 @@ def run(job: Job, folder: Path) -> None:
 
 def choose(job: Job) -> BatchChoice:
     """Return the largest batch of a job that fits the platform."""
-    module, interface = rewrite_network(job)
+    module, interface = rewrite_network(job, NETWORK_MODULE.read(job))
 
     def uses(size: int, mix: Sequence[Device]) -> Sequence[MemoryUse]:
         batched, ports, _ = batch_network(module, interface, size)

@@ -6,7 +6,14 @@ from pathlib import Path
 
 from firmwright.compile import partition_network
 from firmwright.errors import DiagnosticError, UserError
-from firmwright.pipeline.artifacts import BATCH, BATCH_LAYOUT, INTERFACE, PARTITION, REGIONS
+from firmwright.pipeline.artifacts import (
+    BATCH,
+    BATCH_LAYOUT,
+    INTERFACE,
+    NETWORK_MODULE,
+    PARTITION,
+    REGIONS,
+)
 from firmwright.pipeline.command_line import find_place
 from firmwright.pipeline.job import Job
 from firmwright.planning.batch import batch_network
@@ -18,8 +25,9 @@ from .rewriting import note_float_layers, note_saved_macs, rewrite_network
 def run(job: Job, folder: Path) -> None:
     """Write ``partition.json``, ``interface.json`` and ``module.json`` (a function a region)."""
     try:
-        module, interface = rewrite_network(job)
-        note_saved_macs(job, module)
+        network = NETWORK_MODULE.read(job)
+        module, interface = rewrite_network(job, network)
+        note_saved_macs(job, network, module)
         note_float_layers(job, module)
         if job.has_stage("batch"):
             size = BATCH.read(job).actual_batch_size

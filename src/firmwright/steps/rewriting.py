@@ -18,22 +18,22 @@ from firmwright.targets.custom_transforms import apply_user_transform
 from firmwright.transforms.integers.remarks import explain_floats
 
 
-def rewrite_network(job: Job) -> tuple[tvm.IRModule, ModelInterface]:
-    """Read the network that is compiled, and apply every rewrite: optional, custom, canonical."""
+def rewrite_network(job: Job, network: tvm.IRModule) -> tuple[tvm.IRModule, ModelInterface]:
+    """Apply every rewrite to the network that is compiled: optional, custom, canonical."""
     folder = job.recipe.path.parent
     custom = [partial(apply_user_transform, r, folder) for r in transform_options(job).extra]
-    module = prepare_module(artifacts.NETWORK_MODULE.read(job), select_rewrites(job), custom)
+    module = prepare_module(network, select_rewrites(job), custom)
     return module, artifacts.NETWORK_INTERFACE.read(job)
 
 
-def note_saved_macs(job: Job, module: tvm.IRModule) -> None:
+def note_saved_macs(job: Job, network: tvm.IRModule, module: tvm.IRModule) -> None:
     """Say how many multiply-accumulates the rewrites leave, if they save some.
 
     Before the rewrites they may not be countable: shapes may be computed.
     """
     left = sum(count_operator_macs(module).values())
     with suppress(UserError):
-        own = sum(count_operator_macs(artifacts.NETWORK_MODULE.read(job)).values())
+        own = sum(count_operator_macs(network).values())
         if left < own:
             job.note(f"rewritten to {left:,} multiply-accumulates from {own:,}")
 
