@@ -16,11 +16,12 @@ from threading import Timer
 import pytest
 
 from firmwright.pipeline.freshness import identify
-from firmwright.pipeline.waiting_copy import Told, WaitingCopy
+from firmwright.pipeline.waiting_copy import DIED, Told, WaitingCopy
 from firmwright.pipeline.watch import (
     WAITING,
     is_in_memory,
     list_changed_since,
+    name_changed,
     open_alarm,
     wait_for_change,
 )
@@ -160,13 +161,14 @@ def test_without_an_alarm_it_sleeps(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_copy_that_dies_knows_nothing() -> None:
+def test_copy_that_dies_knows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     def die() -> Told:
         signal.raise_signal(signal.SIGKILL)
         return Told((), ["a"])
 
     with WaitingCopy(die) as copy:
         assert copy.build() == Told((), ())
+    assert capsys.readouterr().err == f"{DIED}\n"
 
 
 def test_copy_without_a_word_ends_with_its_owner() -> None:
@@ -194,6 +196,13 @@ def test_mistake_in_a_copy_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     with WaitingCopy(fail) as copy:
         assert copy.build() == Told((), ())
     assert "what no one thought of" in capfd.readouterr().err
+
+
+def test_changed_files_are_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kws.yaml").touch()
+    assert name_changed([".", str(tmp_path), "kws.yaml", str(tmp_path / "kws.yaml")]) == "kws.yaml"
+    assert name_changed([".", str(tmp_path)]) == "."
 
 
 def test_own_code_is_in_memory_and_a_template_is_not() -> None:

@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 
 from firmwright.toolchain.compilers import Question
 
+DIED = "the build's process has ended before it was done; the next change builds again"
+
 
 @dataclass(frozen=True)
 class Told:
@@ -57,12 +59,15 @@ class WaitingCopy:
         os.waitpid(self.process, 0)
 
     def build(self) -> Told:
-        """Give the word, and return what the copy tells; nothing if it dies before."""
+        """Give the word, and return what the copy tells; nothing, with a message, if it dies."""
         with suppress(BrokenPipeError):
             os.write(self.word, b"!")
         with os.fdopen(self.told, encoding="utf-8", closefd=False) as stream:
             text = stream.read()
-        return Told(**json.loads(text)) if text else Told((), ())
+        if text:
+            return Told(**json.loads(text))
+        print(DIED, file=sys.stderr)
+        return Told((), ())
 
 
 def live_as_copy(word: int, told: int, build: Callable[[], Told]) -> None:

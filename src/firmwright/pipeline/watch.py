@@ -77,7 +77,7 @@ def build_until_code_changes(build: Callable[[], Told], recipes: Sequence[str]) 
                 changed = list_changed_since(begun, before, after)
                 before = after if changed else wait_for_change(after)
                 changed = changed or list_changed(after, before)
-                print(f"changed: {', '.join(map(shorten, changed))}", file=sys.stderr, flush=True)
+                print(f"changed: {name_changed(changed)}", file=sys.stderr, flush=True)
                 if any(map(is_in_memory, changed)):
                     return
                 snapshot.find_snapshot().unlink(missing_ok=True)  # no build has to look at it
@@ -203,6 +203,12 @@ def start_again() -> None:
     """Put a new process in the place of this one."""
     os.chdir(get_initial_workdir())
     os.execv(sys.executable, [sys.executable, "-m", "firmwright.cli", *sys.argv[1:]])
+
+
+def name_changed(changed: Sequence[str]) -> str:
+    """Return the names of changed files, of folders only where no file has changed."""
+    files = [path for path in changed if not Path(path).is_dir()]
+    return ", ".join(dict.fromkeys(map(shorten, files or changed)))
 
 
 def shorten(path: str) -> str:
