@@ -234,8 +234,16 @@ def test_the_sanitizers_stop_at_undefined_behaviour(tmp_path: Path, compiler_cac
     assert "out of bounds" in finished.stderr
 
 
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A folder with the sources a, b and c, of which b is the largest."""
+    for name, size in {"a": 1, "b": 3, "c": 2}.items():
+        (tmp_path / name).write_bytes(bytes(size))
+    return tmp_path
+
+
 def test_a_variable_says_how_many_files_are_compiled_at_once(
-    monkeypatch: pytest.MonkeyPatch,
+    sources: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[int] = []
 
@@ -245,11 +253,26 @@ def test_a_variable_says_how_many_files_are_compiled_at_once(
         return source.upper()
 
     monkeypatch.setenv(THREADS, "1")
-    assert compile_each(compile_one, "abcd") == [*"ABCD"]
+    assert compile_each(compile_one, sources, "abc") == [*"ABC"]
     assert len(set(threads)) == 1
     monkeypatch.setenv(THREADS, "3")
     together = threading.Barrier(3, timeout=60)
-    assert compile_each(lambda _: together.wait() >= 0, "abc") == [True] * 3
+    assert compile_each(lambda _: together.wait() >= 0, sources, "abc") == [True] * 3
     monkeypatch.setenv(THREADS, "0")
     with pytest.raises(UserError, match="FIRMWRIGHT_THREADS: expected a whole number from 1 on"):
-        compile_each(compile_one, "a")
+        compile_each(compile_one, sources, "a")
+
+
+def test_the_largest_file_is_begun_first_and_the_first_mistake_is_told(
+    sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    def refuse(source: str) -> None:
+        begun.append(source)
+        raise UserError(source)
+
+    monkeypatch.setenv(THREADS, "1")
+    with pytest.raises(UserError, match="a"):
+        compile_each(refuse, sources, "abc")
+    assert begun == [*"bca"]

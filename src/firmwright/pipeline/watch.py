@@ -129,11 +129,16 @@ def read_own_files() -> None:
     for package in find_deciding_packages():
         with suppress(PackageNotFoundError):
             read_license(package)
+    learn_records()
+
+
+def learn_records() -> None:
+    """Let msgspec look at the classes of records that a build has read, once for all copies."""
     for artifact in vars(artifacts).values():
         if isinstance(artifact, Artifact) and artifact.kind.partition(":")[0] in sys.modules:
             kind = resolve_name(artifact.kind)
             if is_dataclass(kind):
-                msgspec.json.Decoder(kind)  # it keeps what it learns of the classes
+                msgspec.json.Decoder(kind)
 
 
 def list_changed_since(
