@@ -35,11 +35,11 @@ from .freshness import Identity, identify
 from .task import find_deciding_packages
 from .waiting_copy import Told, WaitingCopy
 
-PAUSE, REST = 0.1, 0.005
+PAUSE, REST = 0.1, 0.002
 """Seconds between two looks at the files, and between two that have to be the same.
 
-A look at a thousand files takes two milliseconds. Where Linux tells of a change, the next look
-is at once.
+A look at a thousand files takes as long as that rest. Where Linux tells of a change, the next look
+is at once. What changes later, during the build, is built again.
 """
 
 WAITING = "waiting for a change; ctrl-C ends"
