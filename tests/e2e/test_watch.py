@@ -176,7 +176,7 @@ def test_copy_without_a_word_ends_with_its_owner() -> None:
         pass
 
 
-def test_copy_ends_at_ctrl_c() -> None:
+def test_copy_ends_at_ctrl_c(capfd: pytest.CaptureFixture[str]) -> None:
     ignored = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with WaitingCopy(lambda: Told((), ["a"])) as copy:
@@ -187,6 +187,7 @@ def test_copy_ends_at_ctrl_c() -> None:
             assert copy.build() == Told((), ())
     finally:
         signal.signal(signal.SIGINT, ignored)
+    assert "KeyboardInterrupt" not in capfd.readouterr().err
 
 
 def test_mistake_in_a_copy_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
