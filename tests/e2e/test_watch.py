@@ -15,6 +15,7 @@ from threading import Timer
 
 import pytest
 
+from firmwright.pipeline.file_alarm import FileAlarm
 from firmwright.pipeline.freshness import identify
 from firmwright.pipeline.waiting_copy import DIED, Told, WaitingCopy
 from firmwright.pipeline.watch import (
@@ -22,7 +23,6 @@ from firmwright.pipeline.watch import (
     is_in_memory,
     list_changed_since,
     name_changed,
-    open_alarm,
     wait_for_change,
 )
 
@@ -134,31 +134,36 @@ def test_change_is_seen_once_it_is_whole(tmp_path: Path) -> None:
     file.touch()
     before = identify([str(file)])
     file.write_text("changed")
-    assert wait_for_change(before) == identify([str(file)]) != before
+    with FileAlarm() as alarm:
+        assert wait_for_change(before, alarm) == identify([str(file)]) != before
 
 
 def test_alarm_rings_at_a_change_beside_a_path(tmp_path: Path) -> None:
     file, long = tmp_path / "file", 60.0
     file.touch()
-    with open_alarm([str(file), str(tmp_path / "missing/file")]) as sleep:
+    with FileAlarm() as alarm:
+        alarm.listen_beside([str(file), str(tmp_path / "missing/file")])
         begun = time.monotonic()
         Timer(0.1, lambda: file.write_text("changed")).start()
-        sleep(long)
+        alarm.sleep(long)
         assert time.monotonic() - begun < long / 2
 
 
 def test_without_an_alarm_it_sleeps(tmp_path: Path) -> None:
-    with open_alarm([str(tmp_path)]):
+    with FileAlarm():
         pass  # now its module is imported, which needs a file itself
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
     try:
-        with open_alarm([str(tmp_path)]) as sleep:
-            assert sleep is time.sleep
+        alarm = FileAlarm()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    alarm.listen_beside([str(tmp_path)])
+    begun = time.monotonic()
+    alarm.sleep(0.1)
+    assert time.monotonic() - begun >= 0.1
 
 
 def test_copy_that_dies_knows_nothing(capsys: pytest.CaptureFixture[str]) -> None:

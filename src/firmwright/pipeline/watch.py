@@ -12,8 +12,8 @@ import signal
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import partial
 from importlib import import_module
@@ -31,6 +31,7 @@ from . import artifacts, snapshot
 from .artifact import Artifact
 from .code_digest import CODE_FOLDERS, CODE_SUFFIXES, code_digest
 from .command_line import make_catalog
+from .file_alarm import FileAlarm
 from .freshness import Identity, identify
 from .task import find_deciding_packages
 from .waiting_copy import Told, WaitingCopy
@@ -62,12 +63,15 @@ def watch(
     # A script's shell lets what it starts in the background ignore the signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
-        build_until_code_changes(partial(build_here, build, list_paths), recipes)
+        with FileAlarm() as alarm:
+            build_until_code_changes(partial(build_here, build, list_paths), recipes, alarm)
         start_again()
     return 0
 
 
-def build_until_code_changes(build: Callable[[], Told], recipes: Sequence[str]) -> None:
+def build_until_code_changes(
+    build: Callable[[], Told], recipes: Sequence[str], alarm: FileAlarm
+) -> None:
     """Build, and build again after each change of a file, until this process has old code."""
     paths: Sequence[str] = [*recipes, *snapshot.list_always()]
     begun, before, after = 0, dict[str, Identity](), dict[str, Identity]()
@@ -75,7 +79,7 @@ def build_until_code_changes(build: Callable[[], Told], recipes: Sequence[str]) 
         with WaitingCopy(build) as copy:
             if after:
                 changed = list_changed_since(begun, before, after)
-                before = after if changed else wait_for_change(after)
+                before = after if changed else wait_for_change(after, alarm)
                 changed = changed or list_changed(after, before)
                 print(f"changed: {name_changed(changed)}", file=sys.stderr, flush=True)
                 if any(map(is_in_memory, changed)):
@@ -161,41 +165,17 @@ def list_changed(before: dict[str, Identity], after: dict[str, Identity]) -> lis
     return [path for path in before if after[path] != before[path]]
 
 
-def wait_for_change(before: dict[str, Identity]) -> dict[str, Identity]:
+def wait_for_change(before: dict[str, Identity], alarm: FileAlarm) -> dict[str, Identity]:
     """Return what is not all as it was, as soon as it is not and has come to rest."""
+    alarm.listen_beside(before)
     now = before
-    with open_alarm(before) as sleep:
-        while True:
-            last, now = now, identify(before)
-            if now == before:
-                sleep(PAUSE)
-            elif now == last:
-                return now
-            time.sleep(REST)
-
-
-@contextmanager
-def open_alarm(paths: Iterable[str]) -> Iterator[Callable[[float], object]]:
-    """Give a sleep, of seconds, that ends early where something changes beside one of the paths.
-
-    Not every file system tells, and only so many folders are told of: the files have the word.
-    """
-    if sys.platform != "linux":
-        yield time.sleep
-        return
-    from inotify_simple import INotify, flags, masks
-
-    changes = flags.MODIFY | flags.ATTRIB | flags.CREATE | flags.DELETE | masks.MOVE
-    try:
-        alarm = INotify()
-    except OSError:  # the user has as many as the system grants
-        yield time.sleep
-        return
-    with alarm:
-        for folder in {p if os.path.isdir(p) else os.path.dirname(p) for p in paths}:  # noqa: PTH112, PTH120
-            with suppress(OSError):  # it is missing, or one too many
-                alarm.add_watch(folder, changes)
-        yield lambda seconds: alarm.read(int(seconds * 1000))
+    while True:
+        last, now = now, identify(before)
+        if now == last != before:
+            return now
+        time.sleep(REST)
+        if now == before:
+            alarm.sleep(PAUSE)
 
 
 def is_in_memory(path: str) -> bool:
