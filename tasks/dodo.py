@@ -6,6 +6,7 @@ runs these tasks where there is none.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -144,6 +145,10 @@ def count_processes() -> int:
         builds = 0
     return min(builds, count_cores()) if builds > 1 else 0
 
+
+# Imports and TVM's graphs make many objects that stay. To look through them for cycles at every
+# 700th new one, as Python does, takes a twentieth of a small build.
+gc.set_threshold(100_000)
 
 refuse_lost_command(sys.argv[1:])
 MAIN_PROCESS = os.getpid()
