@@ -148,7 +148,7 @@ def count_processes() -> int:
 
 # Imports and TVM's graphs make many objects that stay. To look through them for cycles at every
 # 700th new one, as Python does, takes a twentieth of a small build.
-gc.set_threshold(100_000)
+gc.set_threshold(200_000)
 
 refuse_lost_command(sys.argv[1:])
 MAIN_PROCESS = os.getpid()

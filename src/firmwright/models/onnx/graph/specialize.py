@@ -19,7 +19,6 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.checker import ValidationError
 from onnx.defs import OpSchema, SchemaError, get_schema, onnx_opset_version
 from onnx.inliner import inline_local_functions
-from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from firmwright.errors import UserError
@@ -267,6 +266,8 @@ def evaluate_node(
     node: onnx.NodeProto, values: Sequence[Array], opsets: Sequence[onnx.OperatorSetIdProto]
 ) -> list[Array] | None:
     """Evaluate a node with ONNX's own evaluator; None where that cannot, or gives no tensors."""
+    from onnx.reference import ReferenceEvaluator  # late: many networks have nothing to evaluate
+
     names = [i for i in dict.fromkeys(node.input) if i]
     given = dict(zip([i for i in node.input if i], values, strict=True))
     graph = helper.make_graph(
