@@ -26,6 +26,19 @@ print("loaded", sorted(heavy & set(sys.modules)))
 sys.exit(code)
 """
 
+LOGGED_IMPORTS = """
+import sys
+from pathlib import Path
+
+class Log:
+    def find_spec(self, name, *_):
+        with Path(__file__).with_name("imports.txt").open("a") as log:
+            print(name, file=log)
+
+sys.meta_path.insert(0, Log())
+"""
+"""A module that any Python imports at its start."""
+
 
 def test_second_build_runs_nothing_and_loads_nothing_heavy(built: Repository) -> None:
     done = built.run(sys.executable, "-c", PROBE)
@@ -230,6 +243,16 @@ def test_two_recipes_in_one_command(repository: Repository) -> None:
     stages = repository.build("recipe=digits.yaml,other.yaml", "platform=host")
     assert sorted(stages) == sorted(HOST_STAGES * 2)
     assert (repository.folder / "build/other/other-host.tar.gz").exists()
+
+
+def test_builds_side_by_side_import_tvm_once(repository: Repository) -> None:
+    repository.write("other.yaml", (repository.folder / "digits.yaml").read_text())
+    repository.write("sitecustomize.py", LOGGED_IMPORTS)
+    repository.environment["PYTHONPATH"] = str(repository.folder)
+    words = ("-n", "2", "build", "recipe=digits.yaml,other.yaml", "platform=host")
+    done = repository.doit(*words)
+    assert sorted(ran(done.stdout)) == sorted(HOST_STAGES * 2), done.stderr
+    assert (repository.folder / "imports.txt").read_text().split().count("tvm") == 1
 
 
 def test_command_line_tool_builds_without_a_task_file(repository: Repository) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -43,6 +45,14 @@ class Title:
 
     def __call__(self, task: Any) -> str:
         return str(task.name)
+
+    def import_stages(self) -> None:
+        """Import what runs the stage and those behind it; what lacks something tells it itself."""
+        names = [*self.job.stages]
+        for name in names[names.index(self.stage) :] if self.stage in names else ():
+            if self.job.has_stage(name):
+                with suppress(ImportError):
+                    import_module(self.job.stages[name].run.partition(":")[0])
 
 
 class StageFailed(TaskFailed):  # type: ignore[misc]

@@ -24,6 +24,8 @@ from doit.runner import MRunner
 class WatchedRunner(MRunner):  # type: ignore[misc]
     """doit's runner of stages side by side, in which no process outlives another."""
 
+    has_workers = False
+
     def run_tasks(self, task_dispatcher: Any) -> None:
         try:
             super().run_tasks(task_dispatcher)
@@ -31,15 +33,24 @@ class WatchedRunner(MRunner):  # type: ignore[misc]
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def select_task(self, node: Any, tasks: Any) -> bool:
-        """Have processes do what has actions; a group of stages needs none, and no record."""
+        """Have processes do what has actions; a group of stages needs none, and no record.
+
+        What the first stages need is imported here, for all processes that are forked then.
+        """
         selected: bool = super().select_task(node, tasks)
         if selected and not node.task.actions:
             node.run_status = "successful"
             return False
+        if selected and not self.has_workers:
+            from .task import Title  # late: a build with nothing to do makes no stages
+
+            if isinstance(node.task.custom_title, Title):
+                node.task.custom_title.import_stages()
         return selected
 
     def _run_start_processes(self, job_q: Any, result_q: Any) -> list[BaseProcess]:
         workers: list[BaseProcess] = super()._run_start_processes(job_q, result_q)
+        self.has_workers = True
 
         def look(_signal: int = 0, _frame: FrameType | None = None) -> None:
             if sys.exc_info()[0] is None:  # else doit is ending them
