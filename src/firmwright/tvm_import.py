@@ -21,7 +21,10 @@ LEFT_OUT = frozenset({"torch", "tvm.runtime.disco"})
 
 
 class WithoutSlowParts(MetaPathFinder):
-    """Finds no slow part while TVM is being imported, and leaves all else to other finders."""
+    """Finds no slow part while TVM is being imported, and leaves all else to other finders.
+
+    As TVM is looked for, its names are arranged to be listed once.
+    """
 
     def find_spec(self, name: str, *_: object) -> None:
         if name == "tvm":

@@ -21,33 +21,33 @@ class FileAlarm:
     """
 
     def __init__(self) -> None:
-        self.told: INotify | None = None
+        self.inotify: INotify | None = None
         if sys.platform == "linux":
             from inotify_simple import INotify
 
             with suppress(OSError):  # the user has as many as the system grants
-                self.told = INotify()
+                self.inotify = INotify()
 
     def __enter__(self) -> FileAlarm:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.told:
-            self.told.close()
+        if self.inotify:
+            self.inotify.close()
 
     def listen_beside(self, paths: Iterable[str]) -> None:
         """Have the next sleeps end at a change in these folders, or in those of these files."""
-        if not self.told:
+        if not self.inotify:
             return
         from inotify_simple import flags, masks
 
         changes = flags.MODIFY | flags.ATTRIB | flags.CREATE | flags.DELETE | masks.MOVE
         for folder in {p if os.path.isdir(p) else os.path.dirname(p) for p in paths}:  # noqa: PTH112, PTH120
             with suppress(OSError):  # it is missing, or one too many
-                self.told.add_watch(folder, changes)
+                self.inotify.add_watch(folder, changes)
 
     def sleep(self, seconds: float) -> None:
-        if self.told:
-            self.told.read(int(seconds * 1000))
+        if self.inotify:
+            self.inotify.read(int(seconds * 1000))
         else:
             time.sleep(seconds)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
+from itertools import dropwhile
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -48,8 +49,7 @@ class Title:
 
     def import_stages(self) -> None:
         """Import what runs the stage and those behind it; what lacks something tells it itself."""
-        names = [*self.job.stages]
-        for name in names[names.index(self.stage) :] if self.stage in names else ():
+        for name in dropwhile(lambda name: name != self.stage, self.job.stages):
             if self.job.has_stage(name):
                 with suppress(ImportError):
                     import_module(self.job.stages[name].run.partition(":")[0])
