@@ -16,6 +16,8 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from .conftest import ROOT
 
+pytest.importorskip("setuptools.command.bdist_wheel", reason="needs setuptools 70.1")
+
 COMMAND = "import sys; from wheel_sbom import build_wheel; build_wheel(sys.argv[1])"
 SOURCES = ("src", "recipes", "templates", "toolchains", "tasks")
 
