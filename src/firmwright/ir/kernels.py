@@ -92,8 +92,8 @@ class Kernel:
     starts a job has a ``wait_function``, declared by one of the ``headers``, that waits for it.
     ``events`` names, by another device's wait function, the function that lets the next job of
     this device wait for jobs of the other one, while the processor goes on. ``files`` are sources
-    of the project that it needs. ``in_place`` names the inputs on which the output may lie, if
-    there is one: it has their size and type, and element i of them is read before element i is
+    of the project that the body calls. ``in_place`` names the inputs on which the output may lie,
+    if there is one: it has their size and type, and element i of them is read before element i is
     written, and never after.
     """
 

@@ -31,9 +31,9 @@ class KernelCall:
 
     ``number`` is the step of the plan, ``layer`` counts the calls alone, from 1. ``function`` names
     the C function, which is another region's where that has the same; ``callers`` counts the
-    regions that call this one's. Where another ``core`` runs it, ``command`` is its number among
-    those that this core runs, from 1. ``checks`` are the layers whose checksums are taken before
-    it.
+    regions that call this one's. It ``only_calls`` what the kernel's files define, or has loops of
+    its own. Where another ``core`` runs it, ``command`` is its number among those that this core
+    runs, from 1. ``checks`` are the layers whose checksums are taken before it.
     """
 
     number: int
@@ -42,6 +42,7 @@ class KernelCall:
     kernel: Kernel
     function: str
     callers: int
+    only_calls: bool
     waits: tuple[Wait, ...]
     events: tuple[Wait, ...]
     arguments: tuple[str, ...]
@@ -85,6 +86,7 @@ def make_kernel_calls(
         if region.view:
             continue
         kernel = share_pointers(kernels[region.name], network.plan.locations)
+        only_calls = bool(kernel.files) and not kernel.definitions
         kernel = add_prefix(kernel, network.c_prefix, network.shared.helpers)
         arguments = [pointer(p) for p in kernel.inputs]
         arguments += [f"{network.c_prefix}_{p.tensor}" for p in kernel.weights]
@@ -99,6 +101,7 @@ def make_kernel_calls(
                 kernel=kernel,
                 function=f"{network.c_prefix}_{shared.get(region.name, region.name)}",
                 callers=callers[region.name],
+                only_calls=only_calls,
                 waits=step.waits,
                 events=step.events,
                 arguments=tuple(arguments),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from zlib import crc32
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from jinja2 import Environment
 
 from firmwright.codegen.c_library import functions_by_header
 from firmwright.codegen.names import make_unique_identifiers
@@ -35,6 +36,7 @@ from firmwright.project.files import (
     NETWORK_TEMPLATES,
     PROFILE_TEMPLATE,
     SELFTEST_TEMPLATE,
+    file_name,
     list_rare_headers,
     network_file,
     place_call_files,
@@ -68,6 +70,7 @@ from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.layout import BOARD, DEMO, NETWORK, list_sources
 
 REGION_TEMPLATE = f"network/region.c{TEMPLATE_SUFFIX}"
+CALLS_TEMPLATE = f"network/regions.c{TEMPLATE_SUFFIX}"
 
 
 @dataclass(frozen=True)
@@ -192,13 +195,8 @@ def write_network(
     variables = template_variables(network, build)
     for template, place in place_files_of(network, build, own).items():
         write_file(folder / place, render(env, template, variables))
-    for step in variables["steps"]:
-        if not step.callers:
-            continue
-        text = render(env, REGION_TEMPLATE, {**variables, "step": step})
-        write_file(folder / NETWORK / network_file(network.c_prefix, f"{step.region.name}.c"), text)
-        for file in step.kernel.files:
-            write_file(folder / NETWORK / file.name, file.text)
+    for name, text in render_regions(env, variables):
+        write_file(folder / NETWORK / name, text)
     if network.binary_constants:
         packed = folder / NETWORK / network_file(network.c_prefix, BYTES_FILE)
         write_bytes(packed, network.own_weights)
@@ -206,6 +204,25 @@ def write_network(
     write_file(described, encode_interface(describe_interface(network)))
     copy_libraries(network.libraries, folder / NETWORK)
     return variables
+
+
+def render_regions(env: Environment, variables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the sources of the regions' functions by name, and what their kernels bring along.
+
+    A region with loops of its own has a file. Those that only call what is in other files are
+    together in one: to start the compiler takes longer than to compile one of them.
+    """
+    prefix, steps = variables["prefix"], [step for step in variables["steps"] if step.callers]
+    for step in steps:
+        if not step.only_calls:
+            text = render(env, REGION_TEMPLATE, {**variables, "step": step})
+            yield network_file(prefix, f"{step.region.name}.c"), text
+    calls = [step for step in steps if step.only_calls]
+    if calls:
+        text = render(env, CALLS_TEMPLATE, {**variables, "calls": calls})
+        yield network_file(prefix, file_name(CALLS_TEMPLATE)), text
+    for file in (file for step in steps for file in step.kernel.files):
+        yield file.name, file.text
 
 
 def describe_interface(network: Network) -> NetworkInterface:

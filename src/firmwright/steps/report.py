@@ -92,14 +92,13 @@ def estimate(job: Job) -> tuple[LayerEstimate, ...]:
 def find_code(job: Job) -> dict[str, CodeLines]:
     """Return the lines of each region's function, by the region's name."""
     project, prefix = artifacts.PROJECT.read(job), job.recipe.c_prefix
+    function = re.compile(rf"^void {prefix}_(region_\w+)\((?s:.*?)^}}", re.MULTILINE)
     found = {}
-    for path in sorted(project.rglob(f"{prefix}_region_*.c")):
+    for path in sorted(project.rglob(f"{prefix}_region*.c")):
         text = path.read_text(encoding="utf-8")
-        name = path.stem.removeprefix(f"{prefix}_")
-        function = re.search(rf"^\w[^;{{}}\n]*\w*{name}\((?s:.*?)^}}", text, re.MULTILINE)
-        if function:
-            first, last = (text.count("\n", 0, place) + 1 for place in function.span())
-            found[name] = CodeLines(path.relative_to(project).as_posix(), first, last)
+        for region in function.finditer(text):
+            first, last = (text.count("\n", 0, place) + 1 for place in region.span())
+            found[region[1]] = CodeLines(path.relative_to(project).as_posix(), first, last)
     shared = artifacts.PLAN.read(job).shared_functions
     return found | {name: found[owner] for name, owner in shared.items() if owner in found}
 

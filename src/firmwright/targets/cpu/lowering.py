@@ -134,7 +134,6 @@ def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> Lo
         float_operators=(),
         headers=function.headers,
         note=describe_form(form),
-        definitions=function.record,
         files=(*function.files, *write_headers(form)),
         in_place=tuple(
             p.name for p in inputs if p.name in form.in_place and p.bytes == output.bytes
@@ -182,11 +181,12 @@ def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], 
 
 def write_calls(function: LayerFunction, layer: AnyLayer, parameters: Sequence[Parameter]) -> str:
     """Return the body of a region's function: a call for each sample of the batch."""
+    record = f"    {function.record}\n\n" if function.record else ""
     names = [*(["&layer"] if function.record else []), *(p.name for p in parameters)]
     if isinstance(layer, Pair | MatrixProduct | Softmax) or layer.batch == 1:
-        return f"    {function.name}({', '.join(names)});\n"
+        return f"{record}    {function.name}({', '.join(names)});"
     written = layer.output_elements
     offsets = {"input": layer.input_elements, "added": written, "output": written}
     moved = [f"{n} + n * {offsets[n]}" if n in offsets else n for n in names]
     call = f"{function.name}({', '.join(moved)});"
-    return f"    for (int32_t n = 0; n < {layer.batch}; ++n) {{\n        {call}\n    }}\n"
+    return f"{record}    for (int32_t n = 0; n < {layer.batch}; ++n) {{\n        {call}\n    }}"
