@@ -57,6 +57,10 @@ SHORT_TIME = 0.3
 """Seconds that `firmwright watch` takes at most behind a build to be ready for the next."""
 
 
+Change = Callable[[], tuple[Path, bytes]]
+"""Returns a file of a :class:`Site`, and what is to be written to it."""
+
+
 @dataclass(frozen=True)
 class Took:
     """Seconds that passed, and of the processor (this program's and those that it starts)."""
@@ -112,18 +116,20 @@ class Site:
         self.build(outdir="filled", cache=cache)
         return self.build("there", cache=cache)
 
-    def build_changed(self, change: Callable[[], None]) -> Took:
-        change()
+    def build_changed(self, change: Change) -> Took:
+        path, content = change()
+        path.write_bytes(content)
         return self.build()
 
-    def change_template(self) -> None:
+    def change_template(self) -> tuple[Path, bytes]:
         path = self.package / "templates/network/network.c.j2"
-        path.write_text(path.read_text() + f"/* {time.monotonic_ns()} */\n")
+        return path, path.read_bytes() + b"/* %d */\n" % time.monotonic_ns()
 
-    def change_flag(self) -> None:
-        (self.folder / "here/kws.yaml").write_text(f"{RECIPE}cflags: [-DN={time.monotonic_ns()}]\n")
+    def change_flag(self) -> tuple[Path, bytes]:
+        flags = f"cflags: [-DN={time.monotonic_ns()}]\n"
+        return self.folder / "here/kws.yaml", f"{RECIPE}{flags}".encode()
 
-    def change_layer(self) -> None:
+    def change_layer(self) -> tuple[Path, bytes]:
         """Add one to a weight of a layer."""
         path = self.folder / "here/kws.onnx"
         model = onnx.load(path)
@@ -131,7 +137,7 @@ class Site:
         array = numpy_helper.to_array(weights).copy()
         array.flat[0] ^= 1
         weights.CopyFrom(numpy_helper.from_array(array, weights.name))
-        onnx.save(model, path)
+        return path, model.SerializeToString()
 
 
 class Watched:
@@ -156,14 +162,15 @@ class Watched:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
-    def build_changed(self, change: Callable[[], None]) -> Took:
-        """Change something, some time after the last build.
+    def build_changed(self, change: Change) -> Took:
+        """Change something, some time after the last build; the time begins with the write.
 
         What the process does behind the build for the next one counts as the processor's time.
         """
         time.sleep(SOME_TIME)
+        path, content = change()
         before, start = self.read_processor(), time.perf_counter()
-        change()
+        path.write_bytes(content)
         self.wait()
         wall = time.perf_counter() - start
         time.sleep(SHORT_TIME)
