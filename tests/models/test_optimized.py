@@ -12,8 +12,6 @@ from firmwright.models.onnx.importer import run_reference
 from tests.networks.encoders import make_encoder, make_fused_encoder, make_samples
 from tests.networks.firmware import run_generated
 
-pytest.importorskip("sympy", reason="ONNX Runtime's optimizer needs sympy; torch brings it")
-
 pytestmark = pytest.mark.needs("gcc")
 
 FUSED = {"Attention", "BiasGelu", "SkipLayerNormalization"}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto
 
 from tests.networks.onnx_models import graph, node, value
@@ -83,6 +84,7 @@ def make_encoder() -> onnx.ModelProto:
 
 def make_fused_encoder(folder: Path) -> onnx.ModelProto:
     """Return the same as ONNX Runtime's optimizer of transformers writes it."""
+    pytest.importorskip("sympy", reason="ONNX Runtime's optimizer needs sympy; torch brings it")
     from onnxruntime.transformers.optimizer import optimize_model
 
     path = folder / "encoder.onnx"
