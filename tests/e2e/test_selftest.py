@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 
 from firmwright.ir.records import read_arrays
 from tests.e2e.conftest import Repository, new_repository
+from tests.lowering.test_tflite_networks import mirrored
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
 RECIPE = """\
@@ -144,3 +145,17 @@ def test_floats_are_compared_at_the_outputs(tmp_path: Path) -> None:
     told = find_faults(repository.folder / "build/f/host", tmp_path, "float", "SCORES")
     layers = len(told) - 1
     assert told == ["0:right", *[f"{layers + 1}:outputs"] * layers]
+
+
+def test_outputs_a_step_beside_the_reference_are_right(tmp_path: Path) -> None:
+    """The firmware's own C says what is right; ONNX Runtime's last integers are a step away."""
+    repository = new_repository(tmp_path)
+    model = mirrored("resnet8_qdq.onnx")
+    repository.write(
+        "resnet8.yaml",
+        f"model: {model}\ntarget: c\nplatform: rv32-bare\nselftest: 2\nrun: {{samples: 2}}\n",
+    )
+    done = repository.doit("build", "recipe=resnet8")
+    assert done.returncode == 0, done.stdout + done.stderr
+    stages = repository.folder / "build/resnet8/rv32-bare"
+    assert json.loads((stages / "run/run.json").read_text())["exact_samples"] < 2
