@@ -140,6 +140,14 @@ MISTAKES = {
     TWO % ("int: digits.yaml", "b: sums.yaml") + HOST: "1:12: networks.int: a C prefix is an",
     TWO % ("bad: digits.yaml", "b: sums.yaml") + HOST: "'bad' is also the name of the firmware",
     TWO % ("a: digits.yaml", "a: sums.yaml") + HOST: "1:28: networks.a: duplicate key",
+    TWO % ("a: digits.yaml", "A: sums.yaml") + HOST: "1:28: networks.A: 'A' has the macros of 'a'",
+    TWO % ("a: digits.yaml", "a_info: sums.yaml") + HOST: (
+        "1:36: networks.a_info: 'a_info' would have a file a_info.c, as 'a' has; choose another"
+    ),
+    TWO % ("a: digits.yaml", "a_regions: sums.yaml") + HOST: "would have a file a_regions.",
+    "name: a_info\n" + TWO % ("a: digits.yaml", "b: sums.yaml") + HOST: (
+        "2:15: networks.a: 'a' would have a file a_info.c, as 'a_info' has; choose another name"
+    ),
     TWO % ("a: digits.yaml", "b: none.yaml") + HOST: "1:31: networks.b: no such file: none.yaml",
     TWO % ("a: digits.yaml", "b: bad.yaml") + HOST: "bad.yaml names several networks itself",
 }

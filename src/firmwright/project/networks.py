@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from firmwright.codegen.templates import make_environment, render
+from firmwright.errors import UserError
 from firmwright.project import build_id
 from firmwright.project.board import render_makefile, write_board
 from firmwright.project.files import place_program_files
@@ -26,6 +28,15 @@ from firmwright.toolchain.layout import BOARD, DEMO, NETWORK
 
 ALIGNMENT = 16
 """Bytes: of a network's part of the arena."""
+
+
+class TakenFileError(UserError):
+    """A network would have a file under the name of another's; ``prefix`` is its own."""
+
+    def __init__(self, prefix: str, file: str, owner: str) -> None:
+        self.prefix = prefix
+        message = f"'{prefix}' would have a file {file}, as '{owner}' has; choose another name"
+        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -70,9 +81,12 @@ def write_networks(
     name: str, c_prefix: str, networks: Sequence[Network], concurrent: bool, build: Build,
     folder: Path, own: tuple[Path, ...] = (),
 ) -> None:  # fmt: skip
-    """Render all files of the project into ``folder``; ``own`` has users' devices' templates."""
+    """Render all files of the project into ``folder``; ``own`` has users' devices' templates.
+
+    Raises TakenFileError.
+    """
     env = make_environment(own)
-    written = [write_network(network, build, folder, own) for network in share_parts(networks)]
+    written = write_side_by_side(share_parts(networks), c_prefix, build, folder, own)
     layout = lay_out(networks, concurrent)
     variables: dict[str, Any] = {
         **written[0],  # those of the board are the same for all
@@ -96,3 +110,28 @@ def write_networks(
     write_board(env, build.platform.board, variables, folder / BOARD)
     makefile = project_makefile_variables(networks, build, folder)
     write_file(folder / "Makefile", render_makefile(env, build.platform.board, makefile))
+
+
+def write_side_by_side(
+    networks: Sequence[Network], c_prefix: str, build: Build, folder: Path, own: tuple[Path, ...]
+) -> list[dict[str, Any]]:
+    """Render the files of each network, and return the variables of each.
+
+    Networks have some files in common, with the same content: what drives a device, libraries. The
+    firmware itself has ``c_prefix``.
+    """
+    owners = {f"{NETWORK}/{c_prefix}{suffix}": c_prefix for suffix in (".c", ".h")}
+    written = []
+    for network in networks:
+        alone = folder / f".{network.c_prefix}"
+        written.append(write_network(network, build, alone, own))
+        for path in sorted(path for path in alone.rglob("*") if path.is_file()):
+            name = path.relative_to(alone).as_posix()
+            place, owner = folder / name, owners.setdefault(name, network.c_prefix)
+            is_same = place.exists() and place.read_bytes() == path.read_bytes()
+            if owner != network.c_prefix and not is_same:
+                raise TakenFileError(network.c_prefix, place.name, owner)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(place)
+        shutil.rmtree(alone)
+    return written

@@ -94,8 +94,12 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
         pointer = ("networks", prefix)
         for error in find_errors(prefix, schema):
             yield Finding(pointer, error.message, key=True)
-        if isinstance(name, str) and prefix == c_identifier(name):
+        if isinstance(name, str) and prefix.upper() == c_identifier(name).upper():
             message = f"{quote(prefix)} is also the name of the firmware; choose another one"
+            yield Finding(pointer, message, key=True)
+        alike = [each for each in networks if each != prefix and each.upper() == prefix.upper()]
+        if alike:
+            message = f"{quote(prefix)} has the macros of {quote(alike[0])}; choose another name"
             yield Finding(pointer, message, key=True)
         if not isinstance(file, str):
             continue

@@ -15,18 +15,18 @@ from firmwright import __version__
 from firmwright.bundle.archive import write_archive
 from firmwright.data.samples import Sample
 from firmwright.emulator import Execution, run_firmware
-from firmwright.errors import UserError
+from firmwright.errors import DiagnosticError, UserError
 from firmwright.hardware.access import load_access
 from firmwright.hardware.run import run_on_board
 from firmwright.ir.records import encode_record, to_plain, write_record
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.pipeline import artifacts, samples
-from firmwright.pipeline.command_line import place_mistake
+from firmwright.pipeline.command_line import find_place, place_mistake
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.summary import summarize
 from firmwright.project.build_id import list_stating, read_build_id, state_build_id
-from firmwright.project.networks import write_networks
+from firmwright.project.networks import TakenFileError, write_networks
 from firmwright.report.manifest import BundledFile
 from firmwright.report.networks import (
     NetworkEntry,
@@ -44,11 +44,15 @@ from firmwright.verify.record import Agreement
 
 
 def write_sources(job: Job, folder: Path) -> None:
-    """Write the C project of all networks."""
+    """Write the C project of all networks; DiagnosticError where two have a file of one name."""
     networks = [read_whole_network(member) for member in job.members]
     prefix = job.recipe.c_prefix
     own = tuple(f for member in job.members for f in template_folders(member.recipe).values())
-    write_networks(job.recipe.name, prefix, networks, job.concurrent, job.build, folder, own)
+    try:
+        write_networks(job.recipe.name, prefix, networks, job.concurrent, job.build, folder, own)
+    except TakenFileError as error:
+        place = find_place(job.recipe, ("networks", error.prefix), str(error))
+        raise DiagnosticError([place]) from None
     prefixes = [network.c_prefix for network in networks]
     stating = {name for each in prefixes for name in list_stating(each)}
     state_build_id(folder, sorted(stating), read_compiler_version(job))
