@@ -69,5 +69,6 @@ BUNDLE = Stage(
         asdict(job.platform),
     ],
     inputs=lambda job: [member.bundle for member in job.members],
+    templates=lambda _: ["bundle/*.j2"],
     publish=lambda job: [job.bundle],
 )

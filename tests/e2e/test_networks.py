@@ -80,6 +80,7 @@ def test_two_networks_share_an_arena_on_a_board(repository: Repository) -> None:
         },
     }  # fmt: skip
     assert manifest["run"]["networks"]["sums"]["mismatches"] == 0
+    assert "README.md" in {file["path"] for file in manifest["files"]}
     arenas = read_arenas(repository, "pair")
     elf = bundle.parent / "cortex-m4-bare/firmware/firmware.elf"
     sizes = {symbol.name: symbol.bytes for symbol in list_symbols(elf)}

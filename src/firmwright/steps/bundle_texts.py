@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
 from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.tensors import Tensor
 from firmwright.pipeline import artifacts
+from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
+from firmwright.project.files import place_call_files, place_device_files
+from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.locations import arena_name
 from firmwright.project.write import make_ports
 from firmwright.recipe.restated import restate
 from firmwright.toolchain.boards import is_built_elsewhere
+from firmwright.toolchain.layout import BOARD, FOLDERS
 
-README = "bundle/README.md.j2"
+README, NETWORKS_README = "bundle/README.md.j2", "bundle/networks.md.j2"
+DESCRIBED = frozenset({"src", "exports", "firmware", "network"})
+"""Beginnings of names that the README tells of in words of its own."""
 
 
 def write_texts(job: Job, result: str) -> dict[str, bytes]:
@@ -29,6 +39,8 @@ def write_readme(job: Job, recipe: str, result: str) -> str:
     """Return the README in Markdown; ``recipe`` is the recipe's name in the bundle."""
     interface, plan = artifacts.INTERFACE.read(job), artifacts.PLAN.read(job)
     memories = job.platform.memories
+    kernels = artifacts.KERNELS.read(job).kernels
+    stand_ins = Counter(kernel.stand_in for kernel in kernels if kernel.stand_in)
     variables = {
         "name": job.recipe.name,
         "description": job.recipe.description,
@@ -46,10 +58,56 @@ def write_readme(job: Job, recipe: str, result: str) -> str:
         "stateful": bool(interface.states),
         "more_arenas": [arena_name(m) for m in plan.other_arenas],
         "stored_apart": [m for m in sorted({*plan.constants.values()}) if memories[m].read_only],
+        "slot": job.recipe.slot,
+        "drivers": [f"src/{file}" for file in list_drivers(job)],
+        "further": list_further_folders(artifacts.PROJECT.path(job)),
+        "recorded": [*list_recorded(job)],
+        "stand_ins": [(count, text) for text, count in stand_ins.items()],
         "inputs": initialize(interface.inputs),
         "outputs": initialize(interface.outputs),
     }
     return render(make_environment(), README, variables)
+
+
+def write_networks_readme(job: Job, result: str) -> bytes:
+    """Return the README of a firmware of several networks."""
+    variables = {
+        "name": job.recipe.name,
+        "description": job.recipe.description,
+        "members": [member.recipe.c_prefix for member in job.members],
+        "platform": job.platform,
+        "toolchain": job.build.toolchain,
+        "result": result,
+        "has_firmware": job.has_firmware,
+        "prefix": job.recipe.c_prefix,
+    }
+    return render(make_environment(), NETWORKS_README, variables).encode()
+
+
+def list_drivers(job: Job) -> list[str]:
+    """Return the C files of the project's board folder that drive the devices of the network."""
+    board, own = job.platform.board, tuple(template_folders(job.recipe).values())
+    devices = {region.device for region in artifacts.PARTITION.read(job).regions}
+    carriers = make_cores(job.cores).template_folders(devices, board)
+    placed = place_call_files(carriers, board, job.recipe.c_prefix, own)
+    for device in sorted(devices):
+        placed |= place_device_files(device, board, own)
+    return sorted(f for f in placed.values() if f.startswith(f"{BOARD}/") and f.endswith(".c"))
+
+
+def list_further_folders(project: Path) -> list[str]:
+    """Return the folders that devices have added to a project."""
+    return sorted(p.name for p in project.iterdir() if p.is_dir() and p.name not in FOLDERS)
+
+
+def list_recorded(job: Job) -> Iterator[tuple[str, str]]:
+    """Yield what else of a stage's results the bundle has, with the stage's sentence."""
+    for stage in job.stages.values():
+        files = stage.archive(job) if job.has_stage(stage.name) else ()
+        begins = {PurePath(name).parts[0] + "/" * ("/" in name) for name in files}
+        others = sorted(b for b in begins if b.partition(".")[0].rstrip("/") not in DESCRIBED)
+        if others:
+            yield ", ".join(f"`{name}`" for name in others), stage.sentence
 
 
 def initialize(tensors: tuple[Tensor, ...]) -> str:

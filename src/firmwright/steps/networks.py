@@ -34,6 +34,7 @@ from firmwright.report.networks import (
     NetworksRun,
 )
 from firmwright.steps.bundle import collect_files
+from firmwright.steps.bundle_texts import write_networks_readme
 from firmwright.steps.judging import find_steps
 from firmwright.steps.run import MAX_INSTRUCTIONS
 from firmwright.steps.sources import read_compiler_version, read_whole_network
@@ -143,8 +144,21 @@ def judge(member: MemberSamples, found: Sequence[Sequence[NDArray[Any]]]) -> Agr
         raise UserError(f"{member.job.recipe.c_prefix}: {error}") from None
 
 
+def describe_result(job: Job) -> str:
+    """Say in a line how exact the networks are, or that they were not run."""
+    if not job.has_stage("run"):
+        return "not run"
+    ran = artifacts.NETWORKS_RUN.read(job)
+    exact = (
+        f"{prefix} {found.exact_samples} of {ran.turns} samples exact, largest difference "
+        f"{found.max_difference:g}"
+        for prefix, found in ran.networks.items()
+    )
+    return f"run in {ran.emulator}, against each network's reference: {'; '.join(exact)}"
+
+
 def pack(job: Job, folder: Path) -> None:
-    """Write ``manifest.json`` and the archive: the firmware, its project, each network's bundle."""
+    """Write ``manifest.json`` and the archive: firmware, project, README, the networks' bundles."""
     contents = collect_files(job)
     networks = {}
     for member in job.members:
@@ -158,6 +172,7 @@ def pack(job: Job, folder: Path) -> None:
             recipe=member.recipe.sha256,
             arena_bytes=artifacts.PLAN.read(member).arena_bytes,
         )
+    contents["README.md"] = write_networks_readme(job, describe_result(job))
     linked = artifacts.FIRMWARE_SIZE.read(job) if job.has_firmware else None
     content = NetworksManifest(
         kind="networks",

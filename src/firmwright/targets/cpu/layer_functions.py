@@ -141,7 +141,26 @@ def make_header(name: str, text: str) -> SourceFile:
 
 
 def make_source(name: str, texts: Sequence[str]) -> SourceFile:
-    return SourceFile(f"{name}.c", "\n\n".join([f'#include "{name}.h"', *texts]) + "\n")
+    includes, text = split_includes("\n\n".join(texts))
+    head = "\n".join([f'#include "{name}.h"', *([""] if includes else []), *includes])
+    return SourceFile(f"{name}.c", f"{head}\n\n{text}\n")
+
+
+def split_includes(text: str) -> tuple[list[str], str]:
+    """Return the lines that include headers on every machine, sorted, and the text without them.
+
+    Each part of a template has those that it needs, so that several have the same.
+    """
+    found, depth = set[str](), 0
+    for line in text.splitlines():
+        depth += line.startswith("#if") - line.startswith("#endif")
+        if depth == 0 and line.startswith("#include <"):
+            found.add(line)
+    kept = list[str]()
+    for line in text.splitlines():
+        if line not in found and (line or (kept and kept[-1])):
+            kept.append(line)
+    return sorted(found), "\n".join(kept)
 
 
 def write_headers(form: Form) -> tuple[SourceFile, ...]:
