@@ -74,6 +74,19 @@ def test_a_full_folder_loses_what_was_not_used_for_longest(tmp_path: Path) -> No
     assert [n for n in range(10) if store.read(f"cas/{n:064}", 20)] == [6, 7, 8, 9]
 
 
+def test_a_full_folder_keeps_what_is_not_of_the_cache(tmp_path: Path) -> None:
+    """The folder may be one that the user has other things in."""
+    for name in ("photos/2024/summer.jpg", "a/b/c/d", f"cas/12/{'x' * 64}", "ac/ab"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(1000))
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    store = FolderStore(tmp_path, 100)
+    for number in range(10):
+        store.write(f"cas/{number:064}", bytes(20))
+    assert [path for path in before if not path.exists()] == []
+    assert sum(size for _, size, _ in store.list_files()) <= 110
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
     """The folder of a stage that made a program."""

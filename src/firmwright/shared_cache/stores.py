@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 from typing import Protocol
 
 from firmwright import web
@@ -21,6 +22,10 @@ from .entry import CacheError
 
 LONGEST_ANSWER = 1 << 20
 """Bytes that a server may say to a file that it was given."""
+
+KINDS = ("ac", "cas")
+OWN_NAME = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}")
+"""Of a file in a folder: a digest, or what a build that was killed has left unfinished."""
 
 KEPT_SHARE = 0.9
 """What is left of a full folder's limit, so that not each file removes another."""
@@ -150,7 +155,10 @@ class FolderStore:
         return self.folder / kind / digest[:2] / digest
 
     def prune(self) -> None:
-        """Remove what was not used for longest where the folder holds more than the limit."""
+        """Remove what was not used for longest where the folder holds more than the limit.
+
+        CacheError where what is left is more, because files are another user's.
+        """
         files = sorted(self.list_files())
         total = sum(size for _, size, _ in files)
         if total <= self.limit:
@@ -158,15 +166,24 @@ class FolderStore:
         for _, size, path in files:
             if total <= KEPT_SHARE * self.limit:
                 return
-            path.unlink(missing_ok=True)
-            total -= size
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+                total -= size
+        if total > self.limit:
+            told = f"{total:,} bytes, and {self.limit:,} are allowed, but no file can be removed"
+            raise CacheError(f"{self.folder}: {told}")
 
     def list_files(self) -> Iterator[tuple[int, int, Path]]:
-        """Yield when each file was used last (ns), its bytes, and its path."""
-        for path in self.folder.glob("*/*/*"):
-            with suppress(OSError):  # another build removed it
-                status = path.stat()
-                yield status.st_mtime_ns, status.st_size, path
+        """Yield when each file of the cache was used last (ns), its bytes, and its path.
+
+        Nothing else that lies in the folder counts.
+        """
+        for kind in KINDS:
+            for path in self.folder.glob(f"{kind}/??/*"):
+                with suppress(OSError):  # another build removed it
+                    status = path.lstat()
+                    if OWN_NAME.fullmatch(path.name) and S_ISREG(status.st_mode):
+                        yield status.st_mtime_ns, status.st_size, path
 
 
 def open_at_once(path: str, flags: int) -> int:
