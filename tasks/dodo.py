@@ -24,7 +24,7 @@ from firmwright.pipeline.build_root import STATE_FILE, find_build_root, prepare_
 from firmwright.pipeline.freshness import ContentChecker
 from firmwright.pipeline.platform_words import name_build, read_platforms
 from firmwright.pipeline.recipe_words import RECIPES, find_recipes, list_names
-from firmwright.pipeline.workers import watch_workers
+from firmwright.pipeline.workers import use_own_runners
 from firmwright.terminal.reporter import StageReporter
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ gc.set_threshold(20_000, 200)
 refuse_lost_command(sys.argv[1:])
 MAIN_PROCESS = os.getpid()
 signal.signal(signal.SIGINT, stop_on_interrupt)
-watch_workers()
+use_own_runners()
 
 try:
     prepare_build_root()

@@ -20,8 +20,10 @@ from typing import Any
 from doit import cmd_run
 from doit.runner import MRunner
 
+from .steady_inputs import SteadyInputs, SteadyRunner
 
-class WatchedRunner(MRunner):  # type: ignore[misc]
+
+class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
     """doit's runner of stages side by side, in which no process outlives another."""
 
     has_workers = False
@@ -84,6 +86,6 @@ def end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def watch_workers() -> None:
-    """Have doit run stages side by side in that way."""
-    cmd_run.MRunner = WatchedRunner
+def use_own_runners() -> None:
+    """Have doit run stages in these ways, one after the other or side by side."""
+    cmd_run.Runner, cmd_run.MRunner = SteadyRunner, WatchedRunner
