@@ -34,3 +34,24 @@ def test_a_sum_of_int32_keeps_a_clamp_below_zero(tmp_path: Path) -> None:
     values = np.array([-(2**31) + 4, 2**31 - 8, -1000, -129, -1, 0, 126, 1000], "int32")
     samples = [{"x": values}, {"x": -values}]
     assert_exact(model.SerializeToString(), tmp_path, samples)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+@pytest.mark.parametrize("operator", ["Add", "Sub", "Mul"])
+def test_a_short_integer_wraps_before_it_is_compared(
+    tmp_path: Path, operator: str, dtype: str
+) -> None:
+    """C computes it as int, which keeps what is beyond the type."""
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    nodes = [
+        helper.make_node(operator, ["a", "b"], ["made"]),
+        helper.make_node("Greater", ["made", "a"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, kind, [64]) for name in ("a", "b")]
+    result = helper.make_tensor_value_info("y", TensorProto.BOOL, [64])
+    graph = helper.make_graph(nodes, "graph", ends, [result])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    limits = np.iinfo(dtype)
+    random = np.random.default_rng(0)
+    a, b = random.integers(limits.min, limits.max, (2, 64), dtype, endpoint=True)
+    assert_exact(model.SerializeToString(), tmp_path, [{"a": a, "b": b}])
