@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 from distributed import Client
@@ -145,3 +146,25 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         connect("tcp://127.0.0.1:9"),
     ):
         pass
+
+
+@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.9\r\n", b"HTTP", b""], ids=repr)
+def test_who_is_no_scheduler_is_refused(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """dask would take the bytes for a length, or wait without end."""
+    monkeypatch.setattr(jobs, "CONNECTION", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+        def greet() -> None:
+            with server.accept()[0] as stream, suppress(ConnectionError):
+                stream.sendall(greeting)
+                stream.recv(1)  # until the other side has gone
+
+        thread = Thread(target=greet)
+        thread.start()
+        with (
+            pytest.raises(ClusterError, match=f"no scheduler answers at {address}"),
+            connect(address),
+        ):
+            pass
+        thread.join()

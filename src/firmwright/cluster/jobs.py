@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from struct import Struct
 from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -34,6 +36,8 @@ LIVES = 10
 """Workers that may die over one job; then it is the job that kills them."""
 CONNECTION = 10
 """Seconds in which a scheduler answers."""
+DEFAULT_PORT = 8786
+GREETING, LONGEST_GREETING = Struct("<Q"), 1 << 20
 
 GONE = "the scheduler is gone; what is finished stays finished"
 
@@ -71,11 +75,28 @@ def connect(scheduler: str) -> Iterator[Client]:
 
     silence_dask()
     try:
+        refuse_stranger(scheduler)
         client = Client(scheduler, timeout=CONNECTION)
     except (OSError, ValueError) as error:
         raise ClusterError(f"no scheduler answers at {scheduler}: {first_line(error)}") from None
     with client:
         yield client
+
+
+def refuse_stranger(scheduler: str) -> None:
+    """Raise OSError where something else than a scheduler listens; dask would wait, or believe it.
+
+    Each side begins with the bytes of its greeting, as a number of 64 bits.
+    """
+    from distributed.comm.addressing import normalize_address, parse_address, parse_host_port
+
+    scheme, place = parse_address(normalize_address(scheduler))
+    if scheme != "tcp":
+        return
+    with socket.create_connection(parse_host_port(place, DEFAULT_PORT), CONNECTION) as stream:
+        begin = stream.recv(GREETING.size, socket.MSG_WAITALL)
+    if len(begin) < GREETING.size or GREETING.unpack(begin)[0] > LONGEST_GREETING:
+        raise OSError("what listens there is no scheduler of dask")
 
 
 @contextmanager
