@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -77,3 +82,18 @@ def test_code_of_a_recipe_is_told_before_it_runs_or_refused(repository: Reposito
     assert code == 1
     assert "digits.yaml:2:16: devices.npu: a Python function; not allowed here" in text
     assert "it runs" not in text
+
+
+def test_ctrl_c_ends_it_with_a_line_and_leaves_nothing(built: Repository, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "firmwright", "rebuild", BUNDLE, "--files", "."]
+    environment = {**os.environ, **built.environment, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, cwd=built.folder, env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not [*tmp_path.glob("firmwright-rebuild-*/build/*")]:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (130, "\ninterrupted\n")
+    assert [*tmp_path.iterdir()] == []

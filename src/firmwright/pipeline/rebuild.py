@@ -59,6 +59,9 @@ def rebuild(bundle: Bundle, words: Sequence[str] = ()) -> Rebuilt:
     except UserError as error:
         rmtree(place)
         raise RebuildError("\n".join([str(error), *tell_missing(missing)])) from None
+    except KeyboardInterrupt:
+        rmtree(place)
+        raise
     (built,) = outdir.glob("*.tar.gz")
     return Rebuilt(read_bundle(built), place)
 
