@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from firmwright.pipeline.freshness import text_digest
 
 from .conftest import Repository, ran
 
@@ -63,6 +66,13 @@ def damage_snapshot(folder: Path) -> None:
     path.write_text(path.read_text().replace("digits on", "others on"))
 
 
+def write_other_snapshot(folder: Path) -> None:
+    """Write one that another version may have left."""
+    (path,) = (folder / "build/.snapshots").iterdir()
+    text = json.dumps({"state": "0", "files": []})
+    path.write_text(f"{text_digest(text)}\n{text}")
+
+
 def add_task(folder: Path) -> None:
     text = "def task_own():\n    return {'actions': []}\n"
     (folder / "dodo.py").write_text((folder / "dodo.py").read_text() + text)
@@ -76,9 +86,10 @@ def add_task(folder: Path) -> None:
         (lambda folder: damage(folder / "build/digits/rv32-bare/plan/plan.json"), ["plan"]),
         (lambda folder: (folder / "build/digits/digits-rv32-bare.tar.gz").unlink(), ["bundle"]),
         (damage_snapshot, []),
+        (write_other_snapshot, []),
         (add_task, []),
     ],
-    ids=["recipe", "new file", "result", "bundle", "snapshot", "task file"],
+    ids=["recipe", "new file", "result", "bundle", "snapshot", "another version", "task file"],
 )
 def test_change_is_looked_at(
     settled: Repository, change: Callable[[Path], None], stages: list[str]

@@ -22,6 +22,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     (tmp_path / "own/chip.yaml").write_text("name: chip\narchitecture: cortex-m0\n")
+    (tmp_path / "own/fleet.yaml").write_text('recipes: ["*"]\n')
     (tmp_path / "dodo.py").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(loader, "initial_workdir", str(tmp_path))
@@ -71,7 +72,7 @@ def test_words_name_files(
         (
             "own/chip",
             "recipe=own/chip: this describes no network; platforms and toolchains are named by "
-            "platform= and toolchain=",
+            "platform= and toolchain=, and a fleet is built by `firmwright fleet`",
         ),
         ("own", "recipe=own: this is a folder; for all of it write own/*.yaml"),
     ],

@@ -19,8 +19,8 @@ TASK_FILE = "dodo.py"
 SUFFIXES = (".yaml", ".yml")
 """What a pattern takes: a lock or a model lies beside its recipe, under the same name."""
 
-DESCRIPTION = re.compile(r"^(architectures?|families)\s*:", re.MULTILINE)
-"""A key of platforms, toolchains and boards, which may lie beside recipes."""
+DESCRIPTION = re.compile(r"^(architectures?|families|recipes)\s*:", re.MULTILINE)
+"""A key of platforms, toolchains, boards and fleets, which may lie beside recipes."""
 
 RECIPES = Path("recipes")
 """Where a repository keeps its recipes: they are known by their names alone."""
@@ -84,7 +84,10 @@ def find_files(word: str, start: Path | None = None) -> list[Path]:
             advice = f"`firmwright init {word}` writes a recipe for it"
             raise UserError(f"recipe={word}: this is a model; {advice}")
         if found and is_description(found[0]):
-            advice = "platforms and toolchains are named by platform= and toolchain="
+            advice = (
+                "platforms and toolchains are named by platform= and toolchain=, and a fleet is "
+                "built by `firmwright fleet`"
+            )
             raise UserError(f"recipe={word}: this describes no network; {advice}")
         if found:
             return found
@@ -107,7 +110,7 @@ def is_model(path: Path) -> bool:
 
 
 def is_description(path: Path) -> bool:
-    """Tell a file that describes a platform, a toolchain or a board; not one that is unreadable."""
+    """Tell a file that describes something else than a network; not one that is unreadable."""
     with suppress(OSError):
         return bool(DESCRIPTION.search(path.read_text(encoding="utf-8", errors="replace")))
     return False

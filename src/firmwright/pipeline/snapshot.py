@@ -103,9 +103,9 @@ def read_snapshot(path: Path, circumstances: str) -> list[UpToDate]:
             return []
         known = json.loads(text)
         same = known["state"] == digest_state(circumstances, look_at(known["paths"]))
-    except (OSError, ValueError):
+        return [UpToDate(*each) for each in known["recipes"]] if same else []
+    except (OSError, ValueError, KeyError, TypeError):  # the last two: another version's
         return []
-    return [UpToDate(*each) for each in known["recipes"]] if same else []
 
 
 def write_snapshot(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from firmwright.documents.sizes import parse_size
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 
 from .entry import CachedFile, CacheError, Entry, decode, describe_files, encode
 from .settings import LIMIT, PLACE, ROLE, read_settings
-from .stores import BucketStore, FolderStore, PatientStore, Store, WebStore
+from .stores import BucketStore, FolderStore, PatientStore, Store, WebStore, hide_password
 
 DEFAULT_LIMIT = "10 GiB"
 ROLES = ("both", "read", "write")
@@ -88,6 +89,9 @@ def open_store(place: str, size: str) -> Store:
     """Return the store at a place; ``size`` is the limit of a folder, as in ``10 GiB``."""
     scheme, separator, _ = place.partition("://")
     if scheme in ("http", "https") and separator:
+        if not is_address(place):
+            shown = hide_password(place)
+            raise refuse(PLACE, f"'{shown}' is no address, as http://cache.example:8080/team")
         return WebStore(place)
     if separator:
         try:
@@ -99,9 +103,19 @@ def open_store(place: str, size: str) -> Store:
     except ValueError as error:
         raise refuse(LIMIT, str(error)) from None
     folder = Path(place).expanduser()
-    if folder.exists() and not folder.is_dir():
-        raise refuse(PLACE, f"'{place}' is not a folder")
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise refuse(PLACE, f"'{path}' is not a folder")
     return FolderStore(folder, limit)
+
+
+def is_address(text: str) -> bool:
+    """Tell whether a text names a host, and a port that there can be."""
+    try:
+        parts = urlsplit(text)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def refuse(name: str, message: str) -> DiagnosticError:

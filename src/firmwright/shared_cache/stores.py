@@ -217,8 +217,12 @@ class WebStore:
             raise CacheError(f"{self.find(name)}: {error}") from None
 
     def find(self, name: str) -> str:
-        shown = re.sub(r"//[^/]*@", "//", self.address)  # without user and password
-        return f"{shown}/{name}"
+        return f"{hide_password(self.address)}/{name}"
+
+
+def hide_password(address: str) -> str:
+    """Return an address without a user and a password."""
+    return re.sub(r"//[^/]*@", "//", address)
 
 
 class BucketStore:
