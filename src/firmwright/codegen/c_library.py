@@ -21,18 +21,24 @@ MATH_MACROS = frozenset({"INFINITY", "NAN", "isfinite", "isinf", "isnan", "signb
 
 FUNCTION_DEFINITION = re.compile(r"^static inline \w+ (\w+)\(", re.MULTILINE)
 
-HEADERS = ("fixed_point.h", "sixteen_bit_floats.h", "wrapped_integers.h")
-"""The headers, in templates/network, of the functions that regions may call beside C's own."""
+HEADERS = {
+    "bit_patterns.h": ("sixteen_bit_floats.h",),
+    "fixed_point.h": (),
+    "lstm_gates.h": (),
+    "sixteen_bit_floats.h": (),
+    "wrapped_integers.h": (),
+}
+"""The headers of functions that regions may call beside C's own, with those that they include.
 
-RARE_HEADERS = ("bit_patterns.h", "lstm_gates.h")
-"""More of them, which a project has only where a region calls one of the functions."""
+They are in templates/network; a project has those that one of its regions needs.
+"""
 
 
 def functions_by_header() -> dict[str, tuple[str, ...]]:
     """Return the names that each header defines; its comments speak of others."""
     return {
         h: tuple(sorted(FUNCTION_DEFINITION.findall(read_template(f"network/{h}.j2"))))
-        for h in (*HEADERS, *RARE_HEADERS)
+        for h in HEADERS
     }
 
 

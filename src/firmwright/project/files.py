@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from firmwright.codegen.c_library import HEADERS, RARE_HEADERS, functions_by_header
+from firmwright.codegen.c_library import HEADERS, functions_by_header
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, find_templates
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernels
@@ -22,19 +22,20 @@ MAIN_FILE = "network"
 INFO_TEMPLATE = f"network/info.c{TEMPLATE_SUFFIX}"
 
 NETWORK_TEMPLATES = (
-    *(f"network/{h}{TEMPLATE_SUFFIX}" for h in ("network.h", "regions.h", "weights.h", *HEADERS)),
+    *(f"network/{h}{TEMPLATE_SUFFIX}" for h in ("network.h", "regions.h", "weights.h")),
     f"network/network.c{TEMPLATE_SUFFIX}",
     INFO_TEMPLATE,
 )
 """Templates of the network's files that every project has, but for its constants."""
 
 
-def list_rare_headers(kernels: Kernels) -> list[str]:
-    """Return the templates of the headers that a project has for few kernels alone."""
+def list_called_headers(kernels: Kernels) -> list[str]:
+    """Return the templates of the headers whose functions kernels call."""
     called = {function for kernel in kernels.kernels for function in kernel.functions}
     defined = functions_by_header()
-    used = (header for header in RARE_HEADERS if called.intersection(defined[header]))
-    return [f"network/{header}{TEMPLATE_SUFFIX}" for header in used]
+    used = {header for header in HEADERS if called.intersection(defined[header])}
+    used.update(*(HEADERS[header] for header in used))
+    return [f"network/{header}{TEMPLATE_SUFFIX}" for header in sorted(used)]
 
 
 DETECTION_TEMPLATES = tuple(

@@ -37,7 +37,7 @@ from firmwright.project.files import (
     PROFILE_TEMPLATE,
     SELFTEST_TEMPLATE,
     file_name,
-    list_rare_headers,
+    list_called_headers,
     network_file,
     place_call_files,
     place_device_files,
@@ -146,7 +146,7 @@ def place_files_of(network: Network, build: Build, own: Sequence[Path]) -> dict[
     templates = [*NETWORK_TEMPLATES, constants, *(DETECTION_TEMPLATES if network.detector else ())]
     templates += [PROFILE_TEMPLATE] if network.profile != "none" else []
     templates += [SELFTEST_TEMPLATE] if network.golden else []
-    templates += list_rare_headers(network.kernels)
+    templates += list_called_headers(network.kernels)
     placed = place_network_files(templates, prefix)
     placed |= place_slot_files(prefix) if network.slot else {}
     for device in sorted(network.devices):
