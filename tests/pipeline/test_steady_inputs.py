@@ -8,12 +8,20 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = """
+PROGRAM = '''
 import sys
 from pathlib import Path
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 from firmwright.pipeline.workers import use_own_runners
+
+class Title:
+    """Of a stage, as the task file gives each."""
+
+    stage = "read"
+
+    def __call__(self, task):
+        return task.name
 
 def edit(when):
     if when in sys.argv[1]:
@@ -22,11 +30,12 @@ def edit(when):
 def task_read():
     for name, needs in (("first", []), ("between", ["read:first"]), ("last", ["read:between"])):
         files = [] if name == "between" else ["input"]
-        yield {"name": name, "actions": [(edit, [name])], "task_dep": needs, "file_dep": files}
+        more = {"task_dep": needs, "file_dep": files, "title": Title()}
+        yield {"name": name, "actions": [(edit, [name])], **more}
 
 use_own_runners()
 sys.exit(DoitMain(ModuleTaskLoader({"task_read": task_read})).run(["run", *sys.argv[2:]]))
-"""
+'''
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two processes"])

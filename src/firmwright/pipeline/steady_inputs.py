@@ -18,7 +18,7 @@ from .snapshot import PACKAGE
 
 
 class SteadyInputs:
-    """What a runner of doit does besides: it fails a task whose files the build knows otherwise.
+    """What a runner of doit does besides: it fails a stage whose files the build knows otherwise.
 
     firmwright's own files are left out.
     """
@@ -48,7 +48,9 @@ class SteadyInputs:
 
 
 def list_watched(task: Task) -> Iterator[str]:
-    return (path for path in task.file_dep if not path.startswith(PACKAGE))
+    """Yield the files that a stage reads; a user's own tasks may change theirs."""
+    if hasattr(task.custom_title, "stage"):
+        yield from (path for path in task.file_dep if not path.startswith(PACKAGE))
 
 
 class SteadyRunner(SteadyInputs, Runner):  # type: ignore[misc]
