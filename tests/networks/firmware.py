@@ -33,6 +33,7 @@ Sample = dict[str, npt.NDArray[Any]]
 Outputs = list[list[npt.NDArray[Any]]]
 
 SANITIZED = (
+    "-Wconversion",
     "-fsanitize=address,undefined,float-cast-overflow",
     "-fno-sanitize-recover=all",
     "-O0",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 
 from firmwright.codegen.templates import read_template
 
@@ -19,7 +20,8 @@ MATH_FUNCTIONS = frozenset(
 
 MATH_MACROS = frozenset({"INFINITY", "NAN", "isfinite", "isinf", "isnan", "signbit"})
 
-FUNCTION_DEFINITION = re.compile(r"^static inline \w+ (\w+)\(", re.MULTILINE)
+FUNCTION_DEFINITION = re.compile(r"^static inline \w+ (\w+)\(([^)]*)\)", re.MULTILINE)
+"""A function of a header: its name, its parameters."""
 
 HEADERS = {
     "bit_patterns.h": ("sixteen_bit_floats.h",),
@@ -36,10 +38,30 @@ They are in templates/network; a project has those that one of its regions needs
 
 def functions_by_header() -> dict[str, tuple[str, ...]]:
     """Return the names that each header defines; its comments speak of others."""
+    return {header: tuple(sorted(found)) for header, found in read_headers().items()}
+
+
+@cache
+def read_headers() -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return the functions that each header defines, by name, with the types of their parameters.
+
+    ``int32_t``, ``int64_t``, ``float`` and the like.
+    """
     return {
-        h: tuple(sorted(FUNCTION_DEFINITION.findall(read_template(f"network/{h}.j2"))))
-        for h in HEADERS
+        header: {
+            name: tuple(parameter.split()[0] for parameter in parameters.split(","))
+            for name, parameters in FUNCTION_DEFINITION.findall(
+                read_template(f"network/{header}.j2")
+            )
+        }
+        for header in HEADERS
     }
+
+
+@cache
+def list_parameter_types() -> dict[str, tuple[str, ...]]:
+    """Return the types of the parameters of all of these functions, by name."""
+    return {name: types for found in read_headers().values() for name, types in found.items()}
 
 
 def find_unknown_functions(called: Iterable[str]) -> list[str]:

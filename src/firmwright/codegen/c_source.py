@@ -19,6 +19,7 @@ from tvm.s_tir import transform as schedulable
 from tvm.tirx import transform as lowered
 from tvm_ffi import structural_map
 
+from firmwright.codegen.c_library import list_parameter_types
 from firmwright.codegen.c_literals import format_c_float
 from firmwright.codegen.library_calls import (
     emit_library_calls,
@@ -100,7 +101,7 @@ def lower_to_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
         declarations.append(tirx.DeclBuffer(buffer, data=pointer))
     pointers += [pointer for pointer, _, _ in scratch]
     body, calls = mark_library_calls(body)
-    body, literals = mark_float_constants(wrap_short_integers(body))
+    body, literals = mark_float_constants(narrow_arguments(wrap_short_integers(body)))
     plain = tirx.PrimFunc(pointers, tirx.SeqStmt([*declarations, body]))
     plain = plain.with_attr({**attributes, "calling_conv": 0})
     printed = tvm.get_global_func("target.build.c")(tvm.IRModule({"kernel": plain}), target)
@@ -208,6 +209,26 @@ def wrap_short_integers(body: tirx.Stmt) -> tirx.Stmt:
         return tirx.call_pure_extern(dtype, f"wrapped_{dtype}", wide)
 
     return structural_map(body, ((tirx.Add, tirx.Sub, tirx.Mul), wrap))
+
+
+def narrow_arguments(body: tirx.Stmt) -> tirx.Stmt:
+    """Cast what has 64 bits where a function of ours takes 32: C would do it, and say nothing."""
+
+    def narrow(argument: tvm.ir.Expr, wanted: str) -> tvm.ir.Expr:
+        if wanted != "int32_t" or str(argument.ty.dtype) != "int64":
+            return argument
+        is_number = isinstance(argument, tirx.IntImm)
+        return tirx.IntImm("int32", argument.value) if is_number else tirx.Cast("int32", argument)
+
+    def narrow_call(call: tvm.ir.Call) -> tirx.Expr:
+        name = getattr(call.args[0], "value", None) if len(call.args) > 1 else None
+        types = list_parameter_types().get(str(name))
+        if types is None:
+            return call
+        given = map(narrow, call.args[1:], types)
+        return tirx.call_pure_extern(str(call.ty.dtype), name, *given)
+
+    return structural_map(body, (tvm.ir.Call, narrow_call))
 
 
 def extract_body(source: str) -> str:
