@@ -52,7 +52,7 @@ def test_its_command_links_what_drives_a_device(repository: Repository) -> None:
     (command,) = (line.split() for line in lines if line.startswith("    cc "))
     assert "src/board/fw_c7x.c" in command
     (bundle / "app.c").write_text(PROGRAM)
-    sources = [str(p) for word in command[1:] for p in sorted(bundle.glob(word)) or [word]]
+    sources = [str(p) for word in command[1:] for p in sorted(bundle.glob(word)) or [Path(word)]]
     subprocess.run(["aarch64-linux-gnu-gcc", *sources], cwd=bundle, check=True)
 
 

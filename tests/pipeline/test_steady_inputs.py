@@ -51,7 +51,7 @@ def test_a_stage_fails_whose_input_changed(
     (tmp_path / "input").write_text("given")
 
     def run(edited: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, program, edited, *options]
+        command = [sys.executable, str(program), edited, *options]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
 
     done = run(edited)

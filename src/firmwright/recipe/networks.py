@@ -90,7 +90,8 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     schema = load_schema()["properties"]["c_prefix"]
     name = data.get("name", path.stem)
     networks = data.get("networks")
-    for prefix, file in networks.items() if isinstance(networks, dict) else ():
+    networks = networks if isinstance(networks, dict) else {}
+    for prefix, file in networks.items():
         pointer = ("networks", prefix)
         for error in find_errors(prefix, schema):
             yield Finding(pointer, error.message, key=True)
