@@ -87,9 +87,13 @@ def test_code_of_a_recipe_is_told_before_it_runs_or_refused(repository: Reposito
 def test_ctrl_c_ends_it_with_a_line_and_leaves_nothing(built: Repository, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "firmwright", "rebuild", BUNDLE, "--files", "."]
     environment = {**os.environ, **built.environment, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
+    # A script's shell lets what it starts in the background ignore the signal.
+    ignored = signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(
         command, cwd=built.folder, env=environment, stderr=subprocess.PIPE, text=True
-    ) as process:
+    )
+    signal.signal(signal.SIGINT, ignored)
+    with process:
         while not [*tmp_path.glob("firmwright-rebuild-*/build/*")]:
             assert process.poll() is None
             time.sleep(0.02)

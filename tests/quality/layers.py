@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "firmwright"
 
 LAYERS = (
+    ("__main__",),
     ("api", "cli", "onnx_backend"),
     ("fleet",),
     ("steps", "tasks", "targets.c7x"),
