@@ -1,9 +1,10 @@
 """How the time and the memory of each stage grow with the layers of a network.
 
-python -m tests.benchmarks.growth [--layers 50 200 800 2000]
+python -m tests.benchmarks.growth [--layers 50 200 800 2000] [--rounds 3]
 
-Chains of quantized 1x1 convolutions, no two of them alike, are built for rv32-bare. The exponent is
-that of a power of the number of layers, between the last two chains.
+Chains of quantized 1x1 convolutions, no two of them alike, are built for rv32-bare, turn by turn;
+the medians of all rounds count. The exponent is that of a power of the number of layers, between
+the last two chains.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -68,11 +71,18 @@ def build(layers: int) -> dict[str, float]:
     return found | {"memory, MiB": used.ru_maxrss / 1024}
 
 
+def take_medians(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {label: median(run[label] for run in runs) for label in runs[0]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layers", type=int, nargs="+", default=[50, 200, 800, 2000])
-    counts = parser.parse_args().layers
-    found = [build(count) for count in counts]
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    counts: list[int] = options.layers
+    rounds = [[build(count) for count in counts] for _ in range(options.rounds)]
+    found = [take_medians(runs) for runs in zip(*rounds, strict=True)]
     heads = "".join(f" {count:,} |" for count in counts)
     print(f"| seconds of the processor |{heads} exponent |")
     print("|---|" + "---|" * (len(counts) + 1))
