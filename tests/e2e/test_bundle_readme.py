@@ -56,6 +56,7 @@ def test_its_command_links_what_drives_a_device(repository: Repository) -> None:
     subprocess.run(["aarch64-linux-gnu-gcc", *sources], cwd=bundle, check=True)
 
 
+@pytest.mark.needs("arm-none-eabi-gcc")
 def test_it_tells_how_to_open_a_slot(repository: Repository) -> None:
     bundle = unpack(repository, "slot", SLOT)
     text = (bundle / "README.md").read_text(encoding="utf-8")
