@@ -260,7 +260,7 @@ def same_file(path: str, state: list[Any]) -> bool:
 
 
 class InputWatch:
-    """Notice an input that is edited while a stage reads it."""
+    """Notice an input that is edited while a stage reads it, before others share the result."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.before = {p: read_identity(p) for p in paths}

@@ -22,8 +22,8 @@ from firmwright.ir.relax import (
     rewrite_each,
 )
 
-UNSIGNED = {"int32": "uint32", "int64": "uint64", "uint16": "uint32"}
-"""Types to compute in: theirs overflow (in C, uint16 is computed as int), and unsigned wraps."""
+UNSIGNED = {"int32": "uint32", "int64": "uint64"}
+"""Types to compute in: theirs overflow, unsigned wraps. Shorter ones wrap where C is written."""
 
 WRAPPING_OPERATORS = relax_names("add subtract multiply")
 DIVISION_OPERATORS = relax_names("divide floor_divide mod floor_mod")
