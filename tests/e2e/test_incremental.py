@@ -10,7 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import numpy_helper
+
+from firmwright.ir.records import read_record
+from firmwright.steps.objects import Objects
 
 from .conftest import ALL_STAGES, HOST_STAGES, ROOT, Repository, ran
 
@@ -63,6 +68,23 @@ def test_compiler_flag_runs_objects_and_later(copy_of_built: Repository) -> None
     copy_of_built.write("digits.yaml", recipe + "cflags: [-Os]\n")
     # The Makefile in the sources states the flags.
     assert copy_of_built.build(RECIPE) == ["sources", "objects", "firmware", *ALL_STAGES[-3:]]
+
+
+def test_a_weight_compiles_only_the_files_that_tell_it(copy_of_built: Repository) -> None:
+    listed = copy_of_built.folder / "build/digits/rv32-bare/objects/objects.json"
+    before = read_record(listed, Objects).objects
+    path = copy_of_built.folder / "digits.onnx"
+    model = onnx.load(path)
+    weight = next(each for each in model.graph.initializer if len(each.dims) == 4)
+    values = numpy_helper.to_array(weight).copy()
+    values.flat[0] ^= 1
+    weight.CopyFrom(numpy_helper.from_array(values, weight.name))
+    onnx.save(model, path)
+    copy_of_built.build(RECIPE)
+    after = read_record(listed, Objects).objects
+    changed = {name for name, made in after.items() if made.key != before[name].key}
+    network = {"network/network_weights.c", "network/network_info.c"}
+    assert changed == {*network, "demo/main.c"}
 
 
 def test_samples_run_only_the_run(copy_of_built: Repository) -> None:

@@ -23,7 +23,7 @@ UNKNOWN = b"firmwright build id!".hex()
 
 def list_stating(prefix: str) -> list[str]:
     """Return the files of a project that state its id, as a macro, in JSON, and as a note."""
-    own = (network_file(prefix, name) for name in ("network.h", "interface.json"))
+    own = (network_file(prefix, name) for name in ("build_id.h", "interface.json"))
     return [*(f"{NETWORK}/{name}" for name in own), f"{DEMO}/main.c"]
 
 

@@ -22,8 +22,10 @@ MAIN_FILE = "network"
 INFO_TEMPLATE = f"network/info.c{TEMPLATE_SUFFIX}"
 
 NETWORK_TEMPLATES = (
-    *(f"network/{h}{TEMPLATE_SUFFIX}" for h in ("network.h", "regions.h", "weights.h")),
-    f"network/network.c{TEMPLATE_SUFFIX}",
+    *(
+        f"network/{name}{TEMPLATE_SUFFIX}"
+        for name in ("network.h", "build_id.h", "regions.h", "weights.h", "network.c")
+    ),
     INFO_TEMPLATE,
 )
 """Templates of the network's files that every project has, but for its constants."""
