@@ -3,14 +3,13 @@
 python -m tests.benchmarks.growth [--layers 50 200 800 2000] [--rounds 3]
 
 Chains of quantized 1x1 convolutions, no two of them alike, are built for rv32-bare, turn by turn;
-the medians of all rounds count. The exponent is that of a power of the number of layers, between
-the last two chains.
+the medians of all rounds count. The exponents are those of a power of the number of layers: the
+line through all chains by least squares of the logarithms, and the one through the last two.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import subprocess
 import sys
@@ -29,6 +28,9 @@ RECIPE = "model: chain.onnx\nplatform: rv32-bare\ntarget: c\nrun: {samples: 1}\n
 CHANNELS, SIDE = 8, 4
 GRID = Grid("int8", F32(2**-5), 3)
 """With scales that are powers of two the reference computes exactly."""
+
+SHORTEST = 0.001
+"""What a profile tells, seconds; a stage that takes less counts as that."""
 
 
 def write_chain(layers: int) -> bytes:
@@ -75,6 +77,12 @@ def take_medians(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {label: median(run[label] for run in runs) for label in runs[0]}
 
 
+def find_exponent(counts: Sequence[int], values: Sequence[float]) -> float:
+    """Return the power of ``counts`` that is nearest to ``values``, by their logarithms."""
+    slope, _ = np.polyfit(np.log(counts), np.log(np.maximum(values, SHORTEST)), 1)
+    return float(slope)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layers", type=int, nargs="+", default=[50, 200, 800, 2000])
@@ -84,14 +92,13 @@ def main() -> None:
     rounds = [[build(count) for count in counts] for _ in range(options.rounds)]
     found = [take_medians(runs) for runs in zip(*rounds, strict=True)]
     heads = "".join(f" {count:,} |" for count in counts)
-    print(f"| seconds of the processor |{heads} exponent |")
-    print("|---|" + "---|" * (len(counts) + 1))
+    print(f"| seconds of the processor |{heads} exponent | of the last two |")
+    print("|---|" + "---|" * (len(counts) + 2))
     for label in found[0]:
         values = [each[label] for each in found]
-        grown = [max(value, 0.01) for value in values[-2:]]
-        exponent = math.log(grown[1] / grown[0]) / math.log(counts[-1] / counts[-2])
-        cells = "".join(f" {value:,.2f} |" for value in values)
-        print(f"| {label} |{cells} {exponent:.2f} |")
+        cells = "".join(f" {value:,.3f} |" for value in values)
+        whole, last = (find_exponent(counts[-n:], values[-n:]) for n in (len(counts), 2))
+        print(f"| {label} |{cells} {whole:.2f} | {last:.2f} |")
 
 
 if __name__ == "__main__":

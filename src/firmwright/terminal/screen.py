@@ -149,4 +149,4 @@ def format_times(stages: Mapping[str, Times]) -> Iterator[str]:
     columns = [[getattr(times, name) for times in stages.values()] for name in names]
     rows = zip(stages, zip(*columns, strict=True), strict=True)
     for label, row in (*rows, ("all", [sum(column) for column in columns])):
-        yield f"{label:12}" + "".join(f"{seconds:10.2f}" for seconds in row)
+        yield f"{label:12}" + "".join(f"{seconds:10.3f}" for seconds in row)
