@@ -198,6 +198,25 @@ def test_interrupted_build_says_so_in_one_line(repository: Repository) -> None:
     assert repository.build(RECIPE)[0] == "objects"
 
 
+def test_a_folder_in_the_place_of_an_object_is_made_an_object(copy_of_built: Repository) -> None:
+    taken = copy_of_built.folder / "build/digits/rv32-bare/objects/network/network.o"
+    taken.unlink()
+    taken.mkdir()
+    assert copy_of_built.build(RECIPE) == ["objects"]
+    assert taken.is_file()
+
+
+@pytest.mark.parametrize("place", ["digits/rv32-bare/plan", "digits/rv32-bare"])
+def test_a_file_in_the_place_of_a_folder_is_named(copy_of_built: Repository, place: str) -> None:
+    path = copy_of_built.folder / "build" / place
+    shutil.rmtree(path)
+    path.touch()
+    failed = copy_of_built.doit("build", RECIPE)
+    assert failed.returncode == 1
+    told = f"build/{place}: Not a directory: remove what is there, and build again"
+    assert failed.stderr.strip().endswith(told)
+
+
 def test_damaged_state_is_started_afresh(copy_of_built: Repository) -> None:
     (copy_of_built.folder / "build/.doit.db").write_bytes(b"no database" * 10)
     done = copy_of_built.doit("build", RECIPE)

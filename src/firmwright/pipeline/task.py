@@ -165,9 +165,17 @@ def run_action(
     except UserError as error:
         return StageFailed(tell_place(job, task, about, str(error)), job.notes)
     except OSError as error:
-        place = error.filename or job.outdir
-        return StageFailed(f"{task}: {place}: {error.strerror or error}", job.notes)
+        return StageFailed(f"{task}: {tell_system_error(error, job.outdir)}", job.notes)
     return {"notes": list(job.notes), "taken": taken or "", **values}
+
+
+def tell_system_error(error: OSError, outdir: Path) -> str:
+    """Return what the system refused, with the place, or else the build folder."""
+    place = Path(error.filename2 or error.filename or outdir)
+    place = next((above for above in place.parents if above.is_file()), place)
+    taken = isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError)
+    remedy = ": remove what is there, and build again" if taken else ""
+    return f"{place}: {error.strerror or error}{remedy}"
 
 
 def tell_place(job: Job, task: str, about: Pointer, message: str) -> str:

@@ -101,7 +101,7 @@ def run(job: Job, folder: Path) -> None:
         if (
             before
             and before.key == keys[name]
-            and kept.exists()
+            and kept.is_file()
             and file_digest(kept) == before.sha256
         ):
             target.parent.mkdir(parents=True, exist_ok=True)
