@@ -142,6 +142,15 @@ def test_a_wrong_cache_is_told_once_as_by_a_build(repository: Repository) -> Non
         assert repository.doit("build", "recipe=digits.yaml").stderr == fleet.stderr
 
 
+def test_a_cache_that_cannot_be_reached_is_told_in_the_log(repository: Repository) -> None:
+    repository.write("fleet.yaml", "recipes: [digits.yaml]\nplatforms: [host]\n")
+    repository.environment["FIRMWRIGHT_CACHE"] = "http://127.0.0.1:1"
+    fleet = repository.run(sys.executable, "-m", "firmwright.cli", "fleet")
+    assert fleet.returncode == 0, fleet.stdout + fleet.stderr
+    log = (repository.folder / "build/fleet/digits-host/build.log").read_text()
+    assert "shared cache: http://127.0.0.1:1" in log
+
+
 @pytest.mark.parametrize(
     "words", [["--workers", "0"], ["--workers", "2", "--scheduler", "tcp://x"]]
 )

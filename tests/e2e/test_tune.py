@@ -131,6 +131,16 @@ def test_a_file_that_does_not_fit_is_refused_at_its_places(changed: Repository) 
     assert ".way: no way here to write this layer; ways: rv32m_conv2d shared, " in said
 
 
+def test_a_damaged_file_is_not_replaced(changed: Repository) -> None:
+    path = changed.folder / "digits.tuned"
+    damaged = f"<<<<<<< HEAD\n{path.read_text()}"
+    path.write_text(damaged)
+    said = changed.doit("tune", "recipe=digits.yaml")
+    assert said.returncode == 1
+    assert "digits.tuned:" in said.stderr
+    assert path.read_text() == damaged
+
+
 def test_a_tile_that_a_layer_does_not_have_is_refused(changed: Repository) -> None:
     (line,) = edit(changed, {"tile=4x2": "tile=8x2"})
     said = fail(changed, "recipe=digits.yaml")

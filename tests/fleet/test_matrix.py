@@ -11,6 +11,10 @@ from doit import doit_cmd, loader
 from firmwright.cli import main
 from firmwright.errors import UserError
 from firmwright.fleet.matrix import read_fleet
+from firmwright.pipeline.command_line import make_catalog
+from firmwright.recipe import load_recipe
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -73,8 +77,11 @@ def test_paths_start_at_the_folder_of_the_fleet_file() -> None:
         (
             "recipes:\n  - recipes/kws.yaml\n  - more/kws.yaml",
             "fleet.yaml:3:5: recipes[1]: two jobs are named 'kws': recipe=recipes/kws.yaml and "
-            "recipe=more/kws.yaml; give one of the files another name, or leave one out with "
-            "`exclude`",
+            "recipe=more/kws.yaml; give one of the files another name",
+        ),
+        (
+            "recipes: [kws, k*]",
+            "fleet.yaml:1:16: recipes[1]: the job 'kws' is there already; leave one of the two out",
         ),
         ("recipes: [kwz]", "fleet.yaml:1:11: recipes[0]: no such recipe; did you mean 'kws'?"),
         (
@@ -138,6 +145,24 @@ def test_the_matrix_of_github(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_options_may_stand_between_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["matrix", "recipe=kws", "--json", "samples=1"]) == 0
+    (job,) = json.loads(capsys.readouterr().out)["include"]
+    assert job["words"] == "recipe=recipes/kws.yaml samples=1"
+
+
+def test_the_example_of_the_documentation_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs/howto/fleets.md").read_text(encoding="utf-8")
+    Path("fleet.yaml").write_text(page.split("```yaml\n")[1].split("```")[0])
+    monkeypatch.chdir(ROOT)
+    jobs = read_fleet(tmp_path / "fleet.yaml")
+    assert len(jobs) == 10
+    for job in jobs:
+        load_recipe(Path(job.recipe), job.words, make_catalog())
+
+
 def test_github_takes_no_more_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     Path("fleet.yaml").write_text(f"recipes: [kws]\noptions: {{counter: {[*range(257)]}}}")
     assert main(["matrix"]) == 0
@@ -154,6 +179,8 @@ def test_github_takes_no_more_jobs(capsys: pytest.CaptureFixture[str]) -> None:
         ("none.yaml", "none.yaml: no such file"),
         ("fleet.yaml sampels=1", "sampels=: unknown variable 'sampels'; did you mean 'samples'?"),
         ("fleet.yaml platform=host", "platform=host: the fleet says platform=rv32-bare itself"),
+        ("fleet.yaml samples=x", "samples=x: expected a whole number, found the text 'x'"),
+        ("fleet.yaml more.yaml", "fleet.yaml more.yaml: one fleet file at a time"),
         ("recipe=kws platform=a", "unknown platform 'a'; known: "),
         ("fleet.yaml recipe=kws", "fleet= and recipe= both name recipes; leave one of them out"),
     ],

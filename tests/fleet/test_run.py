@@ -11,6 +11,7 @@ from threading import Event, Thread
 
 import pytest
 from distributed import Client
+from psutil import CONN_LISTEN, Process
 
 from firmwright.bundle.outcome import Outcome
 from firmwright.cluster import jobs
@@ -48,6 +49,15 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """Two workers of this machine."""
     with start_cluster(2, tmp_path_factory.mktemp("here")) as address, connect(address) as client:
         yield client
+
+
+def test_no_other_machine_reaches_the_workers(here: Client) -> None:
+    here.wait_for_workers(2)
+    listening = [
+        {each.laddr.ip for each in process.net_connections("inet") if each.status == CONN_LISTEN}
+        for process in (Process(), *Process().children(recursive=True))
+    ]
+    assert [places for places in listening if places] == 3 * [{"127.0.0.1"}]
 
 
 def run_here(

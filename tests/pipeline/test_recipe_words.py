@@ -23,6 +23,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         (tmp_path / name).write_text("")
     (tmp_path / "own/chip.yaml").write_text("name: chip\narchitecture: cortex-m0\n")
     (tmp_path / "own/fleet.yaml").write_text('recipes: ["*"]\n')
+    (tmp_path / "own/more-fleet.yaml").write_text("include: [{recipe: kws}]\n")
+    (tmp_path / "own/desk.yaml").write_text("flash: [./flash.sh]\nserial: {port: /dev/ttyACM0}\n")
     (tmp_path / "dodo.py").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(loader, "initial_workdir", str(tmp_path))
@@ -49,6 +51,7 @@ def find(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
         (("a",), ["a.yaml"]),
         (("own/*",), ["own/kws.yaml", "own/vad.yaml"]),
         (("k*",), ["recipes/kws.yaml"]),
+        (("*lo",), ["recipes/yolo.yaml"]),
         (("yolo,a", "kws", "a.yaml"), ["recipes/yolo.yaml", "a.yaml", "recipes/kws.yaml"]),
     ],
 )

@@ -319,6 +319,8 @@ def test_of_100_poisoned_entries_none_is_used(
         ("FIRMWRIGHT_CACHE", "xy://team", "'xy://team' cannot be opened: Protocol not known: xy"),
         ("FIRMWRIGHT_CACHE_ROLE", "admin", "'admin' is none of both, read, write"),
         ("FIRMWRIGHT_CACHE", "http://", "'http://' is no address, as http://cache.example"),
+        ("FIRMWRIGHT_CACHE", "ftp://", "'ftp://' names no place behind the scheme"),
+        ("FIRMWRIGHT_CACHE", "https:/h/x", "an address begins with two slashes: https://…"),
         ("FIRMWRIGHT_CACHE", "http://a:b@h:99999", "'http://h:99999' is no address"),
         ("FIRMWRIGHT_CACHE", "/etc/passwd/x", "'/etc/passwd' is not a folder"),
         ("FIRMWRIGHT_CACHE_SIZE", "much", "expected a size, as 512 B, .* or 2 GiB, found 'much'"),

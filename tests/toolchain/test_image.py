@@ -53,11 +53,13 @@ SECTIONS
 """
 
 
-def link(folder: Path, cache: Path, data_load_address: int = 0x80000200) -> Path:
+def link(
+    folder: Path, cache: Path, data_load_address: int = 0x80000200, script: str = SCRIPT
+) -> Path:
     build, compiler = load_build("rv32-bare", "zig")
     (folder / "freestanding").mkdir()
     (folder / "x.c").write_text(SOURCE)
-    write_linker_script(folder, SCRIPT % data_load_address)
+    write_linker_script(folder, script % data_load_address)
     compile_object(build, compiler, folder, "x.c", folder / "x.o", cache)
     elf = folder / "firmware.elf"
     link_firmware(build, compiler, folder, [folder / "x.o"], elf, cache)
@@ -143,6 +145,15 @@ def test_memory_use_counts_initial_values_in_both_memories(
     assert list(use.sections) == [".text", ".rodata", ".stack", ".data", ".bss"]
     assert use.flash_bytes == use.sections[".text"] + 6 + 4
     assert use.ram_bytes == 4 + 100 + 2048
+
+
+def test_a_stack_without_a_section_counts_as_the_platform_states_it(
+    tmp_path: Path, compiler_cache: Path
+) -> None:
+    script = "".join(line for line in SCRIPT.splitlines(True) if ".stack" not in line)
+    use = measure_firmware(link(tmp_path, compiler_cache, script=script), RV32)
+    assert use.sections[".stack"] == RV32.stack == 16 * 1024
+    assert use.ram_bytes == 4 + 100 + RV32.stack
 
 
 def test_a_section_in_ram_without_load_address_is_an_error(

@@ -64,7 +64,8 @@ def digest_recipe(path: Path) -> str:
 def run_program(order: Order, watched: int) -> str:
     """Return what the program of a job prints; UserError with its mistakes if it fails.
 
-    The program ends with the lifeline of which ``watched`` is an end.
+    What it says beside that is added to the job's log. The program ends with the lifeline of which
+    ``watched`` is an end.
     """
     recipe = Path(order.root, order.recipe)
     if digest_recipe(recipe) != order.recipe_digest:
@@ -81,6 +82,9 @@ def run_program(order: Order, watched: int) -> str:
         input=order.text, capture_output=True, start_new_session=True,
         text=True, encoding="utf-8", errors="replace", check=False,
     )  # fmt: skip
+    if done.stderr:
+        with (folder / LOG).open("a", encoding="utf-8") as log:
+            log.write(done.stderr)
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
         raise UserError(f"the build was ended by {name}: memory may have run out")

@@ -22,8 +22,9 @@ from firmwright.pipeline.command_line import (
 from firmwright.pipeline.platform_words import read_platforms
 from firmwright.pipeline.recipe_words import enter_repository, find_recipes, find_start
 from firmwright.recipe.overrides import list_overrides
+from firmwright.terminal.pipes import end_with_reader
 
-from .matrix import FleetJob, cross, read_fleet
+from .matrix import FleetJob, check_words, cross, read_fleet
 
 PRINTED, REFUSED = 0, 2
 """Exit codes of ``matrix``."""
@@ -56,6 +57,10 @@ def add_commands(commands: Any) -> None:
 
 def run_command(options: argparse.Namespace) -> int:
     """Run one of the commands of ``firmwright``; return the exit code."""
+    files = [word for word in options.words if "=" not in word]
+    if len(files) > 1:
+        print(f"{' '.join(files)}: one fleet file at a time", file=sys.stderr)
+        return REFUSED
     given = [word if "=" in word else f"fleet={word}" for word in options.words]
     for name in ("scheduler", "workers", "outdir"):
         if getattr(options, name, None) is not None:
@@ -92,6 +97,7 @@ class DoitCommand(Command):  # type: ignore[misc]
 
 def print_matrix(as_json: bool) -> int:
     """Print the jobs of the fleet that the command line names; return the exit code."""
+    end_with_reader()
     try:
         jobs = read_jobs()
     except UserError as error:
@@ -128,6 +134,7 @@ def read_jobs() -> list[FleetJob]:
     else:
         jobs = read_fleet(find_start() / get_var("fleet", FLEET_FILE))
     words = place_paths(words, Path(FLEET_FILE))
+    check_words(words)
     if NO_USER_CODE in given:
         words[NO_USER_CODE] = given[NO_USER_CODE]
     return [add_words(job, words) for job in jobs]

@@ -28,7 +28,12 @@ def start_cluster(workers: int, folder: Path) -> Iterator[str]:
     folder.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="firmwright-fleet-") as scratch,
-        LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as cluster,
+        LocalCluster(
+            n_workers=0,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+        ) as cluster,
         (folder / LOG).open("wb") as log,
     ):
         ending = Event()

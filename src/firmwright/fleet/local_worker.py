@@ -11,10 +11,14 @@ from firmwright.cluster.lifeline import follow_lifeline
 
 
 async def serve(scheduler: str, name: str, folder: str) -> None:
-    """Do jobs, one at a time, until the scheduler is gone; ``folder`` is for files of dask."""
+    """Do jobs, one at a time, until the scheduler is gone; ``folder`` is for files of dask.
+
+    Whoever reaches a worker may have it run anything: no other machine does.
+    """
     async with Worker(
-        scheduler, name=name, nthreads=1, memory_limit=0, dashboard=False, local_directory=folder
-    ) as worker:
+        scheduler, name=name, nthreads=1, memory_limit=0, local_directory=folder,
+        host="127.0.0.1", dashboard_address="127.0.0.1:0", dashboard=False,
+    ) as worker:  # fmt: skip
         await worker.finished()
 
 

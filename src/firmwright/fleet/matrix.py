@@ -49,9 +49,11 @@ class Matrix:
         """Add a job; two of one name would share a folder."""
         job = make_job(recipe, {name: self.place(name, text) for name, text in words.items()})
         other = self.jobs.setdefault(job.name, job)
-        if other is not job:
+        if other == job and other is not job:
+            self.tell(pointer, f"the job '{job.name}' is there already; leave one of the two out")
+        elif other is not job:
             both = " and ".join(" ".join(each.list_words()) for each in (other, job))
-            hint = "give one of the files another name, or leave one out with `exclude`"
+            hint = "give one of the files another name"
             self.tell(pointer, f"two jobs are named '{job.name}': {both}; {hint}")
 
     def place(self, name: str, text: str) -> str:
@@ -191,6 +193,15 @@ def include(matrix: Matrix, pointer: Pointer, entry: Mapping[str, Any]) -> None:
         matrix.check_value((*pointer, name), name, text)
     for recipe in matrix.find_recipes((*pointer, "recipe"), entry["recipe"]):
         matrix.add(pointer, recipe, words)
+
+
+def check_words(words: Mapping[str, str]) -> None:
+    """Raise UserError for a value that no recipe takes; paths are as seen from here."""
+    matrix = Matrix(Path())
+    for name, text in words.items():
+        matrix.check_value((), name, text)
+        for finding in matrix.findings:
+            raise UserError(f"{name}={text}: {finding.message}")
 
 
 def to_text(value: Any) -> str:

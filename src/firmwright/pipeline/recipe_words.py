@@ -19,8 +19,10 @@ TASK_FILE = "dodo.py"
 SUFFIXES = (".yaml", ".yml")
 """What a pattern takes: a lock or a model lies beside its recipe, under the same name."""
 
-DESCRIPTION = re.compile(r"^(architectures?|families|recipes)\s*:", re.MULTILINE)
-"""A key of platforms, toolchains, boards and fleets, which may lie beside recipes."""
+DESCRIPTION = re.compile(
+    r"^(architectures?|families|recipes|include|flash|serial|ssh)\s*:", re.MULTILINE
+)
+"""A key of platforms, toolchains, fleets and boards at hand, which may lie beside recipes."""
 
 RECIPES = Path("recipes")
 """Where a repository keeps its recipes: they are known by their names alone."""
@@ -73,10 +75,7 @@ def find_files(word: str, start: Path | None = None) -> list[Path]:
     folders = list(dict.fromkeys((find_start() if start is None else start, Path(), RECIPES)))
     for folder in folders:
         if any(c in word for c in WILDCARDS):
-            pattern = folder / word
-            matching = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
-            files = sorted(p for p in matching if p.is_file() and p.suffix in SUFFIXES)
-            found = [path for path in files if not is_description(path)]
+            found = [path for path in match(folder / word) if not is_description(path)]
         else:
             named = (folder / word, folder / f"{word}.yaml")
             found = [p for p in named if p.is_file()][:1]
@@ -97,6 +96,13 @@ def find_files(word: str, start: Path | None = None) -> list[Path]:
     begin = "; `firmwright init` writes one for a model"
     hint = did_you_mean(word.removesuffix(".yaml"), known) or begin
     raise UserError(f"recipe={word}: no such recipe{hint}")
+
+
+def match(pattern: Path) -> list[Path]:
+    """Return the files that a pattern names, with their suffix or without it."""
+    root, rest = Path(pattern.anchor), str(pattern.relative_to(pattern.anchor))
+    paths = {path for suffix in ("", *SUFFIXES) for path in root.glob(f"{rest}{suffix}")}
+    return sorted(path for path in paths if path.is_file() and path.suffix in SUFFIXES)
 
 
 def is_model(path: Path) -> bool:

@@ -8,7 +8,6 @@ combinations. What comes before the kernels is shared by all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -35,6 +34,7 @@ def tune(job: Job) -> None:
     build. Other trials may fail: their ways are left out.
     """
     refuse_uncounted(job)
+    read_all(job)  # a file that cannot be read is refused before anything is tried
     partition, module = PARTITION.read(job), LOWERED.read(job)
     # Imported late, with TVM: where nothing counts instructions nothing needs it.
     from firmwright.targets.custom_strategies import load_extensions
@@ -148,9 +148,10 @@ def choose_ways(ways: Ways, tried: Mapping[int, Tried]) -> dict[str, TunedLayer]
 
 def update_file(job: Job, found: TunedNetwork) -> bool:
     """Write what was found for the platform beside what the file has for others."""
+    return write_tuned(tuned_path(job.recipe.path), {**read_all(job), job.platform.name: found})
+
+
+def read_all(job: Job) -> Mapping[str, TunedNetwork]:
+    """Return what the recipe's file of ways has, by platform; DiagnosticError for a damaged one."""
     path = tuned_path(job.recipe.path)
-    others: Mapping[str, TunedNetwork] = {}
-    if path.exists():
-        with suppress(UserError):  # a damaged file is replaced
-            others = read_tuned(path).platforms
-    return write_tuned(path, {**others, job.platform.name: found})
+    return read_tuned(path).platforms if path.exists() else {}

@@ -10,7 +10,7 @@ from typing import Any
 
 from firmwright.documents.schema_check import Schema
 from firmwright.errors import UserError
-from firmwright.recipe.schema import load_schema
+from firmwright.recipe.schema import load_schema, schema_file
 from firmwright.targets import load_target, target_names
 from firmwright.toolchain import load_platform, platform_names, toolchain_names
 
@@ -49,6 +49,8 @@ def allow_names(schema: Any, names: Sequence[str], *others: Schema) -> None:
 def write_editor_schema(folder: Path) -> Path:
     """Write the schema into a folder of recipes; UserError where that fails."""
     path = folder / FILE_NAME
+    if path.exists() and path.samefile(schema_file()):
+        raise UserError(f"{path} is firmwright's own; name the folder of your recipes")
     try:
         path.write_text(format_editor_schema(), encoding="utf-8")
     except OSError as error:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from firmwright.documents.schema_check import Schema, resolve_reference
@@ -31,9 +32,13 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
 @cache
 def load_schema(name: str = "recipe") -> Schema:
     """Return the schema of a recipe, or of one that names several (``networks``)."""
-    text = files("firmwright.recipes").joinpath(f"{name}.schema.json").read_text("utf-8")
-    schema: Schema = json.loads(text)
+    schema: Schema = json.loads(schema_file(name).read_text("utf-8"))
     return schema
+
+
+def schema_file(name: str = "recipe") -> Path:
+    """Return the file of a schema, where firmwright is installed."""
+    return Path(str(files("firmwright.recipes").joinpath(f"{name}.schema.json")))
 
 
 def rewrite_data(data: Any, visit: Visit) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -74,6 +75,10 @@ class SharedCache:
         self.store.write(f"ac/{key}", encode(entry))
 
 
+ONE_SLASH = re.compile("(https?|s3):/(?!/)")
+"""What an address begins with where a slash was forgotten; no folder has such a name."""
+
+
 def open_cache() -> SharedCache | None:
     """Return the cache that the user names, if any; UserError for one that cannot be."""
     said = read_settings()
@@ -87,12 +92,16 @@ def open_cache() -> SharedCache | None:
 
 def open_store(place: str, size: str) -> Store:
     """Return the store at a place; ``size`` is the limit of a folder, as in ``10 GiB``."""
-    scheme, separator, _ = place.partition("://")
+    scheme, separator, rest = place.partition("://")
+    if ONE_SLASH.match(place):
+        raise refuse(PLACE, f"an address begins with two slashes: {scheme.partition(':')[0]}://…")
     if scheme in ("http", "https") and separator:
         if not is_address(place):
             shown = hide_password(place)
             raise refuse(PLACE, f"'{shown}' is no address, as http://cache.example:8080/team")
         return WebStore(place)
+    if separator and not rest:
+        raise refuse(PLACE, f"'{place}' names no place behind the scheme")
     if separator:
         try:
             return BucketStore(place)

@@ -10,7 +10,7 @@ from firmwright.errors import did_you_mean
 
 
 class Parser(argparse.ArgumentParser):
-    """Of an unknown option or command it tells the nearest."""
+    """Of an unknown option or command it tells the nearest; options may stand between words."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -21,6 +21,10 @@ class Parser(argparse.ArgumentParser):
             if word.startswith("-"):
                 known = [option for option in self._option_string_actions if option[1] == "-"]
                 self.error(f"unknown option '{word}'{did_you_mean(word, known)}")
+        for action in self._actions:
+            if action.nargs in ("+", "*") and not action.option_strings:
+                getattr(options, action.dest).extend(others)
+                return options, []
         return options, others
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -24,10 +24,11 @@ class FirmwareSize:
 
     ``flash_bytes`` counts what is stored: code, constants, and the initial values of variables.
     ``ram_bytes`` counts what is writable at run time: variables, cleared memory, the arena, and
-    the stack where the linker script reserves one in a section. A section with initial values
-    counts in both. Padding between sections is not counted. ``sections`` gives the size of every
-    section that takes memory, in order of address. ``other_bytes`` has what lies in further
-    memories, which counts in RAM in no case, and in flash only if it is copied from there.
+    the stack: a section, or what the platform states where the linker script reserves none. A
+    section with initial values counts in both. Padding between sections is not counted.
+    ``sections`` gives the size of every section that takes memory, in order of address.
+    ``other_bytes`` has what lies in further memories, which counts in RAM in no case, and in flash
+    only if it is copied from there.
     """
 
     flash_bytes: int
@@ -68,6 +69,8 @@ def measure_firmware(elf: Path, platform: Platform) -> FirmwareSize:
     """Return what the firmware needs of each memory of the platform."""
     with elf.open("rb") as stream:
         sections = read_sections(ELFFile(stream))
+    if platform.stack and not any("stack" in section.name for section in sections):
+        sections += (Section(".stack", 0, platform.stack, stored=False, writable=True),)
     further = {section.name: find_further(section, platform) for section in sections}
     other = Counter[str]()
     for section in sections:
