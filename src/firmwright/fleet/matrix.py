@@ -113,6 +113,8 @@ def read_fleet(path: Path) -> list[FleetJob]:
     """
     content = read_bytes(path, str(path))
     document, found = check_document(content, load_schema("fleet"), str(path))
+    if found and not {"model", "networks"}.isdisjoint(document.data):
+        raise UserError(f"{path}: this is a recipe; name it by recipe={path}")
     if found:
         raise DiagnosticError(found)
     matrix = Matrix(path.parent)

@@ -295,8 +295,9 @@ def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
         if target.is_portable or device.name in platform.accelerators:
             continue
         having = [n for n in platform_names() if device.name in load_platform(n).accelerators]
-        message = f"the platform '{platform.name}' has no '{device.name}'; platforms that have it: "
-        raise DiagnosticError([find_place(recipe, (key,), message + ", ".join(having))])
+        others = f"platforms that have it: {', '.join(having)}" if having else "no ready one has it"
+        message = f"the platform '{platform.name}' has no '{device.name}'; {others}"
+        raise DiagnosticError([find_place(recipe, (key,), message)])
 
 
 def refuse_shared_folders(jobs: list[Job]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from firmwright.errors import UserError
 from firmwright.recipe.recipe import tuned_path
 from firmwright.recipe.tuned import TunedLayer, TunedNetwork, read_tuned, write_tuned
+from firmwright.report.explanation import format_count
 
 from .artifacts import LOWERED, PARTITION
 from .command_line import find_place
@@ -53,7 +54,8 @@ def tune(job: Job) -> None:
     together = try_together(job, found, usual)
     changed = update_file(job, found)
     job.note(
-        f"{len(ways)} layers in {count} trials: {together.instructions:,} instructions, "
+        f"{format_count(len(ways), 'layer', 'layers')} in "
+        f"{format_count(count, 'trial', 'trials')}: {together.instructions:,} instructions, "
         f"{usual.instructions:,} in the usual ways"
     )
     job.note(f"{tuned_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")

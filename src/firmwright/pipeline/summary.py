@@ -123,7 +123,7 @@ def describe_fallbacks(job: Job) -> Iterator[Row]:
     found = explain_partition(job)
     summary = found.summary
     *offered, last = summary.macs_by_device
-    why = f"`firmwright explain {job.recipe.path.name}` says all"
+    why = "`firmwright explain` says all"
     at_work = {region.device for region in artifacts.PARTITION.read(job).regions}
     for device in offered:
         if device not in at_work:

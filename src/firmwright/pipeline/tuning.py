@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
@@ -137,7 +138,7 @@ def refuse(
 def tune_command(job: Job) -> str:
     """Return the command that tunes what was asked for, also on the command line."""
     overrides = [f"{name}={value}" for name, value in job.words.items()]
-    return " ".join(["firmwright tune", str(job.recipe.path), *overrides])
+    return shlex.join(["firmwright", "tune", str(job.recipe.path), *overrides])
 
 
 def describe_tuning(job: Job) -> dict[str, str]:
