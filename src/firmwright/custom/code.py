@@ -22,6 +22,8 @@ from typing import Any
 
 from firmwright.errors import UserError, did_you_mean, first_line
 
+from .reads import is_recipe_file, record_reads
+
 IMPORT_LOCK = RLock()
 """Python has one ``sys.path`` and one ``sys.modules``. User's code may be called by other such."""
 
@@ -64,13 +66,16 @@ def prepend_import_path(folder: Path) -> Iterator[None]:
     linecache.clearcache()  # TVMScript reads its own source through it
     before = dict(sys.modules)
     try:
-        yield
+        with record_reads():
+            yield
     finally:
         sys.path[:] = path
         sys.dont_write_bytecode, sys.pycache_prefix = byte_code
-        for name, module in list(sys.modules.items()):
-            if name not in before and is_module_in(module, root):
-                del sys.modules[name]
+        # All are found before one goes: a package without a file finds its parent among them.
+        modules = [name for name, each in sys.modules.items() if name not in before
+                   and is_module_in(each, root)]  # fmt: skip
+        for name in modules:
+            del sys.modules[name]
 
 
 def is_module_in(module: ModuleType, root: str) -> bool:
@@ -78,13 +83,6 @@ def is_module_in(module: ModuleType, root: str) -> bool:
     stated = getattr(module, "__dict__", {})
     places = [stated.get("__file__"), *(stated.get("__path__") or ())]
     return any(p and is_recipe_file(p, root) for p in places)
-
-
-def is_recipe_file(path: str, root: str) -> bool:
-    """Tell a file of the recipe's folder from one of a virtual environment inside it."""
-    real, environment = Path(path).resolve(), Path(sys.prefix).resolve()
-    inside_environment = environment.is_relative_to(root) and real.is_relative_to(environment)
-    return real.is_relative_to(root) and not inside_environment
 
 
 def import_function(reference: str, folder: Path) -> Callable[..., Any]:

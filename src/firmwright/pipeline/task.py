@@ -18,6 +18,7 @@ from doit.exceptions import TaskFailed
 
 import firmwright
 from firmwright import __version__, progress
+from firmwright.custom.reads import guard_reads
 from firmwright.data.fetch import WrongDigestError
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError
@@ -26,6 +27,7 @@ from firmwright.recipe import lock
 from firmwright.targets import load_target, target_names
 
 from .artifact import INDEX_FILE
+from .build_root import find_build_root
 from .code_digest import CODE_FOLDERS, code_digest
 from .command_line import find_place
 from .freshness import InputWatch, Unchanged, file_digest
@@ -227,8 +229,10 @@ def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str
 
 
 def run_watched(job: Job, stage: Stage, folder: Path, watched: InputWatch) -> None:
-    """Run a stage; UserError if one of its inputs changed meanwhile."""
-    resolve_name(stage.run)(job, folder)
+    """Run a stage; UserError if it read what it does not depend on, or what changed meanwhile."""
+    own = (find_build_root(), (job.origin or job).outdir, *(each.outdir for each in job.members))
+    with guard_reads(job.recipe.path.parent, [job.recipe.path, *watched.before], own):
+        resolve_name(stage.run)(job, folder)
     watched.check()
 
 

@@ -228,6 +228,8 @@ class Recipe:
     """The place of the network, where it is not part of the firmware."""
     extensions: tuple[str, ...] = ()
     """Custom strategies: a ``module:function`` each."""
+    files: tuple[str, ...] = ()
+    """What the recipe's own Python reads beside the files that other keys name."""
     libraries: tuple[Library, ...] = ()
     tune: TuneOptions | None = None
     description: str | None = None
@@ -241,14 +243,18 @@ class Recipe:
     def list_files(self, *keys: str) -> list[Path]:
         """Return the user's files that the recipe names under ``keys``, or anywhere.
 
-        A key within another is written ``evaluate.inputs``.
+        A key within another is written ``evaluate.inputs``. A function brings those of ``files``.
         """
         places = [tuple(key.split(".")) for key in keys] or [()]
-        found: dict[Path, None] = {}
-        for reference in self._references:
-            if any(reference.pointer[: len(place)] == place for place in places):
-                found |= dict.fromkeys(reference.list_files(self.path.parent))
-        return list(found)
+        named = [
+            reference
+            for reference in self._references
+            if any(reference.pointer[: len(place)] == place for place in places)
+        ]
+        if any(reference.format.is_function for reference in named):
+            named += [each for each in self._references if each.pointer[0] == "files"]
+        listed = (path for each in named for path in each.list_files(self.path.parent))
+        return list(dict.fromkeys(listed))
 
     @cached_property
     def _references(self) -> list[FileReference]:

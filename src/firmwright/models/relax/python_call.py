@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Collection
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import tvm
 
 from firmwright.builder import Graph
-from firmwright.custom.code import is_recipe_file, load_custom_function
+from firmwright.custom.code import load_custom_function
+from firmwright.custom.reads import list_unknown, record_reads
 from firmwright.errors import UserError
-
-OPENED_FILES: ContextVar[set[str] | None] = ContextVar("OPENED", default=None)
-"""The real paths of the files that are opened for reading, while somebody wants to know."""
 
 
 def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
@@ -44,25 +39,8 @@ def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
 
 def call_once(folder: Path, reference: str) -> tuple[bytes, set[str]]:
     """Import afresh and call; return the network and the files that were opened."""
-    opened: set[str] = set()
-    token = OPENED_FILES.set(opened)
-    try:
-        with load_custom_function(reference, folder) as network:
-            return portable_json(to_module(network(), reference)), opened
-    finally:
-        OPENED_FILES.reset(token)
-
-
-def record_open(event: str, arguments: tuple[Any, ...]) -> None:
-    opened = OPENED_FILES.get()
-    if opened is None or event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike):
-        return
-    writes_only = arguments[2] & (os.O_WRONLY | os.O_RDWR) == os.O_WRONLY
-    if not writes_only:
-        opened.add(os.path.realpath(os.fsdecode(arguments[0])))
-
-
-sys.addaudithook(record_open)
+    with record_reads() as opened, load_custom_function(reference, folder) as network:
+        return portable_json(to_module(network(), reference)), opened
 
 
 def to_module(result: Any, reference: str) -> tvm.IRModule:
@@ -92,10 +70,7 @@ def refuse_unknown_files(
     reference: str, folder: Path, opened: Collection[str], known: Collection[Path]
 ) -> None:
     """A file that the build does not know of could change without the model being made anew."""
-    root = str(folder.resolve())
-    allowed = {os.path.realpath(p) for p in known}
-    inside = [p for p in sorted(opened) if is_recipe_file(p, root) and p not in allowed]
-    names = [Path(p).relative_to(root).as_posix() for p in inside if Path(p).is_file()]
+    names = list_unknown(opened, folder, known)
     if names:
         raise UserError(
             f"{reference} reads {', '.join(names)} in the recipe's folder, which the recipe does "

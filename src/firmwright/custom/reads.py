@@ -1,0 +1,96 @@
+"""Which files of a recipe's folder its own Python reads.
+
+A stage runs again when a file changes that it depends on. The sources of its Python are known
+without running them; what these open is seen when they run. A file that nobody named could
+change without any stage running again, so that whoever reads it is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import firmwright
+from firmwright.errors import UserError
+
+RECORDS: list[set[str]] = []
+"""The real paths of the files that are opened for reading, for each who wants to know."""
+
+GUARDED: list[set[str]] = []
+"""What the Python of the recipe has opened in the stage that runs; empty outside of stages."""
+
+PACKAGE = os.path.realpath(Path(firmwright.__file__).parent)
+
+
+def record_open(event: str, arguments: tuple[Any, ...]) -> None:
+    if not RECORDS or event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike):
+        return
+    writes_only = arguments[2] & (os.O_WRONLY | os.O_RDWR) == os.O_WRONLY
+    if not writes_only:
+        path = os.path.realpath(os.fsdecode(arguments[0]))
+        for record in RECORDS:
+            record.add(path)
+
+
+sys.addaudithook(record_open)
+
+
+@contextmanager
+def record_reads() -> Iterator[set[str]]:
+    """Give the set that the files go into that are opened for reading in the block."""
+    opened: set[str] = set()
+    RECORDS.append(opened)
+    try:
+        yield opened
+    finally:
+        RECORDS.pop()
+        for guarded in GUARDED:
+            guarded |= opened
+
+
+@contextmanager
+def guard_reads(folder: Path, known: Iterable[str | Path], own: Iterable[Path]) -> Iterator[None]:
+    """Raise UserError behind a stage whose Python has read files that it does not depend on.
+
+    That is of files of the recipe's ``folder``, but ``known`` ones and those in ``own`` folders,
+    which firmwright itself writes.
+    """
+    opened: set[str] = set()
+    GUARDED.append(opened)
+    try:
+        yield
+    finally:
+        GUARDED.pop()
+    names = list_unknown(opened, folder, known, own)
+    if names:
+        listed = ", ".join(names)
+        raise UserError(
+            f"the recipe's Python reads {listed} in its folder, which the recipe does not name; "
+            f"add `files: [{listed}]`, so that a change of it is noticed"
+        )
+
+
+def list_unknown(
+    opened: Collection[str], folder: Path, known: Iterable[str | Path], own: Iterable[Path] = ()
+) -> list[str]:
+    """Return the files of ``folder`` among the ``opened`` ones that are not ``known``, by name."""
+    root = os.path.realpath(folder)
+    allowed = {os.path.realpath(path) for path in known}
+    without = (PACKAGE, *(os.path.realpath(path) for path in own))
+    inside = [path for path in sorted(opened) if is_recipe_file(path, root) and path not in allowed]
+    return [
+        Path(path).relative_to(root).as_posix()
+        for path in inside
+        if Path(path).is_file() and not any(Path(path).is_relative_to(each) for each in without)
+    ]
+
+
+def is_recipe_file(path: str, root: str) -> bool:
+    """Tell a file of the recipe's folder from one of a virtual environment inside it."""
+    real, environment = Path(path).resolve(), Path(sys.prefix).resolve()
+    inside_environment = environment.is_relative_to(root) and real.is_relative_to(environment)
+    return real.is_relative_to(root) and not inside_environment
