@@ -198,6 +198,18 @@ def test_interrupted_build_says_so_in_one_line(repository: Repository) -> None:
     assert repository.build(RECIPE)[0] == "objects"
 
 
+def test_what_somebody_puts_among_the_sources_is_no_part_of_the_bundle(
+    copy_of_built: Repository, built: Repository
+) -> None:
+    network = copy_of_built.folder / "build/digits/rv32-bare/sources/network"
+    (network / "foreign.c").write_text("int foreign;\n")
+    (network / "network.o").write_bytes(b"made by make")
+    assert copy_of_built.build(RECIPE) == ["sources"]
+    assert not (network / "foreign.c").exists()
+    bundle = "build/digits/digits-rv32-bare.tar.gz"
+    assert (copy_of_built.folder / bundle).read_bytes() == (built.folder / bundle).read_bytes()
+
+
 def test_a_folder_in_the_place_of_an_object_is_made_an_object(copy_of_built: Repository) -> None:
     taken = copy_of_built.folder / "build/digits/rv32-bare/objects/network/network.o"
     taken.unlink()

@@ -195,7 +195,7 @@ def text_digest(text: str) -> str:
 
 
 class Unchanged:
-    """An ``uptodate`` condition: same options as last time, and every result still in place.
+    """An ``uptodate`` condition: same options as last time, every result in place, nothing else.
 
     As text it says what is not so; `doit info` shows that.
     """
@@ -231,6 +231,9 @@ class Unchanged:
                 yield f"{path} is in another build folder"
             elif not same_file(path, state):
                 yield f"{path} is not what was written"
+        if own & recorded.keys():
+            # Such as what `make` leaves in the sources: later stages would take it for a result.
+            yield from (f"{path} is no result of it" for path in sorted(own - recorded.keys()))
 
     def record(self) -> dict[str, Any]:
         outputs = {str(p): read_state(p) for p in sorted(self.outputs())}

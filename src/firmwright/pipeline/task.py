@@ -26,6 +26,7 @@ from firmwright.models.formats import FORMATS
 from firmwright.recipe import lock
 from firmwright.targets import load_target, target_names
 
+from . import origins
 from .artifact import INDEX_FILE
 from .build_root import find_build_root
 from .code_digest import CODE_FOLDERS, code_digest
@@ -128,7 +129,9 @@ def find_templates(patterns: Iterable[str]) -> list[Path]:
 
 
 def list_outputs(job: Job, stage: Stage) -> list[Path]:
-    return [*stage.publish(job), *(p for p in job.folder(stage.name).rglob("*") if p.is_file())]
+    found = (path for path in job.folder(stage.name).rglob("*") if path.is_file())
+    # The build writes its origins behind all stages.
+    return [*stage.publish(job), *(path for path in found if path.name != origins.FILE)]
 
 
 def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
