@@ -87,6 +87,29 @@ def test_a_weight_compiles_only_the_files_that_tell_it(copy_of_built: Repository
     assert changed == {*network, "demo/main.c"}
 
 
+@pytest.mark.needs("gcc")
+def test_an_archive_of_a_toolchain_is_an_input(repository: Repository) -> None:
+    archive = repository.folder / "libvalue.a"
+    source = repository.write("value.c", "int value = 1;\n")
+    words = f'libraries: [-lm, "-Wl,--undefined=value", {archive}]'
+    text = (ROOT / "toolchains/gcc.yaml").read_text("utf-8")
+    repository.write(
+        "own.yaml", text.replace("name: gcc", "name: own").replace("libraries: [-lm]", words)
+    )
+
+    def write_archive() -> None:
+        for command in ("gcc -c value.c -o value.o", "ar rcs libvalue.a value.o"):
+            subprocess.run(command.split(), cwd=repository.folder, check=True)
+
+    write_archive()
+    build = (RECIPE, "platform=host", "toolchain=./own.yaml")
+    assert "firmware" in repository.build(*build)
+    assert repository.build(*build) == []
+    source.write_text("int value = 2;\n")
+    write_archive()
+    assert "firmware" in repository.build(*build)
+
+
 def test_samples_run_only_the_run(copy_of_built: Repository) -> None:
     stages = ["samples", "reference", "run", "stats", "bundle"]
     assert copy_of_built.build(RECIPE, "samples=2") == stages

@@ -84,3 +84,23 @@ def test_tokens_beyond_the_table_are_told_at_the_samples(tmp_path: Path) -> None
     )
     np.save(repository.folder / "tokens.npy", np.array([[[1, 2, 3]], [[4, 9, -10]]]))
     assert "bundle" in repository.build("recipe=r.yaml")
+
+
+def test_a_network_may_hand_on_its_input(tmp_path: Path) -> None:
+    repository = new_repository(tmp_path)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "same", [x], [y])
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=10), tmp_path / "same.onnx")
+    repository.write("same.yaml", "model: same.onnx\ntarget: c\nrun: {samples: 1}\n")
+    done = repository.doit("build", "recipe=same.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 of 1 samples exact" in done.stdout
+
+
+def test_more_samples_than_memory_are_told(tmp_path: Path) -> None:
+    repository = new_repository(tmp_path)
+    repository.write("digits.yaml", "model: digits.onnx\ntarget: c\nrun: {samples: 1000000000}\n")
+    done = repository.doit("build", "recipe=digits.yaml")
+    assert done.returncode == 1
+    assert ": memory has run out: Unable to allocate" in done.stderr

@@ -74,6 +74,12 @@ def test_unsigned_and_wide_integers_do_not_wrap() -> None:
     assert agreement.max_difference == 255
 
 
+@pytest.mark.parametrize("expected", [np.ones((1, 4), "int32"), np.ones((1, 5), "float32")])
+def test_an_output_of_another_kind_or_size_is_refused(expected: np.ndarray) -> None:
+    with pytest.raises(UserError, match=r"output 'scores' is float32 .* and .* in the reference"):
+        compare([OUTPUT], row(1, 1, 1, 1), [[expected]], Tolerance(relative=0.0, absolute=1.0))
+
+
 def test_samples_are_the_same_for_the_same_seed_only() -> None:
     inputs = (Tensor("a", (2, 3), "int8"), Tensor("b", (4,), "float32"), Tensor("c", (9,), "bool"))
     first, again, other = (

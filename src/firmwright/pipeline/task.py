@@ -169,6 +169,8 @@ def run_action(
         return StageFailed(str(error), job.notes)
     except UserError as error:
         return StageFailed(tell_place(job, task, about, str(error)), job.notes)
+    except MemoryError as error:
+        return StageFailed(f"{task}: memory has run out: {error}", job.notes)
     except OSError as error:
         return StageFailed(f"{task}: {tell_system_error(error, job.outdir)}", job.notes)
     return {"notes": list(job.notes), "taken": taken or "", **values}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from shutil import which
 from typing import Any, Protocol
 
@@ -15,6 +16,8 @@ from firmwright.toolchain.boards import Sdk, load_board
 from firmwright.toolchain.compilers import stamp_program
 from firmwright.toolchain.sdk import find_sdk_folders
 from firmwright.toolchain.tool_folder import ToolFolder
+
+from .freshness import file_digest
 
 
 class Installation(Protocol):
@@ -47,7 +50,15 @@ def collect_settings(build: Build) -> dict[str, Any]:
         "settings": asdict(build.settings),
         "flags": build.compile_flags,
         "words": [toolchain.output, toolchain.strip],
+        "files": {str(path): file_digest(path) for path in find_named_files(build)},
     }
+
+
+def find_named_files(build: Build) -> list[Path]:
+    """Return the files that words of the toolchain name by absolute paths, such as archives."""
+    settings = build.settings
+    words = (*settings.flags, *settings.link_flags, *settings.libraries)
+    return [path for path in map(Path, words) if path.is_absolute() and path.is_file()]
 
 
 def compiler_tool(build: Build) -> Tool:

@@ -16,6 +16,7 @@ from firmwright.targets import find_targets
 from .inputs import list_tools, user_files
 from .job import Job
 from .snapshot import PACKAGE, list_finished, write_snapshot
+from .tools import find_named_files
 
 
 def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequence[Task]) -> None:
@@ -78,6 +79,7 @@ def list_own_files(job: Job) -> Iterator[Path]:
         *job.description_files.values(),
         *job.platform_files,
         *job.device_files,
+        *find_named_files(job.build),
     ]
     yield from own
     yield from {path.parent for path in own}

@@ -20,6 +20,7 @@ from firmwright.recipe import defaults
 from firmwright.recipe.catalog import Catalog, KnownDevice, find_name_errors
 from firmwright.recipe.exports import find_export_errors
 from firmwright.recipe.files import find_missing_files, find_references
+from firmwright.recipe.flags import find_flag_errors
 from firmwright.recipe.schema import load_schema
 from firmwright.recipe.slots import find_slot_errors
 from firmwright.recipe.target import read_target
@@ -39,6 +40,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     yield from find_missing_files(data, path.parent)
     yield from find_format_errors(data.get("model"))
     yield from find_digest_errors(data.get("model"), path.parent)
+    yield from find_flag_errors(data)
     yield from find_class_errors(data)
     yield from find_evaluate_errors(data)
     yield from find_device_calibration_errors(data, devices)

@@ -150,12 +150,11 @@ def tell_speed(report: Report) -> Card:
         spent = sum(time for time in estimated if time is not None)
         lines = ("estimated from the platform's numbers, not measured", f"{macs:,} MACs")
         return Card("How fast is it?", f"{spent:,.0f} µs", lines)
-    slowest = max(report.layers, key=lambda layer: layer.cycles or 0)
-    lines = (
-        f"{total.modelled:,} modelled, {total.counted:,} counted; {macs:,} MACs",
-        f"the slowest layer is {slowest.number}: {shorten_name(slowest.title)}",
-    )
-    return Card("How fast is it?", f"{total.cycles:,} cycles", lines)
+    told = [f"{total.modelled:,} modelled, {total.counted:,} counted; {macs:,} MACs"]
+    if report.layers:  # a network may only hand on its inputs
+        slowest = max(report.layers, key=lambda layer: layer.cycles or 0)
+        told.append(f"the slowest layer is {slowest.number}: {shorten_name(slowest.title)}")
+    return Card("How fast is it?", f"{total.cycles:,} cycles", tuple(told))
 
 
 def tell_fallback(report: Report) -> Card:

@@ -78,7 +78,7 @@ def tell_flag(job: Job) -> Iterator[None]:
         yield
     except UserError as error:
         for index, flag in enumerate(job.recipe.cflags):
-            if flag in str(error):
+            if re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", str(error)):
                 place = find_place(job.recipe, ("cflags", index), str(error))
                 raise DiagnosticError([place]) from None
         raise

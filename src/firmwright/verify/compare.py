@@ -47,6 +47,7 @@ def compare(
     for sample, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         exact_sample = True
         for tensor, a, b, span, step in zip(outputs, ours, theirs, spans, sizes, strict=True):
+            refuse_other_form(tensor, a, b)
             b = b.reshape(a.shape)
             if tensor.stated_dtype != STRING:  # of which the bytes are compared
                 a, b = to_model_type(a, tensor), to_model_type(b, tensor)
@@ -72,6 +73,22 @@ def compare(
             f"`run: {{tolerance: {{absolute: {round_up(largest)}}}}}`"
         )
     return Agreement(values, mismatches, differences, exact, largest)
+
+
+def refuse_other_form(tensor: Tensor, found: Array, expected: Array) -> None:
+    """Raise UserError where the reference has another number of values, or another kind of them.
+
+    A network whose output was imported with a wrong type may have values near the right ones.
+    """
+    kinds = [
+        {"i": "integer", "u": "integer"}.get(a.dtype.kind, a.dtype.kind) for a in (found, expected)
+    ]
+    if found.size != expected.size or kinds[0] != kinds[1]:
+        ours, theirs = (f"{a.dtype} {list(a.shape)}" for a in (found, expected))
+        raise UserError(
+            f"output '{tensor.name}' is {ours} in the firmware and {theirs} in the reference; the "
+            "model was not imported as it is: please report it"
+        )
 
 
 def count_differences(found: Outputs, expected: Outputs) -> int:

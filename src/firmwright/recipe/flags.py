@@ -1,0 +1,27 @@
+"""Flags of a recipe with which a compiler reads files that the build does not know of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from firmwright.documents.schema_check import Finding
+
+READING = (
+    "@", "-B", "-I", "-L", "-T", "-Wl,-T", "-Wl,@", "--include", "--specs", "--sysroot",
+    "-fpass-plugin", "-fplugin", "-fprofile-instr-use", "-fprofile-use", "-idirafter", "-imacros",
+    "-include", "-iprefix", "-iquote", "-isysroot", "-isystem", "-iwithprefix", "-specs",
+)  # fmt: skip
+"""What such flags begin with (manuals of GCC and Clang)."""
+
+
+def find_flag_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield the flags that read files: no change of one would be noticed, no bundle has them."""
+    flags = data.get("cflags")
+    for number, flag in enumerate(flags if isinstance(flags, list) else ()):
+        if isinstance(flag, str) and flag.startswith(READING):
+            yield Finding(
+                ("cflags", number),
+                f"with '{flag}' the compiler reads files that the build does not know of; put "
+                "headers and sources into `libraries`",
+            )
