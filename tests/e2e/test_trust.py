@@ -219,6 +219,15 @@ def test_a_budget_that_is_exceeded_names_what_takes_most(copy_of_built: Reposito
     assert "budget.cycles: 'native' counts no instructions on 'host'" in text
 
 
+@pytest.mark.needs("qemu-system-arm")
+def test_a_budget_holds_for_cycles_that_qemu_counts(repository: Repository) -> None:
+    repository.write("digits.yaml", "model: digits.onnx\ntarget: c\nbudget: {cycles: 100}\n")
+    code, text = firmwright(repository, "build", "digits.yaml", "platform=cortex-m33-bare")
+    assert code == 1
+    assert "digits.yaml:3:18: budget.cycles: " in text
+    assert "region_001_conv2d" in text
+
+
 @dataclass(frozen=True)
 class Signed:
     """A signed bundle, its envelope, and a policy that trusts the keys ``first`` and ``second``."""

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from firmwright.emulator.execution import EXIT_TRAP, Execution, Run, time_limit
@@ -83,6 +84,7 @@ def _count(
     return replace(execution, instructions=instructions, by_symbol=by_symbol, by_part=by_part)
 
 
+@cache
 def takes_plugins(program: str) -> bool:
     """Tell whether this QEMU was built with plugins."""
     shown = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)

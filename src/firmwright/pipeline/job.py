@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
+from shutil import which
 from typing import Any
 
 from firmwright.data.sources import DataFolders
@@ -27,9 +28,6 @@ from .stage import Scope, Stage
 from .tools import collect_settings
 
 KERNELS_STAGE = "kernels"
-
-COUNTING_EMULATORS = frozenset({"unicorn"})
-"""Emulators that always count instructions: QEMU does so where it takes plugins."""
 
 
 def find_toolchain(recipe: Recipe, platform: Platform) -> str:
@@ -234,8 +232,22 @@ class Job:
 
     @property
     def counts_instructions(self) -> bool:
+        """Whether the run counts them: in unicorn, and in a QEMU for a whole machine with plugins.
+
+        QEMU's user mode counts those of programs with symbols alone, which is known too late.
+        """
         emulated = self.can_emulate and self.recipe.run.board is None
-        return emulated and self.emulator in COUNTING_EMULATORS
+        return emulated and (self.emulator == "unicorn" or self._has_counting_qemu)
+
+    @cached_property
+    def _has_counting_qemu(self) -> bool:
+        if self.emulator != "qemu" or self.platform.qemu is None:
+            return False
+        program = which(self.platform.qemu.program)
+        # Imported late: most platforms run in unicorn.
+        from firmwright.emulator.qemu import takes_plugins
+
+        return program is not None and takes_plugins(program)
 
     @property
     def box_pictures(self) -> dict[Path, Path]:
