@@ -326,6 +326,26 @@ def test_recipes_of_one_name_are_refused(repository: Repository) -> None:
     assert "are both named 'digits'" in text
 
 
+def test_a_recipe_of_the_name_of_a_comparison_is_refused(repository: Repository) -> None:
+    recipe = "model: digits.onnx\nplatform: host\n"
+    repository.write("a.yaml", f"{recipe}name: p\ncompare: c\n")
+    repository.write("b.yaml", f"{recipe}name: p-compared\n")
+    text = fail(repository, "recipe=a.yaml,b.yaml")
+    assert text.startswith("a.yaml on host and b.yaml on host would both have a stage 'partition:p")
+    assert text.endswith("; give a recipe or a platform another `name:`\n")
+
+
+def test_a_recipe_of_the_name_of_a_platform_s_build_is_refused(repository: Repository) -> None:
+    board = (ROOT / "toolchains/platforms/rv32-bare.yaml").read_text(encoding="utf-8")
+    for recipe, name, platform in (("a", "p", "a-small"), ("b", "p-a", "small")):
+        repository.write(f"{platform}.yaml", board.replace("rv32-bare", platform, 1))
+        repository.write(
+            f"{recipe}.yaml", f"model: digits.onnx\nname: {name}\nplatform: {platform}.yaml\n"
+        )
+    text = fail(repository, "recipe=a.yaml,b.yaml")
+    assert "a.yaml on a-small and b.yaml on small would both have a stage " in text
+
+
 def test_a_build_of_the_same_name_is_not_replaced(copy_of_built: Repository) -> None:
     copy_of_built.write("other.yaml", "name: digits\nmodel: digits.onnx\n")
     text = fail(copy_of_built, "recipe=other.yaml")

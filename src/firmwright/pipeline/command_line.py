@@ -82,6 +82,7 @@ def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> li
     if found:
         raise DiagnosticError(dict.fromkeys(found))  # platforms have mistakes in common
     refuse_shared_folders(jobs)
+    refuse_shared_tasks(jobs)
     return jobs
 
 
@@ -298,6 +299,28 @@ def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
         others = f"platforms that have it: {', '.join(having)}" if having else "no ready one has it"
         message = f"the platform '{platform.name}' has no '{device.name}'; {others}"
         raise DiagnosticError([find_place(recipe, (key,), message)])
+
+
+def refuse_shared_tasks(jobs: list[Job]) -> None:
+    """Raise UserError for two stages of one name, made of a recipe's name and what follows it.
+
+    ``partition:p-compared-host`` is of the recipe ``p-compared``, and of the comparison of ``p``.
+    """
+    known: dict[str, tuple[Path, Job]] = {}
+    for job in jobs:
+        for name, folder in list_made(job):
+            other_folder, other = known.setdefault(name, (folder, job))
+            if other_folder != folder:
+                both = " and ".join(f"{j.recipe.path} on {j.platform.name}" for j in (other, job))
+                message = f"{both} would both have a stage '{name}'"
+                raise UserError(f"{message}; give a recipe or a platform another `name:`")
+
+
+def list_made(job: Job) -> Iterator[tuple[str, Path]]:
+    """Yield the task of each stage whose results are a job's own, and its folder."""
+    for each in job.all_jobs:
+        made = filter(each.makes_stage, each.stages)
+        yield from ((each.task_name(stage), each.folder(stage)) for stage in made)
 
 
 def refuse_shared_folders(jobs: list[Job]) -> None:
