@@ -108,6 +108,9 @@ def test_where_nothing_is_counted_nothing_is_compared(repository: Repository) ->
     assert done.returncode == 0, done.stderr
     assert "nothing to compare: native counts no instructions, and host" in done.stdout
     assert ran(done.stdout) == HOST_STAGES
+    assert not done.stderr
+    origins = json.loads((repository.folder / "build/digits/host/bundle/origins.json").read_text())
+    assert not [stage for stage in origins["stages"] if "-compared" in stage], "none of them ran"
     manifest = repository.manifest("build/digits/digits-host.tar.gz")
     assert (manifest["cycles"], manifest["comparison"]) == (None, None)
 

@@ -155,6 +155,8 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
             row = super()._get_task_data(task_id)
             digest, text = row or ["", ""]
             known: dict[str, Any] = self.codec.decode(text) if row else {}
+        except sqlite3.ProgrammingError:  # it is closed
+            raise
         except (TypeError, ValueError, sqlite3.Error):
             digest, text, known = "", "damaged", {}
         if text and digest != text_digest(text):

@@ -154,6 +154,10 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
                 keep_snapshot(self.tasks, self.skipped, self.succeeded)
         super().complete_run()
 
+    def list_done(self) -> set[str]:
+        """Return the names of the tasks that ran or were up to date."""
+        return {task.name for task in (*self.skipped, *self.succeeded)}
+
     def show_result(self, job: Job, stage: str) -> None:
         """Show the table of a build, or how the firmware ran if that was all."""
         if stage == "bundle":
@@ -173,7 +177,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         from firmwright.pipeline.origins import write_origins
 
         try:
-            write_origins(job, self.tasks)
+            write_origins(job, self.list_done())
         except UserError as error:
             print(to_printable(str(error)), file=sys.stderr)
 
@@ -203,8 +207,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             # Imported late: it reads manifests.
             from .overview import format_overview
 
-            done = {task.name for task in (*self.skipped, *self.succeeded)}
-            for line in format_overview(jobs, done):
+            for line in format_overview(jobs, self.list_done()):
                 self.screen.print_hanging("", line)
 
 
