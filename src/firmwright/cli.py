@@ -205,7 +205,7 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
         "list": ["list", "--all"],
         "info": ["info"],
         "clean": ["clean", "--clean-all"],
-        "forget": ["forget", "--all"],
+        "forget": ["forget"],
     }[options.command]
     return [*command, *variables]
 

@@ -185,6 +185,22 @@ def test_forget_runs_everything_and_clean_removes_everything(copy_of_built: Repo
     assert copy_of_built.build(RECIPE) == ALL_STAGES
 
 
+@pytest.mark.parametrize("module", ["doit", "firmwright.cli"])
+def test_of_the_recipes_that_are_named_every_stage_is_forgotten(
+    copy_of_built: Repository, module: str
+) -> None:
+    words = (RECIPE, "compare=c")
+    copy_of_built.write("other.yaml", "model: digits.onnx\nplatform: host\n")
+    copy_of_built.build("recipe=other.yaml")
+    built = copy_of_built.build(*words)
+    done = copy_of_built.run(sys.executable, "-m", module, "forget", *words)
+    assert done.returncode == 0, done.stderr
+    assert "forgetting objects:digits-compared-rv32-bare\n" in done.stdout
+    assert "forgetting objects:other-host\n" not in done.stdout
+    assert copy_of_built.build("recipe=other.yaml") == []
+    assert {*built, *ALL_STAGES} == {*copy_of_built.build(*words)}
+
+
 def test_killed_build_keeps_what_is_finished(repository: Repository) -> None:
     command = [sys.executable, "-u", "-m", "doit", "build", RECIPE]
     with subprocess.Popen(

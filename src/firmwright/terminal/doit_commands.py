@@ -26,9 +26,11 @@ from doit import (
     get_var,
     plugin,
 )
-from doit.cmd_base import DoitCmdBase
+from doit.cmd_base import DoitCmdBase, tasks_and_deps_iter
 from doit.cmdparse import CmdParseError
+from doit.control import TaskControl
 from doit.exceptions import InvalidCommand, InvalidDodoFile
+from doit.task import Task
 
 from firmwright.errors import did_you_mean
 from firmwright.pipeline import snapshot
@@ -192,7 +194,28 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
 
 
 class Forget(FromAnyFolder, cmd_forget.Forget):  # type: ignore[misc]
-    """`doit forget`."""
+    """`doit forget`; of a build it forgets the stages, for the build itself knows nothing."""
+
+    sel_tasks: list[str]
+
+    def _execute(
+        self, forget_sub: bool, forget_disable_default: bool, forget_all: bool
+    ) -> int | None:
+        if not (forget_all or (self.sel_default_tasks and forget_disable_default)):
+            self.sel_tasks = [*self.sel_tasks, *list_stages(self.task_list, self.sel_tasks)]
+        code: int | None = super()._execute(forget_sub, forget_disable_default, forget_all)
+        return code
+
+
+def list_stages(tasks: list[Task], selected: list[str]) -> list[str]:
+    """Return the names of the stages that the selected builds consist of, comparisons among them.
+
+    ``tasks`` are all that there are.
+    """
+    known = TaskControl(tasks).tasks  # each then names those whose results it reads
+    builds = [name for name in selected if name.partition(":")[0] == "build" and name in known]
+    needed = tasks_and_deps_iter(known, builds)
+    return [task.name for task in needed if hasattr(task.custom_title, "stage")]
 
 
 class Removals:
