@@ -51,6 +51,9 @@ class NPU(Target):
     def estimate_cycles(self, region, module, context, changes=()):
         return -7
 
+    def layout(self, context):
+        return "rows"
+
     def suggest(self, region, module, context):
         return [SUGGESTED]
 """
@@ -113,6 +116,16 @@ def crossed() -> tvm.IRModule:
         (
             '(), {"odd": (RuleViolation("operator", "it has no sign"),)}',
             "the violations have a str; expected variables that operators are bound to",
+        ),
+        ("None", "the composites are a NoneType; expected a tuple"),
+        ("(Composite(1, (a,)),)", "a composite's kind is 1; expected a text"),
+        (
+            '(Composite("one", a),)',
+            "the variables of the composite 'one' are a DataflowVar; expected a tuple",
+        ),
+        (
+            "(), {odd: (RuleViolation(3, 'no sign'),)}",
+            "a violation of 'odd': rule is 3; expected `str`, got `int`",
         ),
         ('(), ["odd"]', "the violations are a list; expected a dictionary"),
     ],
@@ -192,6 +205,19 @@ def first_region() -> tuple[Region, tvm.IRModule]:
             "uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64",
         ),
         ("cycles=Cycles(-4488, 0, 0)", "the kernel's cycles are negative: compute -4,488"),
+        (
+            "cycles=Cycles(1.5, 0, 0)",
+            "the kernel's cycles.compute is 1.5; expected `int`, got `float`",
+        ),
+        (
+            "cycles=Cycles(np.int64(1), 0, 0)",
+            "the kernel's cycles: Encoding objects of type numpy.int64 is unsupported",
+        ),
+        (
+            "inputs=(replace(kernel.inputs[0], elements=256.0),)",
+            "the kernel's inputs[0].elements is 256.0; expected `int`, got `float`",
+        ),
+        ("body=None", "the kernel's body is None; expected `str`, got `null`"),
         ("region='a'", "the kernel is of 'a'; expected 'region_000_conv2d'"),
     ],
 )
@@ -232,14 +258,22 @@ def test_a_text_for_a_kernel_and_fewer_cycles_than_none(tmp_path: Path) -> None:
     for line, message, ask in (
         (17, "lower: the kernel is a str; expected a Kernel", device.lower),
         (22, "estimate_cycles: -7 cycles are less than none", device.estimate_cycles),
-        (25, "suggest: 'do': -1 cycles are less than none", device.suggest),
+        (28, "suggest: 'do': -1 cycles are less than none", device.suggest),
     ):
         with pytest.raises(UserError) as raised:
             ask(region, module, CONTEXT)
         assert str(raised.value) == f"{tmp_path}/npu.py:{line}: {message} (npu:NPU)"
     device = make_device(tmp_path, suggested="'more'")
-    with pytest.raises(UserError, match=r":25: suggest: a suggestion is a str; expected a Sugg"):
+    with pytest.raises(UserError, match=r":28: suggest: a suggestion is a str; expected a Sugg"):
         device.suggest(region, module, CONTEXT)
+
+
+def test_a_suggestion_and_a_layout_that_are_none(tmp_path: Path) -> None:
+    device = make_device(tmp_path, suggested="Suggestion('do', 1.5)")
+    with pytest.raises(UserError, match=r"suggest: a suggestion's cycles is 1\.5; expected `int`"):
+        device.suggest(*first_region(), CONTEXT)
+    with pytest.raises(UserError, match=r"layout: returned a str, which has no `allows_transf"):
+        device.layout(CONTEXT)
 
 
 def test_a_device_of_another_package_is_checked_alike(

@@ -8,7 +8,9 @@ that msgspec has read, it would not write a field again that has its default.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 from zipfile import ZipFile, ZipInfo
@@ -65,6 +67,38 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Read such a file back; numpy stores bfloat16, a type of another package, as mere bytes."""
     with np.load(path, allow_pickle=False) as stored:
         return {n: a.view(ml_dtypes.bfloat16) if a.dtype == "V2" else a for n, a in stored.items()}
+
+
+def find_wrong_field(record: Any, kind: type) -> str:
+    """Return which field of a dataclass that a user's Python made is not of its type: '' for none.
+
+    Its file would be written, and could not be read.
+    """
+    try:
+        msgspec.convert(msgspec.to_builtins(record), kind)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$.")
+        place = place.rstrip("`")
+        return f"{place} is {follow(record, place)!r}; {message[:1].lower()}{message[1:]}"
+    except TypeError as error:  # of another package, as numpy's numbers
+        names = (f.name for f in fields(kind) if not can_write(getattr(record, f.name)))
+        return f"{next(names, '')}: {error}"
+    return ""
+
+
+def can_write(value: object) -> bool:
+    try:
+        msgspec.to_builtins(value)
+    except TypeError:
+        return False
+    return True
+
+
+def follow(record: Any, place: str) -> Any:
+    """Return what is at a place like ``inputs[0].dtype``; of a mapping, the mapping."""
+    for word in re.findall(r"\w+", place):
+        record = record[int(word)] if word.isdigit() else getattr(record, word)
+    return record
 
 
 def build_schema(kind: type) -> dict[str, Any]:

@@ -76,7 +76,12 @@ class CustomTarget:
         return placement
 
     def layout(self, context: Context, /) -> Layout | None:
-        return self._call(self._target.layout, (object,), context)
+        from firmwright.targets.result_checks import check_layout
+
+        method = self._target.layout
+        layout = self._call(method, (object,), context)
+        self._refuse(method, check_layout(layout))
+        return layout
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.ir.kernels import LoweredRegion

@@ -14,6 +14,7 @@ from tvm import relax
 
 from firmwright.ir.kernels import C_TYPES, Kernel, LoweredRegion, Parameter
 from firmwright.ir.operators import short_name
+from firmwright.ir.records import find_wrong_field
 from firmwright.ir.regions import Region, RuleViolation, Suggestion
 from firmwright.ir.relax import main_bindings, read_variables
 from firmwright.targets.placement import Composite, Placement
@@ -23,9 +24,13 @@ def check_placement(module: tvm.IRModule, placement: Placement) -> str:
     """Return what speaks against composites or objections on the network ``main``."""
     bindings = {b.var: b for b in main_bindings(module)}
     owners: dict[relax.Var, int] = {}
+    if not isinstance(placement.composites, tuple | list):
+        return f"the composites are a {kind_of(placement.composites)}; expected a tuple"
     for number, composite in enumerate(placement.composites):
         if not isinstance(composite, Composite):
             return f"a composite is a {kind_of(composite)}; expected a Composite"
+        if wrong := check_texts(composite):
+            return wrong
         if not composite.variables:
             return f"the composite '{composite.kind}' has no operators"
         for variable in composite.variables:
@@ -37,6 +42,18 @@ def check_placement(module: tvm.IRModule, placement: Placement) -> str:
     return check_objections(bindings, placement.violations) or find_cycle(
         bindings, owners, placement.composites
     )
+
+
+def check_texts(composite: Composite) -> str:
+    for field, value in (("kind", composite.kind), ("reason", composite.reason)):
+        if not isinstance(value, str):
+            return f"a composite's {field} is {value!r}; expected a text"
+    if not isinstance(composite.variables, tuple | list):
+        return (
+            f"the variables of the composite '{composite.kind}' are a "
+            f"{kind_of(composite.variables)}; expected a tuple"
+        )
+    return ""
 
 
 def describe(variable: object) -> str:
@@ -56,6 +73,9 @@ def check_objections(
         told = f"are a {kind_of(found)}"
         if isinstance(found, tuple | list):
             wrong = [o for o in found if not isinstance(o, RuleViolation)]
+            mistyped = [text for o in found if (text := find_wrong_field(o, RuleViolation))]
+            if not wrong and mistyped:
+                return f"a violation of '{variable.name}': {mistyped[0]}"
             if not wrong:
                 continue
             told = f"have a {kind_of(wrong[0])}"
@@ -101,6 +121,8 @@ def check_lowered(region: Region, module: tvm.IRModule, lowered: LoweredRegion) 
     kernel = lowered.kernel
     if not isinstance(kernel, Kernel):
         return f"the kernel is a {kind_of(kernel)}; expected a Kernel"
+    if wrong := find_wrong_field(kernel, Kernel):
+        return f"the kernel's {wrong}"
     if kernel.region != region.name:
         return f"the kernel is of '{kernel.region}'; expected '{region.name}'"
     if mistake := check_arrays(lowered.weights):
@@ -183,8 +205,18 @@ def check_suggestions(suggestions: Sequence[object]) -> str:
     for found in suggestions:
         if not isinstance(found, Suggestion):
             return f"a suggestion is a {kind_of(found)}; expected a Suggestion"
+        if wrong := find_wrong_field(found, Suggestion):
+            return f"a suggestion's {wrong}"
         if wrong := check_estimate(found.cycles):
             return f"'{found.change}': {wrong}"
+    return ""
+
+
+def check_layout(layout: object) -> str:
+    members = ("allows_transforms", "storage", "convert_function", "make_transform")
+    missing = [member for member in members if layout is not None and not hasattr(layout, member)]
+    if missing:
+        return f"returned a {kind_of(layout)}, which has no `{missing[0]}`; expected a Layout"
     return ""
 
 
