@@ -108,7 +108,21 @@ def test_a_source_whose_name_the_project_has(shared: Repository) -> None:
     shared.write(name, "")
     recipe(shared, f"sources: [{name}]")
     told = f"{name}: the generated project has a file {name} already; rename yours"
-    assert told in mistake(shared)
+    assert f"net.yaml:6:5: libraries[0]: {told}" in mistake(shared)
+
+
+@pytest.mark.parametrize("extensions", [True, False])
+@pytest.mark.parametrize("platform", ["host", "rv32-bare"])
+def test_a_symbol_that_two_sources_define(
+    shared: Repository, platform: str, extensions: bool
+) -> None:
+    shared.write("twice.c", "float weigh(float a, float b);\nint network_run(void) { return 1; }\n")
+    text = RECIPE.replace("LIBRARY", SOURCES.replace("]", ", twice.c]"))
+    text = text.replace("platform: host\ntarget: c7x\n", f"platform: {platform}\n")
+    if not extensions:
+        text = text.replace('extensions: ["library:add"]\n', "")
+    shared.write("net.yaml", text)
+    assert f"net.yaml:{5 - (not extensions)}:5: libraries[0]: " in mistake(shared)
 
 
 def test_an_archive_is_linked_where_it_is_for_the_machine(shared: Repository) -> None:

@@ -408,4 +408,14 @@ def test_importer_that_fails_says_so_once(repository: Repository) -> None:
 def test_an_accelerator_in_the_caller_s_arena(repository: Repository) -> None:
     recipe = "model: digits.onnx\ntarget: tidl, c\nplatform: am62a\narena: caller\n"
     told = fail_with(repository, recipe + "run: {inputs: inputs.npz, samples: 1}\n")
-    assert "`arena: caller` lets instances of the network run side by side, but tidl runs" in told
+    assert "r.yaml:4:8: arena: `arena: caller` lets instances of the network run side by si" in told
+
+
+def test_a_detection_that_does_not_fit_is_told_at_its_key(repository: Repository) -> None:
+    detection = (
+        "picture: [8, 8], classes: 4, box: {encoding: tanh-sigmoid, channel: 1}, "
+        "objectness: {channel: 0}, class_scores: {channel: 5}"
+    )
+    recipe = "model: digits.onnx\nplatform: host\npostprocess:\n  detection: "
+    text = fail_with(repository, f"{recipe}{{{detection}}}\n")
+    assert "r.yaml:4:14: postprocess.detection: the detection does not fit the network's o" in text

@@ -72,7 +72,7 @@ BATCH = (Tensor("y", (2, 8, 4, 8), "float32"),)
 def test_mistake(stated: Detection, outputs: Sequence[Tensor], message: str) -> None:
     with pytest.raises(UserError) as raised:
         fit_detector(stated, 3, tuple(outputs))
-    assert str(raised.value).startswith("postprocess.detection does not fit the network's outputs")
+    assert str(raised.value).startswith("the detection does not fit the network's outputs")
     assert message in str(raised.value)
 
 

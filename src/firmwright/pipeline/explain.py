@@ -9,11 +9,13 @@ from shutil import get_terminal_size
 
 import msgspec
 
+from firmwright.errors import Diagnostic
 from firmwright.report.advice import Advice
 from firmwright.report.explanation import Explanation, check_offload, explain, format_table
 from firmwright.report.memories import LayerMemories, find_memories
 
 from .artifacts import KERNELS, PARTITION, PLAN, REGIONS
+from .command_line import find_place
 from .job import Job
 from .options import chooses_memories
 from .tuning import list_found_ways, tune_mix
@@ -24,7 +26,7 @@ def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
     if as_json and len(jobs) > 1:
         print("--json takes one recipe and one platform", file=sys.stderr)
         return 2
-    wrong = []
+    wrong: list[Diagnostic] = []
     for job in jobs:
         found = explain_kernels(job)
         if as_json:
@@ -32,10 +34,10 @@ def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
         else:
             width = get_terminal_size().columns if sys.stdout.isatty() else None
             print(f"{job.title}\n{format_table(found, width)}")
-        wrong.append(find_unmet_demands(job, found))
-    if any(wrong):
-        print("\n".join(filter(None, wrong)), file=sys.stderr)
-    return int(any(wrong))
+        wrong += find_unmet_demands(job, found)
+    for each in wrong:
+        print(each, file=sys.stderr)
+    return int(bool(wrong))
 
 
 def find_needed_stage(job: Job, layer: str | None) -> str:
@@ -84,9 +86,9 @@ def advise_job(job: Job) -> tuple[Advice, ...]:
     return advise(partition, module, mix, job.platform.timing)
 
 
-def find_unmet_demands(job: Job, found: Explanation) -> str:
-    """Say what of ``allow_fallback`` and ``require_offload`` is not met; '' where all is."""
+def find_unmet_demands(job: Job, found: Explanation) -> list[Diagnostic]:
+    """Say what of ``allow_fallback`` and ``require_offload`` is not met, at these keys."""
     recipe = job.recipe
     ends_on_processor = job.mix[-1].target.is_portable
     wrong = check_offload(found, recipe.allow_fallback, recipe.require_offload, ends_on_processor)
-    return "\n".join(f"{recipe.path}: {failure}" for failure in wrong)
+    return [find_place(recipe, (key,), text) for key, text in wrong.items()]

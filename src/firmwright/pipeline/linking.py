@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from firmwright.documents.document import make_diagnostic_in
 from firmwright.documents.yaml_text import Pointer
-from firmwright.errors import DiagnosticError, UserError
+from firmwright.errors import Diagnostic, DiagnosticError, UserError
+from firmwright.project.libraries import TakenNameError
 from firmwright.toolchain.compilers import ToolError
 from firmwright.toolchain.layout import NETWORK
 from firmwright.toolchain.libraries import check_machine, find_failed_symbols
@@ -57,25 +59,62 @@ def find_matching_archives(job: Job, like: Path) -> list[Path]:
 def explain_link_errors(
     job: Job, objects: Sequence[Path], archives: Sequence[Path]
 ) -> Iterator[None]:
-    """Say who needs the symbols that a link fails for; a strategy calls what it likes."""
+    """Say who needs the symbols that a link fails for; a strategy calls what it likes.
+
+    What the linker says of a library's object is told at the library.
+    """
     try:
         yield
     except ToolError as error:
-        if not job.recipe.extensions:
-            raise
-        found = find_failed_symbols(error.output, objects, archives)
-        if not found:
-            raise
-        raise DiagnosticError(
-            make_diagnostic_in(job.recipe.path, find_library(job, m.needed_by.name), str(m))
-            for m in found
-        ) from None
+        found = find_failed_symbols(error.output, objects, archives) if calls_libraries(job) else []
+        if found:
+            raise DiagnosticError(
+                place_at_library(job, m.needed_by.name, str(m)) for m in found
+            ) from None
+        blamed = [path.name for path in (*objects, *archives) if names_file(error.output, path)]
+        places = [place_at_library(job, name, str(error)) for name in blamed if is_own(job, name)]
+        if places:
+            raise DiagnosticError(places[:1]) from None
+        raise
+
+
+@contextmanager
+def place_library(job: Job) -> Iterator[None]:
+    """Give a library's file, whose name is taken in the project, its place in the recipe."""
+    try:
+        yield
+    except TakenNameError as error:
+        raise DiagnosticError([place_at_library(job, error.file.name, str(error))]) from None
+
+
+def calls_libraries(job: Job) -> bool:
+    """Tell whether strategies of the user's may call functions that nothing defines."""
+    return any(each.recipe.extensions for each in (job, *job.members))
+
+
+def names_file(output: str, path: Path) -> bool:
+    return bool(re.search(rf"(?<![\w.-]){re.escape(path.name)}(?!\w)", output))
+
+
+def is_own(job: Job, name: str) -> bool:
+    """Tell whether an object file or an archive is of the user's libraries."""
+    return any(find_library(each, name) for each in (job, *job.members))
+
+
+def place_at_library(job: Job, name: str, message: str) -> Diagnostic:
+    """Return the message at the library with a file: of a firmware, in its network's recipe."""
+    for each in job.members or (job,):
+        if pointer := find_library(each, name):
+            return make_diagnostic_in(each.recipe.path, pointer, message)
+    return make_diagnostic_in(job.recipe.path, ("libraries",), message)
 
 
 def find_library(job: Job, name: str) -> Pointer:
-    """Return the recipe's key that an object file or an archive's member comes from."""
+    """Return the recipe's key of a library's file, object or archive's member; () for others."""
     for index, library in enumerate(job.recipe.libraries):
-        objects = {Path(source).with_suffix(".o").name for source in library.sources}
-        if name in objects or name.partition("(")[0] == Path(library.archive or "").name:
+        sources = [Path(source) for source in library.sources]
+        files = {path.name for path in (*sources, *map(Path, library.includes))}
+        files |= {path.with_suffix(".o").name for path in sources}
+        if name in files or name.partition("(")[0] == Path(library.archive or "").name:
             return ("libraries", index)
-    return ("libraries",)
+    return ()

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from firmwright.documents.document import make_diagnostic_in
-from firmwright.errors import Diagnostic, DiagnosticError, UserError
+from firmwright.errors import Diagnostic, DiagnosticError
 from firmwright.recipe import Catalog, Recipe, load_recipe
 from firmwright.recipe.networks import Networks, load_networks
 from firmwright.toolchain.descriptions import is_own_file
@@ -87,22 +87,32 @@ def leave_out_members(jobs: Iterable[Job]) -> list[Job]:
 
 
 def refuse_differences(members: list[Job]) -> None:
-    """Raise UserError for recipes that cannot be one firmware, which is built in one way."""
+    """Raise DiagnosticError for recipes that cannot be one firmware, built in one way."""
     first = members[0]
+    found: list[Diagnostic] = []
     for job in members:
         path = job.recipe.path
         if job.recipe.slot:
-            raise UserError(
-                f"{path}: its network is an image of its own; leave `slot` out, or build this "
-                "recipe alone"
-            )
+            message = "its network is an image of its own; leave it out, or build this recipe alone"
+            found.append(make_diagnostic_in(path, ("slot",), message))
         for key, place in ALIKE.items():
             ours, theirs = (attrgetter(place)(each) for each in (first, job))
             if ours != theirs:
-                raise UserError(
-                    f"{path}: {key}: {theirs!r}, but {ours!r} in {first.recipe.path}; one firmware "
-                    "is built in one way: say the same in both"
-                )
+                message = f"{format_value(theirs)}, but {format_value(ours)} in {first.recipe.path}"
+                advice = "one firmware is built in one way: say the same in both"
+                pointer = tuple(key.split("."))
+                found.append(make_diagnostic_in(path, pointer, f"{message}; {advice}"))
+    if found:
+        raise DiagnosticError(found)
+
+
+def format_value(value: tuple[str, ...] | str | bool | None) -> str:
+    """Return a key's value as a recipe has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "nothing"
+    return value if isinstance(value, str) else f"[{', '.join(value)}]"
 
 
 def join_jobs(

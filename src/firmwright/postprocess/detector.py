@@ -130,7 +130,7 @@ def fit_detector(
         problems = find_unread_cells(detection, [part.tensor for part in parts], taken)
     if problems:
         text = "\n".join(f"  {p}" for p in problems)
-        raise UserError(f"postprocess.detection does not fit the network's outputs:\n{text}")
+        raise UserError(f"the detection does not fit the network's outputs:\n{text}")
     return Detector(detection, classes, outputs, tuple(grids))
 
 

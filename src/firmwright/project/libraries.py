@@ -13,19 +13,25 @@ from firmwright.toolchain.layout import SOURCE_SUFFIXES
 ARCHIVE_SUFFIXES = (".a", ".lib")
 
 
+class TakenNameError(UserError):
+    """A library's ``file`` has a name that the project has already."""
+
+    def __init__(self, file: Path, taken: str) -> None:
+        self.file = file
+        message = f"the generated project has a file {taken} already; rename yours"
+        super().__init__(f"{file}: {message}")
+
+
 def copy_libraries(files: Sequence[Path], folder: Path) -> None:
     """Copy sources, headers and archives beside the network's own files, which are there already.
 
-    Raises UserError for one whose name, or whose object's, is taken.
+    Raises TakenNameError for one whose name, or whose object's, is taken.
     """
     for file in files:
         objects = {p.stem: p.name for p in folder.iterdir() if p.suffix in SOURCE_SUFFIXES}
         taken = objects.get(file.stem) if file.suffix in SOURCE_SUFFIXES else None
         if (folder / file.name).exists() or taken:
-            raise UserError(
-                f"{file}: the generated project has a file {taken or file.name} already; rename "
-                "yours"
-            )
+            raise TakenNameError(file, taken or file.name)
         shutil.copyfile(file, folder / file.name)
 
 

@@ -214,27 +214,29 @@ def check_offload(
     allow_fallback: bool,
     require_offload: float | None,
     ends_on_processor: bool = True,
-) -> list[str]:
+) -> dict[str, str]:
     """Return a text for each demand that is not met, with the operators and rules they break.
+
+    The texts are by the recipe's keys.
 
     ``require_offload`` is in percent of the network's multiply-accumulates. A mix of one device
     meets every demand. Nothing falls back to the processor in a mix that ends with an accelerator,
     one that runs C.
     """
     *offered, last = explanation.summary.macs_by_device
-    problems: list[str] = []
+    problems: dict[str, str] = {}
     if not offered:
         return problems
     if ends_on_processor and not allow_fallback:
         fallen = list_operators(explanation, last, lambda o: not (o.view or o.moves))
         if fallen:
-            problems.append(f"allow_fallback: false, but on {last} are\n" + "\n".join(fallen))
+            problems["allow_fallback"] = f"false, but on {last} are\n" + "\n".join(fallen)
     if require_offload is not None:
         share = 100.0 - compute_mac_share(explanation.summary, last)
         if explanation.summary.macs and share < require_offload:
             heavy = list_operators(explanation, last, lambda o: o.macs > 0)
-            problems.append(
-                f"require_offload: {require_offload:g} %, but {share:.1f} % of MACs are on "
+            problems["require_offload"] = (
+                f"{require_offload:g} %, but {share:.1f} % of MACs are on "
                 f"{', '.join(offered)}; on {last} are\n" + "\n".join(heavy)
             )
     return problems

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from firmwright.compile import lower_each, share_weights
-from firmwright.errors import UserError
+from firmwright.errors import DiagnosticError
 from firmwright.ir.kernels import Kernels
 from firmwright.pipeline.artifacts import KEPT_REGIONS, KERNELS, LOWERED, PARTITION, WEIGHTS
 from firmwright.pipeline.explain import explain_partition, find_unmet_demands
@@ -22,7 +22,7 @@ MAX_LISTED = 12
 def run(job: Job, folder: Path) -> None:
     """Write ``kernels.json``, ``weights.npz``, and ``kept.json`` for the next run."""
     if wrong := find_unmet_demands(job, explain_partition(job)):
-        raise UserError(wrong)
+        raise DiagnosticError(wrong)
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
         module, partition = LOWERED.read(job), PARTITION.read(job)
         digests = digest_regions(job, module, partition)

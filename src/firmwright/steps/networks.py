@@ -24,6 +24,7 @@ from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.command_line import find_place, place_mistake
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.linking import place_library
 from firmwright.pipeline.summary import summarize
 from firmwright.project.build_id import list_stating, read_build_id, state_build_id
 from firmwright.project.networks import TakenFileError, write_networks
@@ -50,7 +51,10 @@ def write_sources(job: Job, folder: Path) -> None:
     prefix = job.recipe.c_prefix
     own = tuple(f for member in job.members for f in template_folders(member.recipe).values())
     try:
-        write_networks(job.recipe.name, prefix, networks, job.concurrent, job.build, folder, own)
+        with place_library(job):
+            write_networks(
+                job.recipe.name, prefix, networks, job.concurrent, job.build, folder, own
+            )
     except TakenFileError as error:
         place = find_place(job.recipe, ("networks", error.prefix), str(error))
         raise DiagnosticError([place]) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
 
 import tvm
 
@@ -12,17 +11,15 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
 from firmwright.partition.outline import count_operator_macs
 from firmwright.pipeline import artifacts
+from firmwright.pipeline.custom_rewrites import list_custom_rewrites
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import select_rewrites, transform_options
-from firmwright.targets.custom_transforms import apply_user_transform
+from firmwright.pipeline.options import select_rewrites
 from firmwright.transforms.integers.remarks import explain_floats
 
 
 def rewrite_network(job: Job, network: tvm.IRModule) -> tuple[tvm.IRModule, ModelInterface]:
     """Apply every rewrite to the network that is compiled: optional, custom, canonical."""
-    folder = job.recipe.path.parent
-    custom = [partial(apply_user_transform, r, folder) for r in transform_options(job).extra]
-    module = prepare_module(network, select_rewrites(job), custom)
+    module = prepare_module(network, select_rewrites(job), list_custom_rewrites(job))
     return module, artifacts.NETWORK_INTERFACE.read(job)
 
 

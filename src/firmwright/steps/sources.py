@@ -12,6 +12,7 @@ from firmwright.pipeline.artifacts import GOLDEN, PLAN, PROJECT
 from firmwright.pipeline.command_line import place_mistake
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.linking import place_library
 from firmwright.pipeline.tools import compiler_tool
 from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
@@ -27,12 +28,13 @@ from firmwright.toolchain.boards import load_board
 def make_detector(
     job: Job, interface: ModelInterface, batch: BatchLayout | None
 ) -> Detector | None:
-    """Fit the recipe's detection to the network's outputs."""
+    """Fit the recipe's detection to the network's outputs; DiagnosticError where it does not."""
     detection = job.recipe.detection
     if detection is None:
         return None
     classes = len(read_class_names(detection.classes, job.data_folders))
-    return fit_detector(detection, classes, interface.outputs, batch)
+    with place_mistake(job.recipe, ("postprocess", "detection")):
+        return fit_detector(detection, classes, interface.outputs, batch)
 
 
 def list_class_names(job: Job) -> tuple[str, ...]:
@@ -66,7 +68,8 @@ def read_whole_network(job: Job) -> Network:
     Raises UserError for devices that the caller's arena leaves out.
     """
     if job.recipe.arena == "caller":
-        refuse_shared_devices(job)
+        with place_mistake(job.recipe, ("arena",)):
+            refuse_shared_devices(job)
     network, slot = read_network(job, PLAN.read(job)), find_slot(job)
     if slot:
         with place_mistake(job.recipe, ("slot",)):
@@ -108,7 +111,8 @@ def run(job: Job, folder: Path) -> None:
     """Write the project: C sources, headers, linker script, Makefile."""
     network = read_whole_network(job)
     own_templates = tuple(template_folders(job.recipe).values())
-    variables = write_project(network, job.build, folder, own_templates)
+    with place_library(job):
+        variables = write_project(network, job.build, folder, own_templates)
     for device in job.mix:
         device.extend_project(folder, variables)
     compiler = read_compiler_version(job) if job.has_firmware else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from firmwright.compile import prepare_module
@@ -11,11 +10,11 @@ from firmwright.data.samples import Sample, sample_digest
 from firmwright.errors import UserError
 from firmwright.ir.records import write_arrays
 from firmwright.pipeline import artifacts
+from firmwright.pipeline.custom_rewrites import list_custom_rewrites
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import select_rewrites, select_run_inputs, transform_options
+from firmwright.pipeline.options import select_rewrites, select_run_inputs
 from firmwright.pipeline.samples import read_real_samples
 from firmwright.report.manifest import ArtifactsReport, CompiledArchive
-from firmwright.targets.custom_transforms import apply_user_transform
 from firmwright.targets.mla.compiled import describe_archive, read_compiled, write_stand_in
 from firmwright.targets.mla.network import SimaNetwork, export_network, order_samples
 from firmwright.targets.mla.options import MlaOptions, read_options
@@ -76,8 +75,7 @@ def run(job: Job, folder: Path) -> None:
 
 def read_network(job: Job) -> SimaNetwork:
     """Return the model as it was before the recipe quantized it: SiMa's compiler does that."""
-    folder = job.recipe.path.parent
-    custom = [partial(apply_user_transform, r, folder) for r in transform_options(job).extra]
+    custom = list_custom_rewrites(job)
     module = prepare_module(artifacts.MODEL_MODULE.read(job), select_rewrites(job), custom)
     return export_network(module, artifacts.MODEL_INTERFACE.read(job))
 

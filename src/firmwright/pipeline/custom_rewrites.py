@@ -1,0 +1,25 @@
+"""The rewrites of a recipe's own: ``transforms: {extra: ["module:function"]}``."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import tvm
+
+from firmwright.compile import Rewrite
+from firmwright.targets.custom_transforms import apply_user_transform
+
+from .command_line import place_mistake
+from .job import Job
+from .options import transform_options
+
+
+def list_custom_rewrites(job: Job) -> list[Rewrite]:
+    """Return the user's rewrites; what goes wrong in one is a DiagnosticError at its place."""
+
+    def apply(index: int, reference: str, module: tvm.IRModule) -> tvm.IRModule:
+        with place_mistake(job.recipe, ("transforms", "extra", index)):
+            return apply_user_transform(reference, job.recipe.path.parent, module)
+
+    extra = transform_options(job).extra
+    return [partial(apply, index, reference) for index, reference in enumerate(extra)]
