@@ -108,6 +108,8 @@ def make_description(name: str, like: str) -> str:
         f"description: The board {name}.\n"
         f"families: [{families}]    # the cores that this code is for\n"
     )
+    if load_board(like).least_stack:
+        text += f"least_stack: {load_board(like).least_stack}    # bytes, as link.ld.j2 checks\n"
     if load_board(like).machine:
         text += (
             "# What unicorn stands in with. Remove it once fw_hal.c drives another kind of UART.\n"

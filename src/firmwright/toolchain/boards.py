@@ -46,7 +46,7 @@ class Board:
     ``families`` are those of the architectures that its code is for. ``machine`` is what the
     emulator unicorn stands in with, empty where it cannot. ``data_section`` is where the linker
     script wants weights and activations, empty for the usual sections. ``sdk`` is for a board that
-    is built elsewhere.
+    is built elsewhere. ``least_stack`` are the bytes of stack that its linker script asks for.
     """
 
     description: str
@@ -54,6 +54,7 @@ class Board:
     machine: str = ""
     data_section: str = ""
     sdk: Sdk | None = None
+    least_stack: int = 0
 
 
 def board_names() -> tuple[str, ...]:

@@ -18,6 +18,16 @@ from firmwright.toolchain.toolchains import TOOLCHAINS, Toolchain, load_toolchai
 
 LINKER_SCRIPT = "link.ld"
 
+OF_PROGRAMS = ("native", "qemu-user")
+"""Emulators of programs of an operating system; the others have a machine's memories."""
+
+WIDE_FAMILIES = ("rv64", "linux", "native")
+"""Families of architectures with more than 32 bits in an address."""
+
+ADDRESS_LIMIT = 1 << 32
+WORD, UNICORN_PAGE = 4, 0x1000
+"""The bytes of which the address of a memory is a multiple: on any board, and in unicorn."""
+
 Data = Mapping[str, Any]
 
 
@@ -42,10 +52,8 @@ def find_platform_errors(data: Data, folder: Path) -> Iterator[Finding]:
     yield from _find_unknown_devices(data)
     yield from _find_overlaps(data.get("memories", {}))
     yield from _find_access_errors(data.get("memories", {}))
-    for index, name in enumerate(data["emulators"]):
-        if name.startswith("qemu") and "qemu" not in data:
-            message = f"the emulator '{name}' needs the key 'qemu', which says how it is started"
-            yield Finding(("emulators", index), message)
+    yield from _find_address_errors(data)
+    yield from _find_emulator_errors(data)
 
 
 def _list_toolchains(data: Data) -> list[tuple[Pointer, str]]:
@@ -97,6 +105,9 @@ def _find_board_errors(
     if linked and not has_board_file(name, LINKER_SCRIPT):
         message = f"the board '{data['board']}' has no {LINKER_SCRIPT}"
         yield Finding(("board",), f"{message}, by which the toolchain '{linked[0].name}' links")
+    if "memories" in data and parse_size(data["stack"]) < board.least_stack:
+        message = f"the board '{data['board']}' takes at least {board.least_stack:,} bytes"
+        yield Finding(("stack",), f"{data['stack']} is too little; {message}")
     if "unicorn" in data["emulators"] and not board.machine:
         message = (
             f"the board '{data['board']}' names no `machine` that unicorn stands in with; name "
@@ -158,3 +169,33 @@ def _find_access_errors(memories: Data) -> Iterator[Finding]:
         if stated and name in memories and name not in stated:
             message = f"states no `cost` to compare with that of '{stated[0]}'"
             yield Finding(("memories", name), message)
+
+
+def _find_address_errors(data: Data) -> Iterator[Finding]:
+    """Yield memories at addresses that the core does not have, or where none begins."""
+    family = find_family(data["architecture"])
+    for name, memory in data.get("memories", {}).items():
+        origin, pointer = int(memory["origin"]), ("memories", name)
+        end = origin + parse_size(memory["size"])
+        if end > ADDRESS_LIMIT and family not in (None, *WIDE_FAMILIES):
+            message = f"ends at {end:#x}; addresses of '{data['architecture']}' have 32 bits"
+            yield Finding(pointer, message)
+        if origin % WORD:
+            yield Finding((*pointer, "origin"), f"{origin:#x} is no multiple of {WORD} bytes")
+        elif origin % UNICORN_PAGE and "unicorn" in data["emulators"]:
+            message = f"{origin:#x} is no multiple of {UNICORN_PAGE:,} bytes, as unicorn needs it"
+            yield Finding((*pointer, "origin"), f"{message}; move it, or leave unicorn out")
+
+
+def _find_emulator_errors(data: Data) -> Iterator[Finding]:
+    """Yield emulators of another kind of platform, and those that nothing says how to start."""
+    for index, name in enumerate(data["emulators"]):
+        message = ""
+        if name in OF_PROGRAMS and "memories" in data:
+            message = "runs programs of an operating system, not firmware in `memories` of its own"
+        elif name not in OF_PROGRAMS and "memories" not in data:
+            message = "runs firmware in `memories`, which this platform does not state"
+        elif name.startswith("qemu") and "qemu" not in data:
+            message = "needs the key 'qemu', which says how it is started"
+        if message:
+            yield Finding(("emulators", index), f"the emulator '{name}' {message}")
