@@ -405,6 +405,32 @@ def test_importer_that_fails_says_so_once(repository: Repository) -> None:
     ]
 
 
+BOARD = "description: mine\nserial: {port: /dev/null}\nflash: ['true', 'put {nope} and {elf}']\n"
+
+
+@pytest.mark.parametrize(
+    ("board", "platform", "told"),
+    [
+        (BOARD, "cortex-m4-bare", "b.yaml:3:17: flash[1]: '{nope}' stands for no image of this "
+         "firmware; there are: {elf}, {bin}, {hex}; braces for the command itself get spaces: "
+         "{ nope }\n"),
+        (BOARD.replace("nope", "bin"), "host", "'{bin}' stands for no image of this firmware; there"
+         " are: {elf};"),
+        ("description: mine\nserial: {prt: 3}\n", "host", "b.yaml:2:10: serial.prt: unknown key"),
+    ],
+)  # fmt: skip
+def test_the_file_of_a_board_is_checked_before_any_stage(
+    repository: Repository, board: str, platform: str, told: str
+) -> None:
+    repository.write("b.yaml", board)
+    recipe = f"model: digits.onnx\nplatform: {platform}\nrun: {{board: b.yaml}}\n"
+    text = fail_with(repository, recipe)
+    assert told in text
+    assert "✓" not in text
+    repository.write("b.yaml", BOARD.replace("{nope}", "{ nope }"))
+    assert repository.doit("list", "recipe=r.yaml").returncode == 0
+
+
 def test_an_accelerator_in_the_caller_s_arena(repository: Repository) -> None:
     recipe = "model: digits.onnx\ntarget: tidl, c\nplatform: am62a\narena: caller\n"
     told = fail_with(repository, recipe + "run: {inputs: inputs.npz, samples: 1}\n")

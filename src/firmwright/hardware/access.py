@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from firmwright.documents.document import load_document
+from firmwright.errors import DiagnosticError
 from firmwright.toolchain.descriptions import read_schema
 
 SCHEMA = "board_access.schema.json"
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
@@ -44,5 +48,35 @@ class BoardAccess:
 
 def load_access(path: Path) -> BoardAccess:
     """Read the file; DiagnosticError with all mistakes in it."""
+    return msgspec.convert(load_document(path, read_schema(SCHEMA)).data, BoardAccess)
+
+
+def check_access(path: Path, images: Sequence[str]) -> None:
+    """Raise DiagnosticError for mistakes in the file, and for words that name other images.
+
+    ``images`` are the names of those that the build makes.
+    """
     document = load_document(path, read_schema(SCHEMA))
-    return msgspec.convert(document.data, BoardAccess)
+    found = [
+        document.make_diagnostic((key, index), explain_unknown(name, images))
+        for key in ("flash", "reset")
+        for index, word in enumerate(document.data.get(key, ()))
+        for name in PLACEHOLDER.findall(word)
+        if name not in images
+    ]
+    if found:
+        raise DiagnosticError(found)
+
+
+def explain_unknown(name: str, images: Sequence[str]) -> str:
+    listed = ", ".join(f"{{{image}}}" for image in images)
+    return (
+        f"'{{{name}}}' stands for no image of this firmware; there are: {listed}; braces for the "
+        f"command itself get spaces: {{ {name} }}"
+    )
+
+
+def list_images(bare_metal: bool, slot: bool) -> list[str]:
+    """Return the names that stand for a firmware's images in the words of a command."""
+    kinds = ["elf", "bin", "hex"] if bare_metal else ["elf"]
+    return [*kinds, *(f"network_{kind}" for kind in kinds if slot)]

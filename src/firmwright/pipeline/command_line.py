@@ -20,6 +20,7 @@ from doit.doit_cmd import DoitMain
 from firmwright.documents.document import make_diagnostic_in
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean, suggest_known
+from firmwright.hardware.access import check_access, list_images
 from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_recipe
 from firmwright.recipe.networks import names_networks
 from firmwright.recipe.overrides import find_override, list_overrides
@@ -235,6 +236,7 @@ def make_job(
     toolchain = load_toolchain(find_toolchain(recipe, platform))
     refuse_unfit_choices(recipe, platform, toolchain)
     refuse_unfit_pins(recipe, platform)
+    check_board_access(recipe, platform)
     build = Build(toolchain, platform, recipe.cflags)
     outdir = root if alone and get_var("outdir") is not None else root / recipe.name
     job = Job(recipe, platform, build, outdir, pipeline, words)
@@ -268,6 +270,13 @@ def refuse_unfit_pins(recipe: Recipe, platform: Platform) -> None:
         places.append(find_place(recipe, ("memory",), message))
     if places:
         raise DiagnosticError(places)
+
+
+def check_board_access(recipe: Recipe, platform: Platform) -> None:
+    """Raise DiagnosticError for mistakes in the file that reaches a board at hand."""
+    if recipe.run.board is not None:
+        images = list_images(platform.is_bare_metal, recipe.slot is not None)
+        check_access(recipe.resolve(recipe.run.board), images)
 
 
 def find_place(recipe: Recipe, pointer: Pointer, message: str) -> Diagnostic:
