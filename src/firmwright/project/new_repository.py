@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from firmwright import __version__
-from firmwright.codegen.names import make_unique_identifiers
+from firmwright.codegen.names import c_identifier, make_unique_identifiers
 from firmwright.codegen.templates import make_environment, render
 from firmwright.data.fetch import read_model
 from firmwright.errors import UserError, did_you_mean
@@ -21,10 +22,8 @@ from firmwright.recipe.target import parse_target
 from firmwright.targets import target_names
 from firmwright.toolchain import load_platform
 
-TEMPLATES = {
-    "samples.py": "repository/samples.py.j2",
-    ".github/workflows/firmware.yml": "repository/workflow.yml.j2",
-}
+SAMPLES = "repository/samples.py.j2"
+WORKFLOW = ".github/workflows/firmware.yml"
 TEXTS = {
     "dodo.py": "from firmwright.tasks.dodo import *\n",
     ".gitignore": "/build/\n__pycache__/\n",
@@ -34,7 +33,8 @@ TEXTS = {
 def write_new_repository(model: str, platform: str, target: str, folder: Path) -> dict[Path, bool]:
     """Write the files into ``folder``, where the path ``model`` starts; tell which are new.
 
-    What is there already stays as it is. Raises UserError for a model that cannot be read, an
+    What is there already stays as it is: the samples are then in a file of the recipe's name, and
+    what the workflow lacks is told on stderr. Raises UserError for a model that cannot be read, an
     unknown platform or device, and a recipe of the model's name.
     """
     known = load_platform(platform)
@@ -47,10 +47,15 @@ def write_new_repository(model: str, platform: str, target: str, folder: Path) -
     variables = {"name": name, "model": model, "platform": stated, **describe_model(model)}
     variables |= {"first_line": FIRST_LINE, "version": __version__, "target": target}
     variables["others"] = [] if target != "c" else list(known.accelerators)
-    texts = {recipe.name: "repository/recipe.yaml.j2", **TEMPLATES}
     env = make_environment()
-    rendered = {path: render(env, template, variables) for path, template in texts.items()}
-    rendered[FILE_NAME] = format_editor_schema()
+    samples = render(env, SAMPLES, variables)
+    module = variables["module"] = name_samples(folder, name, samples)
+    rendered = {
+        recipe.name: render(env, "repository/recipe.yaml.j2", variables),
+        f"{module}.py": samples,
+        WORKFLOW: render(env, "repository/workflow.yml.j2", variables),
+        FILE_NAME: format_editor_schema(),
+    }
     written = {}
     for path, text in {**rendered, **TEXTS}.items():
         place = folder / path
@@ -58,7 +63,27 @@ def write_new_repository(model: str, platform: str, target: str, folder: Path) -
         if written[place]:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
+    if not written[folder / WORKFLOW]:
+        tell_missing_step(folder / WORKFLOW, name)
     return written
+
+
+def name_samples(folder: Path, name: str, text: str) -> str:
+    """Return the name of the samples' module; those of another recipe keep theirs."""
+    place = folder / "samples.py"
+    taken = place.exists() and place.read_text("utf-8") != text
+    return f"samples_{c_identifier(name)}" if taken else "samples"
+
+
+def tell_missing_step(workflow: Path, name: str) -> None:
+    """Say what a workflow that was there lacks for a recipe to be built too."""
+    if f"{name}.yaml" not in workflow.read_text("utf-8"):
+        print(
+            f"{workflow} builds other recipes; for this one, add the step\n"
+            f"      - run: firmwright build {name}.yaml\n"
+            f"and build/{name}/*.tar.gz to the paths that are uploaded",
+            file=sys.stderr,
+        )
 
 
 def check_devices(target: str) -> None:
