@@ -57,6 +57,13 @@ SCHEDULER = "scheduler"
 VARIABLES = ("recipe", "outdir", NO_USER_CODE, PROFILE, SCHEDULER, *list_overrides())
 """What a word of the command line, ``name=value``, may set."""
 
+SWITCHES = (NO_USER_CODE, PROFILE)
+LISTS = ("recipe", "platform")
+"""Those that are 1 or 0, and those that may name several."""
+
+given_words: list[str] = []
+"""The words of another command than doit's own."""
+
 
 def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> list[Job]:
     """Read every recipe that the command line names, or all of ``recipes/``.
@@ -111,6 +118,7 @@ def load_each(
 
 def set_variables(arguments: Sequence[str]) -> None:
     """Let doit's ``get_var`` find the ``name=value`` words of a command line."""
+    given_words[:] = arguments
     DoitMain.process_args(DoitMain, arguments)
 
 
@@ -120,7 +128,16 @@ def run_tasks(task_file: ModuleType, arguments: Sequence[str]) -> int:
 
 
 def check_variables() -> None:
+    """Raise UserError for words ``name=value`` that say nothing, or that contradict one another."""
     given = doit_cmd._CMDLINE_VARS or {}
+    words = [word.partition("=")[0] for word in given_words or sys.argv[1:] if "=" in word]
+    for name in VARIABLES:
+        if words.count(name) > 1:
+            hint = "; several go into one word, with commas" if name in LISTS else ""
+            raise UserError(f"{name}=: is given {words.count(name)} times{hint}")
+    for name in SWITCHES:
+        if given.get(name, "0") not in ("0", "1", ""):
+            raise UserError(f"{name}={given[name]}: expected 1 or 0")
     for name in sorted(set(given) - set(VARIABLES)):
         raise UserError(f"{name}=: unknown variable '{name}'{did_you_mean(name, VARIABLES)}")
     for name, value in sorted(given.items()):
