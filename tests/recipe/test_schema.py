@@ -55,6 +55,8 @@ def test_the_examples_are_valid() -> None:
 
 def test_the_page_has_every_key() -> None:
     page = docs.render_recipe_page()
+    assert "| `selftest` | true or false or whole number from 1 to 16 | `false` |" in page
+    assert "| `counter` | whole number ≥ 0 | — |" in page
     for key, _ in KEYS:
         last = key.rsplit(".", 1)[-1]
         assert f"{last}` |" in page, key

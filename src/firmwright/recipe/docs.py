@@ -172,15 +172,23 @@ def _format_form(form: Schema, root: Schema) -> str:
     text = " or ".join(_TYPES[each] for each in types)
     if form["type"] == "array":
         text += f" ({_format_type(form['items'], root)})"
-    if "minimum" in form:
-        text += f" ≥ {form['minimum']}"
-    return text
+    return text + _format_limits(form)
+
+
+def _format_limits(form: Schema) -> str:
+    """Return between which numbers one is; limits of a computer's integers say nothing."""
+    least, most = form.get("minimum"), form.get("maximum", LARGE)
+    if most >= LARGE:
+        return "" if least is None else f" ≥ {least}"
+    return f" ≤ {most}" if least is None else f" from {least} to {most}"
 
 
 def _format_code(value: Any) -> str:
     text = value if isinstance(value, str) and value else json.dumps(value)
     return f"`{text}`"
 
+
+LARGE = 2**31 - 1
 
 PAGES = {"recipe.md": render_recipe_page, "description-files.md": render_description_files}
 
