@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import yaml
 
@@ -66,6 +67,14 @@ def test_a_batch_on_the_command_line(repository: Repository) -> None:
     assert (record["samples"], record["batch"]) == (2, 40)
     assert record["inputs"][64:] == record["inputs"][:16]
     assert record["differences"] == 0
+
+
+def test_equal_samples_without_a_batch_fill_none(repository: Repository) -> None:
+    np.savez(repository.folder / "inputs.npz", image=np.zeros((3, 1, 8, 8), "int8"))
+    done = repository.doit("build", "recipe=digits.yaml", "platform=host")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all samples give the same outputs" in done.stdout
+    assert "fill the batches" not in done.stdout
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "99999999999", "many"])

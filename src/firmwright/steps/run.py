@@ -168,5 +168,7 @@ def count_processor_instructions(execution: Execution, layers: CountedFunctions)
 def list_remarks(record: RunRecord) -> list[str]:
     """Return what no other result tells: samples that came again, what devices counted."""
     given, different = len(record.inputs), len(set(record.inputs))
-    again = [f"{different} samples in turn fill the batches"] if different < given else []
+    filled = record.batch > 1 and different < given
+    count = f"{different} sample{'s' if different > 1 else ''}"
+    again = [f"{count} in turn fill{'s' if different == 1 else ''} the batches"] if filled else []
     return again + [f"{name} {count:,}" for name, count in record.counts.items()]
