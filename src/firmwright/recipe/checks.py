@@ -106,13 +106,22 @@ def find_digest_errors(model: Any, folder: Path) -> Iterator[Finding]:
 
 
 def find_class_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield classes of a classifier that say nothing, or that a detector's contradict."""
-    pointer = ("postprocess", "classes")
+    """Yield classes of a classifier that say nothing, or that a detector's contradict.
+
+    A detector's names are those of its labels: each may stand for one class. Of a classifier there
+    are data sets with two classes of one name.
+    """
+    pointer: Pointer = ("postprocess", "classes")
     classes = get_value(data, pointer)
     if isinstance(classes, int):
         yield Finding(pointer, "the network has their number; give their names")
     if classes is not None and get_value(data, ("postprocess", "detection")):
         yield Finding(pointer, "a detector's classes stand in `postprocess.detection.classes`")
+    pointer = ("postprocess", "detection", "classes")
+    names = get_value(data, pointer)
+    for index, name in enumerate(names if isinstance(names, list) else ()):
+        if name in names[:index]:
+            yield Finding((*pointer, index), f"{quote(name)} is also class {names.index(name)}")
 
 
 def find_evaluate_errors(data: Mapping[str, Any]) -> Iterator[Finding]:

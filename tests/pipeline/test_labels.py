@@ -1,0 +1,14 @@
+"""What is read of labels."""
+
+from __future__ import annotations
+
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.pipeline.labels import refuse_equal
+
+
+def test_labels_cannot_name_one_of_two_equal_classes() -> None:
+    refuse_equal(["crane", "maillot"])
+    with pytest.raises(UserError, match=r"^the classes 0 and 2 are both named 'crane'$"):
+        refuse_equal(["crane", "maillot", "crane"])
