@@ -18,6 +18,7 @@ from firmwright.pipeline.artifacts import OBJECTS, PROJECT
 from firmwright.pipeline.command_line import find_place, place_mistake
 from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.linking import is_own, place_at_library
 from firmwright.pipeline.tools import stamp_compiler
 from firmwright.toolchain import compile_object, find_compiler
 from firmwright.toolchain.build import compile_each, object_path
@@ -72,8 +73,8 @@ def find_included(source: Path, headers: Mapping[str, Sequence[Path]]) -> list[P
 
 
 @contextmanager
-def tell_flag(job: Job) -> Iterator[None]:
-    """Give a compiler's refusal the place of the recipe's flag that it names."""
+def place_refusal(job: Job, source: str) -> Iterator[None]:
+    """Give a compiler's refusal the place of the recipe's flag, or of the library, at fault."""
     try:
         yield
     except UserError as error:
@@ -81,6 +82,9 @@ def tell_flag(job: Job) -> Iterator[None]:
             if re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", str(error)):
                 place = find_place(job.recipe, ("cflags", index), str(error))
                 raise DiagnosticError([place]) from None
+        name = PurePosixPath(source).name
+        if is_own(job, name):
+            raise DiagnosticError([place_at_library(job, name, str(error))]) from None
         raise
 
 
@@ -107,7 +111,7 @@ def run(job: Job, folder: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(kept, target)
         else:
-            with tell_flag(job):
+            with place_refusal(job, name):
                 compile_object(job.build, compiler, project, name, target, job.cache)
         return CompiledObject(keys[name], file_digest(target))
 
