@@ -75,11 +75,12 @@ def test_deform_conv_with_groups_strides_and_samples_outside(tmp_path: Path) -> 
 
 
 @pytest.mark.needs("gcc")
-@pytest.mark.parametrize("mode", ["half_pixel", "output_half_pixel"])
-def test_roi_align_takes_the_largest_neighbor(tmp_path: Path, mode: str) -> None:
-    align = node("RoiAlign", ["x", "r", "b"], ["y"], mode="max", output_height=3, output_width=2,
+@pytest.mark.parametrize("pixels", ["half_pixel", "output_half_pixel"])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_roi_align_samples_scaled_regions(tmp_path: Path, mode: str, pixels: str) -> None:
+    align = node("RoiAlign", ["x", "r", "b"], ["y"], mode=mode, output_height=3, output_width=2,
                  sampling_ratio=2, spatial_scale=0.5,
-                 coordinate_transformation_mode=mode)  # fmt: skip
+                 coordinate_transformation_mode=pixels)  # fmt: skip
     inputs = [value("x", [2, 3, 8, 9]), value("r", [4, 4]), value("b", [4], INT64)]
     model = graph([align], inputs, [value("y", [4, 3, 3, 2])], {}, 16)
     boxes = np.array([[0, 0, 9, 9], [-6, 4, 4, 15], [5, 5, 30, 30], [3, 3, 3.5, 3.5]], "float32")

@@ -1,9 +1,9 @@
 """Operators on windows of images: pooling with indices, and what samples between the pixels.
 
 TVM's MaxPool has no indices, and its MaxUnpool no output_shape; it has no converter for
-DeformConv, and its RoiAlign takes the largest interpolated value where ONNX takes the largest of
-the weighted neighbors. ``auto_pad`` becomes an operator of its own there, which would run in
-float32 in front of a quantized layer.
+DeformConv, and its RoiAlign scales regions late and takes the largest interpolated value where
+ONNX takes the largest of the weighted neighbors. ``auto_pad`` becomes an operator of its own
+there, which would run in float32 in front of a quantized layer.
 """
 
 from __future__ import annotations
@@ -226,6 +226,23 @@ def add_weighted_pixels(
     return values
 
 
+def rewrite_roi_align(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a RoiAlign of mode max, and scale the regions of one of mode avg.
+
+    TVM moves a region by half a pixel before it scales it, ONNX after.
+    """
+    if get_attribute(node, "mode", "avg") == "max":
+        return rewrite_roi_max(node, walk)
+    scale = get_attribute(node, "spatial_scale", 1.0)
+    if scale == 1:
+        return None
+    body = NodeBuilder(node, walk)
+    regions = body.add("Mul", node.input[1], body.constant(scale, walk.dtype(node.input[1])))
+    stated = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    inputs = [node.input[0], regions, node.input[2]]
+    return body.finish(body.add("RoiAlign", *inputs, **stated | {"spatial_scale": 1.0}))
+
+
 def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a RoiAlign of mode max: the largest of all weighted neighbors of all samples.
 
@@ -233,7 +250,7 @@ def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     ONNX's evaluator and ONNX Runtime have it.
     """
     shape = walk.shape(node.input[0])
-    if get_attribute(node, "mode", "avg") != "max" or shape is None:
+    if shape is None:
         return None
     samples = get_attribute(node, "sampling_ratio", 0)
     if samples <= 0:
@@ -295,5 +312,5 @@ WINDOWS: dict[str, Rewrite] = {
     "DeformConv": rewrite_deform_conv,
     "MaxPool": rewrite_max_pool,
     "MaxUnpool": rewrite_max_unpool,
-    "RoiAlign": rewrite_roi_max,
+    "RoiAlign": rewrite_roi_align,
 }
