@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from firmwright.errors import UserError
 from firmwright.models.onnx.importer import import_model, run_reference
-from tests.networks.firmware import run_generated
+from tests.networks.firmware import SANITIZED, run_generated
 from tests.networks.onnx_models import graph, node, value
 
 RANDOM = np.random.default_rng(8)
@@ -20,12 +20,14 @@ INT64 = TensorProto.INT64
 Array = np.ndarray[Any, Any]
 
 
-def compare(model: onnx.ModelProto, sample: dict[str, Array], folder: Path) -> None:
+def compare(
+    model: onnx.ModelProto, sample: dict[str, Array], folder: Path, runtime: str = "onnxruntime"
+) -> None:
     """Compare what the generated C and ONNX Runtime make of one sample."""
     data = model.SerializeToString()
     expected = run_reference(data, [sample])
-    assert expected.runtime.startswith("onnxruntime")
-    found = run_generated(data, [sample], folder)
+    assert expected.runtime.startswith(runtime)
+    found = run_generated(data, [sample], folder, SANITIZED)
     for ours, theirs in zip(found[0], expected.outputs[0], strict=True):
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
         np.testing.assert_allclose(ours, theirs, 1e-4, 1e-5)
@@ -93,6 +95,36 @@ def test_roi_align_without_a_ratio_is_refused() -> None:
     inputs = [value("x", [2, 3, 8, 9]), value("r", [4, 4]), value("b", [4], INT64)]
     model = graph([align], inputs, [value("y", [4, 3, 1, 1])], {}, 16)
     with pytest.raises(UserError, match="its sampling_ratio is 0"):
+        import_model(model.SerializeToString(), "m.onnx", {})
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize(
+    ("mode", "length", "pads"),
+    [
+        ("reflect", 3, [5, 4]),
+        ("reflect", 3, [0, 3]),
+        ("reflect", 1, [1, 0]),
+        ("wrap", 5, [-2, 3]),
+        ("wrap", 5, [9, -1]),
+    ],
+)
+def test_pads_may_be_longer_than_what_they_repeat(
+    tmp_path: Path, mode: str, length: int, pads: list[int]
+) -> None:
+    pad = node("Pad", ["x", "p", "", "a"], ["y"], mode=mode)
+    constants = {"p": np.array(pads), "a": np.array([-1])}
+    model = graph([pad], [value("x", [2, length])], [value("y", [2, "n"])], constants, 19)
+    runtime = "onnx " if mode == "reflect" else "onnxruntime"  # which refuses such reflections
+    compare(model, {"x": normal(2, length)}, tmp_path, runtime)
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+def test_pads_of_nothing_are_refused(mode: str) -> None:
+    pad = node("Pad", ["x", "p"], ["y"], mode=mode)
+    constants = {"p": np.array([-3, 2])}
+    model = graph([pad], [value("x", [3])], [value("y", ["n"])], constants, 19)
+    with pytest.raises(UserError, match="leave nothing of axis 0, of length 3"):
         import_model(model.SerializeToString(), "m.onnx", {})
 
 

@@ -33,6 +33,7 @@ from firmwright.models.onnx.graph.linear import (
 )
 from firmwright.models.onnx.graph.microsoft import MICROSOFT
 from firmwright.models.onnx.graph.normalizations import NORMALIZATIONS
+from firmwright.models.onnx.graph.padding import rewrite_pad
 from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
 from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
@@ -91,20 +92,6 @@ def rewrite_pow(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     to = TensorProto.DOUBLE if base.kind != "f" else helper.np_dtype_to_tensor_dtype(base)
     power = body.add("Pow", *(body.add("Cast", i, to=to) for i in node.input))
     return body.finish(body.add("Cast", power, to=helper.np_dtype_to_tensor_dtype(base)))
-
-
-def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM's converter wants a constant as the value to pad with."""
-    shape = walk.shape(node.input[0])
-    value = node.input[2] if len(node.input) > 2 else ""
-    if not value or value in walk.constants or shape is None:
-        return None
-    body = NodeBuilder(node, walk)
-    inputs = [node.input[0], node.input[1], "", *node.input[3:]]
-    inside = body.add("Cast", body.constant(np.ones(shape), bool), to=TensorProto.UINT8)
-    padded = body.add("Pad", *inputs)
-    mask = body.add("Cast", body.add("Pad", inside, *inputs[1:]), to=TensorProto.BOOL)
-    return body.finish(body.add("Where", mask, padded, value))
 
 
 def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:

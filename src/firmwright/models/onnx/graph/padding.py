@@ -1,0 +1,95 @@
+"""Pads that TVM's converter does not take, or computes of the wrong elements."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto
+
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, read_inputs, refuse
+from firmwright.models.onnx.graph.specialize import Nodes, Specializer
+
+
+def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a Pad by a value that is no constant, or by elements that TVM does not find.
+
+    TVM reflects once, so that it reads outside an axis that is not longer than its pad. It wraps
+    around the whole axis also where a negative pad cuts elements off first.
+    """
+    shape = walk.shape(node.input[0])
+    if shape is None:
+        return None
+    mode = get_attribute(node, "mode", "constant")
+    if mode == "constant":
+        return pad_by_variable(node, walk, shape)
+    pads = read_pads(node, walk, shape)
+    for axis, ends in pads.items():
+        if count_left(shape[axis], *ends) < 1:
+            refuse(
+                node,
+                f"its pads {list(ends)} leave nothing of axis {axis}, of length {shape[axis]}, for "
+                f"mode {mode} to pad with; shorten the negative pads",
+            )
+    if not any(is_beyond_tvm(mode, shape[a], *ends) for a, ends in pads.items()):
+        return None
+    body = NodeBuilder(node, walk)
+    result = node.input[0]
+    for axis, ends in pads.items():
+        places = find_places(mode, shape[axis], *ends)
+        result = body.add("Gather", result, body.constant(places, "int64"), axis=axis)
+    return body.finish(result)
+
+
+def pad_by_variable(
+    node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
+) -> Nodes | None:
+    """TVM's converter wants a constant as the value to pad with."""
+    value = node.input[2] if len(node.input) > 2 else ""
+    if not value or value in walk.constants:
+        return None
+    body = NodeBuilder(node, walk)
+    inputs = [node.input[0], node.input[1], "", *node.input[3:]]
+    inside = body.add("Cast", body.constant(np.ones(shape), bool), to=TensorProto.UINT8)
+    padded = body.add("Pad", *inputs)
+    mask = body.add("Cast", body.add("Pad", inside, *inputs[1:]), to=TensorProto.BOOL)
+    return body.finish(body.add("Where", mask, padded, value))
+
+
+def read_pads(
+    node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
+) -> dict[int, tuple[int, int]]:
+    """Return what is padded before and after each axis; nothing where only run time tells."""
+    _, amounts, _, along = read_inputs(node, 4)
+    if not {n for n in (amounts, along) if n} <= walk.constants.keys():
+        return {}
+    pads = walk.constants[amounts].tolist() if amounts else get_attribute(node, "pads", [])
+    axes = walk.constants[along].tolist() if along else range(len(shape))
+    count = len(pads) // 2
+    return {
+        axis % len(shape): (before, after)
+        for axis, before, after in zip(axes, pads[:count], pads[count:], strict=True)
+        if before or after
+    }
+
+
+def is_beyond_tvm(mode: str, length: int, before: int, after: int) -> bool:
+    """Tell whether TVM's converter would pad an axis with other elements than ONNX."""
+    if mode == "wrap":
+        return min(before, after) < 0 < max(before, after)
+    return mode == "reflect" and max(before, after) >= count_left(length, before, after)
+
+
+def count_left(length: int, before: int, after: int) -> int:
+    """Return how many elements of an axis negative pads leave."""
+    return length + min(before, 0) + min(after, 0)
+
+
+def find_places(
+    mode: Literal["reflect", "wrap"], length: int, before: int, after: int
+) -> npt.NDArray[np.int64]:
+    """Return which elements of an axis its result has; negative pads cut off, and come first."""
+    left = np.arange(max(-before, 0), length - max(-after, 0))
+    return np.pad(left, (max(before, 0), max(after, 0)), mode)
