@@ -129,6 +129,17 @@ def test_pads_of_nothing_are_refused(mode: str) -> None:
 
 
 @pytest.mark.needs("gcc")
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("opset", [11, 17, 22])
+def test_vectors_are_divided_by_their_norm(tmp_path: Path, opset: int, norm: int) -> None:
+    divide = node("LpNormalization", ["x"], ["y"], axis=1, p=norm)
+    x = normal(2, 5, 3)
+    x[1, :, 2] = 0
+    model = graph([divide], [value("x", [2, 5, 3])], [value("y", [2, 5, 3])], {}, opset)
+    compare(model, {"x": x}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
 def test_determinants_of_matrices_that_need_exchanged_rows(tmp_path: Path) -> None:
     model = graph([node("Det", ["x"], ["y"])], [value("x", [4, 4, 4])], [value("y", [4])], {}, 17)
     x = normal(4, 4, 4)

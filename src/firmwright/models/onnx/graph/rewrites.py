@@ -36,6 +36,7 @@ from firmwright.models.onnx.graph.normalizations import NORMALIZATIONS
 from firmwright.models.onnx.graph.padding import rewrite_pad
 from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
 from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
+from firmwright.models.onnx.graph.reductions import REDUCTIONS
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 from firmwright.models.onnx.graph.strings import STRINGS
 from firmwright.models.onnx.graph.training import TRAINING
@@ -57,10 +58,6 @@ def rewrite_if(
 
 def has_mode(mode: str) -> Callable[[onnx.NodeProto, Specializer], bool]:
     return lambda node, _: get_attribute(node, "mode", None) == mode
-
-
-def is_bool(node: onnx.NodeProto, walk: Specializer) -> bool:
-    return walk.dtype(node.input[0]).kind == "b"
 
 
 def is_float_modulo(node: onnx.NodeProto, walk: Specializer) -> bool:
@@ -261,36 +258,6 @@ SHRINK = """
     }
 """
 
-LP_NORMALIZATION = """
-    Normalized <axis> (x) => (y) {
-        number = Constant <value_int: int = @axis> ()
-        one = Constant <value_ints = [1]> ()
-        axes = Reshape (number, one)
-        norm = NORM <keepdims = 1> (x, axes)
-        zero = Sub (norm, norm)
-        none = Equal (norm, zero)
-        quotient = Div (x, norm)
-        x_zero = Sub (x, x)
-        y = Where (none, x_zero, quotient)
-    }
-"""
-
-REDUCE_BOOL = """
-    Reduced <keepdims, noop_with_empty_axes> (x, axes) => (y) {
-        number = Cast <to = 2> (x)
-        reduced = REDUCE <keepdims: int = @keepdims,
-                          noop_with_empty_axes: int = @noop_with_empty_axes> (number, axes)
-        y = Cast <to = 9> (reduced)
-    }
-"""
-
-
-def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM has no converter; a vector of norm 0 stays as it is."""
-    norm = f"ReduceL{get_attribute(node, 'p', 2)}"
-    return parse_rewrite(LP_NORMALIZATION.replace("NORM", norm))(node, walk)
-
-
 RUNTIME_REWRITES: dict[str, Rewrite] = {
     **ATTENTION,
     **EMBEDDINGS,
@@ -312,7 +279,6 @@ REWRITES: dict[str, Rewrite] = {
     "IsInf": rewrite_is_inf,
     # TVM's converter gives placeholders for the mean and the deviation.
     "LayerNormalization": rewrite_if(lambda n, _: sum(map(bool, n.output)) > 1, inline_definition),
-    "LpNormalization": rewrite_lp_normalization,
     # x - floor(x / y) * y is no remainder of infinities.
     "Mod": rewrite_if(is_float_modulo, parse_rewrite(FLOORED_MODULO)),
     "OneHot": rewrite_one_hot,
@@ -320,13 +286,12 @@ REWRITES: dict[str, Rewrite] = {
     "Pow": rewrite_pow,
     "QLinearConv": parse_rewrite(QUANTIZED_CONVOLUTION),
     "QLinearMatMul": parse_rewrite(QUANTIZED_PRODUCT),
-    **{kind: rewrite_if(is_bool, parse_rewrite(REDUCE_BOOL.replace("REDUCE", kind)))
-       for kind in ("ReduceMax", "ReduceMin")},
     "QuantizeLinear": rewrite_if(has_blocks, rewrite_quantize),
     **CLASSICAL,
     **CONTROL,
     **QUANTIZED_LSTM,
     **RECURRENT,
+    **REDUCTIONS,
     **RUNTIME_REWRITES,
     "Resize": rewrite_resize,
     "ReverseSequence": rewrite_reverse_sequence,

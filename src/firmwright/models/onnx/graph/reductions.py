@@ -1,0 +1,43 @@
+"""Sums and norms along axes, where TVM's converter is missing or wrong."""
+
+from __future__ import annotations
+
+import onnx
+
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    get_attribute,
+    parse_rewrite,
+)
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+
+REDUCE_BOOL = """
+    Reduced <keepdims, noop_with_empty_axes> (x, axes) => (y) {
+        number = Cast <to = 2> (x)
+        reduced = REDUCE <keepdims: int = @keepdims,
+                          noop_with_empty_axes: int = @noop_with_empty_axes> (number, axes)
+        y = Cast <to = 9> (reduced)
+    }
+"""
+
+
+def make_bool_rewrite(operator: str) -> Rewrite:
+    """Rewrite a largest or smallest truth value as that of bytes."""
+    rewrite = parse_rewrite(REDUCE_BOOL.replace("REDUCE", operator))
+    return lambda node, walk: rewrite(node, walk) if walk.dtype(node.input[0]).kind == "b" else None
+
+
+def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """TVM has no converter for LpNormalization; a vector of norm 0 stays as it is."""
+    body, data = NodeBuilder(node, walk), node.input[0]
+    zero = body.constant(0, walk.dtype(data))
+    operator = f"ReduceL{get_attribute(node, 'p', 2)}"
+    norm = body.reduce(operator, data, get_attribute(node, "axis", -1))
+    quotient = body.add("Div", data, norm)
+    return body.finish(body.add("Where", body.add("Equal", norm, zero), zero, quotient))
+
+
+REDUCTIONS: dict[str, Rewrite] = {
+    "LpNormalization": rewrite_lp_normalization,
+    **{kind: make_bool_rewrite(kind) for kind in ("ReduceMax", "ReduceMin")},
+}
