@@ -140,6 +140,20 @@ def test_vectors_are_divided_by_their_norm(tmp_path: Path, opset: int, norm: int
 
 
 @pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", ["int32", "float32"])
+def test_reductions_of_no_axes_compute_their_elements(tmp_path: Path, kind: str) -> None:
+    names = ["L1", "L2", "LogSum", "SumSquare"] if kind == "float32" else ["L1", "L2", "SumSquare"]
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    nodes = [node(f"Reduce{n}", ["x", "a"], [n], noop_with_empty_axes=1) for n in names[::2]]
+    nodes += [node(f"Reduce{n}", ["x"], [n], noop_with_empty_axes=1) for n in names[1::2]]
+    outputs = [value(n, [2, 3], element) for n in names]
+    none = {"a": np.zeros(0, "int64")}
+    model = graph(nodes, [value("x", [2, 3], element)], outputs, none, 18)
+    x = normal(2, 3) * 9
+    compare(model, {"x": x.astype(kind)}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
 def test_determinants_of_matrices_that_need_exchanged_rows(tmp_path: Path) -> None:
     model = graph([node("Det", ["x"], ["y"])], [value("x", [4, 4, 4])], [value("y", [4])], {}, 17)
     x = normal(4, 4, 4)

@@ -8,6 +8,7 @@ from firmwright.models.onnx.graph.body import (
     NodeBuilder,
     get_attribute,
     parse_rewrite,
+    read_inputs,
 )
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
@@ -37,7 +38,24 @@ def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     return body.finish(body.add("Where", body.add("Equal", norm, zero), zero, quotient))
 
 
+def rewrite_without_axes(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a reduction of no axes as what it does to each element, which TVM leaves out."""
+    axes = read_inputs(node, 2)[1]
+    reduces = axes and (axes not in walk.constants or walk.constants[axes].size)
+    if reduces or not get_attribute(node, "noop_with_empty_axes", 0):
+        return None
+    body, data = NodeBuilder(node, walk), node.input[0]
+    if node.op_type == "ReduceSumSquare":
+        return body.finish(body.add("Mul", data, data))
+    if node.op_type == "ReduceLogSum":
+        return body.finish(body.add("Log", data))
+    return body.finish(body.add("Abs", data))
+
+
 REDUCTIONS: dict[str, Rewrite] = {
     "LpNormalization": rewrite_lp_normalization,
     **{kind: make_bool_rewrite(kind) for kind in ("ReduceMax", "ReduceMin")},
+    **dict.fromkeys(
+        ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare"), rewrite_without_axes
+    ),
 }
