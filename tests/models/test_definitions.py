@@ -154,6 +154,16 @@ def test_reductions_of_no_axes_compute_their_elements(tmp_path: Path, kind: str)
 
 
 @pytest.mark.needs("gcc")
+@pytest.mark.parametrize("factor", [0, 1, -3])
+def test_data_find_their_own_grid_also_if_all_are_zero(tmp_path: Path, factor: int) -> None:
+    quantize = node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])
+    byte = TensorProto.UINT8
+    outputs = [value("y", [5], byte), value("s", []), value("z", [], byte)]
+    model = graph([quantize], [value("x", [5])], outputs, {}, 11)
+    compare(model, {"x": np.arange(5, dtype="float32") * factor}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
 def test_determinants_of_matrices_that_need_exchanged_rows(tmp_path: Path) -> None:
     model = graph([node("Det", ["x"], ["y"])], [value("x", [4, 4, 4])], [value("y", [4])], {}, 17)
     x = normal(4, 4, 4)

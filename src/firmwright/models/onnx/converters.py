@@ -72,6 +72,21 @@ def make_min_max(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Conver
     return lambda builder, inputs, _: reduce(lambda a, b: builder.normalize(find(a, b)), inputs)
 
 
+def convert_dynamic_quantize(
+    builder: relax.BlockBuilder, inputs: Inputs, _: Attributes
+) -> relax.Expr:
+    """TVM divides by a scale of zero where all is zero; ONNX Runtime's scale is 1 there."""
+    data, zero, last = inputs[0], relax.const(0, "float32"), relax.const(255, "float32")
+    high = builder.normalize(relax.op.maximum(zero, relax.op.max(data)))
+    low = builder.normalize(relax.op.minimum(zero, relax.op.min(data)))
+    extent = relax.op.where(relax.op.equal(high, low), last, relax.op.subtract(high, low))
+    scale = builder.normalize(relax.op.divide(extent, last))
+    point = relax.op.clip(relax.op.subtract(zero, relax.op.divide(low, scale)), 0, 255)
+    point = builder.normalize(relax.op.astype(relax.op.round(point), "uint8"))
+    quantized = relax.op.quantize(data, scale, point, axis=0, out_dtype="uint8")
+    return relax.Tuple([quantized, scale, point])
+
+
 def convert_gelu(_: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """TVM ignores ``approximate`` in a model of an operator set before 20."""
     is_tanh = attributes.get("approximate", b"none") == b"tanh"
@@ -93,6 +108,7 @@ CONVERTERS: dict[str, Converter] = {
     "CodeToFloat": convert_code_to_float,
     "CumProd": make_cumulative(topi.cumprod),
     "CumSum": make_cumulative(topi.cumsum),
+    "DynamicQuantizeLinear": convert_dynamic_quantize,
     "FloatToCode": convert_float_to_code,
     "Gelu": convert_gelu,
     "InstanceNormalization": convert_instance_norm,
