@@ -164,6 +164,28 @@ def test_data_find_their_own_grid_also_if_all_are_zero(tmp_path: Path, factor: i
 
 
 @pytest.mark.needs("gcc")
+@pytest.mark.parametrize("opset", [9, 10, 11])
+def test_the_largest_elements_are_as_many_as_stated(tmp_path: Path, opset: int) -> None:
+    if opset < 10:
+        top = node("TopK", ["x"], ["v", "i"], k=3)
+    else:
+        top = node("TopK", ["x", "k"], ["v", "i"], axis=-1)
+    outputs = [value("v", [5, 3]), value("i", [5, 3], INT64)]
+    model = graph([top], [value("x", [5, 4])], outputs, {"k": np.array([3])}, opset)
+    compare(model, {"x": normal(5, 4)}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("attributes", [{}, {"axes": [-1, 0]}])
+def test_slices_may_state_their_limits_as_attributes(
+    tmp_path: Path, attributes: dict[str, Any]
+) -> None:
+    cut = node("Slice", ["x"], ["y"], starts=[1, -2], ends=[3, 99], **attributes)
+    model = graph([cut], [value("x", [4, 5])], [value("y", ["a", "b"])], {}, 9)
+    compare(model, {"x": normal(4, 5)}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
 def test_determinants_of_matrices_that_need_exchanged_rows(tmp_path: Path) -> None:
     model = graph([node("Det", ["x"], ["y"])], [value("x", [4, 4, 4])], [value("y", [4])], {}, 17)
     x = normal(4, 4, 4)

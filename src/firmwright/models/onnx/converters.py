@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from tvm import relax, topi
+from tvm.relax.frontend.onnx import onnx_frontend
 
 from firmwright.errors import UserError
 from firmwright.ir.relax import Constant, constant_array, static_shape
@@ -155,6 +156,22 @@ DROPOUT_MASK_OPSET = 12
 
 TRAINING_MODE_OPSET = 14
 """The opset since which BatchNormalization says by an attribute whether it trains."""
+
+
+FORM_OPSETS = {("TopK", 10): 11}
+"""Operators whose form of an opset TVM takes for an earlier one, and an opset with that form."""
+
+
+def find_form(operator: str, inputs: Inputs, attributes: Attributes, opset: int) -> tuple[Any, int]:
+    """Return the inputs of a node, and the opset, by which TVM's converter understands it.
+
+    That of Slice reads its limits from inputs; they are attributes before opset 10.
+    """
+    if operator == "Slice" and "starts" in attributes:
+        limits = [attributes.get(name) for name in ("starts", "ends", "axes")]
+        constants = [None if n is None else relax.const(np.array(n, "int64")) for n in limits]
+        inputs = onnx_frontend.onnx_input([inputs[0], *constants])
+    return inputs, FORM_OPSETS.get((operator, opset), opset)
 
 
 def refuse_node(

@@ -36,6 +36,7 @@ from firmwright.models.onnx.converters import (
     OperatorBuilder,
     check_results,
     convert_dropout,
+    find_form,
     refuse_node,
 )
 from firmwright.models.onnx.domains import get_opset, name_domains
@@ -70,6 +71,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             if op_name in CONVERTERS:
                 result = self.bb.normalize(CONVERTERS[op_name](self.bb, list(inputs), attrs))
             else:
+                inputs, opset = find_form(op_name, inputs, attrs, opset)
                 result = super()._convert_operator(op_name, inputs, attrs, opset)
             check_results(result, inputs, attrs)
         except Exception as error:
