@@ -186,6 +186,33 @@ def test_slices_may_state_their_limits_as_attributes(
 
 
 @pytest.mark.needs("gcc")
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize("opset", [10, 13])
+@pytest.mark.parametrize("scale", [0.6, 0.7, 2])
+def test_images_are_resized_by_scales_in_single_precision(
+    tmp_path: Path, scale: float, opset: int, mode: str
+) -> None:
+    inputs = ["x", "s"] if opset == 10 else ["x", "", "s"]
+    resize = node("Resize", inputs, ["y"], mode=mode)
+    scales = {"s": np.array([1, 1, scale, 1.3], "float32")}
+    model = graph([resize], [value("x", [1, 2, 10, 9])], [value("y", [*"abcd"])], scales, opset)
+    compare(model, {"x": normal(1, 2, 10, 9)}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_images_that_keep_their_shape_are_resized_by_one_scale(
+    tmp_path: Path, policy: str, mode: str
+) -> None:
+    resize = node("Resize", ["x", "", "", "s"], ["y"], mode=mode, axes=[2, 3],
+                  keep_aspect_ratio_policy=policy)  # fmt: skip
+    sizes = {"s": np.array([7, 9])}
+    model = graph([resize], [value("x", [1, 2, 12, 14])], [value("y", [*"abcd"])], sizes, 19)
+    compare(model, {"x": normal(1, 2, 12, 14)}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
 def test_determinants_of_matrices_that_need_exchanged_rows(tmp_path: Path) -> None:
     model = graph([node("Det", ["x"], ["y"])], [value("x", [4, 4, 4])], [value("y", [4])], {}, 17)
     x = normal(4, 4, 4)

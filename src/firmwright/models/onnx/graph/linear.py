@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,12 @@ AXIS_ATTRIBUTES = ("antialias", "coordinate_transformation_mode", "cubic_coeff_a
 
 RESIZE_OPSET = 19
 """The opset whose Resize is evaluated; it has what all before it have."""
+
+LARGEST_DENOMINATOR = 4096
+"""That of the fractions that scales may stand for; sizes in firmware are smaller."""
+
+EARLY_MODE = "simple"
+"""The nearest mode of an operator that has no such attribute, as ONNX Runtime calls it."""
 
 WHOLE = (0.0, 1.0)
 """The region that is an axis as a whole."""
@@ -48,36 +55,48 @@ class AxisResize:
 
 def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a Resize or Upsample whose scales or sizes are constant."""
-    shape, dtype = walk.shape(node.input[0]), walk.dtype(node.input[0])
+    shape = walk.shape(node.input[0])
     stretches = find_axis_resizes(node, walk, shape) if shape is not None else None
     if shape is None or stretches is None:
         return None
     result, settings = node.input[0], {n: get_attribute(node, n, None) for n in AXIS_ATTRIBUTES}
     if not walk.has_attribute(node, "coordinate_transformation_mode"):
-        # Upsample, and Resize before opset 11.
-        settings |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    if node.op_type == "Resize" and is_native_to_tvm(settings, stretches, shape):
+        # Upsample, and Resize before opset 11, whose inputs TVM takes for those of later ones.
+        settings |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": EARLY_MODE}
+    elif is_native_to_tvm(settings, stretches, shape):
         stored = any(n.op_type == "DequantizeLinear" and result in n.output for n in walk.nodes)
         if stored or are_whole(stretches, shape):
             return None
-    body = NodeBuilder(node, walk)
+    body, dtype = NodeBuilder(node, walk), walk.dtype(result)
     for axis, stretch in sorted(stretches.items()):
         lines = np.vstack([np.zeros((1, shape[axis])), np.eye(shape[axis])]).astype("float32")
         images = resize_rows(lines, stretch, settings)
         if images is None:
             return None
-        offset, weights = images[0], images[1:] - images[0]
-        if np.array_equal(weights, np.eye(shape[axis])) and not offset.any():
-            continue
-        picks = np.argmax(weights, axis=0)
-        if np.array_equal(weights, np.eye(shape[axis])[:, picks]) and not offset.any():
-            result = body.add("Gather", result, body.constant(picks, "int64"), axis=axis)
-        elif dtype.kind != "f":
+        along = along_axis(axis, len(shape))
+        result = add_images(body, result, along, images, dtype)
+        if not result:
             return None
-        else:
-            along = along_axis(axis, len(shape))
-            result = add_weighted_sum(body, result, along, weights, offset, dtype.name)
     return body.finish(result)
+
+
+def add_images(
+    body: NodeBuilder, data: str, along: list[int], images: Array, dtype: np.dtype[Any]
+) -> str:
+    """Append an axis's affine function, given as what becomes of zero and of the unit vectors.
+
+    Return an empty name where that weighs elements which are no floats.
+    """
+    units = np.eye(len(images) - 1)
+    offset, weights = images[0], images[1:] - images[0]
+    if np.array_equal(weights, units) and not offset.any():
+        return data
+    picks = np.argmax(weights, axis=0)
+    if np.array_equal(weights, units[:, picks]) and not offset.any():
+        return body.add("Gather", data, body.constant(picks, "int64"), axis=along.index(-1))
+    if dtype.kind != "f":
+        return ""
+    return add_weighted_sum(body, data, along, weights, offset, dtype.name)
 
 
 def find_axis_resizes(
@@ -146,17 +165,45 @@ def find_factor(stretch: AxisResize, length: int) -> float:
 
 def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) -> Array | None:
     """Resize lines, given as rows, with ONNX's own evaluator."""
+    if settings["nearest_mode"] == EARLY_MODE and settings["mode"] in (None, "nearest"):
+        return pick_early_rows(lines, stretch.value)
     if stretch.guide:
         return resize_guided_rows(lines, stretch.value, stretch.guide, settings)
-    rows = 1 if stretch.parameter == "scales" else len(lines)
-    dtype = "float32" if stretch.parameter == "scales" else "int64"
     roi = np.array([0, stretch.roi[0], 1, stretch.roi[1]], "float32")
-    value = np.array([rows, stretch.value], dtype)
-    names = ["lines", "roi", "value"] if dtype == "float32" else ["lines", "roi", "", "value"]
-    known = {n: v for n, v in settings.items() if v is not None}
-    node = helper.make_node("Resize", names, ["resized"], **known)
+    if stretch.parameter == "scales":
+        names, value = ["value"], np.array([1, settle_scale(stretch.value, lines.shape[1])])
+    else:
+        names, value = ["", "value"], np.array([len(lines), stretch.value], "int64")
+    known = {n: v for n, v in settings.items() if v not in (None, EARLY_MODE)}
+    node = helper.make_node("Resize", ["lines", "roi", *names], ["resized"], **known)
     results = evaluate_node(node, [lines, roi, value], [helper.make_opsetid("", RESIZE_OPSET)])
     return None if results is None else results[0]
+
+
+def settle_scale(scale: float, length: int) -> float:
+    """Return a scale by which ONNX's evaluator places the elements as ONNX Runtime does.
+
+    The evaluator multiplies in double precision, ONNX Runtime in single precision: there seven
+    twelfths of 12, say, are 7 and not just below. So the scale is a fraction if it is one in
+    single precision, and another where it would not make as many elements.
+    """
+    fraction = float(Fraction(float(scale)).limit_denominator(LARGEST_DENOMINATOR))
+    size = count_scaled(scale, length)
+    candidates = [fraction] if np.float32(fraction) == np.float32(scale) else []
+    candidates += [float(scale), size / length, float(np.nextafter(size / length, np.inf))]
+    return next(c for c in candidates if int(c * length) == size)
+
+
+def count_scaled(scale: float, length: int) -> int:
+    return int(np.float32(scale) * np.float32(length))
+
+
+def pick_early_rows(lines: Array, scale: float) -> Array:
+    """Pick what ONNX Runtime takes as nearest before opset 11: what is above where lines shrink."""
+    length = lines.shape[1]
+    places = np.arange(count_scaled(scale, length), dtype="float32") / np.float32(scale)
+    picks = (np.ceil if scale < 1 else np.floor)(places).astype("int64")
+    return lines[:, np.minimum(picks, length - 1)]
 
 
 def resize_guided_rows(
