@@ -213,6 +213,28 @@ def test_images_that_keep_their_shape_are_resized_by_one_scale(
 
 
 @pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+@pytest.mark.parametrize("exponent", [2, [3], [[0], [2]], [[3], [5]]])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_powers_of_integers_are_exact(
+    tmp_path: Path, is_known: bool, exponent: Any, kind: str
+) -> None:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    x = np.array([[2000000011, -208065, 7], [208065, 0, 11]], "int64").astype(kind)
+    if 5 in np.ravel(exponent):
+        x[1] = [-9, 0, 11]
+    power = np.array(exponent, "int64")
+    inputs = [value("x", [2, 3], element), value("e", power.shape, INT64)]
+    model = graph([node("Pow", ["x", "e"], ["y"])], inputs[: 1 if is_known else 2],
+                  [value("y", [2, 3], element)], {"e": power} if is_known else {}, 15)  # fmt: skip
+    sample = {"x": x} if is_known else {"x": x, "e": power}
+    np.testing.assert_array_equal(
+        run_generated(model.SerializeToString(), [sample], tmp_path, SANITIZED)[0][0],
+        run_reference(model.SerializeToString(), [sample]).outputs[0][0],
+    )
+
+
+@pytest.mark.needs("gcc")
 def test_determinants_of_matrices_that_need_exchanged_rows(tmp_path: Path) -> None:
     model = graph([node("Det", ["x"], ["y"])], [value("x", [4, 4, 4])], [value("y", [4])], {}, 17)
     x = normal(4, 4, 4)

@@ -7,6 +7,8 @@ what is wrong there. All of them are exercised by ``tests/conformance``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from typing import Any
 
 import numpy as np
 import onnx
@@ -81,14 +83,44 @@ def rewrite_is_inf(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_pow(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM's ``power`` takes two floats of one type; integers are raised in double precision."""
+    """TVM's ``power`` takes two floats of one type."""
     base, exponent = (walk.dtype(i) for i in node.input)
     if base == exponent and base.kind == "f":
         return None
     body = NodeBuilder(node, walk)
-    to = TensorProto.DOUBLE if base.kind != "f" else helper.np_dtype_to_tensor_dtype(base)
-    power = body.add("Pow", *(body.add("Cast", i, to=to) for i in node.input))
-    return body.finish(body.add("Cast", power, to=helper.np_dtype_to_tensor_dtype(base)))
+    if base.kind == "f":
+        return body.finish(raise_as(body, base, base))
+    return body.finish(raise_integers(body, walk))
+
+
+def raise_integers(body: NodeBuilder, walk: Specializer) -> str:
+    """Append squares and cubes as products, which wrap around, other powers in double precision.
+
+    So does ONNX Runtime.
+    """
+    data, exponent = body.node.input
+    known = walk.constants.get(exponent)
+    rank = len(walk.shape(data) or ())
+    if known is not None and known.size == 1 and known.ndim <= rank and known.item() in (2, 3):
+        return multiply(body, data, int(known.item()))
+    power = raise_as(body, np.dtype("double"), walk.dtype(data))
+    for number in (2, 3):
+        if known is None or (known == number).any():
+            chosen = body.add("Equal", exponent, body.constant(number, walk.dtype(exponent)))
+            power = body.add("Where", chosen, multiply(body, data, number), power)
+    return power
+
+
+def multiply(body: NodeBuilder, data: str, count: int) -> str:
+    """Append the product of so many times the same."""
+    return reduce(lambda product, _: body.add("Mul", product, data), range(count - 1), data)
+
+
+def raise_as(body: NodeBuilder, dtype: np.dtype[Any], result: np.dtype[Any]) -> str:
+    """Append the node's power, computed in a float type."""
+    to, back = (helper.np_dtype_to_tensor_dtype(d) for d in (dtype, result))
+    power = body.add("Pow", *(body.add("Cast", i, to=to) for i in body.node.input))
+    return body.add("Cast", power, to=back)
 
 
 def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
