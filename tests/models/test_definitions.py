@@ -21,7 +21,11 @@ Array = np.ndarray[Any, Any]
 
 
 def compare(
-    model: onnx.ModelProto, sample: dict[str, Array], folder: Path, runtime: str = "onnxruntime"
+    model: onnx.ModelProto,
+    sample: dict[str, Array],
+    folder: Path,
+    runtime: str = "onnxruntime",
+    tolerance: float = 1e-5,
 ) -> None:
     """Compare what the generated C and ONNX Runtime make of one sample."""
     data = model.SerializeToString()
@@ -30,7 +34,7 @@ def compare(
     found = run_generated(data, [sample], folder, SANITIZED)
     for ours, theirs in zip(found[0], expected.outputs[0], strict=True):
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        np.testing.assert_allclose(ours, theirs, 1e-4, 1e-5)
+        np.testing.assert_allclose(ours, theirs, 1e-4, tolerance)
 
 
 def normal(*shape: int) -> Array:
@@ -232,6 +236,52 @@ def test_powers_of_integers_are_exact(
         run_generated(model.SerializeToString(), [sample], tmp_path, SANITIZED)[0][0],
         run_reference(model.SerializeToString(), [sample]).outputs[0][0],
     )
+
+
+def far_from_zero(*shape: int) -> Array:
+    return 100 + normal(*shape) / 100
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("opset", [13, 17, 18])
+@pytest.mark.parametrize("axis", [1, -1])
+def test_a_layer_normalization_returns_its_moments(tmp_path: Path, axis: int, opset: int) -> None:
+    normalize = node("LayerNormalization", ["x", "s", "b"], ["y", "m", "d"], axis=axis)
+    size, left = ([3, 8], [2, 1, 1]) if axis == 1 else ([8], [2, 3, 1])
+    outputs = [value("y", [2, 3, 8]), value("m", left), value("d", left)]
+    constants = {"s": normal(*size), "b": normal(*size)}
+    model = graph([normalize], [value("x", [2, 3, 8])], outputs, constants, opset)
+    compare(model, {"x": far_from_zero(2, 3, 8)}, tmp_path, tolerance=1e-2)
+
+
+@pytest.mark.needs("gcc")
+def test_a_layer_normalization_has_one_factor(tmp_path: Path) -> None:
+    normalize = node("LayerNormalization", ["x", "s"], ["y"])
+    constants = {"s": normal(1)}
+    model = graph([normalize], [value("x", [2, 8])], [value("y", [2, 8])], constants, 17)
+    compare(model, {"x": normal(2, 8)}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("axes", [{}, {"axes": [1, 2, 3]}])
+def test_data_far_from_zero_have_a_variance(tmp_path: Path, axes: dict[str, Any]) -> None:
+    normalize = node("MeanVarianceNormalization", ["x"], ["y"], **axes)
+    model = graph([normalize], [value("x", [2, 3, 4, 5])], [value("y", [2, 3, 4, 5])], {}, 13)
+    compare(model, {"x": far_from_zero(2, 3, 4, 5)}, tmp_path, tolerance=1e-2)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("offset", [0, 100])
+def test_groups_of_channels_are_normalized(tmp_path: Path, offset: float) -> None:
+    normalize = node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=3)
+    constants = {"s": np.ones(6, "float32"), "b": np.zeros(6, "float32")}
+    model = graph([normalize], [value("x", [2, 6, 4])], [value("y", [2, 6, 4])], constants, 21)
+    x = normal(2, 6, 4) / 100 + np.float32(offset)
+    groups = x.astype("float64").reshape(2, 3, 8)
+    expected = groups - groups.mean(2, keepdims=True)
+    expected /= np.sqrt(groups.var(2, keepdims=True) + 1e-5)
+    found = run_generated(model.SerializeToString(), [{"x": x}], tmp_path, SANITIZED)[0][0]
+    np.testing.assert_allclose(found, expected.reshape(2, 6, 4), atol=1e-2)
 
 
 @pytest.mark.needs("gcc")

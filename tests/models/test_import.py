@@ -10,10 +10,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tvm import relax
 
 from firmwright.data.fetch import fetch_model
 from firmwright.errors import UserError
 from firmwright.models import FORMATS, format_of
+from firmwright.models.onnx.converters import check_results
 from firmwright.models.onnx.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
@@ -287,6 +289,14 @@ def test_a_network_whose_outputs_have_no_elements_computes_nothing(tmp_path: Pat
     assert interface.remarks == ("output 'y' has no elements, and is left out",)
     x = np.zeros((1, 2, 4, 4), "float32")
     assert run_generated(data, [{"x": x}] * 2, tmp_path, ("-Wpedantic", "-Werror")) == [[], []]
+
+
+def test_a_stand_in_for_a_result_is_refused() -> None:
+    """TVM has such constants in place of the results of training."""
+    data = relax.Var("x", relax.TensorType([2], "float32"))
+    results = relax.Tuple([data, relax.const(0, "float32")])
+    with pytest.raises(UserError, match="only 1 of its 2 results can be compiled"):
+        check_results(results, [data], {"tvm_custom": {"num_outputs": 2}})
 
 
 def test_a_pytorch_program_without_torch_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

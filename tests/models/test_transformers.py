@@ -304,10 +304,6 @@ REFUSED = {
         fused("SkipLayerNormalization", ["x", "x", "b12"], "y mean"),
         "its output mean cannot be compiled; export the model for inference",
     ),
-    "mean of an old model": (
-        node("LayerNormalization", ["x", "b12", "b12"], ["y", "mean"]),
-        "only 1 of its 2 results",
-    ),
     "turned and scaled": (
         fused("RotaryEmbedding", ["x", "p", "t", "t"], "y", scale=2.0),
         "it has a scale or packed batches",

@@ -94,12 +94,12 @@ class NodeBuilder:
         limits = (self.constant([n], "int64") for n in (begin, end, axis, step))
         return self.add("Slice", name, *limits)
 
-    def reduce(self, operator: str, name: str, axis: int) -> str:
-        """Reduce an axis to length 1; opset 13, or 18, made the axes of these an input."""
+    def reduce(self, operator: str, name: str, *axes: int) -> str:
+        """Reduce axes to length 1; opset 13, or 18, made the axes of these an input."""
         by_input = self.opset >= (13 if operator == "ReduceSum" else 18)
         if by_input:
-            return self.add(operator, name, self.constant([axis], "int64"), keepdims=1)
-        return self.add(operator, name, axes=[axis], keepdims=1)
+            return self.add(operator, name, self.constant(axes, "int64"), keepdims=1)
+        return self.add(operator, name, axes=axes, keepdims=1)
 
     def finish(self, *names: str) -> Nodes:
         """Let these tensors be the node's results, and return all nodes."""

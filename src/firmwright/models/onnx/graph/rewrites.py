@@ -34,6 +34,7 @@ from firmwright.models.onnx.graph.linear import (
     rewrite_stft,
 )
 from firmwright.models.onnx.graph.microsoft import MICROSOFT
+from firmwright.models.onnx.graph.moments import MOMENTS
 from firmwright.models.onnx.graph.normalizations import NORMALIZATIONS
 from firmwright.models.onnx.graph.padding import rewrite_pad
 from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
@@ -226,8 +227,8 @@ def rewrite_conv_transpose(node: onnx.NodeProto, walk: Specializer) -> Nodes | N
 
 
 INLINED_OPERATORS = """
-    AffineGrid Attention BlackmanWindow CausalConvWithState Celu CenterCropPad GroupNormalization
-    HammingWindow HannWindow LinearAttention NegativeLogLikelihoodLoss RMSNormalization
+    AffineGrid Attention BlackmanWindow CausalConvWithState Celu CenterCropPad HammingWindow
+    HannWindow LinearAttention NegativeLogLikelihoodLoss RMSNormalization
     RotaryEmbedding SoftmaxCrossEntropyLoss SwiGLU Swish
     ai.onnx.preview.FlexAttention
 """
@@ -309,10 +310,9 @@ REWRITES: dict[str, Rewrite] = {
     # TVM's converter has float32 constants.
     "Elu": rewrite_if(is_16bit_float, inline_definition),
     "IsInf": rewrite_is_inf,
-    # TVM's converter gives placeholders for the mean and the deviation.
-    "LayerNormalization": rewrite_if(lambda n, _: sum(map(bool, n.output)) > 1, inline_definition),
     # x - floor(x / y) * y is no remainder of infinities.
     "Mod": rewrite_if(is_float_modulo, parse_rewrite(FLOORED_MODULO)),
+    **MOMENTS,
     "OneHot": rewrite_one_hot,
     "Pad": rewrite_pad,
     "Pow": rewrite_pow,

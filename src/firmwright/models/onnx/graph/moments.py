@@ -1,0 +1,122 @@
+"""Normalizations by the mean and the variance, where TVM's converter is missing or loses digits.
+
+ONNX defines a variance as the mean of squares less the square of the mean. Of data far from zero
+that leaves nothing but rounding errors, and may be negative. Here it is the mean of the squares of
+what is left without the mean.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    along_axis,
+    get_attribute,
+    read_inputs,
+)
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+
+DEVIATION_EPSILON = 1e-9
+"""What ONNX adds to the deviation by which MeanVarianceNormalization divides."""
+
+
+class Moments(NamedTuple):
+    """Tensors of data: their mean along axes, the data without it, and the variance."""
+
+    mean: str
+    centered: str
+    variance: str
+
+
+def add_moments(body: NodeBuilder, data: str, axes: range | list[int]) -> Moments:
+    mean = body.reduce("ReduceMean", data, *axes)
+    centered = body.add("Sub", data, mean)
+    variance = body.reduce("ReduceMean", body.add("Mul", centered, centered), *axes)
+    return Moments(mean, centered, variance)
+
+
+def widen(body: NodeBuilder, walk: Specializer) -> tuple[str, np.dtype[Any]]:
+    """Append the node's data as floats of 32 bits where they have 16; return their type as well."""
+    data = body.node.input[0]
+    if walk.dtype(data).name in SIXTEEN_BIT_FLOATS:
+        return body.add("Cast", data, to=TensorProto.FLOAT), np.dtype("float32")
+    return data, walk.dtype(data)
+
+
+def narrow(body: NodeBuilder, walk: Specializer, result: str) -> str:
+    """Append a result in the type of the node's data."""
+    dtype = walk.dtype(body.node.input[0])
+    if dtype.name not in SIXTEEN_BIT_FLOATS:
+        return result
+    return body.add("Cast", result, to=helper.np_dtype_to_tensor_dtype(dtype))
+
+
+def rewrite_layer_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite what returns its moments, or has one factor for several elements.
+
+    TVM's converter has placeholders for the moments.
+    """
+    shape = walk.shape(node.input[0])
+    data, scale, bias = read_inputs(node, 3)
+    if shape is None:
+        return None
+    axis = get_attribute(node, "axis", -1) % len(shape)
+    whole = all(walk.shape(name) == shape[axis:] for name in (scale, bias) if name)
+    if whole and sum(map(bool, node.output)) == 1:
+        return None
+    body = NodeBuilder(node, walk)
+    data, dtype = widen(body, walk)
+    moments = add_moments(body, data, range(axis, len(shape)))
+    epsilon = body.constant(get_attribute(node, "epsilon", 1e-5), dtype)
+    deviation = body.add("Sqrt", body.add("Add", moments.variance, epsilon))
+    inverse = body.add("Reciprocal", deviation)
+    result = narrow(body, walk, body.add("Mul", moments.centered, inverse))
+    result = body.add("Mul", result, scale)
+    if bias:
+        result = body.add("Add", result, bias)
+    stash = get_attribute(node, "stash_type", TensorProto.FLOAT)
+    returned = (body.add("Cast", n, to=stash) for n in (moments.mean, inverse))
+    return body.finish(result, *returned)
+
+
+def rewrite_group_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """TVM has no converter for GroupNormalization."""
+    shape = walk.shape(node.input[0])
+    if shape is None:
+        return None
+    body = NodeBuilder(node, walk)
+    data, dtype = widen(body, walk)
+    groups = [shape[0], get_attribute(node, "num_groups", 1), -1]
+    grouped = body.add("Reshape", data, body.constant(groups, "int64"))
+    moments = add_moments(body, grouped, [2])
+    epsilon = body.constant(get_attribute(node, "epsilon", 1e-5), dtype)
+    deviation = body.add("Sqrt", body.add("Add", moments.variance, epsilon))
+    result = body.add("Div", moments.centered, deviation)
+    result = body.add("Reshape", result, body.constant(shape, "int64"))
+    along = body.constant(along_axis(1, len(shape)), "int64")
+    scale, bias = (body.add("Reshape", name, along) for name in node.input[1:])
+    scaled = body.add("Mul", narrow(body, walk, result), scale)
+    return body.finish(body.add("Add", scaled, bias))
+
+
+def rewrite_mean_variance_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """TVM's converter divides by the deviation as it is, which is zero where all are equal."""
+    body = NodeBuilder(node, walk)
+    data, dtype = widen(body, walk)
+    moments = add_moments(body, data, get_attribute(node, "axes", [0, 2, 3]))
+    epsilon = body.constant(DEVIATION_EPSILON, dtype)
+    deviation = body.add("Add", body.add("Sqrt", moments.variance), epsilon)
+    return body.finish(narrow(body, walk, body.add("Div", moments.centered, deviation)))
+
+
+MOMENTS: dict[str, Rewrite] = {
+    "GroupNormalization": rewrite_group_norm,
+    "LayerNormalization": rewrite_layer_norm,
+    "MeanVarianceNormalization": rewrite_mean_variance_norm,
+}
