@@ -55,3 +55,20 @@ def test_a_short_integer_wraps_before_it_is_compared(
     random = np.random.default_rng(0)
     a, b = random.integers(limits.min, limits.max, (2, 64), dtype, endpoint=True)
     assert_exact(model.SerializeToString(), tmp_path, [{"a": a, "b": b}])
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("operator", ["Add", "Sub", "Mul"])
+def test_a_negative_number_is_an_operand(tmp_path: Path, operator: str, dtype: str) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    graph = helper.make_graph(
+        [helper.make_node(operator, ["x", "c"], ["y"])],
+        "graph",
+        [helper.make_tensor_value_info("x", kind, [4])],
+        [helper.make_tensor_value_info("y", kind, [4])],
+        [numpy_helper.from_array(np.array(-125, dtype), "c")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    limits = np.iinfo(dtype)
+    values = np.array([limits.min, -7, 9, limits.max], dtype)
+    assert_exact(model.SerializeToString(), tmp_path, [{"x": values}])

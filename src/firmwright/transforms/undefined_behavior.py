@@ -41,7 +41,7 @@ def remove_undefined_behavior(module: tvm.IRModule) -> tvm.IRModule:
             return call
         dtype = dtype_of(call)
         if name in WRAPPING_OPERATORS and dtype in UNSIGNED:
-            wide = [builder.emit(relax.op.astype(a, UNSIGNED[dtype])) for a in call.args]
+            wide = [cast_wrapping(builder, a, UNSIGNED[dtype]) for a in call.args]
             result = builder.emit(tvm.ir.Call(call.op, wide, call.attrs, call.ty_args))
             return relax.op.astype(result, dtype)
         if name in DIVISION_OPERATORS and dtype.startswith(("int", "uint")):
@@ -55,6 +55,13 @@ def remove_undefined_behavior(module: tvm.IRModule) -> tvm.IRModule:
 
 def make_scalar(value: float, dtype: str) -> relax.Expr:
     return relax.const(np.array(value, dtype), dtype)
+
+
+def cast_wrapping(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> relax.Expr:
+    """Cast an integer to one of the same width; TVM refuses to cast a negative constant."""
+    if isinstance(value, Constant):
+        return relax.const(constant_array(value).astype(dtype), dtype)
+    return builder.emit(relax.op.astype(value, dtype))
 
 
 def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
@@ -77,7 +84,7 @@ def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr
         negative = zero
         if operator_name(call) in ("relax.divide", "relax.floor_divide"):
             unsigned = UNSIGNED.get(dtype, dtype)
-            wide = builder.emit(relax.op.astype(numerator, unsigned))
+            wide = cast_wrapping(builder, numerator, unsigned)
             wrapped = builder.emit(relax.op.subtract(make_scalar(0, unsigned), wide))
             negative = builder.emit(relax.op.astype(wrapped, dtype))
         result = builder.emit(relax.op.where(by_minus_one, negative, result))
