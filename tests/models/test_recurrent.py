@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -17,4 +19,31 @@ def test_an_initial_state_of_another_size_is_refused() -> None:
     constants = {name: np.ones(shape, "float32") for name, shape in arrays.items()}
     model = graph([lstm], [value("x", [3, 1, 5])], [value("y", [3, 1, 1, 4])], constants)
     with pytest.raises(UserError, match=r"state 'c' has shape \[1, 8\] .* ask for \[1, 4\]"):
+        lowered(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("attributes", "length", "message"),
+    [
+        ({"clip": 3.0}, 3, "its attribute clip cannot be compiled"),
+        ({"input_forget": 1}, 3, "its attribute input_forget cannot be compiled"),
+        (
+            {"activations": ["Sigmoid", "Relu", "Tanh"]},
+            3,
+            "its activations are Sigmoid, Relu, Tanh; only Sigmoid, Tanh, Tanh can be compiled",
+        ),
+        ({}, 2, "its input sequence_lens 's' may cut .* for whole sequences of 3 steps"),
+    ],
+)
+def test_settings_that_cannot_be_compiled_are_named(
+    attributes: dict[str, Any], length: int, message: str
+) -> None:
+    lstm = node("LSTM", ["x", "w", "r", "", "s"], ["y"], hidden_size=4, **attributes)
+    constants = {
+        "w": np.ones((1, 16, 5), "float32"),
+        "r": np.ones((1, 16, 4), "float32"),
+        "s": np.array([length], "int32"),
+    }
+    model = graph([lstm], [value("x", [3, 1, 5])], [value("y", [3, 1, 1, 4])], constants)
+    with pytest.raises(UserError, match=message):
         lowered(model.SerializeToString())

@@ -38,17 +38,26 @@ def name_without_step(name: str) -> str:
     return re.sub(rf"/{STEP}-?\d+/", f"/{STEP}*/", name)
 
 
-def is_standard(node: onnx.NodeProto, walk: Specializer, activations: list[str]) -> bool:
-    """Tell whether all sequences are whole and the functions are the operator's own."""
+def check_settings(node: onnx.NodeProto, walk: Specializer, activations: list[str]) -> None:
+    """Refuse parts of sequences, functions that are not the operator's own, and limits."""
     stated = [a.decode() for a in get_attribute(node, "activations", [])]
+    if stated and stated != activations * (len(stated) // len(activations)):
+        refuse(
+            node,
+            f"its activations are {', '.join(stated)}; only {', '.join(activations)} can be "
+            "compiled, for each direction",
+        )
+    for name in ("clip", "input_forget"):
+        if get_attribute(node, name, 0):
+            refuse(node, f"its attribute {name} cannot be compiled; export the model without it")
     lengths = node.input[4] if len(node.input) > 4 else ""
     steps = (walk.shape(node.input[0]) or (0,))[get_attribute(node, "layout", 0)]
-    whole = not lengths or (
-        lengths in walk.constants and bool((walk.constants[lengths] == steps).all())
-    )
-    customary = not stated or stated == activations * (len(stated) // len(activations))
-    plain = not get_attribute(node, "clip", 0.0) and not get_attribute(node, "input_forget", 0)
-    return whole and customary and plain
+    if lengths and (lengths not in walk.constants or (walk.constants[lengths] != steps).any()):
+        refuse(
+            node,
+            f"its input sequence_lens '{lengths}' may cut sequences short; export the model "
+            f"without it, for whole sequences of {steps} steps",
+        )
 
 
 def is_initial_state(name: str) -> bool:
@@ -195,16 +204,17 @@ class Layer:
     def write_out(
         self, node: onnx.NodeProto, walk: Specializer, hold: Hold | None = None
     ) -> Nodes | None:
-        """Return the steps one after the other; None for what has no form here.
+        """Return the steps one after the other; None where shapes are not known.
 
-        UserError for more than :data:`MAX_STEPS`.
+        UserError for more than :data:`MAX_STEPS`, and for what has no form here.
 
         States that are known before the first step are constants. With ``hold`` they are tensors
         that it is told of, so that the first step is like all others.
         """
         shape, weights = (walk.shape(i) for i in node.input[:2])
-        if shape is None or weights is None or not is_standard(node, walk, self.activations):
+        if shape is None or weights is None:
             return None
+        check_settings(node, walk, self.activations)
         batch_first = get_attribute(node, "layout", 0) == 1
         steps, batch = (shape[1], shape[0]) if batch_first else shape[:2]
         if steps > MAX_STEPS:
