@@ -285,6 +285,15 @@ def test_groups_of_channels_are_normalized(tmp_path: Path, offset: float) -> Non
 
 
 @pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", ["uint8", "uint16", "uint32", "uint64"])
+def test_unsigned_numbers_have_a_sign(tmp_path: Path, kind: str) -> None:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    ends = [value(n, [4], element) for n in "xy"]
+    model = graph([node("Sign", ["x"], ["y"])], ends[:1], ends[1:], {}, 13)
+    compare(model, {"x": np.array([0, 1, 7, np.iinfo(kind).max], kind)}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
 def test_determinants_of_matrices_that_need_exchanged_rows(tmp_path: Path) -> None:
     model = graph([node("Det", ["x"], ["y"])], [value("x", [4, 4, 4])], [value("y", [4])], {}, 17)
     x = normal(4, 4, 4)

@@ -103,6 +103,14 @@ def convert_instance_norm(
     return relax.op.nn.instance_norm(*inputs, 1, axes, epsilon)
 
 
+def convert_sign(_: relax.BlockBuilder, inputs: Inputs, __: Attributes) -> relax.Expr:
+    """TVM's sign of an unsigned number has a constant of -1."""
+    data = inputs[0]
+    if not str(data.ty.dtype).startswith("uint"):
+        return relax.op.sign(data)
+    return relax.op.minimum(data, relax.const(1, str(data.ty.dtype)))
+
+
 CONVERTERS: dict[str, Converter] = {
     "BitCast": convert_bit_cast,
     "BitShift": convert_bit_shift,
@@ -115,6 +123,7 @@ CONVERTERS: dict[str, Converter] = {
     "InstanceNormalization": convert_instance_norm,
     "Max": make_min_max(relax.op.maximum),
     "Min": make_min_max(relax.op.minimum),
+    "Sign": convert_sign,
 }
 
 
