@@ -294,6 +294,18 @@ def test_unsigned_numbers_have_a_sign(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "int32", "int64", "float32"])
+@pytest.mark.parametrize("bias", [2.5, -2.5])
+def test_integers_shrink_by_fractions(tmp_path: Path, bias: float, kind: str) -> None:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    shrink = node("Shrink", ["x"], ["y"], bias=bias, lambd=1.5)
+    ends = [value(n, [8], element) for n in "xy"]
+    model = graph([shrink], ends[:1], ends[1:], {}, 9)
+    x = np.array([-128, -3, -1, 0, 1, 2, 3, 127], "int64").astype(kind)
+    compare(model, {"x": x}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
 def test_determinants_of_matrices_that_need_exchanged_rows(tmp_path: Path) -> None:
     model = graph([node("Det", ["x"], ["y"])], [value("x", [4, 4, 4])], [value("y", [4])], {}, 17)
     x = normal(4, 4, 4)

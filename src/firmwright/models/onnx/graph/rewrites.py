@@ -291,6 +291,19 @@ SHRINK = """
     }
 """
 
+
+def rewrite_shrink(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Shrink integers as floats, which bias and limit are; TVM casts those to integers."""
+    dtype = walk.dtype(node.input[0])
+    if dtype.kind not in "iu":
+        return parse_rewrite(SHRINK)(node, walk)
+    body = NodeBuilder(node, walk)
+    number = body.add("Cast", node.input[0], to=TensorProto.FLOAT)
+    stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    shrunk = body.add("Shrink", number, **stated)
+    return body.finish(body.add("Cast", shrunk, to=helper.np_dtype_to_tensor_dtype(dtype)))
+
+
 RUNTIME_REWRITES: dict[str, Rewrite] = {
     **ATTENTION,
     **EMBEDDINGS,
@@ -330,7 +343,7 @@ REWRITES: dict[str, Rewrite] = {
     "STFT": rewrite_stft,
     **STRINGS,
     "Scan": unroll_scan,
-    "Shrink": parse_rewrite(SHRINK),
+    "Shrink": rewrite_shrink,
     # TVM ignores the mode CRD.
     # Each step of it rounds to 16 bits.
     "Softmax": rewrite_if(is_16bit_float, inline_definition),
