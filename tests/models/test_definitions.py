@@ -123,6 +123,13 @@ def test_pads_may_be_longer_than_what_they_repeat(
     compare(model, {"x": normal(2, length)}, tmp_path, runtime)
 
 
+def test_a_normalization_over_an_even_number_of_channels_is_refused() -> None:
+    ends = [value(n, [1, 6, 4, 3]) for n in "xy"]
+    model = graph([node("LRN", ["x"], ["y"], size=4)], ends[:1], ends[1:], {}, 13)
+    with pytest.raises(UserError, match=r"LRN \(node 'y'\): its size is 4; only odd sizes"):
+        import_model(model.SerializeToString(), "m.onnx", {})
+
+
 @pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
 def test_pads_of_nothing_are_refused(mode: str) -> None:
     pad = node("Pad", ["x", "p"], ["y"], mode=mode)

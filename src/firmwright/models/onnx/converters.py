@@ -186,9 +186,18 @@ def find_form(operator: str, inputs: Inputs, attributes: Attributes, opset: int)
 def refuse_node(
     operator: str, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any], opset: int
 ) -> None:
-    """Raise UserError for a result of no fixed length, and for learning or dropping at run time."""
+    """Raise UserError for results of no fixed length or no reference, and for learning or dropping.
+
+    Of LRN, ONNX Runtime takes odd sizes only, and ONNX's own evaluator normalizes as many channels
+    as the batch has images.
+    """
     if operator == "NonMaxSuppression":  # TVM pads its result to the largest length
         raise UserError("only run time tells how long its result is; firmware needs fixed shapes")
+    if operator == "LRN" and attributes["size"] % 2 == 0:
+        raise UserError(
+            f"its size is {attributes['size']}; only odd sizes have a channel in their middle: "
+            "export the model with one"
+        )
     if operator == "Dropout" and len(inputs) > 2 and inputs[2] is not None:
         # A ratio of zero drops nothing.
         training = not any(
