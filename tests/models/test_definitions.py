@@ -313,6 +313,26 @@ def test_integers_shrink_by_fractions(tmp_path: Path, bias: float, kind: str) ->
 
 
 @pytest.mark.needs("gcc")
+@pytest.mark.parametrize(
+    ("left", "right", "scales"),
+    [([4], [4, 3], [0.05]), ([2, 4], [4], [0.05]), ([2, 4], [4, 3], [0.05, 0.1, 0.2])],
+)
+def test_a_quantized_product_takes_vectors(
+    tmp_path: Path, left: list[int], right: list[int], scales: list[float]
+) -> None:
+    byte = TensorProto.UINT8
+    product = node("QLinearMatMul", ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"], ["y"])
+    constants: dict[str, Any] = {
+        "xs": np.float32(0.1), "xz": np.uint8(3), "ys": np.float32(0.7), "yz": np.uint8(100),
+        "w": RANDOM.integers(-127, 127, right, "int8"), "ws": np.array(scales, "float32"),
+        "wz": np.zeros(len(scales), "int8"),
+    }  # fmt: skip
+    result = [*left[:-1], *right[1:]]
+    model = graph([product], [value("x", left, byte)], [value("y", result, byte)], constants, 10)
+    compare(model, {"x": RANDOM.integers(0, 255, left, "uint8")}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
 def test_determinants_of_matrices_that_need_exchanged_rows(tmp_path: Path) -> None:
     model = graph([node("Det", ["x"], ["y"])], [value("x", [4, 4, 4])], [value("y", [4])], {}, 17)
     x = normal(4, 4, 4)

@@ -6,8 +6,9 @@ what is wrong there. All of them are exercised by ``tests/conformance``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -251,15 +252,6 @@ FLOORED_MODULO = """
     }
 """
 
-QUANTIZED_PRODUCT = """
-    Product (a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero) => (y) {
-        left = DequantizeLinear <axis = -2> (a, a_scale, a_zero)
-        right = DequantizeLinear <axis = -1> (b, b_scale, b_zero)
-        product = MatMul (left, right)
-        y = QuantizeLinear <axis = -2> (product, y_scale, y_zero)
-    }
-"""
-
 QUANTIZED_CONVOLUTION = """
     Convolution <auto_pad, dilations, group, kernel_shape, pads, strides>
     (x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b) => (y) {
@@ -290,6 +282,23 @@ SHRINK = """
         y = Where (below, raised, inside)
     }
 """
+
+
+def rewrite_quantized_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite a QLinearMatMul: scales are one a row of the first operand, a column of the second.
+
+    A vector has one only.
+    """
+    body = NodeBuilder(node, walk)
+
+    def convert(operator: str, tensor: str, grid: Sequence[str], axis: int) -> str:
+        several = prod(walk.shape(grid[0]) or ()) > 1
+        return body.add(operator, tensor, *grid, **({"axis": axis} if several else {}))
+
+    left = convert("DequantizeLinear", node.input[0], node.input[1:3], -2)
+    right = convert("DequantizeLinear", node.input[3], node.input[4:6], -1)
+    product = body.add("MatMul", left, right)
+    return body.finish(convert("QuantizeLinear", product, node.input[6:8], -2))
 
 
 def rewrite_shrink(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -330,7 +339,7 @@ REWRITES: dict[str, Rewrite] = {
     "Pad": rewrite_pad,
     "Pow": rewrite_pow,
     "QLinearConv": parse_rewrite(QUANTIZED_CONVOLUTION),
-    "QLinearMatMul": parse_rewrite(QUANTIZED_PRODUCT),
+    "QLinearMatMul": rewrite_quantized_product,
     "QuantizeLinear": rewrite_if(has_blocks, rewrite_quantize),
     **CLASSICAL,
     **CONTROL,
