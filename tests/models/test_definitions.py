@@ -333,6 +333,27 @@ def test_a_quantized_product_takes_vectors(
 
 
 @pytest.mark.needs("gcc")
+@pytest.mark.parametrize("operator", ["Elu", "HardSigmoid", "Selu", "ThresholdedRelu"])
+def test_floats_of_16_bits_are_rounded_once(tmp_path: Path, operator: str) -> None:
+    ends = [value(n, [99], TensorProto.FLOAT16) for n in "xy"]
+    model = graph([node(operator, ["x"], ["y"])], ends[:1], ends[1:], {}, 22)
+    data, sample = model.SerializeToString(), {"x": normal(99).astype("float16")}
+    found = run_generated(data, [sample], tmp_path, SANITIZED)[0][0]
+    np.testing.assert_array_equal(found, run_reference(data, [sample]).outputs[0][0])
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", ["int32", "int64", "uint32"])
+def test_integers_have_slopes(tmp_path: Path, kind: str) -> None:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    ends = [value(n, [2, 3], element) for n in "xy"]
+    slopes = {"s": np.array([2, 3, 0], kind)}
+    model = graph([node("PRelu", ["x", "s"], ["y"])], ends[:1], ends[1:], slopes, 16)
+    x = np.array([[-5, 4, -1], [np.iinfo(kind).min, -2, 7]], "int64").astype(kind)
+    compare(model, {"x": x}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
 def test_determinants_of_matrices_that_need_exchanged_rows(tmp_path: Path) -> None:
     model = graph([node("Det", ["x"], ["y"])], [value("x", [4, 4, 4])], [value("y", [4])], {}, 17)
     x = normal(4, 4, 4)

@@ -301,16 +301,35 @@ def rewrite_quantized_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     return body.finish(convert("QuantizeLinear", product, node.input[6:8], -2))
 
 
-def rewrite_shrink(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Shrink integers as floats, which bias and limit are; TVM casts those to integers."""
-    dtype = walk.dtype(node.input[0])
-    if dtype.kind not in "iu":
-        return parse_rewrite(SHRINK)(node, walk)
-    body = NodeBuilder(node, walk)
-    number = body.add("Cast", node.input[0], to=TensorProto.FLOAT)
+def compute_wide(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Compute in float32, the type of the attributes, and cast to that of the data.
+
+    TVM's converters have constants of one of the two types.
+    """
+    body, data = NodeBuilder(node, walk), node.input[0]
+    wide = body.add("Cast", data, to=TensorProto.FLOAT)
     stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    shrunk = body.add("Shrink", number, **stated)
-    return body.finish(body.add("Cast", shrunk, to=helper.np_dtype_to_tensor_dtype(dtype)))
+    result = body.add(node.op_type, wide, **stated)
+    kind = helper.np_dtype_to_tensor_dtype(walk.dtype(data))
+    return body.finish(body.add("Cast", result, to=kind))
+
+
+def rewrite_prelu(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """TVM's converter takes floats only; no unsigned integer is below zero."""
+    data, slope = node.input
+    dtype = walk.dtype(data)
+    if dtype.kind not in "iu":
+        return None
+    body = NodeBuilder(node, walk)
+    if dtype.kind == "u":
+        return body.finish(data)
+    below = body.add("Less", data, body.constant(0, dtype))
+    return body.finish(body.add("Where", below, body.add("Mul", data, slope), data))
+
+
+def rewrite_shrink(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    is_integer = walk.dtype(node.input[0]).kind in "iu"
+    return (compute_wide if is_integer else parse_rewrite(SHRINK))(node, walk)
 
 
 RUNTIME_REWRITES: dict[str, Rewrite] = {
@@ -329,14 +348,13 @@ REWRITES: dict[str, Rewrite] = {
     "DFT": rewrite_dft,
     "Det": rewrite_det,
     "DequantizeLinear": rewrite_if(has_blocks, rewrite_dequantize),
-    # TVM's converter has float32 constants.
-    "Elu": rewrite_if(is_16bit_float, inline_definition),
     "IsInf": rewrite_is_inf,
     # x - floor(x / y) * y is no remainder of infinities.
     "Mod": rewrite_if(is_float_modulo, parse_rewrite(FLOORED_MODULO)),
     **MOMENTS,
     "OneHot": rewrite_one_hot,
     "Pad": rewrite_pad,
+    "PRelu": rewrite_prelu,
     "Pow": rewrite_pow,
     "QLinearConv": parse_rewrite(QUANTIZED_CONVOLUTION),
     "QLinearMatMul": rewrite_quantized_product,
@@ -352,6 +370,8 @@ REWRITES: dict[str, Rewrite] = {
     "STFT": rewrite_stft,
     **STRINGS,
     "Scan": unroll_scan,
+    **dict.fromkeys(("Elu", "HardSigmoid", "Selu", "ThresholdedRelu"),
+                    rewrite_if(is_16bit_float, compute_wide)),
     "Shrink": rewrite_shrink,
     # TVM ignores the mode CRD.
     # Each step of it rounds to 16 bits.
