@@ -6,6 +6,7 @@ operators are those that TVM has no converter for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,24 +15,46 @@ from torch.ao.quantization.fx import _decomposed  # noqa: F401 (defines the quan
 from tvm import relax, topi
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
+from firmwright.errors import first_line
 from firmwright.ir.relax import dtype_of
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
+from firmwright.models.pytorch.nodes import describe
 from firmwright.models.pytorch.numbers import evaluate_numbers, may_mask_rows
 from firmwright.models.pytorch.recurrent import write_out_recurrent
+
+Converter = Callable[[torch.fx.Node], Any]
 
 ATEN = torch.ops.aten
 WHOLE = (ATEN._safe_softmax.default, ATEN._prelu_kernel.default, ATEN.adaptive_max_pool2d.default)
 """Operators that are imported as they are: torch's own definitions of them cost more."""
 
+FIRST_RESULT_ALONE = frozenset(
+    {
+        "adaptive_max_pool2d",
+        "max_pool2d_with_indices",
+        "max_pool3d_with_indices",
+        "native_group_norm",
+        "native_layer_norm",
+        "_native_batch_norm_legit",
+        "_native_batch_norm_legit_no_training",
+    }
+)
+"""Operators whose other results the converters leave out, or fill with zeros."""
 
-class SixteenBitBuilder(relax.BlockBuilder):  # type: ignore[misc]
-    """Rounds products and convolutions of 16-bit floats; TVM leaves all of them in float32."""
+
+class TypedBuilder(relax.BlockBuilder):  # type: ignore[misc]
+    """Gives products and convolutions their operands' type; TVM has float32 for all of them.
+
+    Those of 16-bit floats are rounded, and matrices of integers are multiplied as integers.
+    """
 
     def emit(self, expr: relax.Expr, name_hint: str = "") -> relax.Var:
-        result = super().emit(expr, name_hint)
         if getattr(getattr(expr, "attrs", None), "out_dtype", None) != "float32":
-            return result
+            return super().emit(expr, name_hint)
         kind = dtype_of(expr.args[0])
+        if "int" in kind and expr.op.name == "relax.matmul":
+            return super().emit(relax.op.matmul(*expr.args, out_dtype=kind), name_hint)
+        result = super().emit(expr, name_hint)
         if kind not in SIXTEEN_BIT_FLOATS:
             return result
         return super().emit(relax.op.astype(result, kind), name_hint)
@@ -53,7 +76,8 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
     def _translate_fx_graph(self, graph: Any, nodes: Any, *others: Any) -> Any:
         """Take what is computed of numbers alone for a number."""
         for node, value in self.numbers.items():
-            self.env[node] = relax.const(value.numpy())
+            dtype = self._convert_data_type(value.dtype)
+            self.env[node] = relax.const(value.numpy(), dtype)
         left = [node for node in nodes if node not in self.numbers]
         return super()._translate_fx_graph(graph, left, *others)
 
@@ -64,12 +88,13 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
     @block_builder.setter
     def block_builder(self, _: relax.BlockBuilder) -> None:
         """Take another one where TVM begins a program with a new one."""
-        self.builder = SixteenBitBuilder()
+        self.builder = TypedBuilder()
 
     def create_convert_map(self) -> dict[str, Any]:
-        return {
+        converters = {
             **super().create_convert_map(),
             **dict.fromkeys(("gru.input", "lstm.input", "rnn_tanh.input"), self.write_out),
+            "any.default": self._any,
             "amax.default": self.reduce,
             "amin.default": self.reduce,
             "quantize_per_tensor.default": self.quantize,
@@ -80,7 +105,13 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
             "adaptive_max_pool2d.default": self.largest_of_parts,
             "__lshift__.Scalar": self.shift(relax.op.left_shift),
             "__rshift__.Scalar": self.shift(relax.op.right_shift),
+            **dict.fromkeys(("max.default", "min.default"), self.reduce),
+            **dict.fromkeys(("pow.Scalar", "pow.Tensor_Tensor"), self.power),
+            **dict.fromkeys(("remainder.Scalar", "remainder.Tensor"), self.remainder),
+            "neg.default": self.negate,
+            "sign.default": self.sign,
         }
+        return {name: locate_failures(convert) for name, convert in converters.items()}
 
     def write_out(self, node: torch.fx.Node) -> relax.Tuple:
         return write_out_recurrent(self, node)
@@ -149,12 +180,67 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
 
         return convert
 
+    def operands(self, node: torch.fx.Node) -> list[relax.Expr]:
+        """Return both operands; a number gets the type of the other one."""
+        given = [self.env.get(a, a) for a in node.args[:2]]
+        like = next(a for a in given if isinstance(a, relax.Expr))
+        return [a if isinstance(a, relax.Expr) else const_like(a, like) for a in given]
+
+    def power(self, node: torch.fx.Node) -> relax.Var:
+        """Import powers of floats; TVM has none of integers unless the exponent is stated."""
+        base, exponent = self.operands(node)
+        if "int" in dtype_of(base):
+            raise ValueError("powers of integers with other exponents than a number")
+        return self.block_builder.emit(relax.op.power(base, exponent))
+
+    def remainder(self, node: torch.fx.Node) -> relax.Var:
+        """Return the remainder with the divisor's sign; TVM's has the error of a quotient."""
+        x, divisor = self.operands(node)
+        if "float" not in dtype_of(x):
+            return self.block_builder.emit(relax.op.floor_mod(x, divisor))
+        return self.block_builder.emit(self.floor_remainder(x, divisor))
+
+    def floor_remainder(self, x: relax.Expr, divisor: relax.Expr) -> relax.Expr:
+        """Return torch's remainder of floats: C's fmod, and the divisor where the signs differ."""
+        rest = self.block_builder.emit(relax.op.mod(x, divisor))
+        zero = const_like(0.0, rest)
+        below = [relax.op.less(value, zero) for value in (rest, divisor)]
+        moved = relax.op.logical_and(relax.op.not_equal(rest, zero), relax.op.logical_xor(*below))
+        return relax.op.where(moved, relax.op.add(rest, divisor), rest)
+
     def _div(self, node: torch.fx.Node) -> relax.Var:
-        """Give a number the type of what it divides; TVM takes it for int32 or float32."""
-        x, number = self.env[node.args[0]], node.args[1]
-        if node.kwargs.get("rounding_mode") != "floor" or isinstance(number, torch.fx.Node):
-            return super()._div(node)
-        return self.block_builder.emit(relax.op.floor_divide(x, const_like(number, x)))
+        """Divide in the operands' type; TVM takes a number for int32 or float32.
+
+        A floor of floats is the quotient without the remainder, as the rounded quotient may lie
+        above it.
+        """
+        x, divisor = self.operands(node)
+        mode = node.kwargs.get("rounding_mode")
+        if mode == "floor" and "float" in dtype_of(x):
+            rest = self.floor_remainder(x, divisor)
+            quotient = relax.op.divide(relax.op.subtract(x, rest), divisor)
+            return self.block_builder.emit(relax.op.round(quotient))
+        if mode == "floor":
+            return self.block_builder.emit(relax.op.floor_divide(x, divisor))
+        quotient = self.block_builder.emit(relax.op.divide(x, divisor))
+        if mode == "trunc" and "float" in dtype_of(x):
+            return self.block_builder.emit(relax.op.trunc(quotient))
+        return quotient
+
+    def negate(self, node: torch.fx.Node) -> relax.Var:
+        x = self.env[node.args[0]]
+        if dtype_of(x).startswith("uint"):
+            return self.block_builder.emit(relax.op.subtract(const_like(0, x), x))
+        return self.block_builder.emit(relax.op.negative(x))
+
+    def sign(self, node: torch.fx.Node) -> relax.Var:
+        """Return the sign, which TVM compares with -1 where there is none."""
+        x = self.env[node.args[0]]
+        if dtype_of(x) == "bool":
+            return x
+        if dtype_of(x).startswith("uint"):
+            return self.block_builder.emit(relax.op.minimum(x, const_like(1, x)))
+        return self.block_builder.emit(relax.op.sign(x))
 
     def _convolution(self, node: torch.fx.Node) -> relax.Var:
         """Import transposed convolutions of three dimensions, which TVM's importer lacks."""
@@ -209,12 +295,24 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return result
 
     def reduce(self, node: torch.fx.Node) -> relax.Var:
-        """Import ``amax(x, axes, keepdim)`` and ``amin``, which TVM has no converter for."""
+        """Import ``amax(x, axes, keepdim)`` and ``amin``, and the maxima of truth values."""
         x = self.env[node.args[0]]
+        kind = dtype_of(x)
+        if kind == "bool":
+            x = self.block_builder.emit(relax.op.astype(x, "int8"))
         axes = list(node.args[1]) if len(node.args) > 1 else []
         keep = bool(node.args[2]) if len(node.args) > 2 else False
-        operator = relax.op.max if node.target.__name__.startswith("amax") else relax.op.min
-        return self.block_builder.emit(operator(x, axes or None, keep))
+        operator = relax.op.max if "max" in node.target.__name__ else relax.op.min
+        found = self.block_builder.emit(operator(x, axes or None, keep))
+        return self.block_builder.emit(relax.op.astype(found, kind)) if kind == "bool" else found
+
+    def _any(self, node: torch.fx.Node) -> relax.Var:
+        """Tell whether any value is not 0; the answer is a truth value or, of uint8, 0 or 1."""
+        x = self.env[node.args[0]]
+        found = x if dtype_of(x) == "bool" else relax.op.not_equal(x, const_like(0, x))
+        largest = relax.op.max(relax.op.astype(found, "int8"), *node.args[1:])
+        dtype = self._convert_data_type(node.meta["val"].dtype)
+        return self.block_builder.emit(relax.op.astype(largest, dtype))
 
     def _cumsum(self, node: torch.fx.Node) -> relax.Var:
         """Add by loops; TVM leaves ``cumsum`` to a runtime library."""
@@ -240,3 +338,15 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
 
 def const_like(value: float, like: relax.Expr) -> relax.Expr:
     return relax.const(value, dtype_of(like))
+
+
+def locate_failures(convert: Converter) -> Converter:
+    """Let a converter's failure say which operator it failed for, and where that stands."""
+
+    def converted(node: torch.fx.Node) -> Any:
+        try:
+            return convert(node)
+        except Exception as error:  # TVM raises all kinds
+            raise ValueError(f"{describe(node)}: {first_line(error)}") from error
+
+    return converted

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import operator
 import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,7 +29,9 @@ from firmwright.ir.relax import rename_variables
 from firmwright.ir.tensors import ModelInterface, Operator, State, Tensor, is_source_name
 from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import refuse_operators, run_importer, suppress_output
-from firmwright.models.pytorch.corrections import WHOLE, TorchImporter
+from firmwright.models.pytorch.corrections import FIRST_RESULT_ALONE, WHOLE, TorchImporter
+from firmwright.models.pytorch.nodes import describe, draws_numbers, find_call_nodes, kind_of
+from firmwright.models.pytorch.promotion import state_types
 from firmwright.models.pytorch.recurrent import CELLS, are_written_out
 from firmwright.models.pytorch.states import expose_states, move_states_last
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
@@ -37,12 +40,16 @@ from firmwright.models.sequence import run_in_sequence
 EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
 """Archive members that torch would unpickle as any object, or load as machine code."""
 
+ASSERTIONS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg)
+
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Import an exported program; see :class:`firmwright.models.formats.TorchImporter`."""
     program = load_program(data, name)
     core = decompose(program, name)
     states = expose_states(core, name)
+    drop_assertions(core)
+    state_types(core)
     check_operators(core, name)
     labels = label_nodes(core)
     importer = TorchImporter(core)
@@ -61,7 +68,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         and isinstance(value, relax.Var)
         and not is_source_name(str(value.name))  # an input, handed on by an operator that is none
     }
-    check_shapes(importer, name)
+    check_results(importer, name)
     module = bind_shapes(rename_variables(module, variables), shapes, name)
     module = move_states_last(module, states)
     check_calls(module, name)
@@ -148,25 +155,36 @@ def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.
     raise UserError(f"{name}: torch cannot decompose the program: {failure}")
 
 
-def find_call_nodes(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
-    return [n for n in program.graph.nodes if n.op == "call_function"]
-
-
-def kind_of(node: torch.fx.Node) -> str:
-    """Return an operator's name without namespace and overload: ``convolution``."""
-    return str(node.target.__name__).partition(".")[0]
-
-
 def check_operators(program: torch.export.ExportedProgram, name: str) -> None:
-    """Refuse, in one message, every operator that TVM has no converter for."""
+    """Refuse, in one message, every operator that has no converter, or no result to compare."""
     known = TorchImporter(program).convert_map
     lines = [
-        f"  {node.target} (node '{node.name}')"
+        f"  {describe(node)}{reason}"
         for node in find_call_nodes(program)
-        if node.target.__name__ not in known
+        for reason in find_objections(node, known)
     ]
     if lines:
         refuse_operators(name, lines)
+
+
+def find_objections(node: torch.fx.Node, known: Collection[str]) -> Iterator[str]:
+    """Say why an operator cannot be compiled; an empty reason where it has no converter."""
+    if draws_numbers(node):
+        yield ": it draws random numbers (dropout does not in inference mode, model.eval())"
+    elif node.target.__name__ not in known:
+        yield ""
+    others = [u for u in node.users if u.target is operator.getitem and u.args[1] and u.users]
+    if kind_of(node) in FIRST_RESULT_ALONE and others:
+        yield ": only its first result is computed"
+
+
+def drop_assertions(program: torch.export.ExportedProgram) -> None:
+    """Remove what torch asserts of values at run time: firmware has nobody to tell it to."""
+    asserted = [node for node in find_call_nodes(program) if node.target in ASSERTIONS]
+    for node in asserted:
+        program.graph.erase_node(node)
+    if asserted:
+        program.graph.eliminate_dead_code()
 
 
 def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
@@ -186,23 +204,28 @@ def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
     return labels
 
 
-def check_shapes(importer: TorchImporter, name: str) -> None:
-    """Refuse operators whose result has another shape or type in TVM than in torch."""
-    lines = []
-    for node, value in importer.env.items():
-        meta = node.meta.get("val")
-        kind = getattr(value, "ty", None)
-        if not isinstance(meta, torch.Tensor) or not isinstance(kind, relax.TensorType):
-            continue
-        wanted = list(meta.shape)
-        static = all(isinstance(d, int) for d in wanted)
-        found = list(kind.shape or ())
-        if static and [int(d) for d in found if isinstance(d, tvm.tirx.IntImm)] != wanted:
-            lines.append(
-                f"  {node.target} (node '{node.name}'): shape {wanted} became {format_shape(found)}"
-            )
+def check_results(importer: TorchImporter, name: str) -> None:
+    """Refuse operators whose result has another shape or type in TVM than the program states."""
+    lines = [
+        f"  {describe(node)}: {difference}"
+        for node, value in importer.env.items()
+        for difference in find_differences(node.meta.get("val"), getattr(value, "ty", None))
+    ]
     if lines:
         raise UserError("\n".join([f"{name}: operators that TVM misreads:", *lines]))
+
+
+def find_differences(stated: Any, kind: Any) -> Iterator[str]:
+    """Yield what TVM has of a tensor instead of what torch states; others have their parts."""
+    if not isinstance(stated, torch.Tensor) or not isinstance(kind, relax.TensorType):
+        return
+    wanted, found = list(stated.shape), list(kind.shape or ())
+    static = all(isinstance(d, int) for d in wanted)
+    if static and [int(d) for d in found if isinstance(d, tvm.tirx.IntImm)] != wanted:
+        yield f"shape {wanted} became {format_shape(found)}"
+    dtype = str(stated.dtype).removeprefix("torch.")
+    if str(kind.dtype) != dtype:
+        yield f"type {dtype} became {kind.dtype}"
 
 
 def collect_outputs(

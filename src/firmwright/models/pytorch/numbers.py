@@ -6,8 +6,12 @@ from collections.abc import Mapping
 
 import torch
 
+from firmwright.models.pytorch.nodes import draws_numbers, kind_of
+
 MASKING = ("add", "where", "masked_fill", "sub")
 """The operators that put -inf into scores."""
+
+FILLING = ("full", "empty", "empty_permuted")
 
 
 def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, torch.Tensor]:
@@ -20,7 +24,7 @@ def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Nod
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
         known = all(source in found for source in node.all_input_nodes)
-        if known and torch.Tag.nondeterministic_seeded not in node.target.tags:
+        if known and not draws_numbers(node):
             arguments = torch.fx.map_arg((node.args, node.kwargs), found.__getitem__)
             value = node.target(*arguments[0], **arguments[1])
             if isinstance(value, torch.Tensor):
@@ -28,7 +32,7 @@ def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Nod
     return {
         node: value
         for node, value in found.items()
-        if node.all_input_nodes and value.dtype != torch.bfloat16  # numpy has no such type
+        if kind_of(node) not in FILLING and value.dtype != torch.bfloat16  # numpy has no such type
     }
 
 

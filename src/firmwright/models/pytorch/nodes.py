@@ -1,0 +1,34 @@
+"""The nodes of exported programs: their operators, and where in the model's source they stand."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+SOURCE_LINE = re.compile(r'File "([^"]*)", line (\d+)')
+
+
+def find_call_nodes(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+    return [n for n in program.graph.nodes if n.op == "call_function"]
+
+
+def kind_of(node: torch.fx.Node) -> str:
+    """Return an operator's name without namespace and overload: ``convolution``."""
+    return str(node.target.__name__).partition(".")[0]
+
+
+def describe(node: torch.fx.Node) -> str:
+    """Return an operator, its node, and its line in the model's source where the file says so."""
+    lines = SOURCE_LINE.findall(node.meta.get("stack_trace") or "")
+    own = [line for line in lines if "site-packages/torch/" not in line[0]]
+    place = ", {} line {}".format(*own[-1]) if own else ""
+    return f"{node.target} (node '{node.name}'{place})"
+
+
+def draws_numbers(node: torch.fx.Node) -> bool:
+    """Tell whether an operator draws random numbers; recurrent layers do so in training alone."""
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    stated = {option.name: i for i, option in enumerate(node.target._schema.arguments)}
+    return "num_layers" not in stated or bool(node.args[stated["train"]])

@@ -1,0 +1,112 @@
+"""The types that torch computes in, stated in the program: TVM takes those of the operands.
+
+torch brings operands to one type on its own: ``x + 1.5`` is float32 for integers x. Here these
+conversions become operators, and so does the factor ``alpha`` of sums, which TVM leaves out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from firmwright.models.pytorch.nodes import find_call_nodes, kind_of
+
+ATEN = torch.ops.aten
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+SHIFTS = frozenset({"__lshift__", "__rshift__"})
+REDUCTIONS = frozenset({"prod", "cumprod", "linalg_vector_norm", "_softmax", "_log_softmax", "cat"})
+"""Operators whose operands have the result's type before anything else, beside pointwise ones."""
+
+BOOLEAN = {
+    ATEN.add.Tensor: ATEN.logical_or.default,
+    ATEN.mul.Tensor: ATEN.logical_and.default,
+    ATEN.maximum.default: ATEN.logical_or.default,
+    ATEN.minimum.default: ATEN.logical_and.default,
+}
+"""What arithmetic is where the operands and the result are truth values."""
+
+
+def state_types(program: torch.export.ExportedProgram) -> None:
+    """Insert conversions of operands into the program wherever torch computes in another type."""
+    for node in find_call_nodes(program):
+        kind = find_computing_type(node)
+        if kind is not None:
+            first = 1 if kind_of(node) == "where" else 0  # behind the condition
+            operands = (convert_operand(a, kind, node) for a in node.args[first:])
+            node.args = (*node.args[:first], *operands)
+            multiply_second_term(node, kind)
+        if kind == torch.bool and len(node.all_input_nodes) == len(node.args):
+            node.target = BOOLEAN.get(node.target, node.target)
+    program.graph.lint()
+
+
+def find_computing_type(node: torch.fx.Node) -> torch.dtype | None:
+    """Return the type that torch brings a node's operands to; None where each keeps its own."""
+    result, kind = node.meta.get("val"), kind_of(node)
+    if not isinstance(result, torch.Tensor):
+        return None
+    if kind in COMPARISONS:
+        return torch.result_type(*(value_of(a) for a in node.args))
+    if kind in ("isnan", "isinf"):
+        given: torch.dtype = value_of(node.args[0]).dtype
+        return given if given.is_floating_point else torch.float32
+    pointwise = torch.Tag.pointwise in getattr(node.target, "tags", ())
+    if kind in REDUCTIONS or (pointwise and kind not in SHIFTS and not kind.startswith("logical")):
+        return result.dtype
+    return None
+
+
+def value_of(argument: Any) -> Any:
+    return argument.meta["val"] if isinstance(argument, torch.fx.Node) else argument
+
+
+def convert_operand(operand: Any, kind: torch.dtype, user: torch.fx.Node) -> Any:
+    """Return an operand of ``user`` in the type ``kind``; what is no operand stays as it is."""
+    if isinstance(operand, list | tuple):
+        return [convert_operand(part, kind, user) for part in operand]
+    if not isinstance(operand, torch.fx.Node):
+        return wrap_number(operand, kind) if takes_numbers(user) else operand
+    value = operand.meta["val"]
+    if not isinstance(value, torch.Tensor) or value.dtype == kind:
+        return operand
+    return insert_before(user, ATEN._to_copy.default, (operand,), {"dtype": kind})
+
+
+def takes_numbers(node: torch.fx.Node) -> bool:
+    """Tell whether the numbers among a node's arguments are operands; exponents stay as stated."""
+    return torch.Tag.pointwise in node.target.tags and kind_of(node) != "pow"
+
+
+def wrap_number(number: Any, kind: torch.dtype) -> Any:
+    """Return a number as torch converts it to an integer type: its lowest bits."""
+    if not isinstance(number, int) or kind.is_floating_point or kind == torch.bool:
+        return number
+    return torch.tensor(int(number)).to(kind).item()
+
+
+def insert_before(
+    user: torch.fx.Node, target: Any, args: tuple[Any, ...], options: dict[str, Any]
+) -> torch.fx.Node:
+    """Insert an operator on behalf of ``user``, whose place in the model it shares."""
+    with user.graph.inserting_before(user):
+        node = user.graph.call_function(target, args, options)
+    shared = ("nn_module_stack", "stack_trace")
+    node.meta = {key: user.meta[key] for key in shared if key in user.meta}
+    node.meta["val"] = target(*(value_of(a) for a in args), **options)
+    return node
+
+
+def multiply_second_term(node: torch.fx.Node, kind: torch.dtype) -> None:
+    """Write ``a + alpha * b`` and ``a - alpha * b`` out."""
+    if kind_of(node) not in ("add", "sub"):
+        return
+    first, second, *others = node.args
+    alpha = wrap_number(others[0] if others else node.kwargs.get("alpha", 1), kind)
+    node.kwargs = {}
+    if alpha == 1:
+        node.args = (first, second)
+    elif isinstance(second, torch.fx.Node):
+        node.args = (first, insert_before(node, ATEN.mul.Scalar, (second, alpha), {}))
+    else:
+        node.args = (first, wrap_number(second * alpha, kind))

@@ -1,0 +1,118 @@
+"""The types that PyTorch computes in, and arguments that an importer may leave out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.models import FORMATS
+from tests.networks.firmware import run_generated
+
+pytestmark = pytest.mark.slow
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch")
+F = torch.nn.functional
+
+from tests.networks.torch_programs import Call, exported  # noqa: E402 (needs torch)
+
+
+def assert_equals_torch(function: Any, example: Any, folder: Path) -> None:
+    """Compare the values of all outputs, and the types that the generated project states."""
+    data = exported(Call(function), example)
+    given = [{"x": example.numpy()}]
+    (wanted,) = FORMATS["pt2"].load().run_reference(data, given).outputs
+    (found,) = run_generated(data, given, folder, format_name="pt2")
+    assert [array.dtype for array in found] == [array.dtype for array in wanted]
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def mix_with_numbers(x: Any) -> Any:
+    """Numbers beside integers, which decide whether torch computes in floats."""
+    return (
+        x + 1.5, x * 0.5, x - 0.5, 1.5 - x, x / 2, x % 1.5, x // 2, x**2, x**2.5,
+        x == 1.5, x < 2.5, x > 200, x + 200, x.clamp(-2.5, 2.5), x.clamp(min=1.5),
+        torch.where(x > 0, x, 1.5), torch.reciprocal(x + 7), torch.exp(x),
+    )  # fmt: skip
+
+
+def mix_with_tensors(x: Any) -> Any:
+    """Tensors of other types, as operands, in sums of all elements, and in reductions."""
+    other = torch.tensor([3, -2, 1, 5], dtype=torch.int64)
+    return (
+        x / (x + 9), x + other, torch.maximum(x, other), torch.cat([x, torch.ones(1, 4)]),
+        x @ x.T, x.prod(), x.sum(1, dtype=torch.float32), (x > 1).any(1), x.any(1),
+        x.float() * other, -x, x.sign(), torch.where(x > 0, x, other), x.cumsum(1),
+    )  # fmt: skip
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int32])
+@pytest.mark.parametrize("function", [mix_with_numbers, mix_with_tensors])
+def test_integers_become_what_torch_makes_of_them(function: Any, kind: Any, tmp_path: Path) -> None:
+    x = torch.tensor([[1, 0, 3, 100], [2, 5, 1, 7], [4, 0, 9, 1]]).to(kind)
+    assert_equals_torch(function, x, tmp_path)
+
+
+@pytest.mark.needs("gcc")
+def test_truth_values_become_what_torch_makes_of_them(tmp_path: Path) -> None:
+    def mixed(x: Any) -> Any:
+        other = x.flip(1)
+        return (
+            x + 1, x + other, x * other, torch.maximum(x, other), torch.minimum(x, other),
+            x * 2.5, x / 2, x == other, x.amax(1), x.sum(1), x.any(1), x.any(), torch.tanh(x),
+        )  # fmt: skip
+
+    assert_equals_torch(mixed, torch.tensor([[True, False, True], [False] * 3]), tmp_path)
+
+
+def scaled_sums(x: Any) -> Any:
+    return (
+        torch.add(x, x, alpha=3), torch.sub(x, x + 1, alpha=2), torch.add(x, 2, alpha=3),
+        torch.rsub(x, 3, alpha=2), torch.addmm(x[0, 0], x[0, 0], x[0, 1, :5, :5].T[:5, :5],
+                                               alpha=2, beta=0.5),
+    )  # fmt: skip
+
+
+def floored_quotients(x: Any) -> Any:
+    return (
+        x // 0.1, x % 0.1, x % -0.1, torch.fmod(x, 0.3), torch.div(x, 2, rounding_mode="trunc"),
+    )  # fmt: skip
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize(
+    "function",
+    [scaled_sums, floored_quotients],
+)
+def test_arguments_that_are_not_the_usual_ones(function: Any, tmp_path: Path) -> None:
+    example = torch.arange(-35, 35).reshape(1, 2, 7, 5) * 0.1
+    assert_equals_torch(function, example, tmp_path)
+
+
+@pytest.mark.needs("gcc")
+def test_classes_become_ones_and_zeros(tmp_path: Path) -> None:
+    assert_equals_torch(lambda x: F.one_hot(x, 5), torch.tensor([1, 4, 0]), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: torch.randn_like(x) + x, r"randn_like.default .* line \d+\): it draws random"),
+        (lambda x: F.max_pool2d(x, 2, return_indices=True)[1], "only its first result is computed"),
+        (
+            lambda x: F.conv2d(x.int(), torch.ones(1, 2, 2, 2, dtype=torch.int32)),
+            r"misreads:\n  aten.convolution.default .* line \d+\): type int32 became float32",
+        ),
+        (lambda x: 2 ** x.int(), r"pow.Scalar .* line \d+\): powers of integers"),
+    ],
+    ids=["random", "places", "types", "powers"],
+)
+def test_what_cannot_be_computed_is_refused_with_its_line(function: Any, message: str) -> None:
+    data = exported(Call(function), torch.zeros(1, 2, 7, 5))
+    with pytest.raises(UserError, match=message):
+        FORMATS["pt2"].load().import_model(data, "m.pt2", {})
