@@ -78,6 +78,38 @@ def scaled_sums(x: Any) -> Any:
     )  # fmt: skip
 
 
+def averages(x: Any) -> Any:
+    return (
+        F.avg_pool2d(x, 2, 2, divisor_override=5), F.avg_pool2d(x[0], 2, divisor_override=3),
+        F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, divisor_override=2),
+        F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+        F.avg_pool3d(x[None], (1, 2, 2), divisor_override=3),
+    )  # fmt: skip
+
+
+def nearest_pixels(x: Any) -> Any:
+    return (
+        *(F.interpolate(x, size=size) for size in ((11, 8), (3, 4))),
+        *(F.interpolate(x, scale_factor=factor) for factor in (1.7, 0.6, (1.3, 0.7), 2, 3)),
+    )
+
+
+def linear_means(x: Any) -> Any:
+    by_factor = [
+        F.interpolate(x, scale_factor=factor, mode="bilinear", antialias=smooth)
+        for factor in (1.7, 0.6, (1.3, 0.7), 2)
+        for smooth in (False, True)
+    ]
+    by_size = F.interpolate(x, size=(3, 9), mode="bilinear")
+    to_one = F.interpolate(x, size=(1, 9), mode="bilinear", align_corners=True)
+    return (*by_factor, by_size, to_one)
+
+
+def norms(x: Any) -> Any:
+    weights = torch.tensor([2.0, 3.0])
+    return F.group_norm(x, 2), F.group_norm(x, 1, weights), F.group_norm(x, 2, None, weights)
+
+
 def floored_quotients(x: Any) -> Any:
     return (
         x // 0.1, x % 0.1, x % -0.1, torch.fmod(x, 0.3), torch.div(x, 2, rounding_mode="trunc"),
@@ -87,7 +119,7 @@ def floored_quotients(x: Any) -> Any:
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize(
     "function",
-    [scaled_sums, floored_quotients],
+    [scaled_sums, averages, nearest_pixels, linear_means, norms, floored_quotients],
 )
 def test_arguments_that_are_not_the_usual_ones(function: Any, tmp_path: Path) -> None:
     example = torch.arange(-35, 35).reshape(1, 2, 7, 5) * 0.1
@@ -109,8 +141,9 @@ def test_classes_become_ones_and_zeros(tmp_path: Path) -> None:
             r"misreads:\n  aten.convolution.default .* line \d+\): type int32 became float32",
         ),
         (lambda x: 2 ** x.int(), r"pow.Scalar .* line \d+\): powers of integers"),
+        (lambda x: F.interpolate(x.byte(), size=3, mode="bilinear"), "that takes means"),
     ],
-    ids=["random", "places", "types", "powers"],
+    ids=["random", "places", "types", "powers", "integer-means"],
 )
 def test_what_cannot_be_computed_is_refused_with_its_line(function: Any, message: str) -> None:
     data = exported(Call(function), torch.zeros(1, 2, 7, 5))

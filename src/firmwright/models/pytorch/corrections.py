@@ -21,6 +21,7 @@ from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 from firmwright.models.pytorch.nodes import describe
 from firmwright.models.pytorch.numbers import evaluate_numbers, may_mask_rows
 from firmwright.models.pytorch.recurrent import write_out_recurrent
+from firmwright.models.pytorch.resampling import RESIZES, resize, scale_to_divisor
 
 Converter = Callable[[torch.fx.Node], Any]
 
@@ -108,6 +109,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
             **dict.fromkeys(("max.default", "min.default"), self.reduce),
             **dict.fromkeys(("pow.Scalar", "pow.Tensor_Tensor"), self.power),
             **dict.fromkeys(("remainder.Scalar", "remainder.Tensor"), self.remainder),
+            **dict.fromkeys((target.__name__ for target in RESIZES), self.resize),
             "neg.default": self.negate,
             "sign.default": self.sign,
         }
@@ -241,6 +243,34 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         if dtype_of(x).startswith("uint"):
             return self.block_builder.emit(relax.op.minimum(x, const_like(1, x)))
         return self.block_builder.emit(relax.op.sign(x))
+
+    def resize(self, node: torch.fx.Node) -> relax.Var:
+        return resize(self.block_builder, self.env[node.args[0]], node)
+
+    def _avg_pool2d(self, node: torch.fx.Node) -> relax.Var:
+        return self.average(node, super()._avg_pool2d, self._avg_pool2d_impl)
+
+    def _avg_pool3d(self, node: torch.fx.Node) -> relax.Var:
+        return self.average(node, super()._avg_pool3d, self._avg_pool3d_impl)
+
+    def average(self, node: torch.fx.Node, convert: Any, pool: Any) -> relax.Var:
+        """Divide the sums of windows by the stated divisor, which TVM leaves out."""
+        if len(node.args) < 7 or node.args[6] is None:
+            return convert(node)
+        x, *options = node.args[:5]
+        means = self.block_builder.emit(pool(self.env[x], *options, count_include_pad=False))
+        return scale_to_divisor(self.block_builder, means, node)
+
+    def _native_group_norm(self, node: torch.fx.Node) -> relax.Var:
+        """Normalize also without weights or biases, where TVM's importer gives none."""
+        x, weights, biases, _, channels, _, groups, epsilon = node.args
+        kind = dtype_of(self.env[x])
+        scale = self.env.get(weights, relax.const(np.ones(channels), kind))
+        shift = self.env.get(biases, relax.const(np.zeros(channels), kind))
+        axes = list(range(2, len(self.shape_of(self.env[x]))))
+        return self.block_builder.emit(
+            relax.op.nn.group_norm(self.env[x], scale, shift, groups, 1, axes, epsilon)
+        )
 
     def _convolution(self, node: torch.fx.Node) -> relax.Var:
         """Import transposed convolutions of three dimensions, which TVM's importer lacks."""

@@ -1,0 +1,123 @@
+"""Resizes and averages of windows, with the factors and divisors that TVM's importer leaves out.
+
+What a result has of each pixel torch says itself: it resizes the unit vectors of each axis.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tvm import relax
+
+from firmwright.ir.relax import dtype_of, static_shape
+from firmwright.models.pytorch.nodes import kind_of
+
+ATEN = torch.ops.aten
+Array = npt.NDArray[np.float32]
+
+RESIZES = {
+    ATEN.upsample_nearest2d.vec: ATEN.upsample_nearest2d.default,
+    ATEN.upsample_bilinear2d.vec: ATEN.upsample_bilinear2d.default,
+    ATEN._upsample_bilinear2d_aa.default: ATEN._upsample_bilinear2d_aa.default,
+}
+"""Operators that resize, and their forms that take a size and then one factor an axis."""
+
+
+def resize(builder: relax.BlockBuilder, x: relax.Expr, node: torch.fx.Node) -> relax.Var:
+    """Resize the last two axes of x (n, c, height, width) as the operator of ``node`` does.
+
+    Raises ValueError for means of integers, which torch rounds in its own way.
+    """
+    size = [int(n) for n in node.meta["val"].shape[2:]]
+    nearest = node.target is ATEN.upsample_nearest2d.vec
+    if not nearest and "float" not in dtype_of(x):
+        raise ValueError(f"a resize of {dtype_of(x)} that takes means: convert to float32 before")
+    weights = find_weights(node, static_shape(x)[2:], size)
+    mode = find_nearest_mode(weights) if nearest else find_linear_mode(weights, bool(node.args[2]))
+    if mode:
+        return builder.emit(relax.op.image.resize2d(x, size, layout="NCHW", **mode))
+    for axis, matrix in enumerate(weights, 2):
+        x = combine_pixels(builder, x, axis, matrix)
+    return x
+
+
+def find_weights(node: torch.fx.Node, lengths: tuple[int, ...], size: list[int]) -> list[Array]:
+    """Return what each result takes of each pixel, (results, pixels), for both axes."""
+    _, _, *options = node.args
+    flags = [option for option in options if isinstance(option, bool)]
+    stated = [option for option in options if not isinstance(option, bool)]
+    factors = stated if len(stated) == 2 else stated[0] if stated and stated[0] else [None, None]
+    return [
+        resize_units(RESIZES[node.target], length, extent, *flags, factor)
+        for length, extent, factor in zip(lengths, size, factors, strict=True)
+    ]
+
+
+def resize_units(operator: Any, length: int, extent: int, *options: Any) -> Array:
+    """Return torch's resize of an axis as a matrix (results, pixels)."""
+    units = torch.eye(length).reshape(length, 1, length, 1).repeat(1, 2, 1, 2)
+    found: Array = operator(units, [extent, 2], *options)[:, 0, :, 0].numpy().T
+    return found
+
+
+def find_nearest_mode(weights: list[Array]) -> dict[str, str]:
+    """Return how TVM repeats pixels; nothing where they are not all repeated alike."""
+    repeated = all(
+        np.array_equal(matrix, np.repeat(np.eye(matrix.shape[1]), times, axis=0))
+        for matrix in weights
+        for times in [max(1, len(matrix) // matrix.shape[1])]
+    )
+    return {"method": "nearest_neighbor"} if repeated else {}
+
+
+def find_linear_mode(weights: list[Array], corners: bool) -> dict[str, str]:
+    """Return how TVM takes the same means; nothing where it has other ones.
+
+    It knows the size of a result and no factor, and divides by 0 between the corners of one pixel.
+    """
+    by_size = [
+        resize_units(ATEN.upsample_bilinear2d.default, matrix.shape[1], len(matrix), corners)
+        for matrix in weights
+    ]
+    alike = all(np.allclose(*pair, atol=1e-5) for pair in zip(weights, by_size, strict=True))
+    if not alike or (corners and any(len(matrix) == 1 for matrix in weights)):
+        return {}
+    place = "align_corners" if corners else "half_pixel"
+    return {"method": "linear", "coordinate_transformation_mode": place}
+
+
+def combine_pixels(
+    builder: relax.BlockBuilder, x: relax.Expr, axis: int, weights: Array
+) -> relax.Expr:
+    """Return the sums of weighted pixels of an axis; ``weights`` has (results, pixels)."""
+    results, pixels = weights.shape
+    if results == pixels and np.array_equal(weights, np.eye(pixels)):
+        return x
+    first = (weights != 0).argmax(1)
+    count = int((pixels - (weights != 0)[:, ::-1].argmax(1) - first).max())
+    padded = np.pad(weights, ((0, 0), (0, count)))
+    total = None
+    for offset in range(count):
+        places = relax.const(np.minimum(first + offset, pixels - 1).astype("int64"), "int64")
+        term = builder.emit(relax.op.take(x, places, axis))
+        if count > 1:
+            shape = [results if i == axis else 1 for i in range(4)]
+            factors = padded[np.arange(results), first + offset].reshape(shape)
+            factor = relax.const(factors, dtype_of(x))
+            term = builder.emit(relax.op.multiply(term, factor))
+        total = term if total is None else builder.emit(relax.op.add(total, term))
+    return total
+
+
+def scale_to_divisor(
+    builder: relax.BlockBuilder, means: relax.Expr, node: torch.fx.Node
+) -> relax.Var:
+    """Return the sums of windows by the stated divisor, from the means of pixels without pads."""
+    rank = 3 if kind_of(node) == "avg_pool3d" else 2
+    shape = list(node.args[0].meta["val"].shape)
+    shape[:-rank] = [1] * (len(shape) - rank)
+    counts = node.target(torch.ones(shape), *node.args[1:]).numpy()
+    return builder.emit(relax.op.multiply(means, relax.const(counts, dtype_of(means))))
