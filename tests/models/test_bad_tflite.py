@@ -169,6 +169,14 @@ def sloped_wide(dtype: str = "int16") -> bytes:
     return builder.build()
 
 
+def exponential_wide() -> bytes:
+    builder = ModelBuilder()
+    source = builder.input((1, 9), "int16", Quantization(0.003))
+    output = builder.output((1, 9), "int16", Quantization(5.0))
+    builder.operator("EXP", [source], [output], "ExpOptions")
+    return builder.build()
+
+
 REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "scale nan": (
         lambda: added(Quantization(np.nan)),
@@ -287,6 +295,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         r"CONV_2D \(tensor 't3'\): an operator on int16 has an int64 bias, .*LiteRT",
     ),
     "int16 slopes": (sloped_wide, "PRELU .*'t2'.* has int16 slopes, which LiteRT.* as int8"),
+    "int16 exponential": (exponential_wide, "EXP .*'t1'.* inputs up to 98.3, .* beyond float32"),
     "mark alone": (lambda: b"\0\0\0\0TFL3", "not a valid Flatbuffer"),
 }
 

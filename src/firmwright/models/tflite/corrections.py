@@ -92,6 +92,19 @@ def convert_expand_dims(converter: Any, op: Any) -> relax.Expr:
     return relax.op.reshape(converter.get_tensor_expr(source), shape)
 
 
+def convert_exp(converter: Any, op: Any) -> relax.Expr:
+    """LiteRT's table of int16 has no defined entries where results are beyond float32."""
+    (source,) = converter.get_input_tensors(op)
+    if source.tensor.Type() == tflite.TensorType.INT16 and source.qnn_params is not None:
+        largest = float(source.qnn_params["scale"].value.numpy().max()) * np.iinfo("int16").max
+        if largest > np.log(np.finfo("float32").max):
+            raise UserError(
+                f"has int16 inputs up to {largest:.4g}, whose exponential is beyond float32: "
+                "quantize them with a scale below 0.0027"
+            )
+    return converter._convert_unary_elemwise(op, relax_op=relax.op.exp)
+
+
 def convert_gelu(converter: Any, op: Any) -> relax.Expr:
     """TVM writes its constants in the result's integer type."""
     (source,) = converter.get_input_tensors(op)
@@ -256,6 +269,7 @@ CORRECTIONS: dict[str, Correction] = {
     "BATCH_MATMUL": convert_batch_matmul,
     "BATCH_TO_SPACE_ND": data_movement.convert_batch_to_space,
     "DEQUANTIZE": convert_dequantize,
+    "EXP": convert_exp,
     "EXPAND_DIMS": convert_expand_dims,
     "FULLY_CONNECTED": convert_fully_connected,
     "GELU": convert_gelu,
