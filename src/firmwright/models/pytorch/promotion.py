@@ -36,7 +36,7 @@ def state_types(program: torch.export.ExportedProgram) -> None:
             operands = (convert_operand(a, kind, node) for a in node.args[first:])
             node.args = (*node.args[:first], *operands)
             multiply_second_term(node, kind)
-        if kind == torch.bool and len(node.all_input_nodes) == len(node.args):
+        if kind == torch.bool and all(isinstance(a, torch.fx.Node) for a in node.args):
             node.target = BOOLEAN.get(node.target, node.target)
     program.graph.lint()
 
