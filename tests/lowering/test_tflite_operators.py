@@ -92,6 +92,17 @@ def test_functions(tmp_path: Path, dtype: str) -> None:
     check_exact(model_of(taken(COMPUTED, dtype), dtype, 3), tmp_path)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_halves_of_a_negative_slope(tmp_path: Path, dtype: str) -> None:
+    builder = ModelBuilder()
+    for slope in (-0.5, -0.25, -0.75, -1.5, -3.0):
+        grid = Quantization(0.125, 0)
+        inputs = [builder.input((1, 500), dtype, grid)]
+        outputs = [builder.output((1, 500), dtype, grid)]
+        builder.operator("LEAKY_RELU", inputs, outputs, "LeakyReluOptions", alpha=slope)
+    check_exact(shaped(builder), tmp_path)
+
+
 def test_functions_of_16_bit_tensors(tmp_path: Path) -> None:
     random = np.random.default_rng(12)
     builder = ModelBuilder()

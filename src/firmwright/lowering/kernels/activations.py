@@ -39,24 +39,33 @@ ONE = 2**28
 def leaky_relu(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Source: tensorflow/lite/kernels/activations.cc (LeakyReluPrepare), leaky_relu.h."""
+    """Multiply by the slope's size, then negate, which decides where LiteRT rounds halves to.
+
+    Source: tensorflow/lite/kernels/activations.cc (LeakyReluPrepare), leaky_relu.h.
+    """
     source = builder.find_integers(call.args[0], 8)
+    slope = np.float32(call.attrs.alpha)
     if source is None:
-        return leaky_relu_int16(builder, call, grid, np.float32(call.attrs.alpha))
+        return leaky_relu_int16(builder, call, grid, abs(slope), negated=bool(slope < 0))
     scale = np.float32(source.scale[0])
     whole = quantize(float(scale / grid.scale))
-    sloped = quantize(float(scale * np.float32(call.attrs.alpha) / grid.scale))
+    sloped = quantize(float(scale * abs(slope) / grid.scale))
 
     def function(x: int) -> int:
-        return apply_multiplier(x, *(whole if x >= 0 else sloped))
+        product = apply_multiplier(x, *(whole if x >= 0 else sloped))
+        return -product if x < 0 and slope < 0 else product
 
     return lower_by_table(builder, source, grid, function)
 
 
 def leaky_relu_int16(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams, slope: np.float32
+    builder: RegionBuilder,
+    call: tvm.ir.Call,
+    grid: OutputQuantParams,
+    slope: np.float32,
+    negated: bool = False,
 ) -> relax.Expr | None:
-    """Multiply 16-bit tensors at run time: what is negative by ``slope`` too."""
+    """Multiply 16-bit tensors at run time: what is negative by ``slope`` too, then negated."""
     source = builder.find_integers(call.args[0], 16)
     if source is None:
         return None
@@ -70,7 +79,8 @@ def leaky_relu_int16(
             apply_scale(x, *immediates(f), largest=source.largest << int(f.left_shift[0]))
             for f in factors
         )
-        return to_storage(te.if_then_else(x >= 0, positive, negative), grid)
+        sloped = -negative if negated else negative
+        return to_storage(te.if_then_else(x >= 0, positive, sloped), grid)
 
     return builder.emit_elements("sloped", element, source.data, result="sloped")
 
