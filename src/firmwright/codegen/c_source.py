@@ -21,6 +21,7 @@ from tvm_ffi import structural_map
 
 from firmwright.codegen.c_library import list_parameter_types
 from firmwright.codegen.c_literals import format_c_float
+from firmwright.codegen.index_divisions import protect_index_divisions
 from firmwright.codegen.library_calls import (
     emit_library_calls,
     is_library_call,
@@ -39,6 +40,7 @@ LITERAL_MARKER = "FLOAT_LITERAL_"
 NON_FINITE_MACROS = frozenset({"INFINITY", "NAN"})
 
 FLATTENING_PASSES = (
+    protect_index_divisions,
     schedulable.CanonicalizeLoop(),
     schedulable.LowerInitBlock(),
     schedulable.PlanAndUpdateBufferAllocationLocation(),
@@ -46,6 +48,7 @@ FLATTENING_PASSES = (
     schedulable.CompactBufferAllocation(),
     schedulable.LowerMatchBuffer(),
     schedulable.LowerOpaqueBlock(),
+    protect_index_divisions,  # again, for loops stand in the place of blocks' variables now
     lowered.FlattenBuffer(),
 )
 """From blocks to plain loops over arrays of one axis."""

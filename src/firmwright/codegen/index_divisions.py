@@ -1,0 +1,113 @@
+"""Quotients and remainders in indices, in a form that TVM's passes do not get wrong.
+
+TVM 0.27 reads an index as a sum of loop variables. It loses the constant of a dividend that
+counts down, as in ``(11 - i) % 12``, and some of one behind another division, as in
+``(i + 11) // 3 % 12``. Of divisions that round toward zero it concludes nothing. C's own are such.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import tirx
+from tvm.s_tir import SBlock
+from tvm_ffi import structural_map, structural_walk
+
+FLOORS = (tirx.FloorDiv, tirx.FloorMod)
+
+LARGEST_SHIFT = 2**16
+"""What may be added to a dividend: with more, an index of 32 bits could overflow."""
+
+
+def protect_index_divisions(module: tvm.IRModule) -> tvm.IRModule:
+    """Simplify indices that divide what TVM gets wrong; what is left of it rounds toward zero.
+
+    Raises ValueError for a divisor that is not a number, or zero.
+    """
+    protected = {name: protect_function(part) for name, part in module.functions.items()}
+    return tvm.IRModule(protected, attrs=module.attrs)
+
+
+def protect_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    analyzer = tvm.sym.Analyzer()
+    bind_ranges(function.body, analyzer)
+    refused: list[tirx.Expr] = []
+
+    def round_part(part: tirx.FloorDiv | tirx.FloorMod) -> tirx.Expr:
+        if counts_up(part):
+            return part
+        if isinstance(part.b, tirx.IntImm) and part.b.value:
+            return round_toward_zero(part, analyzer)
+        refused.append(part)
+        return part
+
+    def protect(index: tirx.Expr) -> tirx.Expr:
+        if not divides_more_than_variables(index):
+            return index
+        return structural_map(analyzer.simplify(index), (FLOORS, round_part))
+
+    def protect_load(load: tvm.ir.TensorLoad) -> tirx.Expr:
+        return tirx.BufferLoad(load.source, [protect(i) for i in load.indices], load.span)
+
+    def protect_store(store: tirx.BufferStore) -> tirx.Stmt:
+        indices = [protect(i) for i in store.indices]
+        return tirx.BufferStore(store.buffer, store.value, indices, store.span)
+
+    replaced = ((tvm.ir.TensorLoad, protect_load), (tirx.BufferStore, protect_store))
+    body = structural_map(function.body, replaced)
+    if refused:
+        raise ValueError(f"an index is divided by what is no number: {refused[0]}")
+    return function.with_body(body)
+
+
+def bind_ranges(body: tirx.Stmt, analyzer: tvm.sym.Analyzer) -> None:
+    """Tell the analyzer which values the variables of loops and blocks take."""
+
+    def bind_loop(loop: tirx.For) -> None:
+        analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
+
+    def bind_block(block: SBlock) -> None:
+        for variable in block.iter_vars:
+            analyzer.bind(variable.var, variable.dom)
+
+    structural_walk(body, ((tirx.For, bind_loop), (SBlock, bind_block)))
+
+
+def divides_more_than_variables(index: tirx.Expr) -> bool:
+    found: list[bool] = []
+    structural_walk(index, (FLOORS, lambda part: found.append(not counts_up(part))))
+    return any(found)
+
+
+def counts_up(index: tirx.Expr) -> bool:
+    """Tell whether an index is a sum of variables times positive factors, divided or not."""
+    if isinstance(index, tirx.Add):
+        return counts_up(index.a) and counts_up(index.b)
+    if isinstance(index, (tirx.Mul, *FLOORS)):
+        return counts_up(index.a) and is_positive(index.b)
+    return isinstance(index, tirx.Var)
+
+
+def is_positive(number: tirx.Expr) -> bool:
+    return isinstance(number, tirx.IntImm) and number.value > 0
+
+
+def round_toward_zero(
+    division: tirx.FloorDiv | tirx.FloorMod, analyzer: tvm.sym.Analyzer
+) -> tirx.Expr:
+    """Return what equals a division by a number, of a dividend that is not negative.
+
+    A negative divisor, which TVM's simplification likes, and the dividend change their signs.
+    """
+    dtype, divisor = str(division.ty.dtype), abs(division.b.value)
+    sign = 1 if division.b.value > 0 else -1
+    dividend = analyzer.simplify(division.a * sign)
+    low = analyzer.const_int_bound(dividend).min_value
+    if low < -LARGEST_SHIFT:
+        rest = tirx.truncmod(tirx.truncmod(dividend, divisor) + divisor, divisor)
+        quotient = tirx.truncdiv(dividend - rest, divisor)
+    else:
+        turns = max(0, -(low // divisor))
+        shifted = dividend + tirx.const(turns * divisor, dtype)
+        rest = tirx.truncmod(shifted, divisor)
+        quotient = tirx.truncdiv(shifted, divisor) - tirx.const(turns, dtype)
+    return rest * sign if isinstance(division, tirx.FloorMod) else quotient
