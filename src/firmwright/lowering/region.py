@@ -32,6 +32,7 @@ from firmwright.ir.relax import (
 from firmwright.lowering.float_use import ArithmeticUse
 from firmwright.lowering.in_place import find_in_place
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
+from firmwright.lowering.kernels.extremes import argmax, argmin
 from firmwright.lowering.kernels.normalization import instance_norm
 from firmwright.lowering.kernels.rounding import Rounding
 from firmwright.lowering.kernels.selection import argsort, sort, topk
@@ -56,6 +57,8 @@ OWN_STRATEGIES = (
     Strategy("relax.topk", topk),
     Strategy("relax.sort", sort),
     Strategy("relax.argsort", argsort),
+    Strategy("relax.argmax", argmax),
+    Strategy("relax.argmin", argmin),
     Strategy("relax.nn.instance_norm", instance_norm),
 )
 """For operators whose lowering by TVM needs TVM's runtime, or is not exact enough."""

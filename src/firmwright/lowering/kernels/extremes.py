@@ -1,0 +1,79 @@
+"""The place of the largest or smallest element along an axis: argmax and argmin.
+
+TVM starts at place -1 with the type's extreme. Elements that all equal it leave the -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tvm
+from tvm import relax, te, tirx
+
+from firmwright.ir.relax import static_shape
+
+INDEX = "int64"
+
+Pair = tuple[Any, Any]
+"""A place and the element there."""
+
+
+def argmax(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    return emit_place(builder, call, lambda a, b: a > b, te.min_value)
+
+
+def argmin(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    return emit_place(builder, call, lambda a, b: a < b, te.max_value)
+
+
+def emit_place(
+    builder: relax.BlockBuilder,
+    call: tvm.ir.Call,
+    is_better: Callable[[Any, Any], Any],
+    worst: Callable[[str], Any],
+) -> relax.Expr:
+    """Emit the place of the first of the best elements, as int64, of an axis or of all."""
+
+    def choose(one: Pair, other: Pair) -> Pair:
+        is_first = tirx.And(one[1].equal(other[1]), one[0] < other[0])
+        better = is_better(one[1], other[1])
+        place = tirx.Select(tirx.Or(better, is_first), one[0], other[0])
+        return place, tirx.Select(better, one[1], other[1])
+
+    def start(_place: str, element: str) -> Pair:
+        return tirx.const(0, INDEX), worst(element)
+
+    def find_place(data: te.Tensor) -> te.Tensor:
+        return reduce_to_place(data, axes, keeps, te.comm_reducer(choose, start, name="place"))
+
+    rank = len(static_shape(call.args[0]))
+    axes = range(rank) if call.attrs.axis is None else (int(call.attrs.axis) % rank,)
+    keeps = bool(call.attrs.keepdims)
+    return builder.call_te(find_place, call.args[0], primfunc_name_hint=call.op.name[6:])
+
+
+def reduce_to_place(
+    data: te.Tensor, axes: Sequence[int], keeps: bool, reducer: Callable[..., Any]
+) -> te.Tensor:
+    """Reduce (place, element) along ``axes``; the place counts along all of them, row by row."""
+    shape = list(data.shape)
+    steps = {a: te.reduce_axis((0, shape[a]), f"k{a}") for a in axes}
+
+    def reduce_at(*indices: Any) -> Any:
+        kept = iter(indices)
+        at = [steps[axis] if axis in steps else next(kept) for axis in range(len(shape))]
+        place: Any = 0
+        for axis in axes:
+            place = place * shape[axis] + tirx.Cast(INDEX, steps[axis].var)
+        return reducer((place, data(*at)), axis=list(steps.values()))
+
+    free = [axis for axis in range(len(shape)) if axis not in steps]
+    place, _ = te.compute([shape[axis] for axis in free], reduce_at, name="best")
+    kept = free if not keeps else range(len(shape))
+    # Once more, or the loops would keep the best place so far in the result's memory.
+    return te.compute(
+        [1 if axis in steps else shape[axis] for axis in kept],
+        lambda *at: place(*(i for axis, i in zip(kept, at, strict=True) if axis in free)),
+        name="place",
+    )
