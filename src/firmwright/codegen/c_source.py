@@ -21,6 +21,7 @@ from tvm_ffi import structural_map
 
 from firmwright.codegen.c_library import list_parameter_types
 from firmwright.codegen.c_literals import format_c_float
+from firmwright.codegen.changed_values import mark_changed_loads, unmark_loads
 from firmwright.codegen.index_divisions import protect_index_divisions
 from firmwright.codegen.library_calls import (
     emit_library_calls,
@@ -105,10 +106,11 @@ def lower_to_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
     pointers += [pointer for pointer, _, _ in scratch]
     body, calls = mark_library_calls(body)
     body, literals = mark_float_constants(narrow_arguments(wrap_short_integers(body)))
+    body = mark_changed_loads(body)
     plain = tirx.PrimFunc(pointers, tirx.SeqStmt([*declarations, body]))
     plain = plain.with_attr({**attributes, "calling_conv": 0})
     printed = tvm.get_global_func("target.build.c")(tvm.IRModule({"kernel": plain}), target)
-    text = clean_up_c(extract_body(printed.inspect_source()), literals)
+    text = clean_up_c(unmark_loads(extract_body(printed.inspect_source())), literals)
     functions = find_called_functions(text)
     text = emit_library_calls(text, calls)
     macros = {literal.strip("(-)") for literal in literals} & NON_FINITE_MACROS
