@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.networks.firmware import assert_exact
+from tests.networks.firmware import SANITIZED, assert_exact, run_generated
 
 pytestmark = pytest.mark.needs("gcc")
 
@@ -72,3 +75,50 @@ def test_a_negative_number_is_an_operand(tmp_path: Path, operator: str, dtype: s
     limits = np.iinfo(dtype)
     values = np.array([limits.min, -7, 9, limits.max], dtype)
     assert_exact(model.SerializeToString(), tmp_path, [{"x": values}])
+
+
+Array = npt.NDArray[Any]
+
+OVERFLOWING: dict[str, Callable[[Array], Array]] = {
+    "Abs": np.abs,
+    "Neg": np.negative,
+    "ReduceSum": lambda x: x.sum(keepdims=True, dtype=x.dtype),
+    "ReduceProd": lambda x: x.prod(keepdims=True, dtype=x.dtype),
+    "ReduceL1": lambda x: np.abs(x).sum(keepdims=True, dtype=x.dtype),
+    "ReduceSumSquare": lambda x: (x * x).sum(keepdims=True, dtype=x.dtype),
+    "CumSum": lambda x: x.cumsum(1, dtype=x.dtype),
+    "MatMul": lambda x: x @ x,
+}
+"""What operators make of integers in numpy, where these wrap; ONNX Runtime lets some saturate."""
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_what_overflows_wraps_around(tmp_path: Path, dtype: str) -> None:
+    """C leaves it undefined, so compilers conclude that it does not happen."""
+    limits = np.iinfo(dtype)
+    x = np.random.default_rng(0).integers(limits.min, limits.max, (4, 4), dtype)
+    x[0, :2] = limits.min
+    results = {name: compute(x) for name, compute in OVERFLOWING.items()}
+    others = {"CumSum": ["axis"], "MatMul": ["x"]}
+    nodes = [
+        helper.make_node(name, ["x", *others.get(name, [])], [name], name=name) for name in results
+    ]
+    nodes.append(helper.make_node("Greater", ["Abs", "minus_one"], ["greater"]))
+    results["greater"] = np.abs(x) > -1
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)],
+        [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(y.dtype), y.shape)
+            for n, y in results.items()
+        ],
+        [
+            numpy_helper.from_array(np.array(1), "axis"),
+            numpy_helper.from_array(np.array(-1, dtype), "minus_one"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (found,) = run_generated(model.SerializeToString(), [{"x": x}], tmp_path, SANITIZED)
+    for name, ours, expected in zip(results, found, results.values(), strict=True):
+        np.testing.assert_array_equal(ours, expected, name)

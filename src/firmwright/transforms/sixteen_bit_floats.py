@@ -7,6 +7,7 @@ own arithmetic on 16 bits; sums and functions are rounded once, at their end.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tvm
@@ -15,6 +16,8 @@ from tvm import relax
 from firmwright.ir.operators import PERMUTATIONS
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, rewrite_calls
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
+
+TO_FLOAT32 = dict.fromkeys(SIXTEEN_BIT_FLOATS, "float32")
 
 CALLS_OF_FUNCTIONS = frozenset({"relax.call_tir"})
 """Calls whose types are fixed by what they call."""
@@ -30,7 +33,7 @@ def compute_in_float32(module: tvm.IRModule) -> tvm.IRModule:
         if name == "relax.astype":
             return cast_via_float32(builder, call)
         arguments = [widen_argument(builder, a) for a in call.args]
-        wide = builder.emit(tvm.ir.Call(call.op, arguments, replace_16bit_dtypes(call.attrs)))
+        wide = builder.emit(tvm.ir.Call(call.op, arguments, replace_dtypes(call.attrs, TO_FLOAT32)))
         return narrow_result(builder, wide, call.ty)
 
     return rewrite_calls(module, rewrite)
@@ -79,11 +82,11 @@ def narrow_result(builder: relax.BlockBuilder, value: relax.Var, kind: Any) -> r
     return relax.op.astype(value, kind.dtype) if is_16bit_float(kind) else value
 
 
-def replace_16bit_dtypes(attributes: Any) -> Any:
-    """Return an operator's attributes with float32 in place of each 16-bit float type."""
+def replace_dtypes(attributes: Any, replacements: Mapping[str, str]) -> Any:
+    """Return an operator's attributes with each dtype replaced by what is in its place."""
     if attributes is None:
         return None
     described = type(attributes).__tvm_ffi_type_info__
     fields = {f.name: getattr(attributes, f.name) for f in described.fields}
-    narrow = {n: "float32" for n, v in fields.items() if str(v) in SIXTEEN_BIT_FLOATS}
-    return tvm.ir.make_node(described.type_key, **{**fields, **narrow}) if narrow else attributes
+    found = {n: replacements[str(v)] for n, v in fields.items() if str(v) in replacements}
+    return tvm.ir.make_node(described.type_key, **{**fields, **found}) if found else attributes

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
+from tvm_ffi import structural_map
 
 from firmwright.ir.operators import relax_names
 from firmwright.ir.relax import (
@@ -21,17 +22,23 @@ from firmwright.ir.relax import (
     rewrite_calls,
     rewrite_each,
 )
+from firmwright.transforms.sixteen_bit_floats import replace_dtypes
 
 UNSIGNED = {"int32": "uint32", "int64": "uint64"}
 """Types to compute in: theirs overflow, unsigned wraps. Shorter ones wrap where C is written."""
 
-WRAPPING_OPERATORS = relax_names("add subtract multiply")
+WRAPPING_OPERATORS = relax_names("add subtract multiply sum prod")
+PRODUCT_OPERATORS = relax_names("matmul einsum")
 DIVISION_OPERATORS = relax_names("divide floor_divide mod floor_mod")
+SIGN_OPERATORS = relax_names("abs negative")
 SHIFT_OPERATORS = relax_names("left_shift right_shift")
+KEEPS_SMALL = relax_names("astype add subtract permute_dims reshape")
+SMALL = 2**9
+"""Where a number of 8 bits without its zero point is below."""
 
 
 def remove_undefined_behavior(module: tvm.IRModule) -> tvm.IRModule:
-    """Rewrite every operator of ``main`` whose C might overflow, or divide or shift by anything."""
+    """Rewrite every operator whose C might overflow, or divide or shift by anything."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         name = operator_name(call)
@@ -40,28 +47,90 @@ def remove_undefined_behavior(module: tvm.IRModule) -> tvm.IRModule:
         if not isinstance(call.ty, relax.TensorType):
             return call
         dtype = dtype_of(call)
-        if name in WRAPPING_OPERATORS and dtype in UNSIGNED:
-            wide = [cast_wrapping(builder, a, UNSIGNED[dtype]) for a in call.args]
-            result = builder.emit(tvm.ir.Call(call.op, wide, call.attrs, call.ty_args))
-            return relax.op.astype(result, dtype)
+        if dtype in UNSIGNED and (
+            name in WRAPPING_OPERATORS
+            or (name in PRODUCT_OPERATORS and not all(is_small(builder, a) for a in call.args))
+        ):
+            return wrap(builder, call)
+        if name in SIGN_OPERATORS and dtype.startswith("int"):
+            return wrap_sign(builder, call)
         if name in DIVISION_OPERATORS and dtype.startswith(("int", "uint")):
             return guard_division(builder, call)
         if name in SHIFT_OPERATORS:
             return guard_shift(builder, call)
         return call
 
+    loops = {g: f for g, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
+    for name_of_loops, function in loops.items():
+        module.update_func(name_of_loops, wrap_stored_sums(function))
     return rewrite_calls(module, rewrite)
+
+
+def wrap_stored_sums(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Let sums and products wrap that loops store, as those of CumSum, which has no operator."""
+
+    def wrap_stored(store: tirx.BufferStore) -> tirx.Stmt:
+        value, dtype = store.value, str(store.value.ty.dtype)
+        if not isinstance(value, (tirx.Add, tirx.Sub, tirx.Mul)) or dtype not in UNSIGNED:
+            return store
+        wide = type(value)(*(tirx.Cast(UNSIGNED[dtype], side) for side in (value.a, value.b)))
+        return tirx.BufferStore(store.buffer, tirx.Cast(dtype, wide), store.indices, store.span)
+
+    return function.with_body(structural_map(function.body, (tirx.BufferStore, wrap_stored)))
 
 
 def make_scalar(value: float, dtype: str) -> relax.Expr:
     return relax.const(np.array(value, dtype), dtype)
 
 
-def cast_wrapping(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> relax.Expr:
-    """Cast an integer to one of the same width; TVM refuses to cast a negative constant."""
+def wrap(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    """Compute sums or products in the unsigned type of as many bits."""
+    dtype = dtype_of(call)
+    unsigned = UNSIGNED[dtype]
+
+    def widen(value: relax.Expr) -> relax.Expr:
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([widen(field) for field in value.fields])
+        return builder.emit(relax.op.astype(value, unsigned))
+
+    attributes = replace_dtypes(call.attrs, {dtype: unsigned})
+    wide = [widen(value) for value in call.args]
+    result = builder.emit(tvm.ir.Call(call.op, wide, attributes, call.ty_args))
+    return relax.op.astype(result, dtype)
+
+
+def is_small(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
+    """Tell whether a tensor has sums of few numbers of 8 bits, whose products do not overflow."""
+    if isinstance(value, relax.Tuple):
+        return all(is_small(builder, field) for field in value.fields)
     if isinstance(value, Constant):
-        return relax.const(constant_array(value).astype(dtype), dtype)
-    return builder.emit(relax.op.astype(value, dtype))
+        return bool(np.all(np.abs(constant_array(value).astype("float64")) < SMALL))
+    if np.iinfo(dtype_of(value)).bits == 8:
+        return True
+    made_by = definition(builder, value)
+    if operator_name(made_by) not in KEEPS_SMALL:
+        return False
+    tensors = (a for a in made_by.args if isinstance(a.ty, relax.TensorType))
+    return all(is_small(builder, a) for a in tensors)
+
+
+def negate(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Var:
+    """Return the negative of signed integers; that of the least number is itself."""
+    dtype = dtype_of(value)
+    unsigned = UNSIGNED.get(dtype, dtype)
+    wide = builder.emit(relax.op.astype(value, unsigned))
+    wrapped = builder.emit(relax.op.subtract(make_scalar(0, unsigned), wide))
+    return builder.emit(relax.op.astype(wrapped, dtype))
+
+
+def wrap_sign(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    """Let the absolute value, or negative, of the least number be itself."""
+    (value,) = call.args
+    negative = negate(builder, value)
+    if operator_name(call) == "relax.negative":
+        return negative
+    is_negative = builder.emit(relax.op.less(value, make_scalar(0, dtype_of(value))))
+    return relax.op.where(is_negative, negative, value)
 
 
 def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
@@ -83,10 +152,7 @@ def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr
     if by_minus_one is not None:
         negative = zero
         if operator_name(call) in ("relax.divide", "relax.floor_divide"):
-            unsigned = UNSIGNED.get(dtype, dtype)
-            wide = cast_wrapping(builder, numerator, unsigned)
-            wrapped = builder.emit(relax.op.subtract(make_scalar(0, unsigned), wide))
-            negative = builder.emit(relax.op.astype(wrapped, dtype))
+            negative = negate(builder, numerator)
         result = builder.emit(relax.op.where(by_minus_one, negative, result))
     return relax.op.where(by_zero, zero, result)
 
@@ -121,7 +187,7 @@ def saturate_cast(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     high = float(np.nextafter(np.array(-low, source), np.array(0, source)))
     made_by = definition(builder, value)
     if operator_name(made_by) == "relax.clip":
-        bounds = [float(a.value) for a in made_by.args[1:] if isinstance(a, tvm.tirx.FloatImm)]
+        bounds = [float(a.value) for a in made_by.args[1:] if isinstance(a, tirx.FloatImm)]
         if len(bounds) == 2 and low <= bounds[0] <= bounds[1] <= high:
             return call
     saturated = builder.emit(relax.op.clip(value, low, high))
