@@ -122,3 +122,29 @@ def test_what_overflows_wraps_around(tmp_path: Path, dtype: str) -> None:
     (found,) = run_generated(model.SerializeToString(), [{"x": x}], tmp_path, SANITIZED)
     for name, ours, expected in zip(results, found, results.values(), strict=True):
         np.testing.assert_array_equal(ours, expected, name)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "opset"), [("int32", 13), ("int32", 18), ("int64", 18), ("uint8", 13), ("int16", 18)]
+)
+def test_a_mean_of_integers_is_rounded_toward_zero(tmp_path: Path, dtype: str, opset: int) -> None:
+    x = np.array([[3, 1, 0, 1], [2, 2, 1, 2], [9, 9, 9, 8], [0, 0, 0, 1]], dtype)
+    if dtype == "int32":
+        x[3] = np.iinfo(dtype).max
+    negative = x if dtype.startswith("u") else -x
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    in_attribute = opset < 18
+    node = helper.make_node(
+        "ReduceMean", ["x"] if in_attribute else ["x", "axes"], ["y"], keepdims=0
+    )
+    if in_attribute:
+        node.attribute.append(helper.make_attribute("axes", [1]))
+    graph = helper.make_graph(
+        [node],
+        "graph",
+        [helper.make_tensor_value_info("x", kind, [4, 4])],
+        [helper.make_tensor_value_info("y", kind, [4])],
+        [] if in_attribute else [numpy_helper.from_array(np.array([1]), "axes")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    assert_exact(model.SerializeToString(), tmp_path, [{"x": x}, {"x": negative}])

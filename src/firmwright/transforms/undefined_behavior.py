@@ -7,6 +7,8 @@ a division by zero gives zero, and a cast of too large a float the nearest numbe
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import tvm
 from tvm import relax, tirx
@@ -21,6 +23,7 @@ from firmwright.ir.relax import (
     operator_name,
     rewrite_calls,
     rewrite_each,
+    static_shape,
 )
 from firmwright.transforms.sixteen_bit_floats import replace_dtypes
 
@@ -54,6 +57,8 @@ def remove_undefined_behavior(module: tvm.IRModule) -> tvm.IRModule:
             return wrap(builder, call)
         if name in SIGN_OPERATORS and dtype.startswith("int"):
             return wrap_sign(builder, call)
+        if name == "relax.mean" and dtype.startswith(("int", "uint")):
+            return average_integers(builder, call)
         if name in DIVISION_OPERATORS and dtype.startswith(("int", "uint")):
             return guard_division(builder, call)
         if name in SHIFT_OPERATORS:
@@ -131,6 +136,26 @@ def wrap_sign(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         return negative
     is_negative = builder.emit(relax.op.less(value, make_scalar(0, dtype_of(value))))
     return relax.op.where(is_negative, negative, value)
+
+
+def average_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    """Add up in 64 bits, and round the quotient toward zero, as ONNX Runtime does.
+
+    TVM's own lowering gives int64, whatever the type of the mean is.
+    """
+    (value,) = call.args
+    axes = None if call.attrs.axis is None else [int(axis) for axis in call.attrs.axis]
+    lengths = static_shape(value)
+    count = prod(lengths if axes is None else [lengths[axis] for axis in axes])
+    signed = dtype_of(call).startswith("int")
+    # A sum of int64 may overflow, so it is one of uint64, which wraps around.
+    sum_type = "int64" if signed and dtype_of(call) != "int64" else "uint64"
+    wide = builder.emit(relax.op.astype(value, sum_type))
+    total = builder.emit(relax.op.sum(wide, axes, bool(call.attrs.keepdims)))
+    quotient_type = "int64" if signed else "uint64"
+    total = builder.emit(relax.op.astype(total, quotient_type))
+    mean = builder.emit(relax.op.divide(total, make_scalar(count, quotient_type)))
+    return relax.op.astype(mean, dtype_of(call))
 
 
 def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
