@@ -105,6 +105,8 @@ def test_what_overflows_wraps_around(tmp_path: Path, dtype: str) -> None:
     ]
     nodes.append(helper.make_node("Greater", ["Abs", "minus_one"], ["greater"]))
     results["greater"] = np.abs(x) > -1
+    nodes.append(helper.make_node("Sub", ["minus_one", "x"], ["less_than_zero"]))
+    results["less_than_zero"] = -1 - x
     graph = helper.make_graph(
         nodes,
         "graph",

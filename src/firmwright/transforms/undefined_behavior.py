@@ -35,6 +35,7 @@ PRODUCT_OPERATORS = relax_names("matmul einsum")
 DIVISION_OPERATORS = relax_names("divide floor_divide mod floor_mod")
 SIGN_OPERATORS = relax_names("abs negative")
 SHIFT_OPERATORS = relax_names("left_shift right_shift")
+COMPARISONS = relax_names("equal not_equal less less_equal greater greater_equal")
 KEEPS_SMALL = relax_names("astype add subtract permute_dims reshape")
 SMALL = 2**9
 """Where a number of 8 bits without its zero point is below."""
@@ -42,33 +43,38 @@ SMALL = 2**9
 
 def remove_undefined_behavior(module: tvm.IRModule) -> tvm.IRModule:
     """Rewrite every operator whose C might overflow, or divide or shift by anything."""
-
-    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        name = operator_name(call)
-        if name == "relax.astype":
-            return saturate_cast(builder, call)
-        if not isinstance(call.ty, relax.TensorType):
-            return call
-        dtype = dtype_of(call)
-        if dtype in UNSIGNED and (
-            name in WRAPPING_OPERATORS
-            or (name in PRODUCT_OPERATORS and not all(is_small(builder, a) for a in call.args))
-        ):
-            return wrap(builder, call)
-        if name in SIGN_OPERATORS and dtype.startswith("int"):
-            return wrap_sign(builder, call)
-        if name == "relax.mean" and dtype.startswith(("int", "uint")):
-            return average_integers(builder, call)
-        if name in DIVISION_OPERATORS and dtype.startswith(("int", "uint")):
-            return guard_division(builder, call)
-        if name in SHIFT_OPERATORS:
-            return guard_shift(builder, call)
-        return call
-
     loops = {g: f for g, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
-    for name_of_loops, function in loops.items():
-        module.update_func(name_of_loops, wrap_stored_sums(function))
-    return rewrite_calls(module, rewrite)
+    for name, function in loops.items():
+        module.update_func(name, wrap_stored_sums(function))
+    return rewrite_calls(module, define_call)
+
+
+def define_call(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    name = operator_name(call)
+    if name == "relax.astype":
+        return saturate_cast(builder, call)
+    if not isinstance(call.ty, relax.TensorType):
+        return call
+    if name in COMPARISONS:
+        return compare_with_array(call)
+    return define_integers(builder, call) if dtype_of(call).startswith(("int", "uint")) else call
+
+
+def define_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    """Rewrite a call whose result is of integers."""
+    name, dtype = operator_name(call), dtype_of(call)
+    if dtype in UNSIGNED and (
+        name in WRAPPING_OPERATORS
+        or (name in PRODUCT_OPERATORS and not all(is_small(builder, a) for a in call.args))
+    ):
+        return wrap(builder, call)
+    if name in SIGN_OPERATORS and dtype.startswith("int"):
+        return wrap_sign(builder, call)
+    if name == "relax.mean":
+        return average_integers(builder, call)
+    if name in DIVISION_OPERATORS:
+        return guard_division(builder, call)
+    return guard_shift(builder, call) if name in SHIFT_OPERATORS else call
 
 
 def wrap_stored_sums(function: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -88,6 +94,20 @@ def make_scalar(value: float, dtype: str) -> relax.Expr:
     return relax.const(np.array(value, dtype), dtype)
 
 
+def compare_with_array(call: tvm.ir.Call) -> relax.Expr:
+    """Make an array of the least int32 alone: TVM takes it that no number equals that."""
+    if not static_shape(call):
+        return call
+
+    def keep(value: relax.Expr) -> relax.Expr:
+        is_number = isinstance(value, Constant) and dtype_of(value) == "int32"
+        if not is_number or constant_array(value).tolist() != np.iinfo("int32").min:
+            return value
+        return relax.const(constant_array(value).reshape(1), "int32")
+
+    return tvm.ir.Call(call.op, [keep(a) for a in call.args], call.attrs, call.ty_args)
+
+
 def wrap(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Compute sums or products in the unsigned type of as many bits."""
     dtype = dtype_of(call)
@@ -96,12 +116,19 @@ def wrap(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     def widen(value: relax.Expr) -> relax.Expr:
         if isinstance(value, relax.Tuple):
             return relax.Tuple([widen(field) for field in value.fields])
-        return builder.emit(relax.op.astype(value, unsigned))
+        return reinterpret(builder, value, unsigned)
 
     attributes = replace_dtypes(call.attrs, {dtype: unsigned})
     wide = [widen(value) for value in call.args]
     result = builder.emit(tvm.ir.Call(call.op, wide, attributes, call.ty_args))
     return relax.op.astype(result, dtype)
+
+
+def reinterpret(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> relax.Expr:
+    """Return integers with the same bits in a type of as many; of -1 alone TVM refuses to."""
+    if isinstance(value, Constant) and constant_array(value).ndim == 0:
+        return relax.const(constant_array(value).astype(dtype), dtype)
+    return builder.emit(relax.op.astype(value, dtype))
 
 
 def is_small(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
@@ -123,7 +150,7 @@ def negate(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Var:
     """Return the negative of signed integers; that of the least number is itself."""
     dtype = dtype_of(value)
     unsigned = UNSIGNED.get(dtype, dtype)
-    wide = builder.emit(relax.op.astype(value, unsigned))
+    wide = reinterpret(builder, value, unsigned)
     wrapped = builder.emit(relax.op.subtract(make_scalar(0, unsigned), wide))
     return builder.emit(relax.op.astype(wrapped, dtype))
 
