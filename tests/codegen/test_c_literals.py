@@ -32,6 +32,7 @@ def test_what_has_no_literal() -> None:
     assert format_c_float(struct.pack(">f", float("nan")).hex()) == "NAN"
     assert format_c_value(np.int32(-(2**31))) == "INT32_MIN"
     assert format_c_value(np.int64(-(2**63))) == "INT64_MIN"
+    assert format_c_values(np.array([1, 2**64 - 1], "uint64")).split() == ["1,", f"{2**64 - 1}U"]
 
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1) | st.just(-(2**31)), max_size=60))

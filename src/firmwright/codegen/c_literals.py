@@ -14,11 +14,14 @@ LINE_LENGTH = 96 - len(INDENTATION)
 SMALLEST = -(2**31)
 """From here on downwards, an integer may have no literal."""
 
+LARGEST = 2**63 - 1
+"""From above here on, an integer's literal says that it is unsigned."""
+
 
 def format_c_values(array: npt.NDArray[Any]) -> str:
     """Write an array's elements as the lines of a C initializer; '' for none."""
     flat = array.reshape(-1)
-    if flat.dtype.kind in "iu" and flat.size and flat.min() > SMALLEST:
+    if flat.dtype.kind in "iu" and flat.size and flat.min() > SMALLEST and flat.max() <= LARGEST:
         text = ", ".join(map(str, flat.tolist()))  # a hundred thousand weights are usual
     else:
         text = ", ".join(format_c_value(value) for value in flat)
@@ -59,7 +62,7 @@ def format_c_value(value: np.generic) -> str:
         return "INT32_MIN"
     if number == -(2**63):
         return "INT64_MIN"
-    return str(number)
+    return f"{number}U" if number > LARGEST else str(number)
 
 
 def format_c_float(bits: str) -> str:
