@@ -19,6 +19,7 @@ from tvm.s_tir import transform as schedulable
 from tvm.tirx import transform as lowered
 from tvm_ffi import structural_map
 
+from firmwright.codegen.c_integers import keep_types
 from firmwright.codegen.c_library import list_parameter_types
 from firmwright.codegen.c_literals import format_c_float
 from firmwright.codegen.changed_values import mark_changed_loads, unmark_loads
@@ -33,9 +34,6 @@ from firmwright.ir.tensors import ELEMENT_BYTES
 
 MAX_LOCAL_BYTES = 64
 """Bytes of a temporary that may live on the stack; larger ones are scratch in the arena."""
-
-SHORT_TYPES = frozenset({"int8", "uint8", "int16", "uint16"})
-"""C computes with these as int."""
 
 LITERAL_MARKER = "FLOAT_LITERAL_"
 NON_FINITE_MACROS = frozenset({"INFINITY", "NAN"})
@@ -105,7 +103,7 @@ def lower_to_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
         declarations.append(tirx.DeclBuffer(buffer, data=pointer))
     pointers += [pointer for pointer, _, _ in scratch]
     body, calls = mark_library_calls(body)
-    body, literals = mark_float_constants(narrow_arguments(wrap_short_integers(body)))
+    body, literals = mark_float_constants(narrow_arguments(keep_types(body)))
     body = mark_changed_loads(body)
     plain = tirx.PrimFunc(pointers, tirx.SeqStmt([*declarations, body]))
     plain = plain.with_attr({**attributes, "calling_conv": 0})
@@ -196,24 +194,6 @@ def mark_float_constants(body: tirx.Stmt) -> tuple[tirx.Stmt, list[str]]:
         return tirx.call_pure_extern(dtype, f"{LITERAL_MARKER}{number}")
 
     return structural_map(body, (tirx.FloatImm, mark)), list(numbers)
-
-
-def wrap_short_integers(body: tirx.Stmt) -> tirx.Stmt:
-    """Let sums and products of short integers wrap, as TIR has it; C would compute them as int.
-
-    Where int has 16 bits that could overflow, so they are computed as uint32.
-    """
-
-    def wrap(value: tirx.Add | tirx.Sub | tirx.Mul) -> tirx.Expr:
-        dtype = str(value.ty.dtype)
-        if dtype not in SHORT_TYPES:
-            return value
-        wide = type(value)(*(tirx.Cast("uint32", side) for side in (value.a, value.b)))
-        if dtype.startswith("uint"):
-            return tirx.Cast(dtype, wide)
-        return tirx.call_pure_extern(dtype, f"wrapped_{dtype}", wide)
-
-    return structural_map(body, ((tirx.Add, tirx.Sub, tirx.Mul), wrap))
 
 
 def narrow_arguments(body: tirx.Stmt) -> tirx.Stmt:
