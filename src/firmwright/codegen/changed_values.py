@@ -20,14 +20,27 @@ def mark_changed_loads(body: tirx.Stmt) -> tirx.Stmt:
     """Put each load of an array that the body writes in a call of a name of its own."""
     written = set()
     structural_walk(body, (tirx.BufferStore, lambda store: written.add(store.buffer)))
+    addressed = find_addressed(body)
     numbers = count()
 
     def mark(load: tvm.ir.TensorLoad) -> tirx.Expr:
-        if load.source not in written:
+        if load.source not in written or any(load.same_as(other) for other in addressed):
             return load
         return tirx.call_pure_extern(str(load.ty.dtype), f"{LOAD_MARKER}{next(numbers)}", load)
 
     return structural_map(body, (tvm.ir.TensorLoad, mark))
+
+
+def find_addressed(body: tirx.Stmt) -> list[tvm.ir.TensorLoad]:
+    """Return the loads that only stand for the address of an element."""
+    found: list[tvm.ir.TensorLoad] = []
+
+    def collect(call: tvm.ir.Call) -> None:
+        if isinstance(call.op, tvm.ir.Op) and str(call.op.name).endswith("address_of"):
+            found.extend(a for a in call.args if isinstance(a, tvm.ir.TensorLoad))
+
+    structural_walk(body, (tvm.ir.Call, collect))
+    return found
 
 
 def unmark_loads(text: str) -> str:
