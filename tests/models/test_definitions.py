@@ -315,7 +315,12 @@ def test_integers_shrink_by_fractions(tmp_path: Path, bias: float, kind: str) ->
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize(
     ("left", "right", "scales"),
-    [([4], [4, 3], [0.05]), ([2, 4], [4], [0.05]), ([2, 4], [4, 3], [0.05, 0.1, 0.2])],
+    [
+        ([4], [4], [0.05]),
+        ([4], [4, 3], [0.05]),
+        ([2, 4], [4], [0.05]),
+        ([2, 4], [4, 3], [0.05, 0.1, 0.2]),
+    ],
 )
 def test_a_quantized_product_takes_vectors(
     tmp_path: Path, left: list[int], right: list[int], scales: list[float]

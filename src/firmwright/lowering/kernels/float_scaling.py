@@ -63,7 +63,8 @@ def requantize_as_floats(
         return None
 
     def element(indices: Any, data: te.Tensor, *tables: te.Tensor) -> Integer:
-        return factors.scale(data(*indices), tables, indices[source.axis])
+        index = indices[source.axis] if tables else 0  # a single number has no axis
+        return factors.scale(data(*indices), tables, index)
 
     data, tables = builder.subtract_zero_point(source), factors.emit_tables(builder)
     return builder.emit_elements("requantize", element, data, *tables, result="requantized")
