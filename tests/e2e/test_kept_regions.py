@@ -12,7 +12,7 @@ from firmwright.pipeline.artifacts import KEPT_REGIONS, LOWERED, PARTITION
 from firmwright.pipeline.command_line import make_catalog, make_job
 from firmwright.pipeline.freshness import Unchanged
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.task import execute
+from firmwright.pipeline.task import execute, list_own_inputs
 from firmwright.recipe import load_recipe
 from firmwright.steps.kept_regions import digest_regions, read_kept
 from firmwright.tasks.pipeline import PIPELINE
@@ -52,7 +52,8 @@ def run_stages(folder: Path, root: str, *stages: str) -> Job:
     recipe = load_recipe(folder / "net.yaml", {}, make_catalog())
     job = make_job(recipe, {}, folder / root, PIPELINE, alone=True)
     for name in stages:
-        execute(job, job.stages[name], Unchanged({}, list), [])
+        stage = job.stages[name]
+        execute(job, stage, Unchanged({}, list), list_own_inputs(job, stage))
     return job
 
 

@@ -306,7 +306,7 @@ def test_samples_from_python_and_raw_files(changed: Repository) -> None:
     )
     for source in ("{x: {raw: raw/}}", "{x: {python: 'recordings:calibration'}}"):
         recipe = RECIPE.replace("{inputs: calibration.npy}", f"{{inputs: {source}}}")
-        changed.write("r.yaml", recipe)
+        changed.write("r.yaml", f"{recipe}files: [calibration.npy]\n")
         changed.build("recipe=r.yaml")
         assert changed.manifest("build/r/r-host.tar.gz")["inputs"]["samples"] == before
 

@@ -28,7 +28,6 @@ from firmwright.targets import load_target, target_names
 
 from . import origins
 from .artifact import INDEX_FILE
-from .build_root import find_build_root
 from .code_digest import CODE_FOLDERS, code_digest
 from .command_line import find_place
 from .freshness import InputWatch, Unchanged, file_digest
@@ -235,7 +234,7 @@ def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str
 
 def run_watched(job: Job, stage: Stage, folder: Path, watched: InputWatch) -> None:
     """Run a stage; UserError if it read what it does not depend on, or what changed meanwhile."""
-    own = (find_build_root(), (job.origin or job).outdir, *(each.outdir for each in job.members))
+    own = [each.outdir for each in (job.origin or job, *job.members)]
     with guard_reads(job.recipe.path.parent, [job.recipe.path, *watched.before], own):
         resolve_name(stage.run)(job, folder)
     watched.check()

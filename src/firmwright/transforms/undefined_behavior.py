@@ -125,9 +125,14 @@ def wrap(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def reinterpret(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> relax.Expr:
-    """Return integers with the same bits in a type of as many; of -1 alone TVM refuses to."""
+    """Return integers with the same bits in a type of as many; of -1 alone TVM refuses to.
+
+    Otherwise it is a cast, by which devices know the sums and biases that only wrap.
+    """
     if isinstance(value, Constant) and constant_array(value).ndim == 0:
-        return relax.const(constant_array(value).astype(dtype), dtype)
+        number = constant_array(value)
+        if number.item() < 0:
+            return relax.const(number.astype(dtype), dtype)
     return builder.emit(relax.op.astype(value, dtype))
 
 
