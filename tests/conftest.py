@@ -14,8 +14,8 @@ import pytest
 
 TESTS = Path(__file__).parent
 SLOW_FOLDERS = frozenset(
-    ("conformance", "e2e", "emulator", "examples", "hammer", "lowering", "postprocess", "quantize",
-     "targets", "toolchain", "transforms")
+    ("conformance", "devices", "e2e", "emulator", "examples", "hammer", "lowering", "postprocess",
+     "quantize", "targets", "toolchain", "transforms")
 )  # fmt: skip
 """Their tests build firmware or compile many networks."""
 

@@ -11,6 +11,7 @@ import tvm
 
 from firmwright.builder import Graph, random_array
 from firmwright.compile import compile_network
+from firmwright.devices.cpu import CpuTarget
 from firmwright.errors import UserError
 from firmwright.ir.kernels import LoweredRegion
 from firmwright.ir.regions import Region
@@ -18,7 +19,6 @@ from firmwright.ir.tensors import BatchLayout
 from firmwright.models.relax.importer import import_model, run_reference
 from firmwright.recipe import parse_target
 from firmwright.targets import Context, Device, load_mix
-from firmwright.targets.cpu import CpuTarget
 from firmwright.toolchain import load_platform
 from firmwright.verify.host_run import run_on_host
 

@@ -3,7 +3,7 @@
     FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.diana_exactness
 
 Inputs are real pictures and keywords, and random where nobody has recorded any. Numpy evaluates
-the arithmetic of the accelerator (tests/targets/soma_dory/reference.py).
+the arithmetic of the accelerator (tests/devices/soma_dory/reference.py).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import numpy.typing as npt
 import yaml
 
 from firmwright.data.arrays import dequantize_array, quantize_array
+from tests.devices.soma_dory.reference import evaluated
+from tests.devices.soma_dory.shift_networks import shifted_network
 from tests.lowering.test_tflite_networks import real_inputs
-from tests.targets.soma_dory.reference import evaluated
-from tests.targets.soma_dory.shift_networks import shifted_network
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = {"resnet8": 160, "kws": 200, "vww": 20, "ad": 200}

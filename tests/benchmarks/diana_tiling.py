@@ -20,16 +20,16 @@ from typing import Any
 
 import tvm
 
+from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
+from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.matching import read_layer
+from firmwright.devices.soma_dory.tiles import Tile, footprint
+from firmwright.devices.soma_dory.tiling import Tiling, find_best_tiling
 from firmwright.ir.records import read_record
 from firmwright.ir.regions import TRANSFORM, Partition
-from firmwright.targets.soma_dory.cost import Accelerator, estimate_cycles
-from firmwright.targets.soma_dory.layer import Layer, LayerKind
-from firmwright.targets.soma_dory.matching import read_layer
-from firmwright.targets.soma_dory.tiles import Tile, footprint
-from firmwright.targets.soma_dory.tiling import Tiling, find_best_tiling
 from firmwright.toolchain import load_platform
 from tests.benchmarks.dory_tiles import dory_tile
-from tests.targets.soma_dory.layers import add, conv2d, dense, depthwise
+from tests.devices.soma_dory.layers import add, conv2d, dense, depthwise
 
 ROOT = Path(__file__).parents[2]
 NETWORKS = ("resnet8", "kws", "vww", "ad")

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from firmwright.targets.soma_dory.cost import Accelerator
-from firmwright.targets.soma_dory.layer import Layer, LayerKind
-from firmwright.targets.soma_dory.tiles import Tile, align
+from firmwright.devices.soma_dory.cost import Accelerator
+from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.tiles import Tile, align
 
 BIAS_BYTES = {LayerKind.CONV2D: 4, LayerKind.DEPTHWISE_CONV2D: 4, LayerKind.DENSE: 16}
 BLOCK = 1_000_000

@@ -24,7 +24,7 @@ from tests.lowering.test_tflite_networks import COUNT, NETWORKS, mirrored, real_
 
 ROOT = Path(__file__).parents[2]
 PLATFORMS = (
-    "host", "rv32-bare", str(ROOT / "tests/targets/cpu/platforms/rv32ic.yaml"), "cortex-m0-bare",
+    "host", "rv32-bare", str(ROOT / "tests/devices/cpu/platforms/rv32ic.yaml"), "cortex-m0-bare",
     "cortex-m4-bare", "cortex-m7-bare", "cortex-m33-bare", "cortex-m55-bare",
     "aarch64-linux", "aarch64-dotprod-linux", "aarch64-i8mm-linux",
 )  # fmt: skip

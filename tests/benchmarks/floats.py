@@ -18,9 +18,9 @@ from unittest.mock import patch
 import numpy as np
 import onnxruntime
 
+from firmwright.devices.cpu import CpuTarget, lowering
+from firmwright.devices.cpu.table import FORMS
 from firmwright.project.write import write_project
-from firmwright.targets.cpu import CpuTarget, lowering
-from firmwright.targets.cpu.table import FORMS
 from firmwright.toolchain import Build, load_platform, load_toolchain
 from tests.benchmarks.kernels import Generated, make_library, measure, name_processor, time_row
 from tests.networks.firmware import lowered

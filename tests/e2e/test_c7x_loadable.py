@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.targets.tidl.fake_tools import fake_tools
+from tests.devices.tidl.fake_tools import fake_tools
 from tests.toolchain.folders import arm64_gcc_folder, calls, fake_cgt7x_folder
 
 from .conftest import Repository, new_repository, ran

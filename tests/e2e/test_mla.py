@@ -16,7 +16,7 @@ import yaml
 
 from firmwright.models.tflite.importer import run_reference
 from firmwright.quantize.graph import session_options
-from tests.targets.mla.sdk import RECORDED, install_sdk
+from tests.devices.mla.sdk import RECORDED, install_sdk
 
 from .conftest import ROOT, Repository, copy_of, new_repository
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.targets.soma_dory.chip_program import DRIVER_SOURCES, write_templates
+from firmwright.devices.soma_dory.chip_program import DRIVER_SOURCES, write_templates
 from firmwright.toolchain import load_platform
 
 from .conftest import Repository, copy_of, repository_of_example

@@ -14,7 +14,7 @@ import pytest
 
 from firmwright.models.onnx.importer import run_reference
 from firmwright.quantize.graph import session_options
-from tests.targets.tidl.fake_tools import FAILS, calls, fake_tools
+from tests.devices.tidl.fake_tools import FAILS, calls, fake_tools
 
 from .conftest import ROOT, Repository, copy_of, new_repository, ran
 

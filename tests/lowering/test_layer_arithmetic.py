@@ -9,8 +9,8 @@ import pytest
 
 from firmwright.ir.layer import LayerKind, LayerRounding
 from firmwright.lowering.layer_arithmetic import requantize_sums, settle_constant_channels
-from tests.targets.cpu.layers import evaluate, make_layer, scale
-from tests.targets.cpu.shapes import Shape
+from tests.devices.cpu.layers import evaluate, make_layer, scale
+from tests.devices.cpu.shapes import Shape
 
 
 @pytest.mark.parametrize("rounding", list(LayerRounding))

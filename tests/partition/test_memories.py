@@ -6,6 +6,7 @@ import pytest
 import tvm
 from tvm import relax
 
+from firmwright.devices.cpu import CPU
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernel, Kernels, Parameter
 from firmwright.ir.regions import COPY, Partition, Region
@@ -13,7 +14,6 @@ from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.partition.memories import assign_memories
 from firmwright.planning import Program, check_memory, make_plan
 from firmwright.targets import Context, Device
-from firmwright.targets.cpu import CPU
 from firmwright.toolchain import Platform
 from firmwright.toolchain.platforms import Memory
 

@@ -14,8 +14,8 @@ from firmwright.ir.relax import constant_array
 from firmwright.models.onnx import importer
 from firmwright.partition.quantized_chains import find_quantized_chains
 from firmwright.transforms import canonicalize
+from tests.devices.tidl.networks import network
 from tests.quality.test_repository import ROOT
-from tests.targets.tidl.networks import network
 
 op = relax.op
 GRID = relax.const(np.float32(0.5)), relax.const(np.int8(3))

@@ -14,8 +14,8 @@ LAYERS = (
     ("__main__",),
     ("api", "cli", "onnx_backend"),
     ("fleet",),
-    ("steps", "tasks", "targets.c7x"),
-    ("targets.tidl", "targets.mla", "targets.soma_dory"),
+    ("steps", "tasks"),
+    ("devices",),
     ("terminal",),
     ("pipeline",),
     ("bundle",),
@@ -23,7 +23,7 @@ LAYERS = (
     ("verify", "compile"),
     ("project", "device"),
     ("postprocess", "quantize", "planning", "hardware"),
-    ("recipe", "emulator", "partition", "targets.cpu"),
+    ("recipe", "emulator", "partition"),
     ("targets",),
     ("models", "lowering"),
     ("builder", "data", "toolchain", "transforms", "codegen"),
@@ -85,10 +85,8 @@ def read_imports() -> Graph:
 
 
 def find_package(module: str) -> str:
-    """Return the package of a module. Each device is a package of its own."""
-    first, *rest = module.split(".")
-    is_device = first == "targets" and rest and (SOURCE / first / rest[0]).is_dir()
-    return f"{first}.{rest[0]}" if is_device else first
+    """Return the package of a module: the folder at the top that contains it."""
+    return module.partition(".")[0]
 
 
 def find_folder(module: str) -> str:

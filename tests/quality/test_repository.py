@@ -115,7 +115,7 @@ def test_general_code_names_no_device() -> None:
     names = re.compile(r"tidl|c7x|soma|diana|\bmla\b|sima", re.IGNORECASE)
     general = re.compile("(src|tasks|templates)/")
     owned = re.compile(
-        "(src/firmwright/targets|templates)/(tidl|c7x|soma_dory|mla)/|templates/boards/"
+        "(src/firmwright/devices|templates)/(tidl|c7x|soma_dory|mla)/|templates/boards/"
     )
     found = []
     for path in tracked():

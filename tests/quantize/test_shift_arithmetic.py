@@ -24,7 +24,7 @@ from firmwright.quantize.integer_io import remove_float_io
 from firmwright.quantize.shift_arithmetic import make_shift_network, rewrite_to_shifts
 from tests.networks.firmware import run_generated
 
-from ..targets.soma_dory.reference import evaluated
+from ..devices.soma_dory.reference import evaluated
 from .networks import Array, graph_of, options, ready, residual_network, samples
 
 SHIFT = {"scheme": "pow2", "arithmetic": "shift", "per_channel": False}

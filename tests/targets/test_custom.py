@@ -12,7 +12,7 @@ from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, load_recipe
 from firmwright.targets import Context
 from firmwright.targets.custom import load_custom_target
 from firmwright.toolchain import load_platform
-from tests.targets.tidl.networks import network
+from tests.devices.tidl.networks import network
 
 NPU = """\
 from firmwright.targets.placement import Placement

@@ -21,8 +21,7 @@ from firmwright.targets.placement import Composite, Placement
 from firmwright.targets.result_checks import check_placement
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
-
-from .tidl.networks import network, saved, values
+from tests.devices.tidl.networks import network, saved, values
 
 HOST = load_platform("host")
 CONTEXT = Context(HOST, "onnx", {})

@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 
 from firmwright.compile import compile_network
+from firmwright.devices.cpu import CPU, CpuTarget
 from firmwright.ir.operators import count_macs
 from firmwright.ir.quant_params import QuantParams
 from firmwright.ir.relax import main_bindings, static_shape
@@ -21,7 +22,6 @@ from firmwright.models.relax.importer import import_model
 from firmwright.models.tflite import importer as tflite
 from firmwright.recipe import parse_target
 from firmwright.targets import Context, Device, find_rewrites, load_mix
-from firmwright.targets.cpu import CPU, CpuTarget
 from firmwright.toolchain import load_platform
 from firmwright.transforms.optional import apply_transforms
 from firmwright.verify.host_run import run_on_host

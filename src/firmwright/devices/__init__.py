@@ -1,0 +1,1 @@
+"""The built-in devices, one folder per device. Other packages load them by entry point."""

@@ -1,0 +1,62 @@
+"""Device ``c7x``: TI's digital signal processor itself. Takes every operator that TVM can lower.
+
+A mix that ends with it runs as a whole on the C7x; the Arm cores make one call an inference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firmwright.devices.cpu import CPU
+from firmwright.targets import Context, Target
+
+if TYPE_CHECKING:
+    import tvm
+
+    from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.regions import Region
+    from firmwright.targets.placement import Placement
+
+
+class C7xTarget(Target):
+    """The C7x as a core that runs C."""
+
+    name = "c7x"
+    core = "c7x"
+    reason = "the C7x runs everything that C runs"
+    is_fallback = True
+    keeps_states = False
+    stages = ("firmwright.devices.c7x.stages:LOADABLE",)
+    libraries_variable = "CGT7X_EXT_LIBS"
+    rewrites = CPU.rewrites
+
+    def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
+        from firmwright.targets.placement import Placement
+
+        return Placement()
+
+    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+        from firmwright.devices.c7x.lowering import lower_to_c7x
+
+        return lower_to_c7x(region, module, context)
+
+    def describe_kernel(self, region: Region, module: tvm.IRModule, context: Context, /) -> str:
+        from firmwright.devices.c7x.lowering import describe_kernel
+
+        return describe_kernel(region, module, context)
+
+    def extend_project(
+        self, project: Path, variables: Mapping[str, Any], context: Context, /
+    ) -> None:
+        """Add the folder of the loadable on a platform that names a compiler for it."""
+        from firmwright.devices.c7x.loadable import make_loadable_build
+        from firmwright.devices.c7x.loadable_files import write_loadable
+
+        build = make_loadable_build(context.platform)
+        if build is not None:
+            write_loadable(variables, build, project)
+
+
+C7X = C7xTarget()

@@ -1,0 +1,35 @@
+"""Build what the C7x loads of a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from firmwright.devices.c7x import C7X
+from firmwright.devices.c7x.loadable import LOADABLE_NAME, compile_loadable, link_loadable
+from firmwright.devices.c7x.loadable_files import loadable_sources
+from firmwright.devices.c7x.stages import get_build
+from firmwright.pipeline.artifacts import KERNELS, PROJECT
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.linking import find_matching_archives
+from firmwright.project.libraries import collect_library_functions
+from firmwright.toolchain import find_compiler
+from firmwright.toolchain.libraries import check_definitions
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write the loadable, its map and its objects.
+
+    Raises UserError where it lacks a function of the user's that the network calls.
+    """
+    build = get_build(job)
+    compiler = find_compiler(build.toolchain, build.platform.architecture)
+    sources = loadable_sources(PROJECT.path(job), job.recipe.c_prefix)
+    project, output = PROJECT.path(job) / C7X.name, folder / LOADABLE_NAME
+    objects = compile_loadable(build, compiler, project, sources, job.cache, folder)
+    archives = find_matching_archives(job, objects[0])
+    words = [word for archive in archives for word in ("-l", str(archive.resolve()))]
+    kernels = KERNELS.read(job).kernels
+    functions = [function.name for function in collect_library_functions(kernels)]
+    check_definitions(functions, objects, archives, C7X.libraries_variable)
+    link_loadable(build, compiler, project, objects, words, job.cache, output)
+    job.note(f"{LOADABLE_NAME}: {output.stat().st_size:,} bytes, {compiler.version}")

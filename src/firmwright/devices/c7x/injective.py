@@ -1,0 +1,197 @@
+"""TI's schedule for elementwise regions: blocks in local memory, whole vectors in the inner loop.
+
+A region that computes each element of those at its own place, or broadcast to it, is cut into
+blocks of at most 16 KiB. While one is computed the DMA brings the next and takes the last away.
+The innermost loop has as many steps as a vector has elements. Everything else keeps the default
+loops, as in TI's own compiler, which has no other schedule for the C7x. Source of the rules and
+numbers: TI's C7x backend for TVM, as its open sources and documentation describe it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from math import prod
+
+import tvm
+from tvm import tirx
+from tvm.s_tir import Schedule
+
+from firmwright.codegen.c_source import flatten_prim_func
+from firmwright.devices.c7x import transfers
+from firmwright.devices.c7x.accesses import ElementwiseNest, ReadTensor, match_elementwise
+from firmwright.devices.c7x.cost import Core, estimate_cycles
+from firmwright.devices.c7x.streams import find_vector_nest, use_streams
+from firmwright.devices.c7x.transfers import VECTOR_BYTES
+from firmwright.ir.tensors import ELEMENT_BYTES
+from firmwright.lowering.schedule import ScheduledRegion, blocks, count_iterations, schedule_region
+
+BLOCK_BYTES = 16 * 1024
+"""Bytes of a block at most, counted in the region's largest elements."""
+
+
+@dataclass(frozen=True)
+class BlockSplit:
+    """An axis, cut into ``count`` equal parts; axes before it take one index a block."""
+
+    axis: int
+    count: int
+
+
+def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
+    """Give a region's loops TI's structure for this core."""
+    default = schedule_region(function)
+    schedule = Schedule(tvm.IRModule({"main": default.function}))
+    steps = sum(count_iterations(schedule, block) for block in blocks(schedule))
+    found = match_elementwise(schedule)
+    if isinstance(found, str):
+        cycles = estimate_cycles(core, function, steps)
+        return replace(default, note=f"Default loops: {found}.", cycles=cycles)
+    split = find_split(found.extents, found.element_bytes)
+    moved = select_block_inputs(found, split)
+    refusal = explain_no_blocks(found, split, moved, core.local_memory)
+    if split is None or refusal:
+        why_not, said = make_vectors(schedule, found, 0), f"No blocks: {refusal}."
+    else:
+        make_blocks(schedule, found, split, moved)
+        why_not, said = make_vectors(schedule, found, 1), describe_blocks(found, split)
+    made = use_annotations(schedule.mod["main"])
+    lanes = 0 if why_not else core.vector // found.element_bytes
+    cycles = estimate_cycles(core, function, steps, lanes, bool(made.pointers))
+    vectors = (
+        f"No vectors: {why_not}." if why_not else f"The innermost loop is one vector. {made.note}"
+    )
+    return replace(made, note=f"{said} {vectors}", cycles=cycles)
+
+
+def use_annotations(function: tirx.PrimFunc) -> ScheduledRegion:
+    """Let the DMA, vectors and streams do what a schedule's annotations ask for.
+
+    Those are ``DMA_LOOP`` and ``VECTOR_LOOP``; the note says who delivers what a vector reads.
+    """
+    flat = transfers.mark_vector_loops(flatten_prim_func(function))
+    made = transfers.insert_transfers(flat)
+    if not find_vector_nest(flat.body):
+        return made
+    made, streams = use_streams(made)
+    return replace(made, note=streams)
+
+
+def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | None:
+    """Return the axis at which a block is cut and into how many, None where it all fits one.
+
+    From the innermost axis outwards, the first with which a block would be too large is cut into
+    the fewest equal parts that are small enough.
+    """
+    size = element_bytes
+    for axis in reversed(range(len(extents))):
+        size *= extents[axis]
+        if size > BLOCK_BYTES:
+            fewest = -(-size // BLOCK_BYTES)
+            counts = range(fewest, extents[axis] + 1)
+            return BlockSplit(axis, next(n for n in counts if extents[axis] % n == 0))
+    return None
+
+
+def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tuple[ReadTensor, ...]:
+    """Return what comes block by block: inputs of several axes that differ from one to the next.
+
+    One of which a block reads less than a vector, as the scale of its channel, is read in place;
+    so is one with elements between those that are read.
+    """
+    if split is None:
+        return ()
+    return tuple(
+        i
+        for i in found.inputs
+        if len(i.shape) > 1 and i.is_dense and is_worth_moving(i, found.extents, split)
+    )
+
+
+def is_worth_moving(read: ReadTensor, extents: tuple[int, ...], split: BlockSplit) -> bool:
+    """Tell whether a block reads a vector or more of an input, and other blocks another part."""
+    follows = read.follows
+    outside = (*extents[: split.axis], split.count)
+    inside = (extents[split.axis] // split.count, *extents[split.axis + 1 :])
+    differs = any(n > 1 and f for n, f in zip(outside, follows, strict=False))
+    elements = prod(n for n, f in zip(inside, follows[split.axis :], strict=True) if f)
+    return differs and elements * ELEMENT_BYTES[read.dtype] >= VECTOR_BYTES
+
+
+def explain_no_blocks(
+    found: ElementwiseNest,
+    split: BlockSplit | None,
+    moved: tuple[ReadTensor, ...],
+    local_memory: int,
+) -> str:
+    """Say why there are no blocks, '' where there are."""
+    if split is None:
+        return f"all of it fits {BLOCK_BYTES:,} bytes"
+    if block_elements(found, split) < VECTOR_BYTES // found.element_bytes:
+        return "an even cut leaves less than a vector"
+    if not moved:
+        return "no input of several axes comes with them"
+    needed = 2 * BLOCK_BYTES * (len(moved) + 1)
+    if needed > local_memory:
+        return f"two of each buffer may take {needed:,} bytes of {local_memory:,} in local memory"
+    return ""
+
+
+def block_elements(found: ElementwiseNest, split: BlockSplit) -> int:
+    return prod(found.extents[split.axis :]) // split.count
+
+
+def describe_blocks(found: ElementwiseNest, split: BlockSplit) -> str:
+    count = prod(found.extents[: split.axis]) * split.count
+    size = block_elements(found, split) * ELEMENT_BYTES[found.dtype]
+    return f"{count} blocks of {size:,} bytes, which the DMA moves beside the computation."
+
+
+def make_blocks(
+    schedule: Schedule, found: ElementwiseNest, split: BlockSplit, moved: tuple[ReadTensor, ...]
+) -> None:
+    """Cut the loops, and copy what a block reads and writes where the DMA will."""
+    reads = [
+        schedule.cache_read(found.block, i.read_index, f"{transfers.LOCAL_SCOPE}{n}")
+        for n, i in enumerate(moved)
+    ]
+    write = schedule.cache_write(found.block, 0, f"{transfers.LOCAL_SCOPE}{len(moved)}")
+    loops = schedule.get_loops(found.block)
+    outer, _ = schedule.split(loops[split.axis], [split.count, None])
+    block = schedule.fuse(*loops[: split.axis], outer)
+    for read in reads:
+        schedule.compute_at(read, block, preserve_unit_loops=True)
+    schedule.reverse_compute_at(write, block, preserve_unit_loops=True)
+    for copy in (*reads, write):
+        piece = schedule.fuse(*schedule.get_loops(copy)[1:])
+        schedule.annotate(piece, transfers.DMA_LOOP, 1)
+
+
+def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
+    """Make the innermost loop one vector long, or say why not; '' where it is.
+
+    Behind the ``outer`` loops, axes are joined as far as all inputs move along them alike.
+    """
+    if found.calls:
+        return f"it calls {', '.join(found.calls)}"
+    if found.reads_table:
+        return "it reads a table by value"
+    loops = schedule.get_loops(found.block)[outer:]
+    inner = schedule.fuse(*loops[-min(count_fusable_axes(found), len(loops)) :])
+    length, factor = int(schedule.get(inner).extent), VECTOR_BYTES // found.element_bytes
+    if length % factor:
+        return f"the inner loop's {length} steps are not whole vectors of {factor}"
+    vectors, vector = schedule.split(inner, [None, factor])
+    schedule.annotate(vectors, transfers.VECTOR_LOOP, 0)
+    schedule.annotate(vector, transfers.VECTOR_LOOP, factor)
+    return ""
+
+
+def count_fusable_axes(found: ElementwiseNest) -> int:
+    """Return how many of the last axes are one for every input; axes of length 1 always are."""
+    ways = [
+        tuple(i.strides[axis] for i in found.inputs) if extent > 1 else ()
+        for axis, extent in enumerate(found.extents)
+    ]
+    last = next((way for way in reversed(ways) if way), ())
+    return sum(1 for _ in takewhile(lambda way: way in ((), last), reversed(ways)))

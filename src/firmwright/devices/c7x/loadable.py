@@ -1,0 +1,94 @@
+"""The loadable: what the C7x loads of a network, built by TI's compiler for it.
+
+Its folder lies in the project's, whose network it compiles once more. The Makefile that is written
+there calls the compiler as the functions here do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from firmwright.devices.c7x import C7X
+from firmwright.toolchain import Build, Platform, load_toolchain
+from firmwright.toolchain.build import (
+    compile_each,
+    compile_object,
+    link_command,
+    relative_path,
+    run_tool,
+)
+from firmwright.toolchain.compilers import Compiler
+from firmwright.toolchain.layout import NETWORK
+
+LOADABLE_NAME = "c7x_deploy_tvm.out"
+"""The linked loadable's name, the one that TI's compilers give it; its map ends in ``.map``."""
+
+
+def make_loadable_build(platform: Platform) -> Build | None:
+    """Return what builds the loadable of a network that ends on a platform's C7x.
+
+    None where the platform names no compiler for it.
+    """
+    toolchain = platform.modules.get(C7X.name)
+    if toolchain is None:
+        return None
+    architecture = f"c{platform.accelerators[C7X.name]['silicon']}"
+    silicon = replace(platform, architecture=architecture)
+    return Build(load_toolchain(toolchain), silicon, include=(f"../{NETWORK}",))
+
+
+def strip_command(build: Build, folder: str, loadable: str) -> tuple[str, ...]:
+    """Return the command line that takes from a loadable what its loader does not need."""
+    program, *words = build.toolchain.strip
+    return (f"{folder}/{program}", *words, loadable)
+
+
+def compile_loadable(
+    build: Build, compiler: Compiler, project: Path, sources: Sequence[str], cache: Path, to: Path
+) -> list[Path]:
+    """Compile ``sources`` (paths from the loadable's folder ``project``) to objects in ``to``.
+
+    Raises UserError with the compiler's output and the command line.
+    """
+
+    def compile_one(source: str) -> Path:
+        target = to / object_name(source)
+        compile_object(build, compiler, project, source, target, cache)
+        return target
+
+    return compile_each(compile_one, project, sources)
+
+
+def link_loadable(
+    build: Build,
+    compiler: Compiler,
+    project: Path,
+    objects: Sequence[Path],
+    libraries: Sequence[str],
+    cache: Path,
+    output: Path,
+) -> None:
+    """Link and strip a loadable, with its map beside it; ``libraries`` are words for the linker.
+
+    Raises UserError with a tool's output and the command line.
+    """
+    name = relative_path(output, project)
+    linked = [*(relative_path(path, project) for path in objects), *libraries]
+    link = link_command(build, compiler, linked, name)
+    run_tool(link, project, cache, output.name, "the linker failed")
+    drop_link_date(output.with_suffix(".map"))
+    strip = strip_command(build, compiler.folder, name)
+    run_tool(strip, project, cache, output.name, "it cannot be stripped")
+
+
+def drop_link_date(map_file: Path) -> None:
+    """Take from the linker's map the line that says when it linked: a build is reproducible."""
+    lines = map_file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith(">> Linked ")]
+    map_file.write_text("".join(kept), encoding="utf-8", newline="\n")
+
+
+def object_name(source: str) -> str:
+    return PurePath(source).with_suffix(".obj").name

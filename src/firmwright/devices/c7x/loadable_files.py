@@ -1,0 +1,117 @@
+"""The loadable's folder in a generated project: its own C, weights, linker script, Makefile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy.typing as npt
+
+from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
+from firmwright.devices.c7x import C7X
+from firmwright.devices.c7x.loadable import LOADABLE_NAME, object_name, strip_command
+from firmwright.project.constants import TEXT_TEMPLATE
+from firmwright.project.files import (
+    DETECTION_TEMPLATES,
+    INFO_TEMPLATE,
+    file_name,
+    list_templates,
+    place_network_files,
+)
+from firmwright.project.write import write_file
+from firmwright.toolchain import Build
+from firmwright.toolchain.build import compile_command, link_command
+from firmwright.toolchain.compilers import Compiler
+from firmwright.toolchain.layout import NETWORK, list_sources
+from firmwright.toolchain.makefile import wrap_words
+
+LINK_SCRIPT = "link.cmd"
+BYTES_PER_LINE = 16
+
+
+def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) -> None:
+    """Write the loadable's files into a project that is written.
+
+    ``variables`` are those of the project's templates, ``build`` is the loadable's own.
+    """
+    env = make_environment()
+    folder = project / C7X.name
+    variables = {**variables, "byte_lines": format_byte_directives}
+    for template in loadable_templates(build):
+        write_file(folder / file_name(template), render(env, template, variables))
+    for side in ("arm", "firmware"):
+        for template in chip_templates(side):
+            write_file(folder / side / file_name(template), render(env, template, variables))
+    sources = loadable_sources(project, variables["prefix"])
+    makefile = {**loadable_makefile_variables(build, sources), "script": LINK_SCRIPT}
+    template = f"{C7X.name}/loadable/Makefile{TEMPLATE_SUFFIX}"
+    write_file(folder / "Makefile", render(env, template, makefile))
+
+
+def loadable_templates(build: Build) -> list[str]:
+    """Return the templates of the loadable's own files, but the Makefile."""
+    names = (LINK_SCRIPT, "weights.asm")
+    common = [f"{C7X.name}/loadable/{name}{TEMPLATE_SUFFIX}" for name in names]
+    return [*common, *list_templates(f"{C7X.name}/{build.toolchain.name}")]
+
+
+def chip_templates(side: str) -> list[str]:
+    """Return the templates of what carries calls on a chip: for its Linux, or its firmware.
+
+    The firmware also gets the service, which answers the calls on every transport.
+    """
+    own = list_templates(f"{C7X.name}/chip/{side}")
+    service = f"{C7X.name}/call/posix/fw_c7x_service.c{TEMPLATE_SUFFIX}"
+    return [*own, service] if side == "firmware" else own
+
+
+def loadable_sources(project: Path, prefix: str) -> list[str]:
+    """Return what the loadable is compiled from, by its path from the loadable's folder.
+
+    Of the network's sources those that are not the processor's: the weights in C, what it tells
+    of itself, the boxes, and the caller of the loadable.
+    """
+    processor = list_templates(f"{C7X.name}/call/processor")
+    elsewhere = [TEXT_TEMPLATE, INFO_TEMPLATE, *DETECTION_TEMPLATES, *processor]
+    left_out = place_network_files(elsewhere, prefix).values()
+    shared = [
+        source
+        for source in list_sources(project)
+        if source.startswith(f"{NETWORK}/") and source.endswith(".c") and source not in left_out
+    ]
+    own = sorted(p.name for p in (project / C7X.name).iterdir() if p.suffix in (".asm", ".c"))
+    return [*own, *(f"../{source}" for source in shared)]
+
+
+def format_byte_directives(array: npt.NDArray[Any]) -> str:
+    """Write an array's bytes, as they lie in memory, as directives of TI's assembler."""
+    data = array.astype(array.dtype.newbyteorder("<")).tobytes()
+    rows = (data[i : i + BYTES_PER_LINE] for i in range(0, len(data), BYTES_PER_LINE))
+    return "\n".join(f"        .byte   {', '.join(map(str, row))}" for row in rows)
+
+
+def loadable_makefile_variables(build: Build, sources: Sequence[str]) -> dict[str, object]:
+    """Return the variables of ``templates/c7x/loadable/Makefile.j2``."""
+    toolchain = build.toolchain
+    folder = f"$({toolchain.variable})"
+    compiler = Compiler((f"{folder}/{toolchain.program}",), "", folder)
+    objects = [object_name(source) for source in sources]
+    compiled = compile_command(build, compiler, "$<", "$@")
+    linked = link_command(
+        build, compiler, ["$(OBJECTS)", f"$({C7X.libraries_variable})"], LOADABLE_NAME
+    )
+    return {
+        "toolchain": toolchain.name,
+        "variable": toolchain.variable,
+        "program": toolchain.program,
+        "platform": build.platform.name,
+        "architecture": build.platform.architecture,
+        "more_libraries": C7X.libraries_variable,
+        "module": LOADABLE_NAME,
+        "map": PurePath(LOADABLE_NAME).with_suffix(".map"),
+        "compile": wrap_words(compiled),
+        "link": wrap_words(linked),
+        "strip": " ".join(strip_command(build, folder, LOADABLE_NAME)),
+        "objects": wrap_words(objects),
+    }

@@ -1,0 +1,67 @@
+"""A layer becomes calls of the C7x's multiply-accumulates; all else is lowered from TIR."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from math import ceil
+
+import tvm
+
+from firmwright.devices.c7x.cost import Core, add_transfer, read_core
+from firmwright.devices.c7x.forms import cut, make_forms
+from firmwright.devices.c7x.injective import schedule_for_c7x, use_annotations
+from firmwright.devices.c7x.strategies import STRATEGIES
+from firmwright.devices.cpu.layer_functions import AnyLayer
+from firmwright.devices.cpu.lowering import find_form, lower_by_form
+from firmwright.ir.kernels import Cycles, LoweredRegion
+from firmwright.ir.layer import Layer, Pair
+from firmwright.ir.regions import Region
+from firmwright.lowering.region import lower_region
+from firmwright.targets import Context
+
+PAIR_CYCLES = 3
+"""Assumed of a vector of sums of two tensors: nine instructions, three in a cycle."""
+
+
+def lower_to_c7x(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
+    """Lower a region by a form, or from TIR where none fits or the user has a strategy."""
+    core = read_core(context.platform)
+    layer, choice = find_form(region, module, context, make_forms(core))
+    if layer is None or choice.form is None:
+        lowered = lower_to_loops(region, module, context, core)
+        said = " ".join(f"{why}." for why in choice.refusals)
+        note = " ".join(part for part in (said, lowered.kernel.note) if part)
+        return replace(lowered, kernel=replace(lowered.kernel, note=note or None))
+    lowered = lower_by_form(region, module, layer, choice.form)
+    return replace(lowered, kernel=replace(lowered.kernel, cycles=estimate_layer(core, layer)))
+
+
+def lower_to_loops(
+    region: Region, module: tvm.IRModule, context: Context, core: Core
+) -> LoweredRegion:
+    strategies = (*context.strategies, *STRATEGIES)
+    scheduler = partial(schedule_for_c7x, core=core)
+    lowered = lower_region(region, module, context.rounding, strategies, scheduler, use_annotations)
+    # Streams read ahead, and a message to this core lists what is read apart from the rest.
+    return replace(lowered, kernel=replace(lowered.kernel, in_place=()))
+
+
+def estimate_layer(core: Core, layer: AnyLayer) -> Cycles | None:
+    """Return the modelled cycles of a layer that has a form; transfers run beside its sums."""
+    if isinstance(layer, Pair):
+        vectors = ceil(layer.elements / (core.vector // 4))
+        return add_transfer(core, vectors * PAIR_CYCLES, 3 * layer.elements, beside=True)
+    assert isinstance(layer, Layer)  # no form takes floats
+    strips = cut(core, layer)
+    return add_transfer(core, strips.compute_cycles, strips.moved_bytes, beside=True)
+
+
+def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> str:
+    """Return the form of a region, or "loops" and why no form fits."""
+    layer, choice = find_form(region, module, context, make_forms(read_core(context.platform)))
+    if choice.form:
+        return choice.form.name
+    if layer is not None and not choice.refusals:
+        return f"loops: no form for {layer.kind.value}"
+    return f"loops: {'; '.join(choice.refusals)}" if choice.refusals else "loops"

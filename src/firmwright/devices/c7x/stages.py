@@ -1,0 +1,85 @@
+"""The stage that the C7x adds to the pipeline: what it loads of the network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from firmwright.devices.c7x import C7X
+from firmwright.devices.c7x.loadable import make_loadable_build
+from firmwright.devices.tidl import TIDL
+from firmwright.devices.tidl.stages import RECORD, has_tools
+from firmwright.pipeline.artifacts import KERNELS, PROJECT
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import find_extra_archives
+from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.tools import collect_settings, compiler_tool
+from firmwright.toolchain import Build, Toolchain, load_toolchain
+
+
+def find_toolchain(job: Job) -> Toolchain | None:
+    """Return the compiler of the loadable, None where there is none to build."""
+    name = None if job.origin else job.platform.modules.get(C7X.name)
+    return None if name is None else load_toolchain(name)
+
+
+def applies(job: Job) -> bool:
+    toolchain = find_toolchain(job)
+    installed = toolchain is not None and bool(os.environ.get(toolchain.variable))
+    return installed and not lacks_networks(job)
+
+
+def lacks_networks(job: Job) -> bool:
+    """Tell whether TI's tools made networks of regions that in the loadable have stand-ins."""
+    return has_tools() and any(device.name == TIDL.name for device in job.mix)
+
+
+def explain_absence(job: Job) -> str:
+    toolchain = find_toolchain(job)
+    if toolchain is None:
+        return ""
+    if lacks_networks(job):
+        return (
+            "no loadable for the chip was built: in it C would stand in for the networks of TI's "
+            "tools; `target: tidl, c` runs them, by TIDL-RT"
+        )
+    makefile = PROJECT.path(job) / C7X.name / "Makefile"
+    return f"{toolchain.variable} is not set: no loadable for the chip was built; {makefile} does"
+
+
+def get_build(job: Job) -> Build:
+    build = make_loadable_build(job.platform)
+    assert build is not None  # the stage does not apply to others
+    return build
+
+
+def options(job: Job) -> Any:
+    archives = [archive.name for archive in find_extra_archives(job)]
+    return {**collect_settings(get_build(job)), "archives": archives}
+
+
+def inputs(job: Job) -> list[Path]:
+    return [archive for archive in find_extra_archives(job) if archive.is_file()]
+
+
+def list_archive(job: Job) -> dict[str, Path]:
+    """Return the loadable and its map, where TI's users look for them."""
+    made = RECORD.read(job) if job.has_stage(RECORD.stage) else None
+    place = f"artifacts/{made.folder}/tempDir" if made else "module"
+    found = [p for p in job.folder("loadable").iterdir() if p.suffix in (".out", ".map")]
+    return {f"{place}/{path.name}": path for path in found}
+
+
+LOADABLE = Stage(
+    name="loadable",
+    sentence="build what the C7x loads of the network",
+    run="firmwright.devices.c7x.build_loadable:run",
+    reads=(KERNELS, PROJECT),
+    options=options,
+    inputs=inputs,
+    tools=lambda job: [compiler_tool(get_build(job))],
+    applies=applies,
+    explain_absence=explain_absence,
+    archive=list_archive,
+)

@@ -1,0 +1,137 @@
+"""About how many instructions a region takes here, and what would let it take fewer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from math import prod
+
+import tvm
+
+from firmwright.devices.cpu.forms.form import Choice, Form, choose
+from firmwright.devices.cpu.layer_functions import AnyLayer
+from firmwright.devices.cpu.lowering import find_way
+from firmwright.devices.cpu.table import FORMS
+from firmwright.ir.layer import FloatLayer, Layer, LayerKind, LayerRounding
+from firmwright.ir.regions import Region, Suggestion
+from firmwright.ir.relax import dtype_of, static_shape
+from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
+from firmwright.lowering.region import ROUNDINGS
+from firmwright.targets import Context
+from firmwright.toolchain.families import find_family, load_families
+
+LOOPS = 5.0
+"""Instructions of a multiply-accumulate in loops from TIR."""
+ELEMENT = 3.5
+"""Those of an integer that is added or shifted, one for each of the largest tensor's."""
+MOVED = 2.0
+"""Those of one that is only moved."""
+MOVING = frozenset({
+    "concat", "flatten", "expand_dims", "pad", "permute_dims", "reshape", "split", "squeeze",
+    "strided_slice", "take",
+})  # fmt: skip
+"""Operators that only move elements."""
+SOFT_FLOAT = 140.0
+"""Those of one in software."""
+SHARED = dict.fromkeys(LayerRounding, 3.0) | {LayerRounding.FLOAT: 10.0}
+"""Instructions that a result takes more in a function that layers share."""
+
+WITHOUT_FLOATS = frozenset({
+    "cortex-m0", "cortex-m0+", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33",
+    "rv32ic", "rv32imc", "rv32imac",
+})  # fmt: skip
+"""Architectures that compute floats in software."""
+
+ON_INTEGERS = {
+    LayerKind.FLOAT_CONV2D: LayerKind.CONV2D,
+    LayerKind.FLOAT_DEPTHWISE_CONV2D: LayerKind.DEPTHWISE_CONV2D,
+}
+
+
+def estimate_cycles(region: Region, module: tvm.IRModule, context: Context) -> int | None:
+    """Return about how many instructions a region takes; None for floats without products."""
+    if not region.macs:
+        return None if has_floats(region, module, context) else estimate_moves(region, module)
+    return estimate_products(region, module, context, *find_way(region, module, context))
+
+
+def estimate_products(
+    region: Region, module: tvm.IRModule, context: Context, layer: AnyLayer | None, choice: Choice
+) -> int:
+    """Return about how many instructions a region takes that is written in this way."""
+    is_float = isinstance(layer, FloatLayer) if layer else has_floats(region, module, context)
+    cost = estimate_mac(choice.form, is_float, context.platform.architecture)
+    return round(region.macs * cost)
+
+
+def estimate_moves(region: Region, module: tvm.IRModule) -> int:
+    """Return about how many instructions a region takes that multiplies no integers."""
+    function = module[region.name]
+    tensors = (*function.params, *function.body.body.fields)
+    each = MOVED if {*region.operators} <= MOVING else ELEMENT
+    return round(each * max(prod(static_shape(tensor)) for tensor in tensors))
+
+
+def estimate_mac(form: Form | None, is_float: bool, architecture: str) -> float:
+    """Return about how many instructions a multiply-accumulate takes, by a form or in loops."""
+    if is_float and architecture in WITHOUT_FLOATS:
+        return SOFT_FLOAT
+    return form.cost if form else LOOPS
+
+
+def has_floats(region: Region, module: tvm.IRModule, context: Context) -> bool:
+    """Tell whether loops compute floats: those of the model, or quantized values in float32."""
+    use = use_integer_arithmetic(region, module, ROUNDINGS[context.rounding])[1]
+    result = module[region.name].body.body.fields[0]
+    is_float_model = not use.quantized_operators and dtype_of(result).startswith("float")
+    return bool(use.float_operators) or is_float_model
+
+
+def suggest(region: Region, module: tvm.IRModule, context: Context) -> Iterator[Suggestion]:
+    """Yield what lets a region take fewer instructions: less work, integers, a core, a function."""
+    layer, choice = find_way(region, module, context)
+    now = None
+    if region.macs:
+        now = estimate_products(region, module, context, layer, choice)
+        yield Suggestion("half as many output channels", now // 2, shrinks=True)
+    elif layer:
+        now = estimate_cycles(region, module, context)
+    if now is None or layer is None:
+        return
+    kind = ON_INTEGERS.get(layer.kind)
+    if kind:
+        yield Suggestion(
+            "quantize: float32 → int8",
+            round(region.macs * estimate_integers(kind, context.platform.features)),
+        )
+    yield from suggest_core(region, layer, context)
+    if choice.shared and isinstance(layer, Layer):
+        more = round(SHARED[layer.scaling.rounding] * layer.batch * layer.output_elements)
+        yield Suggestion("target: c -specialize=speed", now - more)
+
+
+def estimate_integers(kind: LayerKind, features: Collection[str]) -> float:
+    """Return about how many instructions a multiply-accumulate of integers takes on a core."""
+    fitting = (f.cost for f in FORMS if f.kind is kind and f.features <= {*features})
+    return next(fitting, LOOPS)
+
+
+def suggest_core(region: Region, layer: AnyLayer, context: Context) -> Iterator[Suggestion]:
+    """Yield the next core of the platform's family that takes fewer instructions.
+
+    The platform's own comes first: it may have more than the platform states.
+    """
+    platform = context.platform
+    members = load_families().get(find_family(platform.architecture) or "", {})
+    is_float = isinstance(layer, FloatLayer)
+    own = choose(layer, platform.features, FORMS).form
+    now = estimate_mac(own, is_float, platform.architecture)
+    for architecture, features in sorted(
+        members.items(), key=lambda member: member[0] != platform.architecture
+    ):
+        form = choose(layer, features, FORMS).form
+        cost = estimate_mac(form, is_float, architecture)
+        if {*platform.features} <= {*features} and cost < now:
+            more = [f for f in features if f not in platform.features]
+            named = f"{architecture} with {' and '.join(more)}" if more else architecture
+            yield Suggestion(f"build for {named}", round(region.macs * cost))
+            return

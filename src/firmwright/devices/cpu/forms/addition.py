@@ -1,0 +1,63 @@
+"""Two multiplications and a shift for a sum or a difference, proven for every pair of bytes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.form import Packing
+from firmwright.ir.layer import Addition, Array, Pair
+
+MULTIPLIER_BITS = (23, 22, 21)
+"""Of the larger factor: more fit more sums, as long as these stay below 2^31."""
+
+NEIGHBORS = sorted(
+    product(range(-2, 3), repeat=2), key=lambda pair: (abs(pair[0]) + abs(pair[1]), pair)
+)
+"""Steps from the nearest multipliers, the closest first."""
+
+
+@lru_cache(maxsize=4)
+def find_factors(layer: Addition) -> tuple[int, int, int, int] | None:
+    """Return multipliers, offset and shift: (a ma + b mb + offset) >> shift for every a and b.
+
+    Results are clamped to ``low`` to ``high`` after that. None where no four numbers were found.
+    """
+    left, right = (np.arange(np.iinfo(d).min, np.iinfo(d).max + 1) for d in layer.input_dtypes)
+    for bits, steps in product(MULTIPLIER_BITS, NEIGHBORS):
+        shift = bits - int(np.frexp(max(map(abs, layer.factors)))[1])
+        if not 1 <= shift <= 30:
+            continue
+        first, second = (
+            round(factor * 2**shift) + step
+            for factor, step in zip(layer.factors, steps, strict=True)
+        )
+        sums = first * left[:, None] + second * right[None]
+        low, high = bound_offset(layer, sums, shift)
+        offset = (low + high) // 2
+        if low <= high and int(np.abs(sums).max()) + abs(offset) < 2**31:
+            return first, second, offset, shift
+    return None
+
+
+def bound_offset(layer: Pair, sums: Array, shift: int) -> tuple[int, int]:
+    """Return the smallest and the largest offset that give all results; clamped ones bound less."""
+    begins = layer.results << shift
+    low = np.where(layer.results > layer.low, begins - sums, -(2**40)).max()
+    high = np.where(layer.results < layer.high, begins + (1 << shift) - 1 - sums, 2**40).min()
+    return int(low), int(high)
+
+
+def pack_addition(layer: Addition) -> Packing:
+    """Return a record without arrays."""
+    names = ("first", "second", "offset", "shift")
+    factors = dict(zip(names, find_factors(layer) or (), strict=True))
+    record = {
+        "elements": layer.elements,
+        **factors,
+        "low": layer.low,
+        "high": layer.high,
+    }
+    return Packing({}, record, {})

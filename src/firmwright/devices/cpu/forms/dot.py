@@ -1,0 +1,183 @@
+"""Weights for Armv8.2's dot products: blocks of output channels, of each channel four taps a lane.
+
+A convolution reads rows of the input. They lie in a ring, between their borders, unless the layer
+has no padding and reads whole steps of signed bytes: then they are read in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.blocks import fill_lanes
+from firmwright.devices.cpu.forms.form import Packing, Scratch
+from firmwright.devices.cpu.forms.layer_numbers import describe_record
+from firmwright.devices.cpu.forms.neon import pack_scales
+from firmwright.devices.cpu.forms.x64 import pad_channels
+from firmwright.ir.layer import Array, Layer, LayerRounding
+
+STEP = 16
+"""Bytes of a vector, and what a load may read beyond the last pixel of a row."""
+
+MOST_PIXELS = 5
+"""With 16 channels their sums take 20 of 32 registers."""
+
+PLANE = 16 * 1024
+"""Bytes of input that the first cache holds beside weights: so many are taken as one row."""
+
+
+def pack_convolution(layer: Layer) -> Packing:
+    """Pack for SDOT: four taps of a channel behind each other."""
+    return pack_units(layer, 4)
+
+
+def pack_matrices(layer: Layer) -> Packing:
+    """Pack for SMMLA: eight taps of a channel behind each other."""
+    return pack_units(layer, 8)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Where a layer's input is contiguous: ``spans`` in each row of the kernel, of ``bytes``.
+
+    ``unit`` is how many taps of a channel lie behind each other; ``words`` whole units.
+    """
+
+    layer: Layer
+    unit: int
+
+    @cached_property
+    def spans(self) -> int:
+        return self.layer.kernel[1] if self.layer.dilation[1] > 1 else 1
+
+    @cached_property
+    def bytes(self) -> int:
+        return self.layer.kernel[1] // self.spans * self.layer.channels
+
+    @cached_property
+    def words(self) -> int:
+        return -(-self.bytes // self.unit) * self.unit
+
+    @cached_property
+    def in_place(self) -> bool:
+        layer = self.layer
+        return layer.input_dtype == "int8" and not any(layer.padding) and self.words == self.bytes
+
+    def pack(self, indices: Array, count: int) -> Array:
+        """Return int8 weights of these channels (blocks, lanes), of ``count`` with those to fill.
+
+        (blocks, runs, units, lanes, taps of a unit), flat.
+        """
+        height = self.layer.kernel[0]
+        runs = pad_channels(self.layer.matrix, count).reshape(count, height * self.spans, -1)
+        padded = np.pad(runs, ((0, 0), (0, 0), (0, self.words - self.bytes)))
+        units = padded.reshape(count, height * self.spans, -1, self.unit)[indices]
+        packed: Array = units.transpose(0, 2, 3, 1, 4).reshape(-1).astype("int8")
+        return packed
+
+
+def pack_units(layer: Layer, unit: int) -> Packing:
+    """Pack (channel block, run, unit, channel, tap); the last block overlaps the one before it."""
+    runs = Runs(layer, unit)
+    lanes = 16 if layer.out_channels >= 16 else 8
+    count = max(layer.out_channels, lanes)
+    indices = fill_lanes(layer.out_channels, lanes)
+    flat = layer.is_pointwise and runs.in_place and layer.input_elements <= PLANE
+    width = layer.pixels if flat else layer.out_width
+    geometry = describe_record(layer)
+    if flat:
+        geometry |= {"height": 1, "width": width, "out_width": width}
+    record, scratch = describe_rows(layer)
+
+    def count_products(pixels: int) -> int:
+        """Instructions of a block's step: products, loads, the loop."""
+        return pixels * (lanes + 1) + lanes // 4 + 2
+
+    return Packing(
+        {"weights": runs.pack(indices, count), **pack_scales(layer, indices.reshape(-1), count)},
+        {
+            **geometry,
+            **record,
+            "out_height": layer.pixels // width,
+            "spans": runs.spans,
+            "words": runs.words,
+        },
+        {
+            "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
+            "kernel_height": layer.kernel[0],
+            "direct": runs.in_place,
+            "pixels": choose_pixels(width, count_products, unit // 4),
+            "lanes": lanes,
+            "whole": layer.out_channels >= lanes,
+            "unit": unit,
+            "tail": runs.words % STEP // unit,
+        },
+        () if runs.in_place else (scratch,),
+    )
+
+
+def pack_depthwise(layer: Layer) -> Packing:
+    """Pack (channel block, column, channel, row): a lane has a channel's taps of a column."""
+    lanes = 16 if layer.channels >= 16 else 8
+    count = max(layer.channels, lanes)
+    indices = fill_lanes(layer.channels, lanes)
+    height, width = layer.kernel
+    taps = pad_channels(layer.weights[..., 0], count)[indices]
+    columns = np.pad(taps.transpose(0, 3, 1, 2), ((0, 0), (0, 0), (0, 0), (0, 4 - height)))
+    whole = layer.channels >= lanes
+    direct = whole and layer.input_dtype == "int8" and not any(layer.padding)
+    record, scratch = describe_rows(layer)
+    reach = (width - 1) * layer.dilation[1]
+
+    def count_columns(pixels: int) -> int:
+        """Instructions of a block: eleven a column, those of sums and results a pixel."""
+        return 11 * ((pixels - 1) * layer.strides[1] + reach + 1) + (4 * width + 25) * pixels
+
+    return Packing(
+        {
+            "weights": columns.reshape(-1).astype("int8"),
+            **pack_scales(layer, indices.reshape(-1), count),
+        },
+        {**describe_record(layer), **record, "out_height": layer.out_height},
+        {
+            "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
+            "kernel_height": height,
+            "kernel_width": width,
+            "stride_x": layer.strides[1],
+            "dilation_x": layer.dilation[1],
+            "direct": direct,
+            "pixels": choose_pixels(layer.out_width, count_columns),
+            "lanes": lanes,
+            "whole": whole,
+        },
+        () if direct else (scratch,),
+    )
+
+
+def choose_pixels(width: int, count: Callable[[int], int], multiple: int = 1) -> int:
+    """Return how many pixels of a row of ``width`` take the fewest instructions together.
+
+    ``count`` gives those of a block of so many pixels.
+    """
+    choices = range(multiple, min(MOST_PIXELS, width) + 1, multiple)
+    return min(choices, key=lambda pixels: (-(-width // pixels) * count(pixels), -pixels))
+
+
+def describe_rows(layer: Layer) -> tuple[dict[str, int], Scratch]:
+    """Return the numbers of the ring of rows, in bytes and rows, and its memory."""
+    reach = [(k - 1) * d for k, d in zip(layer.kernel, layer.dilation, strict=True)]
+    columns = (layer.out_width - 1) * layer.strides[1] + reach[1] + 1
+    before = min(layer.padding[1], columns)
+    inside = min(layer.width, columns - before)
+    row = columns * layer.channels + STEP
+    record = {
+        "row": row,
+        "ring": reach[0] + 1,
+        "before": before * layer.channels,
+        "inside": inside * layer.channels,
+        "border": layer.input_zero_point - (128 if layer.input_dtype == "uint8" else 0),
+    }
+    return record, Scratch("ring", "int8", row * (reach[0] + 1))

@@ -1,0 +1,149 @@
+"""Weights of float32 layers: blocks of output channels whose weights of a tap lie together.
+
+A block's channels are the lanes of vectors, or variables where a core has none. So each sum adds
+its products one after another, and its bits depend on no core. A product is rounded before it is
+added: fused multiplications would give other bits, and cores without them could not follow.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.blocks import fill_lanes
+from firmwright.devices.cpu.forms.form import Condition, Packing, Scratch
+from firmwright.devices.cpu.forms.layer_numbers import describe_geometry
+from firmwright.ir.layer import Array, FloatLayer
+
+
+class Level(NamedTuple):
+    """Instructions that a machine may have: the lanes of a vector, and how sums are blocked.
+
+    ``registers`` are what sums, and the weights beside them, may take. ``attribute`` makes the
+    compiler use the instructions where :c:func:`find_level` gives ``least`` and more; without one
+    the code is for every machine of the family.
+    """
+
+    name: str
+    lanes: int
+    registers: int
+    attribute: str = ""
+    least: int = 0
+
+
+class Family(NamedTuple):
+    """Cores whose weights have the same blocks: so many channels, for these levels."""
+
+    block: int
+    levels: tuple[Level, ...]
+
+
+X86_64 = Family(
+    16,
+    (
+        Level("avx512", 16, 28, "VNNI ", 2),
+        Level("avx2", 8, 14, "AVX2 ", 1),
+        Level("sse", 4, 12),
+    ),
+)
+NEON = Family(16, (Level("neon", 4, 28),))
+PLAIN = Family(4, (Level("plainly", 1, 20),))
+
+MOST_CHANNELS = 64
+"""Output channels at once with the widest vectors."""
+
+
+def choose_pixels(level: Level, vectors: int, pixels: int) -> int:
+    """Return how many pixels a level computes at once, for the fewest that are computed twice."""
+    most = min(pixels, max((level.registers - vectors) // vectors, 1), 12)
+    return min(range(most, max(most // 2, 1) - 1, -1), key=lambda n: -(-pixels // n) * n)
+
+
+def plan_level(level: Level, family: Family, channels: int, pixels: int) -> dict[str, Any]:
+    """Return what a template knows of a level: as many blocks at once as divide the channels."""
+    blocks = -(-channels // family.block)
+    vectors = min(family.block // level.lanes, 4)
+    if level.lanes == family.block:
+        vectors = next(n for n in (4, 3, 2, 1) if blocks % n == 0)
+    elif level.registers < 20:
+        vectors = 2
+    return {
+        **level._asdict(),
+        "vectors": vectors,
+        "pixels": choose_pixels(level, vectors, pixels),
+        "whole": channels % (vectors * level.lanes) == 0,
+    }
+
+
+def describe_layer(layer: FloatLayer) -> dict[str, Any]:
+    """Return what the templates of all forms know of a layer."""
+    return {
+        "low": layer.low if np.isfinite(layer.low) else None,
+        "high": layer.high if np.isfinite(layer.high) else None,
+        "is_adding": layer.is_adding,
+    }
+
+
+def pack_convolution(layer: FloatLayer, family: Family) -> Packing:
+    """Pack (channel block, tap, channel)."""
+    blocks = -(-layer.out_channels // family.block)
+    missing = blocks * family.block - layer.out_channels
+    matrix = np.pad(layer.matrix, ((0, missing), (0, 0)))
+    weights = matrix.reshape(blocks, family.block, layer.taps).transpose(0, 2, 1)
+    levels = [plan_level(v, family, layer.out_channels, layer.pixels) for v in family.levels]
+    arrays: dict[str, Array] = {
+        "weights": weights.reshape(-1),
+        "bias": np.pad(layer.bias, (0, missing)),
+    }
+    guarded = any(layer.padding) and not layer.is_planar
+    pointwise = layer.is_pointwise and not layer.is_planar
+    if guarded:
+        arrays["border"] = np.zeros(layer.kernel[1] * layer.channels, "float32")
+    patch = max(level["pixels"] for level in levels) * layer.taps
+    return Packing(
+        arrays,
+        {**describe_geometry(layer), "words": layer.taps},
+        {
+            **describe_layer(layer),
+            "block": family.block,
+            "levels": levels,
+            "planar": layer.is_planar,
+            "pointwise": pointwise,
+            "guarded": guarded,
+        },
+        () if pointwise else (Scratch("patch", "float32", patch),),
+    )
+
+
+CHANNELS_LAST = Condition("an input with channels last", lambda layer: not layer.is_planar)
+
+
+def pack_depthwise(layer: FloatLayer, family: Family) -> Packing:
+    """Pack (channel block, tap, channel); the last block overlaps the one before it."""
+    lanes = next(n for n in (family.block, 8, 4, 1) if n <= min(layer.channels, family.block))
+    indices = fill_lanes(layer.channels, lanes)
+    levels = [
+        {
+            **level._asdict(),
+            "lanes": min(level.lanes, lanes),
+            "vectors": lanes // min(level.lanes, lanes),
+        }
+        for level in family.levels
+    ]
+    return Packing(
+        {
+            "weights": layer.matrix[indices].transpose(0, 2, 1).reshape(-1),
+            "bias": layer.bias[indices].reshape(-1),
+            "border": np.zeros(lanes, "float32"),
+        },
+        {**describe_geometry(layer), "words": layer.taps},
+        {
+            **describe_layer(layer),
+            "levels": levels,
+            "lanes": lanes,
+            "whole": True,
+            "kernel_height": layer.kernel[0],
+            "kernel_width": layer.kernel[1],
+        },
+    )

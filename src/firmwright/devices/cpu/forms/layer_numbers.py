@@ -1,0 +1,57 @@
+"""The numbers of a layer as the C of several families reads them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.requantize import make_requantization
+from firmwright.ir.layer import Array, Layer, LayerRounding, LinearLayer
+
+
+def scale_arrays(layer: Layer) -> dict[str, Array]:
+    """Return bias, multipliers, shifts, and offsets where they do not follow, by channel."""
+    numbers = make_requantization(layer)
+    arrays = {
+        "bias": layer.folded_bias.astype("int32"),
+        "multipliers": numbers.multipliers.astype("int32"),
+        "shifts": numbers.shifts.astype("int8"),
+    }
+    if layer.scaling.has_own_steps:
+        arrays["offsets"] = numbers.offsets.astype("int32")
+    return arrays
+
+
+def scale_vectors(layer: Layer) -> dict[str, Array]:
+    """Return the same for cores with floats in vectors: their bits stand for multipliers."""
+    if layer.scaling.rounding is not LayerRounding.FLOAT:
+        return scale_arrays(layer)
+    return {
+        "bias": layer.folded_bias.astype("int32"),
+        "multipliers": layer.scaling.factors.view("int32"),
+        "shifts": np.zeros(layer.out_channels, "int8"),
+    }
+
+
+def describe_geometry(layer: LinearLayer) -> dict[str, int]:
+    """Return the shape of a convolution as the C of every form finds it in its record."""
+    return {
+        "height": layer.height,
+        "width": layer.width,
+        "channels": layer.channels,
+        "out_width": layer.out_width,
+        "out_channels": layer.out_channels,
+        "pixels": layer.pixels,
+        "kernel_height": layer.kernel[0],
+        "kernel_width": layer.kernel[1],
+        "stride_y": layer.strides[0],
+        "stride_x": layer.strides[1],
+        "dilation_y": layer.dilation[0],
+        "dilation_x": layer.dilation[1],
+        "top": layer.padding[0],
+        "left": layer.padding[1],
+    }
+
+
+def describe_record(layer: Layer) -> dict[str, int]:
+    """Return what the C of every convolution of integers finds in its record."""
+    return {**describe_geometry(layer), "halves": 1 + 2 * (layer.zero_point - layer.low)}

@@ -1,0 +1,113 @@
+"""Numbers for products of two activations: the right's columns are packed when the layer runs.
+
+With a zero point za of the left and zb of the right, a sum is
+
+    sum(a b) - zb sum(a) - za sum(b) + inner za zb
+
+so it starts from what a row and a column add to it, and the products read integers as they are. The
+right's are signed bytes: unsigned ones become less by 128 when they are packed, as does zb.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.conditions import INTEGERS
+from firmwright.devices.cpu.forms.form import Condition, Packing, Scratch
+from firmwright.devices.cpu.forms.plain import CHANNELS, LARGE_BLOCK, PIXELS, UNROLLED
+from firmwright.devices.cpu.forms.requantize import make_requantization
+from firmwright.ir.layer import MatrixProduct
+
+SCALED = Condition(INTEGERS.sentence, lambda product: INTEGERS.holds(product.sums))
+
+
+def describe_product(product: MatrixProduct) -> dict[str, int]:
+    """Return what the C of every form finds in its record; a row of the left is a run."""
+    sums, numbers = product.sums, make_requantization(product.sums)
+    left, right = product.left.steps, product.right.steps
+    record = {
+        "stacks": product.stacks,
+        "rows": product.rows,
+        "run": product.inner,
+        "columns": product.columns,
+        "words": left[1],
+        "left_stack": left[0],
+        "right_stack": right[0],
+        "down": right[1],
+        "across": right[2],
+        "left_zero": product.left.zero_point,
+        "right_zero": product.right.zero_point,
+        "multiplier": int(numbers.multipliers[0]),
+        "shift": int(numbers.shifts[0]),
+    }
+    return {**record, "offset": int(numbers.offsets[0])} if sums.scaling.has_own_steps else record
+
+
+def lower_by(product: MatrixProduct) -> int:
+    """Return what is subtracted from the right to make signed bytes of it."""
+    return int(np.iinfo(product.right.dtype).min - np.iinfo("int8").min)
+
+
+def pack_blocks(product: MatrixProduct) -> Packing:
+    """Pack small blocks for cores with few registers."""
+    return pack_bytes(product, PIXELS, CHANNELS, kept=False)
+
+
+def pack_large_blocks(product: MatrixProduct) -> Packing:
+    """Pack blocks for cores with 32 registers, whose order of products compilers keep to."""
+    return pack_bytes(product, LARGE_BLOCK, LARGE_BLOCK, kept=True)
+
+
+def pack_bytes(product: MatrixProduct, rows: int, columns: int, kept: bool) -> Packing:
+    """Pack blocks of so many rows by columns; a block of the right is copied as signed bytes."""
+    sums, lowered = product.sums, lower_by(product)
+    rows, columns = min(rows, product.rows), min(columns, product.columns)
+    return Packing(
+        {},
+        {
+            **describe_product(product),
+            "right_zero": product.right.zero_point - lowered,
+            "halves": 1 + 2 * (sums.zero_point - sums.low),
+        },
+        {
+            "pixels": rows,
+            "channels": columns,
+            "kept": kept,
+            "lowered": lowered,
+            "unrolled": next(n for n in UNROLLED if product.inner % n == 0),
+        },
+        (
+            Scratch("starts", "int32", product.rows),
+            Scratch("packed", "int8", columns * product.inner),
+        ),
+    )
+
+
+def pack_pairs(product: MatrixProduct) -> Packing:
+    """Pack numbers for AVX2, which adds up pairs of taps of 16 columns."""
+    return pack_vectors(product, columns=16, taps=2)
+
+
+def pack_lanes(product: MatrixProduct) -> Packing:
+    """Pack numbers for NEON, which takes eight taps of a row in turn for eight columns."""
+    return pack_vectors(product, columns=8, taps=8)
+
+
+def pack_vectors(product: MatrixProduct, columns: int, taps: int) -> Packing:
+    """Pack numbers for vectors of columns; rows end with whole numbers of taps.
+
+    No zero point of the right is subtracted later: its words have room for that.
+    """
+    sums = product.sums
+    rows, row = min(LARGE_BLOCK, product.rows), -(-product.inner // taps) * taps
+    return Packing(
+        {},
+        {
+            **describe_product(product),
+            "row": row,
+            "packed": row * columns,
+            "halves": 1 + 2 * (sums.zero_point - sums.low),
+        },
+        {"pixels": rows},
+        (Scratch("packed", "int16", row * columns), Scratch("wide", "int16", row * rows)),
+    )

@@ -1,0 +1,123 @@
+"""Weights for Helium (Cortex-M55): of each output channel all taps in a row.
+
+One instruction adds 16 products of bytes to a sum in a general register. At the end of a row it
+takes no more bytes than are left, so that rows need no padding. Signed bytes are multiplied:
+unsigned inputs are moved by 128.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.form import Packing, Scratch
+from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_vectors
+from firmwright.devices.cpu.forms.plane import Axis, describe_plane, order_axes
+from firmwright.devices.cpu.forms.requantize import make_requantization
+from firmwright.devices.cpu.forms.x64 import pad_channels
+from firmwright.ir.layer import Array, Layer, LayerRounding
+
+BLOCK = 4
+"""Output channels whose sums are scaled at once."""
+
+PIXELS = 3
+"""Pixels at once: with two channels their sums take six of the seven even registers."""
+
+LANES = 16
+"""Bytes in a vector."""
+
+
+def moved_zero(layer: Layer) -> int:
+    """Return the input's zero point as a signed byte."""
+    return layer.input_zero_point - (128 if layer.input_dtype == "uint8" else 0)
+
+
+def pack_scales(layer: Layer) -> dict[str, Array]:
+    """Return the numbers of whole blocks of channels; shifts are to the left, thus negative.
+
+    Offsets take sums to results, not to steps above the lowest one.
+    """
+    is_float = layer.scaling.rounding is LayerRounding.FLOAT
+    numbers = scale_vectors(layer)
+    shifts = numbers["shifts"].astype("int64")
+    if is_float:
+        offsets = np.full(layer.out_channels, layer.zero_point)
+    else:
+        offsets = make_requantization(layer).offsets + (layer.low << shifts)
+    moved = 128 if layer.input_dtype == "uint8" else 0
+    arrays = {
+        "bias": (layer.folded_bias + moved * layer.matrix.sum(1)).astype("int32"),
+        "multipliers": numbers["multipliers"],
+        "offsets": offsets.astype("int32"),
+        "shifts": (-shifts).astype("int8"),
+    }
+    count = -(-layer.out_channels // BLOCK) * BLOCK
+    return {name: pad_channels(array, count) for name, array in arrays.items()}
+
+
+def pack_convolution(layer: Layer) -> Packing:
+    """Pack (channel, tap), whole blocks of channels."""
+    count = -(-layer.out_channels // BLOCK) * BLOCK
+    pixels = PIXELS if layer.pixels >= PIXELS else 1
+    guarded = any(layer.padding)
+    direct = layer.is_pointwise and layer.input_dtype == "int8"
+    arrays = {
+        "weights": pad_channels(layer.matrix, count).astype("int8").reshape(-1),
+        **pack_scales(layer),
+    }
+    if guarded:
+        row = layer.kernel[1] * layer.channels
+        arrays["border"] = np.full(row, layer.input_zero_point, layer.input_dtype)
+    return Packing(
+        arrays,
+        {**describe_record(layer), "words": layer.taps},
+        {
+            "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
+            "pointwise": layer.is_pointwise,
+            "direct": direct,
+            "guarded": guarded,
+            "pixels": pixels,
+        },
+        () if direct else (Scratch("patch", "int8", pixels * layer.taps),),
+    )
+
+
+def list_reaches(layer: Layer) -> Array:
+    """Return where the taps of a pixel lie in a padded channel, in elements from the first."""
+    rows, length = (Axis(layer, axis) for axis in order_axes(layer))
+    down = np.arange(rows.kernel) * rows.dilation * length.padded_size
+    along = np.arange(length.kernel) * length.dilation
+    reaches: Array = (down[:, None] + along).reshape(-1)
+    return reaches
+
+
+def reaches_few(layer: Layer) -> bool:
+    """Tell whether one vector holds a pixel's taps, bytes say where they lie, and 16 bits step."""
+    step = Axis(layer, order_axes(layer)[1]).step
+    return (
+        layer.taps <= LANES
+        and int(list_reaches(layer).max()) < 256
+        and (LANES // 2 - 1) * step < 2**16
+    )
+
+
+def pack_depthwise(layer: Layer) -> Packing:
+    """Pack (channel, 16 taps), zeros behind the last."""
+    axes = order_axes(layer)
+    rows, length = (Axis(layer, axis) for axis in axes)
+    taps = layer.weights[..., 0].transpose(0, *(1 + axis for axis in axes))
+    weights = np.zeros((layer.channels, LANES), np.int8)
+    weights[:, : layer.taps] = taps.reshape(layer.channels, -1)
+    reaches = np.zeros(LANES, np.uint8)
+    reaches[: layer.taps] = list_reaches(layer)
+    # The last step of a row computes four results, however many there are.
+    plane = rows.padded_size * length.padded_size + BLOCK * length.stride
+    return Packing(
+        {"weights": weights.reshape(-1), **pack_scales(layer), "reaches": reaches},
+        {
+            **describe_plane(layer, rows, length, plane),
+            "stride": length.stride,
+            "zero": moved_zero(layer),
+        },
+        {"float_scaled": layer.scaling.rounding is LayerRounding.FLOAT},
+        (Scratch("channel", "int8", plane),),
+    )

@@ -1,0 +1,72 @@
+"""Weights for any core: blocks of output channels whose sums stay in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.blocks import fill_lanes
+from firmwright.devices.cpu.forms.form import Packing, Scratch, Tile
+from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_arrays
+from firmwright.ir.layer import Array, Layer
+
+PIXELS, CHANNELS = 2, 4
+"""Sums at once: with two inputs, a weight and three pointers they fill 14 registers."""
+
+LARGE_BLOCK = 4
+"""As many of both at once: with a row of weights and pointers they fill 25 of 32 registers."""
+
+UNROLLED = (4, 3, 2, 1)
+"""Taps between two branches."""
+
+
+def pack_convolution(layer: Layer, tile: Tile) -> Packing:
+    """Pack (group, channel block, tap, channel); a group's last block overlaps the one before.
+
+    The taps of a group lie in runs, one for each place of the kernel; without groups in one.
+    """
+    return pack_blocks(layer, *tile, scale_arrays(layer))
+
+
+def pack_blocks(
+    layer: Layer,
+    pixels: int,
+    channels: int,
+    scales: Mapping[str, Array],
+    run: int = 0,
+    kept: bool = False,
+) -> Packing:
+    """Pack the same in blocks of so many pixels by channels, with such arrays by channel.
+
+    A layer without groups may have shorter runs, whose sums are joined in 64 bits. ``kept``: the
+    order of products is kept up by the C.
+    """
+    groups = layer.groups
+    outputs = layer.out_channels // groups
+    pixels, channels = min(pixels, layer.pixels), min(channels, outputs)
+    matrices = layer.matrix.reshape(groups, outputs, layer.taps)
+    blocks = matrices[:, fill_lanes(outputs, channels)]
+    arrays = {"weights": blocks.transpose(0, 1, 3, 2).astype("int8").reshape(-1), **scales}
+    guarded = any(layer.padding)
+    if guarded:
+        row = layer.kernel[1] * layer.channels
+        arrays["border"] = np.full(row, layer.input_zero_point, layer.input_dtype)
+    words = layer.taps * groups
+    joined = bool(run)
+    run = run or (layer.channels // groups if groups > 1 else words)
+    return Packing(
+        arrays,
+        {**describe_record(layer), "words": words, "run": run, "group_outputs": outputs},
+        {
+            "pointwise": layer.is_pointwise,
+            "guarded": guarded,
+            "grouped": groups > 1,
+            "joined": joined,
+            "pixels": pixels,
+            "channels": channels,
+            "kept": kept,
+            "unrolled": next(n for n in UNROLLED if run % n == 0),
+        },
+        () if layer.is_pointwise else (Scratch("patch", layer.input_dtype, pixels * words),),
+    )

@@ -1,0 +1,64 @@
+"""A multiplication by a factor for the product of two tensors, proven for every pair of bytes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.addition import bound_offset
+from firmwright.devices.cpu.forms.form import Packing
+from firmwright.ir.layer import Product
+
+LIFT = 13
+"""Bits that a product, below 2^16, is shifted by before its upper half is taken."""
+
+SHIFTS = range(1, 23)
+"""With more, results would leave 32 bits."""
+
+STEPS = sorted(range(-(2**12), 2**12 + 1, 2**6), key=abs)
+"""Multipliers beside the nearest one."""
+
+
+@lru_cache(maxsize=4)
+def find_multiplier(layer: Product) -> tuple[int, int, int] | None:
+    """Return multiplier, offset and shift of the product of every a and b.
+
+    With h the upper half of (a b << LIFT) · multiplier, a result is low + (h + offset) >> shift,
+    clamped. None where no three numbers were found.
+    """
+    left, right = (
+        np.arange(np.iinfo(dtype).min, np.iinfo(dtype).max + 1) - point
+        for dtype, point in zip(layer.input_dtypes, layer.zero_points, strict=True)
+    )
+    products = left[:, None] * right[None] << LIFT
+    fraction, exponent = np.frexp(layer.factor)
+    shift = LIFT - 1 - int(exponent)
+    if shift not in SHIFTS:
+        return None
+    for step in STEPS:
+        multiplier = round(float(fraction) * 2**31) + step
+        halves = products * multiplier >> 32
+        low, high = bound_offset(layer, halves, shift)
+        offset = (low + high) // 2 - (layer.low << shift)
+        fits = int(np.abs(halves).max()) + abs(offset) < 2**31 and multiplier < 2**31
+        if low <= high and fits:
+            return multiplier, offset, shift
+    return None
+
+
+def pack_product(layer: Product) -> Packing:
+    """Return a record without arrays."""
+    multiplier, offset, shift = find_multiplier(layer) or (0, 0, 0)
+    first, second = layer.zero_points
+    record = {
+        "elements": layer.elements,
+        "channels": layer.channels,
+        "first": first,
+        "second": second,
+        "multiplier": multiplier,
+        "offset": offset,
+        "shift": shift,
+    }
+    scaling = {"one_shift": True, "float_scaled": False, "emulated": False}
+    return Packing({}, record, {"low": layer.low, "high": layer.high, **scaling})

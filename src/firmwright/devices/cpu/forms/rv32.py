@@ -1,0 +1,225 @@
+"""Weights for 32-bit RISC-V: two sums of 16 bits in a word, so that a product does two taps.
+
+x0 + 2^16 x1 times w is x0 w + 2^16 x1 w. A group of taps adds up in one word, started at 2^15 so
+that the lower half never borrows; then its upper half is added to one sum and the word to another,
+from which the lower sum follows at the end.
+
+What packs a block's inputs and what adds up its products are functions apart, so that layers which
+share them differ in numbers alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.form import Packing, Scratch, Text, Tile
+from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_arrays
+from firmwright.devices.cpu.forms.tap_order import (
+    LARGEST_GROUP,
+    SMALL_GROUP,
+    TapOrder,
+    count_groups,
+    find_tap_order,
+)
+from firmwright.ir.kernels import C_TYPES
+from firmwright.ir.layer import Array, Layer, LayerRounding
+
+SHARED_SIZES = range(3, LARGEST_GROUP + 1)
+"""Sizes of groups for which a function that layers share has loops."""
+
+SHARED_ROW = ((3, 3), (1, 1))
+"""Kernel and strides, the commonest of all, of which layers share a function that packs rows."""
+
+WIDEST_ROW = 5
+"""Columns of a kernel for which a block's inputs stay in registers."""
+
+REACH = 127
+"""Places by which a tap may move: a byte tells."""
+
+NARROW = 2**10
+"""Output channels up to which the places and shifts of two lie in a word."""
+
+SHIFT_BITS = 6
+"""Bits of a shift; that of a product with a float's mantissa is up to 45."""
+
+
+def largest_group_weight(layer: Layer) -> int:
+    """Return what the magnitudes of a group's weights may add up to."""
+    limits = np.iinfo(layer.input_dtype)
+    return 32767 // max(-int(limits.min), int(limits.max))
+
+
+PART = (
+    "const void *restrict from, const int8_t *restrict moves, int32_t *restrict patch, "
+    "int32_t y, int32_t x"
+)
+"""Parameters of what packs the pixels that a block reads, from output pixel (x, y) on."""
+
+
+def fit_tile(layer: Layer, tile: Tile) -> Tile:
+    """Return a tile of whole pairs of pixels, no larger than a layer's output."""
+    return Tile(min(tile.pixels, layer.pixels // 2 * 2), min(tile.channels, layer.out_channels))
+
+
+def pack_convolution(layer: Layer, tile: Tile) -> Packing:
+    """Pack (channel block, tap, channel), and what belongs to blocks in the order of their use.
+
+    ``blocks`` has runs of blocks with groups of one size. ``moves`` says by how many places each
+    tap of the input moves.
+    """
+    pairs = tile.pixels // 2
+    if layer.is_pointwise:
+        layer = join_rows(layer)
+    found = find_tap_order(layer.matrix, largest_group_weight(layer), tile.channels, REACH)
+    sizes = {grouping.size for grouping in found.groupings}
+    longest = max(count_groups(layer.taps, size) * size for size in sizes)
+    border = layer.channels if any(layer.padding) else 0
+    twice = layer.scaling.rounding is LayerRounding.TWICE
+    one_shift = layer.low >= layer.zero_point
+    weights, numbers = pack_blocks(layer, found, tile, longest)
+    own, shared = describe_texts(layer, sizes, tile)
+    return Packing(
+        {
+            "weights": weights,
+            "blocks": numbers,
+            "moves": (np.argsort(found.order) - np.arange(layer.taps)).astype("int8"),
+        },
+        {
+            **describe_record(layer),
+            **find_inner_blocks(layer, tile.pixels),
+            "runs": len(found.groupings),
+            "odd": int(twice and one_shift),
+            "halved": int(twice and not one_shift),
+            "zero": layer.input_zero_point,
+            "border": border,
+            "border_at": longest * pairs,
+        },
+        own.variant,
+        (Scratch("patch", "int32", longest * pairs + -(-border // 4)),),
+        own.parts,
+        PART,
+        shared,
+    )
+
+
+def join_rows(layer: Layer) -> Layer:
+    """Return a pointwise layer as one of a single row."""
+    pixels = layer.pixels
+    return replace(layer, height=1, width=pixels, out_height=1, out_width=pixels, dilation=(1, 1))
+
+
+def describe_texts(layer: Layer, sizes: set[int], tile: Tile) -> tuple[Text, Text]:
+    """Return the variables of a layer's own function, and of one that layers share."""
+    pairs = tile.pixels // 2
+    words = share_columns(layer, pairs)
+    reads_rows = bool(words) and find_inner_blocks(layer, tile.pixels)["inner_columns"] > 0
+    common = {"pairs": pairs, "input_type": C_TYPES[layer.input_dtype]}
+    main = {
+        "pairs": pairs,
+        "channels": tile.channels,
+        "small_group": SMALL_GROUP,
+        "wide": layer.out_channels > NARROW,
+    }
+    row = {
+        **common,
+        "columns": sorted({column for word in words for column in word[:2]}),
+        "kernel_width": layer.kernel[1],
+        "pairs_of_columns": words,
+        "steps": [next(n for n in (4, 3, 2, 1) if layer.channels % n == 0)],
+    }
+    gather = {**common, "guarded": any(layer.padding), "steps": row["steps"]}
+    own = Text(
+        {**main, "sizes": sorted(sizes), "rows": "inner" if reads_rows else "none"},
+        {"gather": gather, "gather_row": row if reads_rows else None},
+    )
+    if layer.is_pointwise:
+        own = replace(own, variant={**own.variant, "rows": "all"}, parts={"gather_row": row})
+    common_row = (layer.kernel, layer.strides) == SHARED_ROW and reads_rows
+    all_sizes = sizes <= set(SHARED_SIZES)
+    mixed = layer.scaling.rounding is LayerRounding.TWICE
+    shared = Text(
+        {
+            **main,
+            "sizes": [*SHARED_SIZES] if all_sizes else sorted(sizes),
+            "rows": "some",
+            **({"one_shift": None, "twice_in_one_shift": None} if mixed else {}),
+        },
+        {
+            "gather": {**common, "guarded": True, "steps": [4, 1]},
+            "gather_row": {**row, "steps": [4, 1]} if common_row else None,
+        },
+    )
+    return own, shared
+
+
+def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tuple[Array, Array]:
+    """Return the weights and the numbers of all runs of blocks.
+
+    A run begins with its size of groups, the words that a block reads, the carries of its groups
+    and the words of its blocks. A block has its channels' bias, multiplier, offset where it does
+    not follow, and place and shift.
+    """
+    padded = np.zeros((layer.out_channels, longest), np.int64)
+    padded[:, : layer.taps] = layer.matrix[:, found.order]
+    scales = scale_arrays(layer)
+    shifts = scales.pop("shifts").astype("int64")
+    places = np.arange(layer.out_channels) << SHIFT_BITS | shifts
+    columns = [array.astype("int64") for array in scales.values()]
+    weights: list[Array] = []
+    numbers: list[Array] = []
+    for grouping in found.groupings:
+        groups = count_groups(layer.taps, grouping.size)
+        taps = groups * grouping.size
+        of_blocks = fill_blocks(grouping.channels, tile.channels)
+        weights += [padded[rows, :taps].T.reshape(-1) for rows in of_blocks]
+        blocks = [column[of_blocks] for column in columns]
+        at = np.pad(places[of_blocks], ((0, 0), (0, tile.channels % 2)))
+        narrow = layer.out_channels <= NARROW
+        blocks.append(at[:, ::2] | at[:, 1::2] << 16 if narrow else at[:, : tile.channels])
+        block = np.concatenate(blocks, axis=1).reshape(-1)
+        words = taps * tile.pixels // 2
+        numbers += [np.array([grouping.size, words, groups << 15, block.size]), block]
+    bits = np.concatenate(numbers) & 0xFFFFFFFF
+    return np.concatenate(weights).astype("int8"), bits.astype("uint32").view("int32")
+
+
+def fill_blocks(channels: Array, size: int) -> Array:
+    """Return (blocks, size): channels, some of them twice where they do not fill whole blocks."""
+    count = -(-channels.size // size) * size
+    return np.sort(np.resize(channels, count)).reshape(-1, size)
+
+
+def find_inner_blocks(layer: Layer, pixels: int) -> dict[str, int]:
+    """Return where blocks of so many pixels may start that lie in a row and read no padding."""
+    starts, counts = [], []
+    sizes = zip((layer.height, layer.width), (layer.out_height, layer.out_width), strict=True)
+    for axis, (size, out_size) in enumerate(sizes):
+        reach = (layer.kernel[axis] - 1) * layer.dilation[axis]
+        before, stride = layer.padding[axis], layer.strides[axis]
+        starts.append(-(-before // stride))
+        last = min(out_size - 1, (size - 1 - reach + before) // stride)
+        counts.append(max(last + 1 - starts[axis], 0))
+    inner = min(counts[0], 1) * max(counts[1] - pixels + 1, 0)
+    return {
+        "inner_top": starts[0],
+        "inner_left": starts[1],
+        "inner_rows": counts[0],
+        "inner_columns": inner,
+    }
+
+
+def share_columns(layer: Layer, pairs: int) -> list[tuple[int, int, list[tuple[int, int]]]]:
+    """Return the pairs of input columns that a block in a row reads.
+
+    With each are the columns of the kernel and the pairs of output pixels that it serves.
+    """
+    if layer.dilation[1] != 1 or layer.kernel[1] > WIDEST_ROW:
+        return []
+    words: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for column in range(layer.kernel[1]):
+        for pair in range(pairs):
+            low = 2 * pair * layer.strides[1] + column
+            words.setdefault((low, low + layer.strides[1]), []).append((column, pair))
+    return [(*columns, uses) for columns, uses in words.items()]

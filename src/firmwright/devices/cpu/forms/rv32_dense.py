@@ -1,0 +1,156 @@
+"""Weights of products for 32-bit RISC-V: four channels in a word, two in a multiplication.
+
+A word V has the bytes w + 128 of four channels. O = V >> 8 & 0x00ff00ff has the odd ones in
+halves of 16 bits, and V - 256 O has the even ones. So V x and O x are two multiplications for four
+products; 256 times the sum of O x is taken from the sum of V x once a group of inputs. What the
+128 adds is taken off where a group starts: it depends on the inputs alone.
+
+Within a group, each channel's sum fits 16 bits. Small weights allow large groups, so channels
+stand in the order of their groups, in runs of one size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.form import Packing, Scratch
+from firmwright.devices.cpu.forms.layer_numbers import scale_arrays
+from firmwright.devices.cpu.forms.rv32 import largest_group_weight
+from firmwright.devices.cpu.forms.tap_order import Grouping, Taps
+from firmwright.ir.layer import Array, Layer
+
+LARGEST_RUNS = 3
+"""Sizes of groups in a layer."""
+
+GROUP_SIZES = (4, 8, 16, 32)
+"""Inputs in a group for which an order is sought."""
+
+MARGIN = 1.2
+"""By how much the weights of a channel are below what such groups could hold."""
+
+ORDERING = 6
+"""Instructions that bring an input to its place."""
+
+
+def pack_dense(layer: Layer) -> Packing:
+    """Pack (block of channels, input, channel); ``runs`` has the channels of each group size.
+
+    ``order`` says which input is read for a place, ``places`` where a result goes.
+    """
+    words = 1 if layer.out_channels % 8 in (1, 2, 3, 4) else 2
+    arrangement = min(
+        (arrange_channels(layer, inputs, 4 * words) for inputs in find_orders(layer)),
+        key=lambda found: found.cost,
+    )
+    channels, sizes = arrangement.channels, arrangement.sizes
+    by_block = (layer.matrix[channels][:, arrangement.inputs] + 128).astype("uint8")
+    by_block = by_block.reshape(len(sizes), -1, layer.taps)
+    groups, blocks = np.unique(sizes, return_counts=True)
+    scales = {name: array[channels] for name, array in scale_arrays(layer).items()}
+    arrays = {
+        "weights": np.ascontiguousarray(by_block.transpose(0, 2, 1)).view("<u4").reshape(-1),
+        "runs": np.stack([groups, blocks * 4 * words], 1).reshape(-1).astype("uint16"),
+        "bias": scales.pop("bias"),
+    }
+    factor = {}
+    if all((array == array[0]).all() for array in scales.values()):
+        factor = {name[:-1]: int(array[0]) for name, array in scales.items()}
+    else:
+        arrays |= scales
+    scratch = [Scratch("starts", "uint32", layer.taps // int(groups[0]))]
+    in_order = arrangement.inputs.tolist() == [*range(layer.taps)]
+    if not in_order:
+        arrays["order"] = arrangement.inputs.astype(np.min_scalar_type(layer.taps - 1))
+        scratch.append(Scratch("ordered", layer.input_dtype, layer.taps))
+    straight = channels.tolist() == [*range(layer.out_channels)]
+    if not straight:
+        arrays["places"] = channels.astype("uint16")
+    units = {next(n for n in (8, 4, 2, 1) if group % n == 0) for group in groups}
+    return Packing(
+        arrays,
+        {
+            "inputs": layer.taps,
+            "run_items": 2 * len(groups),
+            "halves": 1 + 2 * (layer.zero_point - layer.low),
+            **factor,
+        },
+        {
+            "words": words,
+            "units": sorted(units, reverse=True),
+            "one_factor": bool(factor),
+            "in_order": in_order,
+            "straight": straight,
+        },
+        tuple(scratch),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Arrangement:
+    """Inputs and channels in the order of their products; each block's inputs in a group, rising.
+
+    ``cost`` is about how many instructions groups take that products do not.
+    """
+
+    inputs: Array
+    channels: Array
+    sizes: Array
+    cost: float
+
+
+def find_orders(layer: Layer) -> list[Array]:
+    """Return orders of inputs: as they are, and such in which many channels have large groups."""
+    magnitudes = np.abs(layer.matrix).T.astype("int16")
+    limit = largest_group_weight(layer)
+    possible = layer.taps * limit / np.maximum(magnitudes.sum(0, dtype="int64"), 1)
+    orders, taps = [np.arange(layer.taps)], Taps(magnitudes, limit, layer.taps)
+    for size in GROUP_SIZES:
+        channels = np.flatnonzero(possible >= MARGIN * size)
+        if layer.taps % size == 0 and channels.size:
+            order = taps.fill_groups([Grouping(size, channels)])
+            orders += [] if order is None else [order]
+    return orders
+
+
+def arrange_channels(layer: Layer, inputs: Array, block: int) -> Arrangement:
+    """Return the best blocks of channels for an order of inputs.
+
+    Where channels do not fill the last block, some stand there twice. All sizes are multiples of
+    those before them.
+    """
+    largest = find_group_sizes(layer, inputs)
+    order = np.argsort(largest, kind="stable")
+    blocks = -(-order.size // block)
+    channels = np.sort(np.resize(order, blocks * block))
+    channels = channels[np.argsort(largest[channels], kind="stable")]
+    fitting = largest[channels].reshape(blocks, block)[:, 0]
+    found = []
+    first, *others = sorted({*largest.tolist()})  # np.unique imports masked arrays
+    for number in range(min(LARGEST_RUNS, 1 + len(others))):
+        for chosen in combinations(others, number):
+            kept = np.array([first, *chosen])
+            groups = kept[np.searchsorted(kept, fitting, side="right") - 1]
+            # About 3.5 instructions a channel and group, and three to join groups.
+            cost = layer.taps * float((3.5 * block / groups).sum() + (3 / kept[:-1]).sum())
+            if not (kept[1:] % kept[:-1]).any():
+                found.append((cost, groups))
+    cost, groups = min(found, key=lambda pair: pair[0])
+    if groups[0] == groups[-1] and channels.size == layer.out_channels:
+        channels = np.sort(channels)
+    if (np.diff(inputs) != 1).any():
+        cost += ORDERING * layer.taps
+    return Arrangement(inputs, channels, groups, cost)
+
+
+def find_group_sizes(layer: Layer, inputs: Array) -> Array:
+    """Return each channel's largest group of consecutive inputs whose sums fit 16 bits."""
+    magnitudes, limit = np.abs(layer.matrix[:, inputs]), largest_group_weight(layer)
+    found = np.ones(layer.out_channels, np.int64)
+    for size in range(2, layer.taps + 1):
+        if layer.taps % size == 0:
+            sums = magnitudes.reshape(layer.out_channels, -1, size).sum(2).max(1)
+            found = np.where(sums <= limit, size, found)
+    return found

@@ -1,0 +1,63 @@
+"""Chooses biases with which the sums of a shifted layer have an offset in whole steps of a product.
+
+A form adds its offset behind the product h = (sum · multiplier) >> 30, whose unit is about that of
+the sums. What a graph adds is finer. A bias that is larger by b and an offset that is smaller by b
+products are the same layer, and among some hundred of them there is one whose offset lies near
+enough to a whole number for every step to begin at the same sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.float_steps import SUM_LIMIT, bound_sums, find_shifted_begins
+from firmwright.ir.layer import Array, Layer
+from firmwright.lowering.kernels.float_steps import CANDIDATES, Steps, are_usual
+
+NEAR, NEARBY, FAR = (
+    np.array(sorted(range(-count, count + 1), key=abs)) * distance
+    for count, distance in ((16, 1), (2048, 1), (2048, 509))
+)
+"""Biases to try: results of 8 bits have up to 255 steps, which share a unit between them."""
+
+AT_ONCE = 64
+"""Moves that are tried together: their arrays of 255 steps fit a cache."""
+
+OTHER_MULTIPLIERS = CANDIDATES[1:128:8].tolist()
+"""Beside the nearest one, for the few channels that it fits with no bias."""
+
+
+def choose_biases(layer: Layer) -> Layer:
+    """Return the same shifted layer with other biases, where offsets are whole with them."""
+    scaling = layer.scaling
+    if layer.largest_sum >= SUM_LIMIT or not are_usual(scaling.factors):
+        return layer
+    fraction, exponent = np.frexp(scaling.factors)
+    nearest = np.rint(fraction * 2.0**31).astype("int64")
+    shifts = 1 - exponent.astype("int64")
+    heights = np.arange(1, layer.high - layer.low + 1)[None] << shifts[:, None]
+    limits = bound_sums(layer) + int(FAR.max())
+    begins = find_shifted_begins(layer, limits)
+    found = [
+        find_move(begins[c : c + 1], heights[c : c + 1], nearest[c], limits[c : c + 1])
+        for c in range(layer.out_channels)
+    ]
+    moves = np.array(found, "int64")
+    offsets = scaling.offsets - moves * scaling.mantissas
+    return replace(layer, bias=layer.bias + moves, scaling=replace(scaling, offsets=offsets))
+
+
+def find_move(begins: Array, heights: Array, nearest: int, limits: Array) -> int:
+    """Return the smallest move of a channel's bias for which an offset fits; 0 where none does."""
+    for moves, steps in ((NEAR, [0]), (NEARBY, [0]), (FAR, [0]), (NEARBY, OTHER_MULTIPLIERS)):
+        for step in steps:
+            for start in range(0, moves.size, AT_ONCE):
+                some = moves[start : start + AT_ONCE]
+                factors = np.full(some.size, nearest + step)
+                low, high = Steps(begins + some[:, None], heights, limits).bound_offsets(factors)
+                fits = low <= high
+                if fits.any():
+                    return int(some[fits.argmax()])
+    return 0

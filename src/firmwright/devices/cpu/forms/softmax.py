@@ -1,0 +1,99 @@
+"""A softmax on integers, with a bound of its error: where that reaches the middle between two
+results, float32 arithmetic decides.
+
+Exponentials of the distances from a row's largest element are a table, times 2^``exponent``. Steps
+of the result come with ``point`` bits behind the point, from one division a row. They differ from
+what float32 gives by at most
+
+- four units: the roundings of the table, of the division and of the product;
+- the ``error``-th power of 1/2 of themselves: the roundings of float32, most of which are those of
+  the dequantized elements, and the table's in the sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil, floor, log2
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.form import Condition, Packing
+from firmwright.ir.layer import Softmax
+
+HALF_ULP = 2.0**-24
+"""The largest relative error of a float32 operation."""
+
+EXPONENTIAL = 2.0**-21
+"""That of expf, with a margin: C's libraries keep to a quarter of it."""
+
+MARGIN = 1.5
+"""By how much the bound is larger than the first-order errors that it adds up."""
+
+POINTS = range(8, 17)
+"""Bits behind the point."""
+
+BYTES = 256
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the C computes with; ``numerator`` / sum of a row is 2^(32 + point) steps of 1."""
+
+    exponent: int
+    point: int
+    error: int
+    numerator: int
+
+
+@lru_cache(maxsize=16)
+def find_numbers(layer: Softmax) -> Numbers | None:
+    """Return the numbers of a softmax; None where its bound is wider than a quarter of a step."""
+    exponent = 31 - ceil(log2(layer.length))
+    point = min(floor(log2(layer.scale)) + exponent - 1, POINTS[-1])
+    limits = np.iinfo(layer.input_dtype)
+    farthest = max(layer.input_zero_point - limits.min, limits.max - layer.input_zero_point)
+    # Two elements are dequantized; their distance is less than the number of bytes.
+    argument = HALF_ULP * layer.input_scale * (2 * int(farthest) + BYTES)
+    relative = 2 * (argument + EXPONENTIAL) + (layer.length + 4) * HALF_ULP
+    relative += layer.length * 2.0 ** -(exponent + 1)
+    error = floor(-log2(MARGIN * relative))
+    if point not in POINTS or error < 1 or 2.0**-error / layer.scale > 1 / 4:
+        return None
+    return Numbers(exponent, point, error, floor(2 ** (32 + point) / Fraction(layer.scale)))
+
+
+BOUNDED = Condition(
+    "rows and scales for which integers err by less than a quarter of a step",
+    lambda layer: find_numbers(layer) is not None,
+)
+
+
+def pack_softmax(layer: Softmax) -> Packing:
+    """Return the table by distance, and both scales."""
+    numbers = find_numbers(layer)
+    assert numbers is not None  # no layer that breaks the condition is packed
+    distances = np.arange(BYTES) * np.float64(layer.input_scale)
+    table = np.rint(np.exp(-distances) * 2.0**numbers.exponent)
+    words = np.array([numbers.numerator >> 32, numbers.numerator & 0xFFFFFFFF], "uint64")
+    upper, lower = words.astype("uint32").view("int32").tolist()
+    return Packing(
+        {
+            "table": table.astype("uint32"),
+            "scales": np.array([layer.input_scale, layer.scale], "float32"),
+        },
+        {
+            "rows": layer.rows,
+            "length": layer.length,
+            "input_zero_point": layer.input_zero_point,
+            "numerator_upper": upper,
+            "numerator_lower": lower,
+            "point": numbers.point,
+            "error": numbers.error,
+            "zero_point": layer.zero_point,
+            "low": layer.low,
+            "high": layer.high,
+        },
+        {},
+    )

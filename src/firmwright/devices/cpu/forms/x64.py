@@ -1,0 +1,106 @@
+"""Weights for x86-64: blocks of 16 output channels, of each channel four taps behind each other.
+
+Such are the operands of AVX-512's vpdpbusd: unsigned bytes times signed ones. Inputs are read as
+bytes above the lowest integer of their type, which the bias makes up for. AVX2 widens both to 16
+bits and adds up neighbours, so that four channels by four taps fill a vector.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.blocks import fill_lanes
+from firmwright.devices.cpu.forms.form import Packing, Scratch
+from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_vectors
+from firmwright.ir.layer import Array, Layer, LayerRounding
+
+BLOCK = 16
+"""Output channels in a block: 32-bit sums in a vector of 512 bits."""
+
+PIXELS = 4
+"""Pixels at once with AVX2: their sums of eight channels take half of the 16 registers."""
+
+WIDE_PIXELS = {1: 12, 2: 8, 3: 8, 4: 6}
+"""Pixels at once with AVX-512, by blocks of channels at once: the sums take 12 to 24 of 32."""
+
+
+def pad_channels(array: Array, count: int, value: int = 0) -> Array:
+    """Return the array with a first axis of ``count``."""
+    padding = [(0, count - len(array)), *[(0, 0)] * (array.ndim - 1)]
+    return np.pad(array, padding, constant_values=value)
+
+
+def pad_scales(layer: Layer, bias: Array) -> dict[str, Array]:
+    """Return bias, multipliers and shifts of whole blocks of channels."""
+    count = -(-layer.out_channels // BLOCK) * BLOCK
+    arrays = {**scale_vectors(layer), "bias": bias.astype("int32")}
+    return {
+        name: pad_channels(array, count, int(name == "shifts")) for name, array in arrays.items()
+    }
+
+
+def pack_convolution(layer: Layer) -> Packing:
+    """Pack (channel block, four taps, channel, tap)."""
+    blocks, words = -(-layer.out_channels // BLOCK), -(-layer.taps // 4) * 4
+    padded = np.zeros((blocks * BLOCK, words), np.int64)
+    padded[: layer.out_channels, : layer.taps] = layer.matrix
+    weights = padded.reshape(blocks, BLOCK, words // 4, 4).transpose(0, 2, 1, 3)
+    lowest = np.iinfo(layer.input_dtype).min
+    arrays = {
+        "weights": weights.reshape(-1).astype("int8"),
+        **pad_scales(layer, layer.folded_bias + int(lowest) * layer.matrix.sum(1)),
+    }
+    guarded = any(layer.padding)
+    if guarded:
+        row = layer.kernel[1] * layer.channels
+        arrays["border"] = np.full(row, layer.input_zero_point, layer.input_dtype)
+    groups = next(n for n in (4, 3, 2, 1) if blocks % n == 0)
+    pixels, wide_pixels = min(PIXELS, layer.pixels), min(WIDE_PIXELS[groups], layer.pixels)
+    # The bytes of a single pixel are widened where they are read; those of more, only once.
+    narrow = pixels == 1
+    integers = words if narrow else max(pixels, -(-wide_pixels // 2)) * words
+    return Packing(
+        arrays,
+        {**describe_record(layer), "words": words},
+        {
+            "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
+            "pointwise": layer.is_pointwise,
+            "guarded": guarded,
+            "narrow": narrow,
+            "pixels": pixels,
+            "halves": 1 if pixels > 2 else 2,
+            "groups": groups,
+            "wide_pixels": wide_pixels,
+        },
+        (Scratch("patch", "uint8" if narrow else "int16", integers),),
+    )
+
+
+def pack_depthwise(layer: Layer) -> Packing:
+    """Pack (channel block, two taps, channel, tap) as 16 bits, which no form has to widen.
+
+    The last block overlaps the one before it; fewer than eight channels are a block of eight.
+    """
+    lanes = BLOCK if layer.channels >= BLOCK else BLOCK // 2
+    whole = layer.channels >= lanes
+    indices = fill_lanes(layer.channels, lanes)
+    pairs = -(-layer.taps // 2)
+    padded = np.zeros((max(layer.channels, lanes), 2 * pairs), np.int64)
+    padded[: layer.channels, : layer.taps] = layer.matrix
+    weights = padded[indices].reshape(len(indices), lanes, pairs, 2).transpose(0, 2, 1, 3)
+    scales = pad_scales(layer, layer.folded_bias)
+    return Packing(
+        {
+            "weights": weights.reshape(-1).astype("int16"),
+            **{name: array[indices].reshape(-1) for name, array in scales.items()},
+            "border": np.full(BLOCK, layer.input_zero_point, layer.input_dtype),
+        },
+        describe_record(layer),
+        {
+            "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
+            "kernel_height": layer.kernel[0],
+            "kernel_width": layer.kernel[1],
+            "lanes": lanes,
+            "whole": whole,
+        },
+    )

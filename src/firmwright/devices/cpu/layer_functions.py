@@ -1,0 +1,231 @@
+"""The C functions of layers: of a layer's own, with its numbers in it, or shared by layers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from firmwright.codegen.templates import make_environment, render
+from firmwright.devices.cpu.forms.form import Form, Packing
+from firmwright.devices.cpu.forms.requantize import make_requantization
+from firmwright.ir.kernels import C_TYPES, Parameter, SourceFile
+from firmwright.ir.layer import FloatLayer, Layer, LayerRounding, MatrixProduct, Pair, Softmax
+
+AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax
+
+Variables = Mapping[str, Any]
+"""What a template is rendered with."""
+
+
+@dataclass(frozen=True)
+class LayerFunction:
+    """A C function in ``files``. One that layers share gets their ``record``, defined in C."""
+
+    name: str
+    record: str | None
+    files: tuple[SourceFile, ...]
+
+    @property
+    def headers(self) -> tuple[str, ...]:
+        return tuple(file.name for file in self.files if file.name.endswith(".h"))
+
+
+def write_function(
+    form: Form,
+    layer: AnyLayer,
+    packing: Packing,
+    constants: Sequence[Parameter],
+    results: Sequence[Parameter],
+    shared: bool,
+) -> LayerFunction:
+    """Render a form's template: a layer's own function, or one for all layers of its text.
+
+    Layers with the same numbers have one function in either case.
+    """
+    text = packing.choose_text(shared)
+    # What may lie in one place is not `restrict`.
+    qualifier = "*" if form.in_place else "*restrict "
+    own_ports = [f"const {p.c_type} {qualifier}{p.name}" for p in constants]
+    own_ports += [f"{p.c_type} {qualifier}{p.name}" for p in results]
+    variables = {
+        **describe_layer(layer, packing),
+        **text.variant,
+        "folder": form.folder,
+        "fields": [*packing.record],
+        "parts": [*text.parts],
+        "part_parameters": packing.part_parameters,
+        "ports": ", ".join(own_ports),
+        "arguments": ", ".join(["l", *(p.name for p in (*constants, *results))]),
+    }
+    ports = {"ports": packing.part_parameters}
+    used = {name: {**part, **ports} for name, part in text.parts.items() if part is not None}
+    write = write_shared if shared else write_own
+    return write(form.name, variables, used, packing.record)
+
+
+def write_own(
+    form: str, variables: Variables, parts: Mapping[str, Variables], record: Variables
+) -> LayerFunction:
+    """Return a function in which a layer's numbers are constants."""
+    inline = "static inline __attribute__((always_inline)) "
+    given = {**variables, "parts": [], "record": "compute", "linkage": inline, "call": ""}
+    texts = [render_file("record", given)]
+    texts += [render_function(f"{form}_{p}", p, {**given, **own}) for p, own in parts.items()]
+    texts.append(render_function(form, "compute", given))
+    name = f"{form}_{digest(*texts, record)}"
+    texts.append(render_file("own", {**given, "name": name, "values": list_values(record)}))
+    header = make_header(name, f"void {name}({variables['ports']});")
+    return LayerFunction(name, None, (header, make_source(name, texts)))
+
+
+def write_shared(
+    form: str, variables: Variables, parts: Mapping[str, Variables], record: Variables
+) -> LayerFunction:
+    """Return a function that reads a layer's numbers from a record, and the parts that it calls."""
+    told = repr((form, variables, parts))
+    if told not in _shared:
+        _shared[told] = render_shared(form, variables, parts)
+    shared = _shared[told]
+    values = list_values({**record, **shared.parts})
+    definition = f"static const struct {shared.struct}_layer layer = {{{values}}};"
+    return LayerFunction(shared.name, definition, shared.files)
+
+
+@dataclass(frozen=True)
+class SharedFunction:
+    """A C function that reads a ``struct``, with the names of the ``parts`` that it calls by it."""
+
+    name: str
+    struct: str
+    parts: Mapping[str, str]
+    files: tuple[SourceFile, ...]
+
+
+_shared: dict[str, SharedFunction] = {}
+"""By what they are rendered with: thousands of layers may share a few."""
+
+
+def render_shared(
+    form: str, variables: Variables, parts: Mapping[str, Variables]
+) -> SharedFunction:
+    given = {**variables, "record": "shared", "linkage": "", "call": "l->"}
+    name = name_function(form, given)
+    struct = f"{form}_{digest(render_file('record', given))}" if parts else name
+    given["record"] = struct
+    names, files = {}, [make_header(f"{struct}_layer", render_file("record", given))]
+    for part, own in parts.items():
+        names[part] = name_function(f"{form}_{part}", {**given, **own})
+        files += make_files(f"{form}_{part}", names[part], {**given, **own})
+    files += make_files(form, name, given)
+    return SharedFunction(name, struct, names, tuple(files))
+
+
+def name_function(template: str, given: Variables) -> str:
+    """Return a name for the text of a function that layers share."""
+    return f"{template}_{digest(render_function(template, 'compute', given), given['fields'])}"
+
+
+def make_files(template: str, name: str, given: Variables) -> list[SourceFile]:
+    """Return the header and the source of a function that gets a record."""
+    prototype = f'#include "{given["record"]}_layer.h"\n\nvoid {name}({list_parameters(given)});'
+    return [
+        make_header(name, prototype),
+        make_source(name, [render_function(template, name, given)]),
+    ]
+
+
+def make_header(name: str, text: str) -> SourceFile:
+    return SourceFile(f"{name}.h", render_file("header", {"name": name, "text": text}) + "\n")
+
+
+def make_source(name: str, texts: Sequence[str]) -> SourceFile:
+    includes, text = split_includes("\n\n".join(texts))
+    head = "\n".join([f'#include "{name}.h"', *([""] if includes else []), *includes])
+    return SourceFile(f"{name}.c", f"{head}\n\n{text}\n")
+
+
+def split_includes(text: str) -> tuple[list[str], str]:
+    """Return the lines that include headers on every machine, sorted, and the text without them.
+
+    Each part of a template has those that it needs, so that several have the same.
+    """
+    found, depth = set[str](), 0
+    for line in text.splitlines():
+        depth += line.startswith("#if") - line.startswith("#endif")
+        if depth == 0 and line.startswith("#include <"):
+            found.add(line)
+    kept = list[str]()
+    for line in text.splitlines():
+        if line not in found and (line or (kept and kept[-1])):
+            kept.append(line)
+    return sorted(found), "\n".join(kept)
+
+
+def write_headers(form: Form) -> tuple[SourceFile, ...]:
+    """Return what a form's C includes besides; a project has each file once."""
+    return tuple(SourceFile(name, render_file(name, {}) + "\n") for name in form.headers)
+
+
+def render_function(template: str, name: str, given: Variables) -> str:
+    parameters = list_parameters(given)
+    return render_file(
+        f"{template}.c", {**given, "name": name, "parameters": parameters}, given["folder"]
+    )
+
+
+def render_file(name: str, given: Variables, folder: str = "c/layers") -> str:
+    return render(make_environment(), f"{folder}/{name}.j2", dict(given)).strip("\n")
+
+
+def list_parameters(given: Variables) -> str:
+    """Return the parameters of a function that gets a record, in C."""
+    return f"const struct {given['record']}_layer *restrict l, {given['ports']}"
+
+
+def list_values(record: Variables) -> str:
+    return ", ".join(f".{name} = {value}" for name, value in record.items())
+
+
+def digest(*told: object) -> str:
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:8]
+
+
+def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
+    """Return what the templates of all forms know of a layer."""
+    if isinstance(layer, FloatLayer):
+        return {"input_type": "float", "output_type": "float"}
+    types: dict[str, Any] = {"output_type": C_TYPES[layer.output_dtype]}
+    if isinstance(layer, Pair):
+        return {**types, "input_types": [C_TYPES[dtype] for dtype in layer.input_dtypes]}
+    if isinstance(layer, MatrixProduct):
+        right = {"right_type": C_TYPES[layer.right.dtype]}
+        return {**describe_layer(layer.sums, packing), **right}
+    types |= {"input_type": C_TYPES[layer.input_dtype]}
+    if isinstance(layer, Softmax):
+        return types
+    types |= {"wide": layer.is_wide}
+    return types | describe_requantization(layer, bool(packing.variant.get("float_scaled")))
+
+
+def describe_requantization(layer: Layer, float_scaled: bool) -> dict[str, Any]:
+    """Return what the templates of all forms know of a layer's requantization.
+
+    ``float_scaled``: by the core's own floats, as ONNX Runtime does.
+    """
+    once = layer.scaling.rounding is LayerRounding.ONCE
+    steps = layer.scaling.has_own_steps and not float_scaled
+    emulated = steps and bool((make_requantization(layer).multipliers == 0).any())
+    one_shift = once or steps or layer.low >= layer.zero_point
+    return {
+        "one_shift": one_shift,
+        "float_scaled": float_scaled,
+        "offsets_given": steps,
+        "emulated": emulated,
+        "lift": layer.zero_point - layer.low if emulated else 0,
+        "twice_in_one_shift": one_shift and layer.scaling.rounding is LayerRounding.TWICE,
+        "zero_point": layer.zero_point,
+        "low": layer.low,
+        "high": layer.high,
+    }

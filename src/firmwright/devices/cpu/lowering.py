@@ -1,0 +1,192 @@
+"""A layer becomes C by the first form that fits its core; all else is lowered from TIR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import tvm
+from tvm import relax
+
+from firmwright.devices.cpu.forms.form import Choice, Form, choose
+from firmwright.devices.cpu.forms.shifted_steps import choose_biases
+from firmwright.devices.cpu.layer_functions import (
+    AnyLayer,
+    LayerFunction,
+    write_function,
+    write_headers,
+)
+from firmwright.devices.cpu.table import FORMS
+from firmwright.devices.cpu.ways import choose_way, name_ways
+from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
+from firmwright.ir.layer import FloatLayer, MatrixProduct, Pair, Softmax
+from firmwright.ir.regions import Region
+from firmwright.ir.relax import list_bindings, operator_name
+from firmwright.lowering.float_layers import read_float_layer
+from firmwright.lowering.float_use import list_quantized_operators
+from firmwright.lowering.layers import read_layer
+from firmwright.lowering.matrix_products import read_matrix_product
+from firmwright.lowering.pairs import read_pair
+from firmwright.lowering.region import lower_region
+from firmwright.lowering.shifted_layers import read_shifted_layer
+from firmwright.lowering.softmax_rows import read_softmax
+from firmwright.targets import Context
+
+
+def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
+    """Lower a region by a form, or from TIR where none fits or the user has a strategy."""
+    layer, choice = find_way(region, module, context)
+    if layer and choice.form:
+        return lower_by_form(region, module, layer, choice.form, choice.shared)
+    lowered = lower_region(region, module, context.rounding, context.strategies)
+    if choice.refusals:
+        note = f"Plain loops: {'. '.join(choice.refusals)}."
+        lowered = replace(lowered, kernel=replace(lowered.kernel, note=note))
+    return lowered
+
+
+def lower_by_form(
+    region: Region, module: tvm.IRModule, layer: AnyLayer, form: Form, shared: bool = False
+) -> LoweredRegion:
+    """Lower a region that is a layer by a form that fits it."""
+    lowered = write_layer(region, layer, form, shared)
+    operators = list_quantized_operators(region, module[region.name])
+    kernel = replace(lowered.kernel, quantized_operators=len(operators))
+    return replace(lowered, kernel=kernel)
+
+
+def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> str:
+    """Return the form of a region, or "loops" and why no form fits."""
+    _, choice = find_way(region, module, context)
+    if choice.form:
+        return choice.form.name
+    return f"loops: {'; '.join(choice.refusals)}" if choice.refusals else "loops"
+
+
+def list_ways(region: Region, module: tvm.IRModule, context: Context) -> tuple[str, ...]:
+    """Return the names of all ways to write a region's C, first the usual one."""
+    layer, _ = find_form(region, module, context)
+    return () if layer is None else name_ways(layer, context)
+
+
+def find_way(
+    region: Region, module: tvm.IRModule, context: Context
+) -> tuple[AnyLayer | None, Choice]:
+    """Return the layer that a region is, and how it is written: as it was tuned, or as usual."""
+    layer, choice = find_form(region, module, context)
+    return layer, choice if layer is None else choose_way(region.name, layer, choice, context)
+
+
+def find_form(
+    region: Region, module: tvm.IRModule, context: Context, forms: Sequence[Form] = FORMS
+) -> tuple[AnyLayer | None, Choice]:
+    """Return the layer that a region is and the first of the forms that fits, if any does."""
+    function = module[region.name]
+    layer = None if has_strategy(function, context) else read(function, context.rounding)
+    if layer is None:
+        return None, Choice(None, ())
+    return layer, choose(layer, context.platform.features, forms)
+
+
+def has_strategy(function: relax.Function, context: Context) -> bool:
+    """Tell whether the user has a strategy for an operator of a region."""
+    wanted = {strategy.operator for strategy in context.strategies}
+    values = (b.value for b in list_bindings(function))
+    return any(operator_name(value) in wanted for value in values)
+
+
+def read(function: relax.Function, rounding: str) -> AnyLayer | None:
+    """Return what forms can be chosen for; None for all else."""
+    layer: AnyLayer | None = read_layer(function, rounding) or read_float_layer(function)
+    if layer is None:
+        shifted = read_shifted_layer(function)
+        layer = None if shifted is None else choose_biases(shifted)
+    if layer is None:
+        layer = read_pair(function, rounding) or read_matrix_product(function, rounding)
+    return layer or read_softmax(function, rounding)
+
+
+def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> LoweredRegion:
+    """Return the function of a region that is a layer, by a form, and its packed weights.
+
+    ``shared`` layers of one variant call one function; others get their own, with their numbers
+    in it.
+    """
+    packing = form.pack_layer(layer)
+    inputs, output = make_ports(region, layer)
+    weights = tuple(
+        Parameter(n, array.dtype.name, array.size, f"{region.name}_{n}")
+        for n, array in packing.arrays.items()
+    )
+    scratch = tuple(
+        Parameter(s.name, s.dtype, s.elements, f"{region.name}_{s.name}") for s in packing.scratch
+    )
+    function = write_function(form, layer, packing, (*inputs, *weights), (output, *scratch), shared)
+    kernel = Kernel(
+        region=region.name,
+        inputs=inputs,
+        weights=weights,
+        outputs=(output,),
+        scratch=scratch,
+        body=write_calls(function, layer, (*inputs, *weights, output, *scratch)),
+        functions=(),
+        quantized_operators=0,
+        float_operators=(),
+        headers=function.headers,
+        note=describe_form(form),
+        files=(*function.files, *write_headers(form)),
+        in_place=tuple(
+            p.name for p in inputs if p.name in form.in_place and p.bytes == output.bytes
+        ),
+    )
+    arrays = {f"{region.name}_{name}": array for name, array in packing.arrays.items()}
+    return LoweredRegion(kernel, arrays)
+
+
+def describe_form(form: Form) -> str:
+    """Return the line about a form above the function that it wrote."""
+    cost = f" About {form.cost:g} instructions a multiply-accumulate." if form.cost else ""
+    return f"Form {form.name}: {form.sentence}{cost}"
+
+
+def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], Parameter]:
+    """Return the parameters of a layer's inputs and its output: whole batches."""
+    (result,) = region.outputs
+    if isinstance(layer, Pair):
+        inputs = tuple(
+            Parameter(f"input_{i}", layer.input_dtypes[i], layer.input_elements[i], tensor)
+            for i, tensor in enumerate(region.inputs)
+        )
+        return inputs, Parameter("output", layer.output_dtype, layer.elements, result)
+    if isinstance(layer, MatrixProduct):
+        inputs = tuple(
+            Parameter(role, operand.dtype, operand.elements, tensor)
+            for (role, operand), tensor in zip(layer.inputs, region.inputs, strict=True)
+        )
+        return inputs, Parameter("output", layer.output_dtype, layer.output_elements, result)
+    if isinstance(layer, Softmax):
+        input_ = Parameter("input", layer.input_dtype, layer.elements, region.inputs[0])
+        return (input_,), Parameter("output", layer.output_dtype, layer.elements, result)
+    read, written = (layer.batch * n for n in (layer.input_elements, layer.output_elements))
+    if isinstance(layer, FloatLayer):
+        sizes = {"input": read, "added": written}
+        inputs = tuple(
+            Parameter(role, "float32", sizes[role], tensor)
+            for role, tensor in zip(layer.roles, region.inputs, strict=True)
+        )
+        return inputs, Parameter("output", "float32", written, result)
+    input_ = Parameter("input", layer.input_dtype, read, region.inputs[0])
+    return (input_,), Parameter("output", layer.output_dtype, written, result)
+
+
+def write_calls(function: LayerFunction, layer: AnyLayer, parameters: Sequence[Parameter]) -> str:
+    """Return the body of a region's function: a call for each sample of the batch."""
+    record = f"    {function.record}\n\n" if function.record else ""
+    names = [*(["&layer"] if function.record else []), *(p.name for p in parameters)]
+    if isinstance(layer, Pair | MatrixProduct | Softmax) or layer.batch == 1:
+        return f"{record}    {function.name}({', '.join(names)});"
+    written = layer.output_elements
+    offsets = {"input": layer.input_elements, "added": written, "output": written}
+    moved = [f"{n} + n * {offsets[n]}" if n in offsets else n for n in names]
+    call = f"{function.name}({', '.join(moved)});"
+    return f"{record}    for (int32_t n = 0; n < {layer.batch}; ++n) {{\n        {call}\n    }}"

@@ -1,0 +1,57 @@
+"""Device ``mla``: the accelerator of SiMa's chips, which SiMa's own compiler programs.
+
+SiMa's Model SDK (``afe``) gets the whole network and places it itself. The rules here say what its
+published tables let it take. Without the SDK, C stands in for the layers of the accelerator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from firmwright.devices.mla.option_table import OPTIONS
+from firmwright.targets import Context, Target
+
+if TYPE_CHECKING:
+    import tvm
+
+    from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.regions import Region
+    from firmwright.targets.placement import Placement
+
+STAND_IN = "SiMa's MLA: the network's own arithmetic in C, not what SiMa's compiler makes of it"
+
+
+class MlaTarget(Target):
+    """The MLA, as SiMa's published tables of operators describe it."""
+
+    name = "mla"
+    packages = ("onnx",)
+    stages = ("firmwright.devices.mla.stages:ARTIFACTS",)
+    keeps_states = False
+    reason = "SiMa's tables let the MLA take every operator of it"
+    options = MappingProxyType({option.name: option.values for option in OPTIONS})
+    rewrites = (
+        *("RemovePadByZero", "RemoveCopy", "RemoveIdentityReshape", "RemoveTrainingOperators"),
+        *("MergePadLayer", "RemoveIdentityClip", "FoldBatchNorm"),
+    )
+
+    @property
+    def operators(self) -> Collection[str]:
+        from firmwright.devices.mla.rules import mla_rules
+
+        return mla_rules().operators
+
+    def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
+        from firmwright.devices.mla.placing import place_layers
+
+        return place_layers(module, context)
+
+    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+        from firmwright.planning.nested import lower_in_layers
+
+        return lower_in_layers(region, module, context, STAND_IN)
+
+
+MLA = MlaTarget()

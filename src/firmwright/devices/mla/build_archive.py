@@ -1,0 +1,109 @@
+"""Write what SiMa's compiler needs of the network, let it compile, and read what it made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from firmwright.compile import prepare_module
+from firmwright.data.samples import Sample, sample_digest
+from firmwright.devices.mla.compiled import describe_archive, read_compiled, write_stand_in
+from firmwright.devices.mla.network import SimaNetwork, export_network, order_samples
+from firmwright.devices.mla.options import MlaOptions, read_options
+from firmwright.devices.mla.schedule import write_schedule
+from firmwright.devices.mla.script import write_script
+from firmwright.devices.mla.sdk import SCRIPT, find_sdk, run_script
+from firmwright.devices.mla.settings import make_settings
+from firmwright.devices.mla.stages import RECORD
+from firmwright.errors import UserError
+from firmwright.ir.records import write_arrays
+from firmwright.pipeline import artifacts
+from firmwright.pipeline.custom_rewrites import list_custom_rewrites
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import select_rewrites, select_run_inputs
+from firmwright.pipeline.samples import read_real_samples
+from firmwright.report.manifest import ArtifactsReport, CompiledArchive
+
+CALIBRATION = "calibration.npz"
+NO_SAMPLES = (
+    "target: mla: there are no samples to calibrate with, and random ones would decide about the "
+    "network; state `quantize: {calibration: {inputs: …}}`, or `run: {inputs: …}` for a model that "
+    "is quantized already"
+)
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``artifacts.json`` and the folder ``<recipe>_<platform>_mla`` that it names."""
+    (device,) = (d for d in job.mix if d.name == "mla")
+    options = read_options(device.context)
+    batch = job.recipe.batch.size if job.recipe.batch else 1
+    settings = make_settings(options, job.recipe.quantize, batch)
+    sdk = find_sdk()
+    name = job.recipe.name
+    place = folder / f"{name}_{job.platform.name}_mla"
+    place.mkdir()
+    network = read_network(job)
+    samples = read_calibration(job, options, network)
+    (place / f"{name}.onnx").write_bytes(network.data)
+    write_calibration(place, network, samples)
+    data = CALIBRATION if samples else ""
+    script = write_script(name, f"{name}.onnx", network.inputs, data, settings)
+    (place / SCRIPT).write_text(script, encoding="utf-8")
+    if sdk is None:
+        version, archive = None, write_stand_in(place, name, network, batch)
+    else:
+        version = run_script(sdk, place, job.cache / "mla" / "compile.log")
+        required = job.recipe.batch is not None and job.recipe.batch.require
+        archive, remarks = read_compiled(place, name, batch, required)
+        for remark in remarks:
+            job.note(f"{archive.file}: {remark}")
+    if archive.static_schedule:
+        write_schedule(place / f"{name}_schedule.yaml", archive.static_schedule, name)
+    record = ArtifactsReport(
+        folder=place.name,
+        files=list_bundle_files(name, archive),
+        model=artifacts.MODEL_INTERFACE.read(job).sha256,
+        frames=len(samples),
+        samples=tuple(sample_digest(sample) for sample in samples),
+        tools=version,
+        archive=archive,
+    )
+    RECORD.write(folder, record)
+    for note in describe_archive(record, archive):
+        job.note(note)
+
+
+def read_network(job: Job) -> SimaNetwork:
+    """Return the model as it was before the recipe quantized it: SiMa's compiler does that."""
+    custom = list_custom_rewrites(job)
+    module = prepare_module(artifacts.MODEL_MODULE.read(job), select_rewrites(job), custom)
+    return export_network(module, artifacts.MODEL_INTERFACE.read(job))
+
+
+def read_calibration(job: Job, options: MlaOptions, network: SimaNetwork) -> list[Sample]:
+    """Return the samples as real numbers; UserError where the recipe names none.
+
+    Where the Arm cores run everything nothing is calibrated.
+    """
+    if options.is_on("arm_only"):
+        return []
+    quantize = job.recipe.quantize
+    given = quantize.calibration.inputs if quantize else select_run_inputs(job)
+    if given is None:
+        raise UserError(NO_SAMPLES)
+    limit = quantize.calibration.samples if quantize else None
+    return read_real_samples(job, network.model_inputs, given, limit)
+
+
+def write_calibration(place: Path, network: SimaNetwork, samples: Sequence[Sample]) -> None:
+    """Write the samples; nothing without any."""
+    if samples:
+        columns = [[sample[t.name] for sample in samples] for t in network.inputs]
+        arrays = {f"input_{i}": order_samples(c, network.layout) for i, c in enumerate(columns)}
+        write_arrays(place / CALIBRATION, arrays)
+
+
+def list_bundle_files(name: str, archive: CompiledArchive) -> tuple[str, ...]:
+    """Return the files that a bundle takes; the user's samples stay behind."""
+    schedule = [f"{name}_schedule.yaml"] if archive.static_schedule else []
+    return (f"{name}.onnx", SCRIPT, archive.file, *schedule)

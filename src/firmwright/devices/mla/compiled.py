@@ -1,0 +1,119 @@
+"""The archive beside the script: the one that SiMa's compiler made, checked, or a stand-in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from firmwright.bundle.archive import write_archive
+from firmwright.devices.mla.archive import read_archive, read_description
+from firmwright.devices.mla.description import Pipeline, read_pipeline
+from firmwright.devices.mla.network import SimaNetwork
+from firmwright.devices.mla.schedule import read_schedule
+from firmwright.devices.mla.sdk import PYTHON_VARIABLE, SCRIPT
+from firmwright.devices.mla.stand_in import make_stand_in
+from firmwright.errors import UserError
+from firmwright.report.manifest import ArtifactsReport, BundledFile, CompiledArchive
+
+COMPILED = "compiled"
+"""The folder that the script lets the SDK write."""
+STATS_SUFFIX = "_mla_stats.yaml"
+
+
+def read_compiled(
+    place: Path, name: str, batch: int, required: bool
+) -> tuple[CompiledArchive, Sequence[str]]:
+    """Check what SiMa's compiler made in ``place``, and pack it again: the same bytes always.
+
+    Returns it with what SiMa's own reader tolerates. Raises UserError for an archive that is not
+    as SiMa's pages describe it, or for another batch, and for a smaller one than is required.
+    """
+    file = f"{name}_mpk.tar.gz"
+    found = sorted(p.name for p in (place / COMPILED).glob("*.tar.gz"))
+    if found != [file]:
+        raise UserError(
+            f"SiMa's compiler was to write {place / COMPILED / file}; there is "
+            f"{', '.join(found) or 'no archive'}"
+        )
+    files = read_archive(place / COMPILED / file)
+    pipeline = read_pipeline(*read_description(files), list(files))
+    check_batch(pipeline, batch, required)
+    write_archive(place / file, "", files)
+    schedules = [n for n in sorted(files) if n.endswith(STATS_SUFFIX)]
+    layers = [layer for n in schedules for layer in read_schedule(files[n].decode(), n)]
+    archive = CompiledArchive(
+        file=file,
+        stand_in=False,
+        members=list_members(files),
+        processors=pipeline.processors,
+        programs=(*pipeline.mla_programs, *pipeline.arm_programs),
+        desired_batch_size=pipeline.desired_batch_size,
+        actual_batch_size=pipeline.actual_batch_size,
+        static_schedule=tuple(layers),
+    )
+    return archive, pipeline.remarks
+
+
+def check_batch(pipeline: Pipeline, batch: int, required: bool) -> None:
+    desired, actual = pipeline.desired_batch_size, pipeline.actual_batch_size
+    if desired not in (None, batch):
+        raise UserError(f"SiMa's archive is for a batch of {desired}; the recipe asks for {batch}")
+    if required and actual != batch:
+        granted = "does not say which batch it is for" if actual is None else f"takes {actual}"
+        raise UserError(
+            f"batch: the recipe requires {batch}, and SiMa's archive {granted}; lower `batch` or "
+            "drop `require`"
+        )
+
+
+def write_stand_in(place: Path, name: str, network: SimaNetwork, batch: int) -> CompiledArchive:
+    """Write an archive that says that it is none of SiMa's."""
+    files = make_stand_in(name, network.inputs, network.outputs, batch)
+    file = f"{name}_stand_in.tar.gz"
+    write_archive(place / file, "", files)
+    return CompiledArchive(
+        file=file,
+        stand_in=True,
+        members=list_members(files),
+        processors={},
+        programs=(),
+        desired_batch_size=batch,
+        actual_batch_size=None,
+        static_schedule=(),
+    )
+
+
+def list_members(files: Mapping[str, bytes]) -> tuple[BundledFile, ...]:
+    return tuple(
+        BundledFile(name, len(data), hashlib.sha256(data).hexdigest())
+        for name, data in sorted(files.items())
+    )
+
+
+def describe_archive(record: ArtifactsReport, archive: CompiledArchive) -> list[str]:
+    """Return what the build says about the archive, a line each."""
+    if archive.stand_in:
+        return [
+            f"{record.folder}: not compiled, {PYTHON_VARIABLE} is not set; {archive.file} is a "
+            f"stand-in, and {SCRIPT} makes the archive where SiMa's Model SDK is installed"
+        ]
+    steps = ", ".join(f"{count} on the {core}" for core, count in archive.processors.items())
+    desired, granted = (
+        "unknown" if size is None else size
+        for size in (archive.desired_batch_size, archive.actual_batch_size)
+    )
+    lines = [
+        f"{archive.file}, by SiMa's Model SDK {record.tools}: {len(archive.members)} files; "
+        f"steps: {steps}; batch {desired} desired, {granted} actual"
+    ]
+    arm = [program for program in archive.programs if program.endswith(".so")]
+    on_mla = len(archive.programs) - len(arm)
+    if arm:
+        lines.append(f"warning: the Arm cores run a part of it: {', '.join(arm)}")
+    if on_mla > 1:
+        lines.append(f"warning: the MLA gets {on_mla} programs, not one")
+    if archive.static_schedule:
+        cycles = sum(s.end_cycle - s.start_cycle + 1 for s in archive.static_schedule)
+        lines.append(f"{cycles:,} cycles by SiMa's static schedule, without stalls; not measured")
+    return lines

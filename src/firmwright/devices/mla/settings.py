@@ -1,0 +1,150 @@
+"""What SiMa's ``afe`` is told: from a recipe's keys, and from the target's options for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from firmwright.devices.mla.options import MlaOptions
+from firmwright.errors import UserError
+from firmwright.recipe.quantization import QuantizeOptions
+
+METHODS: Mapping[str, str] = {
+    "minmax": "MinMaxMethod()",
+    "moving_average": "MovingAverageMinMaxMethod()",
+    "mse": "HistogramMSEMethod(num_bins={bins})",
+    "entropy": "HistogramEntropyMethod(num_bins={bins})",
+    "percentile": "HistogramPercentileMethod(percentile_value={percentile}, num_bins={bins})",
+}
+"""By the recipe's ``quantize.calibration.method``, the object that ``afe`` takes."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A keyword of ``afe`` as the script writes it, and what ``afe`` takes without it."""
+
+    name: str
+    value: str
+    default: str
+
+
+@dataclass(frozen=True)
+class AfeSettings:
+    """What the script says.
+
+    ``quantization`` are fields of ``QuantizationParams``; the script leaves the others as ``afe``
+    has them. ``quantize`` and ``compile`` are keywords of the functions of those names.
+    """
+
+    chip: str
+    quantization: tuple[tuple[str, str], ...]
+    quantize: tuple[Argument, ...]
+    compile: tuple[Argument, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """What the script imports of ``afe.apis.defines``, sorted."""
+        values = " ".join(value for _, value in self.quantization)
+        methods = [text.partition("(")[0] for text in METHODS.values()]
+        known = [*methods, "bfloat16_scheme", "quantization_scheme"]
+        used = [name for name in known if f"{name}(" in values]
+        return sorted([*used, "default_quantization", f"{self.chip}_target"])
+
+
+def make_settings(options: MlaOptions, quantize: QuantizeOptions | None, batch: int) -> AfeSettings:
+    """Return what ``afe`` is told; UserError for a recipe's quantization that it does not have."""
+    return AfeSettings(
+        options.generation,
+        tuple({**map_recipe(options, quantize), **map_options(options)}.items()),
+        (
+            flag("arm_only", options),
+            flag("automatic_layout_conversion", options),
+            flag("any_shape_on_mla", options),
+        ),
+        (
+            Argument("batch_size", str(batch), "1"),
+            Argument("compress", str(options.is_on("compress")), "True"),
+            Argument(
+                "l2_caching_mode",
+                f"L2CachingMode.{options.values['l2_caching_mode'].upper()}",
+                "L2CachingMode.NONE",
+            ),
+        ),
+    )
+
+
+def flag(name: str, options: MlaOptions) -> Argument:
+    return Argument(name, str(options.is_on(name)), "False")
+
+
+def map_recipe(options: MlaOptions, quantize: QuantizeOptions | None) -> dict[str, str]:
+    """Return the fields that the recipe's ``quantize`` decides about; none without that key."""
+    if quantize is None:
+        return {}
+    if options.values["precision"] == "bf16":
+        raise UserError(
+            "target: mla: precision is bf16, and the recipe's `quantize` makes 8 bits; leave one "
+            "of them out"
+        )
+    for wrong, found in find_unmapped(quantize):
+        raise UserError(f"target: mla: {wrong} is {found}, which SiMa's quantizer does not have")
+    calibration = quantize.calibration
+    method = METHODS[calibration.method]
+    return {
+        "calibration_method": method.format(
+            bins=options.values["num_bins"], percentile=calibration.percentile
+        ),
+        "activation_quantization_scheme": format_scheme(not quantize.symmetric, False),
+        "weight_quantization_scheme": format_scheme(False, quantize.per_channel),
+        "biascorr_type": format_bias("regular" if quantize.bias_correction else "none"),
+        "channel_equalization": str(quantize.equalize),
+    }
+
+
+def find_unmapped(quantize: QuantizeOptions) -> list[tuple[str, str]]:
+    """Return the recipe's keys that have values which ``afe`` cannot be told, with the values."""
+    stated = {
+        "quantize.scheme": (quantize.scheme, ("affine",)),
+        "quantize.arithmetic": (quantize.arithmetic, ("onnx",)),
+        "quantize.activations": (quantize.activations, ("int8",)),
+        "quantize.weights": (quantize.weights, ("int8",)),
+        "quantize.calibration.method": (quantize.calibration.method, tuple(METHODS)),
+    }
+    wrong = [(key, value) for key, (value, known) in stated.items() if value not in known]
+    if quantize.compensate_rounding:
+        wrong.append(("quantize.compensate_rounding", "true"))
+    if quantize.layers:
+        wrong.append(("quantize.layers", "not empty"))
+    if quantize.keep_float.layers or quantize.keep_float.operators:
+        wrong.append(("quantize.keep_float", "not empty (take the option unquantized_nodes)"))
+    return wrong
+
+
+def map_options(options: MlaOptions) -> dict[str, str]:
+    """Return the fields that options decide about: those that are not at their default."""
+    fields = {}
+    if options.values["precision"] == "bf16":
+        scheme = "bfloat16_scheme()"
+        fields["activation_quantization_scheme"] = scheme
+        fields["weight_quantization_scheme"] = scheme
+    if options.values["bias_correction"] != "recipe":
+        fields["biascorr_type"] = format_bias(options.values["bias_correction"])
+    if options.values["requantization_mode"] != "sima":
+        fields["requantization_mode"] = (
+            f"RequantizationMode.{options.values['requantization_mode']}"
+        )
+    if options.is_on("smooth_quant"):
+        fields["smooth_quant"] = "True"
+    if not options.is_on("prefer_int8_udf"):
+        fields["prefer_int8_udf"] = "False"
+    if options.unquantized_nodes:
+        fields["node_names"] = f"set({options.unquantized_nodes!r})"
+    return fields
+
+
+def format_scheme(asymmetric: bool, per_channel: bool) -> str:
+    return f"quantization_scheme(asymmetric={asymmetric}, per_channel={per_channel}, bits=8)"
+
+
+def format_bias(kind: str) -> str:
+    return f"BiasCorrectionType.{kind.upper()}"

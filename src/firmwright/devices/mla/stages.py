@@ -1,0 +1,63 @@
+"""The stage that the MLA adds to the pipeline: what SiMa's compiler is given, and what it makes."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firmwright.devices.mla.sdk import find_sdk, read_version
+from firmwright.pipeline.artifact import Artifact, pack_listed
+from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE, PARTITION
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import (
+    canonical_run_inputs,
+    list_run_files,
+    mix_options,
+    rewrite_options,
+)
+from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.tools import Tool, stamp_installation
+
+if TYPE_CHECKING:
+    from firmwright.report.manifest import ArtifactsReport
+
+RECORD: Artifact[ArtifactsReport] = Artifact(
+    "artifacts", "artifacts.json", "firmwright.report.manifest:ArtifactsReport"
+)
+
+
+def options(job: Job) -> Any:
+    """Return the mix, the rewrites, and how the recipe quantizes with which samples."""
+    canonical = job.recipe.canonical
+    return {
+        "mix": mix_options(job),
+        "rewrites": rewrite_options(job),
+        "quantize": canonical.get("quantize"),
+        "inputs": canonical_run_inputs(job),
+        "require": job.recipe.batch is not None and job.recipe.batch.require,
+    }
+
+
+def calibration_files(job: Job) -> list[Path]:
+    own = job.recipe.quantize is not None
+    return job.recipe.list_files("quantize") if own else list_run_files(job)
+
+
+def ask_version() -> str | None:
+    sdk = find_sdk()
+    return read_version(sdk) if sdk else None
+
+
+ARTIFACTS = Stage(
+    name="artifacts",
+    sentence="write what SiMa's compiler needs, and compile where it is installed",
+    run="firmwright.devices.mla.build_archive:run",
+    reads=(MODEL_INTERFACE, MODEL_MODULE, PARTITION),
+    writes=(RECORD,),
+    options=options,
+    inputs=calibration_files,
+    templates=lambda _: ["mla/sdk/*.j2"],
+    tools=lambda _: [Tool("SiMa Model SDK", partial(stamp_installation, find_sdk), ask_version)],
+    archive=partial(pack_listed, RECORD),
+)

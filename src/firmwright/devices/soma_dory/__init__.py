@@ -1,0 +1,96 @@
+"""Device ``soma_dory``: the digital accelerator of DIANA, and with an option its analog core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from firmwright.targets import Context, Target
+
+if TYPE_CHECKING:
+    import tvm
+
+    from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.regions import Change, Region, Suggestion
+    from firmwright.targets.layout import Layout
+    from firmwright.targets.placement import Placement
+
+SWITCH = ("0", "1")
+
+ANALOG = "analog_conv2d"
+"""The anchor of regions of the analog core, of which no cycle model is public."""
+
+
+class SomaDoryTarget(Target):
+    """DIANA's digital accelerator, under the name that HTVM gives it."""
+
+    name = "soma_dory"
+    rewrites = ("UseIntegers",)
+    reason = "it has DIANA's arithmetic, and breaks none of the accelerator's rules"
+    machines = MappingProxyType({"diana": "firmwright.devices.soma_dory.emulated_device:Diana"})
+    operators = ("conv2d", "depthwise_conv2d", "dense", "add", "relu")
+    stages = ("firmwright.devices.soma_dory.stages:CHIP_CHECK",)
+    options: Mapping[str, tuple[str, ...]] = MappingProxyType(
+        {"analog": SWITCH, "layout_transform": SWITCH, "requant_transform": SWITCH}
+    )
+
+    def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
+        from firmwright.devices.soma_dory.placing import prepare_layers
+        from firmwright.devices.soma_dory.requantization import narrow_operands, replace_divisions
+
+        module = narrow_operands(module)
+        if context.options.get("requant_transform") != "0":
+            module = replace_divisions(module)
+        return prepare_layers(module, context)
+
+    def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
+        from firmwright.devices.soma_dory.placing import place_layers
+
+        return place_layers(module, context)
+
+    def layout(self, context: Context, /) -> Layout:
+        from firmwright.devices.soma_dory.boundaries import DeviceLayout
+
+        return DeviceLayout(allows_transforms=context.options.get("layout_transform") != "0")
+
+    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+        from firmwright.devices.soma_dory.analog import read_analog_layer
+        from firmwright.devices.soma_dory.cost import Accelerator
+        from firmwright.devices.soma_dory.lowering import lower_layer, lower_transform
+        from firmwright.devices.soma_dory.matching import read_layer
+        from firmwright.ir.regions import TRANSFORM
+
+        if region.anchor == TRANSFORM:
+            return lower_transform(region, module)
+        numbers = context.platform.accelerators[self.name]
+        read = read_analog_layer if region.anchor == ANALOG else read_layer
+        layer = read(module[region.name])
+        return lower_layer(region, layer, Accelerator.from_numbers(numbers))
+
+    def estimate_cycles(
+        self,
+        region: Region,
+        module: tvm.IRModule,
+        context: Context,
+        changes: Sequence[Change] = (),
+        /,
+    ) -> int | None:
+        from firmwright.devices.soma_dory.advice import estimate_function
+
+        if region.anchor == ANALOG:
+            return None
+        numbers = context.platform.accelerators[self.name]
+        return estimate_function(module[region.name], numbers, changes)
+
+    def suggest(
+        self, region: Region, module: tvm.IRModule, context: Context, /
+    ) -> Sequence[Suggestion]:
+        from firmwright.devices.soma_dory.advice import suggest
+
+        if region.anchor == ANALOG:
+            return ()
+        return tuple(suggest(module[region.name], context.platform.accelerators[self.name]))
+
+
+SOMA_DORY = SomaDoryTarget()

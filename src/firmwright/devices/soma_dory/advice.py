@@ -1,0 +1,173 @@
+"""About how many cycles a layer takes here, also one that the rules refuse, and how to save some.
+
+The estimates are those of the cost model for memories that hold the whole layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
+from firmwright.devices.soma_dory.geometry import generate_forms
+from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.matching import find_layers, make_layer
+from firmwright.devices.soma_dory.rules import check_layer
+from firmwright.devices.soma_dory.tiles import Tile
+from firmwright.ir.operators import short_name
+from firmwright.ir.regions import Change, Suggestion
+from firmwright.ir.relax import static_shape
+
+SIDES = ("pad_top", "pad_left", "pad_bottom", "pad_right")
+"""The rules' names of a layer's padding, in its order."""
+
+
+def estimate_untiled_cycles(layer: Layer, accelerator: Accelerator) -> int:
+    """Return the cycles of a layer whose memories are large enough for it."""
+    tile = Tile(layer.out_channels, layer.out_height, layer.out_width, layer.in_channels)
+    return estimate_cycles(layer, tile, accelerator).total
+
+
+def estimate_function(
+    function: relax.Function, numbers: Mapping[str, Any], changes: Sequence[Change]
+) -> int | None:
+    """Return the cycles of what a region's function computes, after ``changes``.
+
+    None where it is no layer even then.
+    """
+    layer = read_any_layer(function)
+    if layer is None:
+        return None
+    for change in changes:
+        layer = apply_change(layer, change)
+    forms = [layer]
+    if layer.kind in (LayerKind.CONV2D, LayerKind.DEPTHWISE_CONV2D):
+        forms += [form.layer for form in generate_forms(layer)]
+    accepted = next((form for form in forms if not check_layer(form, numbers)), None)
+    if accepted is None:
+        return None
+    return estimate_untiled_cycles(accepted, Accelerator.from_numbers(numbers).limit_to_driver())
+
+
+def read_any_layer(function: relax.Function) -> Layer | None:
+    """Return the layer that a function is, or that its products would be on integers.
+
+    None for one of the analog core, of which no cycles are known.
+    """
+    matches, unmatched = find_layers(function)
+    if len(matches) == 1:
+        return make_layer(matches[0])
+    anchors = [u.anchor.value for u in unmatched]
+    if len(anchors) != 1 or unmatched[0].is_analog:
+        return None
+    return read_products(anchors[0])
+
+
+def read_products(call: tvm.ir.Call) -> Layer | None:
+    """Return the geometry of a convolution or product of any type, with weights of zero."""
+    shape, weights = (static_shape(operand) for operand in call.args[:2])
+    outputs = static_shape(call)
+    if short_name(call) == "conv2d":
+        attributes = call.attrs
+        layouts = str(attributes.data_layout), str(attributes.kernel_layout)
+        groups = int(attributes.groups)
+        if layouts != ("NCHW", "OIHW") or groups not in (1, outputs[1]):
+            return None
+        kind = LayerKind.CONV2D if groups == 1 else LayerKind.DEPTHWISE_CONV2D
+        kernel = weights[2:]
+        strides = [int(s) for s in attributes.strides]
+        padding = [int(p) for p in attributes.padding]
+    elif short_name(call) == "matmul" and len(shape) == len(weights) == 2:
+        kind, weights = LayerKind.DENSE, weights[::-1]
+        shape, outputs = (*shape, 1, 1), (*outputs, 1, 1)
+        kernel, strides, padding = (1, 1), [1, 1], [0, 0, 0, 0]
+    else:
+        return None
+    top, left, bottom, right = padding
+    return Layer(
+        kind=kind,
+        batch=shape[0],
+        in_channels=shape[1],
+        in_height=shape[2],
+        in_width=shape[3],
+        out_channels=outputs[1],
+        out_height=outputs[2],
+        out_width=outputs[3],
+        kernel=(kernel[0], kernel[1]),
+        strides=(strides[0], strides[1]),
+        padding=(top, left, bottom, right),
+        shift=0,
+        relu=False,
+        weights=np.zeros(weights, "int8"),
+        bias=np.zeros(outputs[1], "int32"),
+    )
+
+
+def apply_change(layer: Layer, change: Change) -> Layer:
+    """Return the layer after a change of its geometry; others leave its cycles as they are."""
+    if change.fact == "strides":
+        return resize(replace(layer, strides=tuple(change.wanted)))
+    if change.fact in SIDES:
+        side = SIDES.index(change.fact)
+        top, left, bottom, right = (
+            change.wanted if index == side else pad for index, pad in enumerate(layer.padding)
+        )
+        return resize(replace(layer, padding=(top, left, bottom, right)))
+    if change.fact in ("kernel_height", "kernel_width") and layer.weights is not None:
+        height, width = layer.kernel
+        if change.fact == "kernel_height":
+            height = change.wanted
+        else:
+            width = change.wanted
+        weights = np.zeros((*layer.weights.shape[:2], height, width), "int8")
+        rows, columns = height // 2, width // 2
+        return replace(
+            layer,
+            kernel=(height, width),
+            padding=(rows, columns, rows, columns),
+            weights=weights,
+        )
+    return layer
+
+
+def resize(layer: Layer) -> Layer:
+    """Return a convolution with as many results as its kernel, strides and padding give."""
+    top, left, bottom, right = layer.padding
+    height = (layer.in_height + top + bottom - layer.kernel[0]) // layer.strides[0] + 1
+    width = (layer.in_width + left + right - layer.kernel[1]) // layer.strides[1] + 1
+    return replace(layer, out_height=height, out_width=width)
+
+
+def suggest(function: relax.Function, numbers: Mapping[str, Any]) -> Iterator[Suggestion]:
+    """Yield the number of output channels nearby that fills the accelerator's lanes, or half."""
+    layer = read_any_layer(function)
+    accelerator = Accelerator.from_numbers(numbers).limit_to_driver()
+    if layer is None or layer.kind not in (LayerKind.CONV2D, LayerKind.DENSE):
+        return
+    lanes, now = accelerator.lanes, layer.out_channels
+    for channels, shrinks in (
+        (round(now / lanes) * lanes, False),
+        (ceil(now / 2 / lanes) * lanes, True),
+    ):
+        if 0 < channels < now:
+            fewer = crop_channels(layer, channels)
+            change = f"crop output channels {now} → {channels}"
+            yield Suggestion(change, estimate_untiled_cycles(fewer, accelerator), shrinks)
+
+
+def crop_channels(layer: Layer, channels: int) -> Layer:
+    """Return a layer of weights with its first output channels alone."""
+    assert layer.weights is not None
+    assert layer.bias is not None
+    return replace(
+        layer,
+        out_channels=channels,
+        weights=layer.weights[:channels],
+        bias=layer.bias[:channels],
+    )

@@ -1,0 +1,160 @@
+"""The device layout of :mod:`firmwright.devices.soma_dory.device_layout`, as Relax functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import tvm
+from tvm import relax
+
+from firmwright.devices.soma_dory.device_layout import ROW, WORD, device_shape, device_storage
+from firmwright.ir.operators import ELEMENTWISE, RESHAPES, relax_names
+from firmwright.ir.relax import (
+    Constant,
+    constant_array,
+    dtype_of,
+    list_bindings,
+    operator_name,
+    static_shape,
+)
+from firmwright.ir.tensors import ELEMENT_BYTES, Storage
+
+
+@dataclass(frozen=True)
+class DeviceLayout:
+    """See :class:`firmwright.partition.layouts.Layout`."""
+
+    allows_transforms: bool = True
+
+    def storage(self, shape: tuple[int, ...]) -> Storage:
+        return device_storage(shape)
+
+    def convert_function(self, function: relax.Function) -> relax.Function | None:
+        """Return the same operators on tensors of the padded shapes, or None.
+
+        What computes a byte from the bytes at the same place does so in any order of bytes. Padding
+        is computed too; the accelerator reads it, so it has to stay 0.
+        """
+        results = list(function.body.body.fields)
+        if not function.params or not all(
+            is_rows_of_bytes(v) for v in (*function.params, *results)
+        ):
+            return None
+        new = {p: relax.Var(p.name, pad_type(p)) for p in function.params}
+        bindings = []
+        for binding in list_bindings(function):
+            value = convert_operator(binding.value, new)
+            if value is None:
+                return None
+            value = relax.BlockBuilder().normalize(value)
+            new[binding.var] = type(binding.var)(binding.var.name, value.ty)
+            bindings.append(relax.VarBinding(new[binding.var], value))
+        return make_function([new[p] for p in function.params], bindings, [new[r] for r in results])
+
+    def make_transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> relax.Function:
+        """Pad the last axis and reverse each word's bytes; back: reverse them, drop the padding."""
+        padded = device_shape(shape)
+        tensor = relax.Var("tensor", relax.TensorType(shape if inward else padded, dtype))
+        bindings: list[relax.VarBinding] = []
+
+        def emit(call: relax.Expr, kind: type[relax.Var] = relax.DataflowVar) -> relax.Var:
+            value = relax.BlockBuilder().normalize(call)
+            bindings.append(relax.VarBinding(kind("lv", value.ty), value))
+            return bindings[-1].var
+
+        rows = tensor
+        if inward:
+            widths = [0] * (2 * len(shape) - 1) + [padded[-1] - shape[-1]]
+            rows = emit(relax.op.nn.pad(tensor, widths))
+        words = emit(relax.op.reshape(rows, (prod(padded) // WORD, WORD)))
+        reversed_words = emit(relax.op.flip(words, 1))
+        result = emit(relax.op.reshape(reversed_words, padded), relax.Var)
+        if not inward:
+            last = len(shape) - 1
+            result = emit(relax.op.strided_slice(result, [last], [0], [shape[-1]]), relax.Var)
+        return make_function([tensor], bindings, [result])
+
+
+def make_function(
+    parameters: list[relax.Var], bindings: list[relax.VarBinding], results: list[relax.Var]
+) -> relax.Function:
+    """Return a function that returns the tuple of its results, as those of regions do."""
+    returned = relax.Tuple(results)
+    body = relax.SeqExpr([relax.DataflowBlock(bindings)], returned)
+    kind = relax.TupleType([r.ty for r in results])
+    return relax.Function(parameters, body, kind)
+
+
+def is_rows_of_bytes(variable: relax.Var) -> bool:
+    return ELEMENT_BYTES[dtype_of(variable)] == 1 and len(static_shape(variable)) > 0
+
+
+def pad_type(variable: relax.Var) -> relax.TensorType:
+    return relax.TensorType(device_shape(static_shape(variable)), dtype_of(variable))
+
+
+def convert_operator(value: relax.Expr, new: Mapping[relax.Var, relax.Var]) -> relax.Expr | None:
+    """Return an operator on padded rows; None where a result byte would not be where it was.
+
+    An elementwise operator on equal shapes and numbers leaves bytes in place; one that makes
+    something of zeros would put that into the padding. A concatenation
+    along any axis but the last joins whole rows, and a reshape of whole rows moves nothing.
+    """
+    name = operator_name(value)
+    shape = static_shape(value) if name else ()
+    if name in ELEMENTWISE:
+        if not keeps_zeros(value):
+            return None
+        arguments = [convert_argument(a, shape, new) for a in value.args]
+        return (
+            None
+            if any(a is None for a in arguments)
+            else tvm.ir.Call(value.op, arguments, value.attrs)
+        )
+    if name == "relax.concat" and int(value.attrs.axis) % len(shape) != len(shape) - 1:
+        fields = list(value.args[0].fields)
+        if all(f in new for f in fields):
+            return relax.op.concat([new[f] for f in fields], int(value.attrs.axis))
+    if name in RESHAPES and value.args[0] in new and shape:
+        before = static_shape(value.args[0])
+        if before[-1:] == shape[-1:] or before[-1] % ROW == shape[-1] % ROW == 0:
+            return relax.op.reshape(new[value.args[0]], device_shape(shape))
+    return None
+
+
+KEEPS_ZEROS = relax_names(
+    "abs astype ceil floor left_shift multiply negative nn.leakyrelu nn.relu nn.relu6 right_shift "
+    "round sign sqrt square"
+)
+"""Operators that make zeros of zeros, whatever their constants are."""
+
+
+def keeps_zeros(value: relax.Expr) -> bool:
+    """Tell whether an elementwise operator makes zeros where all tensors that it reads are 0."""
+    name = operator_name(value)
+    if name == "relax.clip":
+        low, high = (float(limit.value) for limit in value.args[1:])
+        return low <= 0 <= high
+    constants = [constant_array(a) for a in value.args if isinstance(a, Constant)]
+    if name in ("relax.quantize", "relax.dequantize"):
+        return len(constants) == 2 and not constants[1].any()
+    if name in ("relax.add", "relax.subtract"):
+        return not any(constant.any() for constant in constants)
+    if name == "relax.maximum":
+        return not any((constant.astype(float) > 0).any() for constant in constants)
+    if name == "relax.minimum":
+        return not any((constant.astype(float) < 0).any() for constant in constants)
+    return name in KEEPS_ZEROS
+
+
+def convert_argument(
+    argument: relax.Expr, shape: tuple[int, ...], new: Mapping[relax.Var, relax.Var]
+) -> relax.Expr | None:
+    """Return an argument of an elementwise operator; None where it would be broadcast."""
+    if isinstance(argument, relax.Var):
+        return new[argument] if static_shape(argument) == shape else None
+    if isinstance(argument, Constant):
+        return argument if constant_array(argument).size == 1 else None
+    return argument

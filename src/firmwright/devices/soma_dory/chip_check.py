@@ -1,0 +1,91 @@
+"""Run the C project for DIANA's chip over a model of the accelerator's registers.
+
+See :mod:`firmwright.devices.soma_dory.chip_program` for what is compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmwright.devices.soma_dory.chip_program import DRIVER, SDK, build_program
+from firmwright.devices.soma_dory.open_questions import list_open_questions
+from firmwright.devices.soma_dory.stages import REPORT
+from firmwright.emulator import run_firmware
+from firmwright.ir.regions import Partition
+from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline.job import Job
+from firmwright.toolchain import make_host_build
+from firmwright.verify.batches import join_outputs, join_samples
+from firmwright.verify.compare import compare
+from firmwright.verify.protocol import decode_outputs, encode_samples
+
+MAX_INSTRUCTIONS = 10**12
+"""Instructions before the program counts as hung."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChipReport:
+    """The file ``chip.json``: what ran, how it agrees with the reference, and what is unknown.
+
+    ``driver`` and ``registers`` tell whose sources were compiled: the user's or stand-ins.
+    """
+
+    driver: str
+    registers: str
+    compiler: str
+    reference: str
+    samples: int
+    values: int
+    differences: int
+    open_questions: tuple[str, ...]
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``chip.json``; UserError where outputs differ, or the project does not compile."""
+    single = artifacts.NETWORK_INTERFACE.read(job)
+    interface = artifacts.INTERFACE.read(job)
+    layout = samples.read_batch_layout(job, interface)
+    _, alone = samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
+    batches = join_samples(alone, layout.size)
+    scratch = folder / "program"
+    build = make_host_build(job.platform)
+    program, compiler = build_program(artifacts.PROJECT.path(job), build, scratch, job.cache)
+    given = encode_samples(interface.inputs, batches)
+    entry = f"{job.recipe.c_prefix}_run"
+    ran = run_firmware(program, build.platform, "native", given, entry, job.cache, MAX_INSTRUCTIONS)
+    found = decode_outputs(ran.console, interface.outputs, len(batches), ran.exit_code)
+    reference = samples.run_reference(job, interface, alone)
+    expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
+    tolerance = job.recipe.run.tolerance
+    steps = artifacts.NETWORK_VALUES.read(job).output_steps if tolerance.steps else ()
+    agreement = compare(interface.outputs, found, expected, tolerance, steps)
+    shutil.rmtree(scratch)
+    report = ChipReport(
+        driver=describe_source(DRIVER, "a stand-in"),
+        registers=describe_source(SDK, "a stand-in"),
+        compiler=compiler.version,
+        reference=reference.runtime,
+        samples=len(batches),
+        values=agreement.values,
+        differences=agreement.differences,
+        open_questions=list_open_questions(list_kinds(artifacts.PARTITION.read(job))),
+    )
+    REPORT.write(folder, report)
+    job.note(
+        f"{report.values - report.differences} of {report.values} values equal over the register "
+        f"model; driver: {report.driver}; registers: {report.registers}"
+    )
+    for question in report.open_questions:
+        job.note(f"open: {question}")
+
+
+def describe_source(variable: str, otherwise: str) -> str:
+    return variable if variable in os.environ else otherwise
+
+
+def list_kinds(partition: Partition) -> set[str]:
+    """Return the kinds of layers that the accelerator runs."""
+    return {region.anchor for region in partition.regions if region.device == "soma_dory"}

@@ -1,0 +1,69 @@
+"""Clips to a part of what the accelerator clips to, such as a ReLU6's: the core does the rest.
+
+It clips the bytes behind the layer, for about ten instructions each. On the core alone a layer
+takes that for a single product, and the clip is part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from math import prod
+
+import tvm
+from tvm import relax
+
+from firmwright.devices.soma_dory.matching import CLIP_RANGES, Match, intersect
+from firmwright.ir.operators import read_clip_bounds
+from firmwright.ir.relax import main_bindings, rewrite_bindings, static_shape
+
+
+def widen_clip(match: Match) -> Match:
+    """Return a match with the narrowest of the accelerator's clips around its own, if it pays.
+
+    A clip that leaves int8 stays: the cast behind it does not keep the order of numbers.
+    """
+    low, high = match.clip_range
+    if count_products(match) < 2:
+        return match
+    around = [r for r in CLIP_RANGES if low <= high and intersect(r, (low, high)) == (low, high)]
+    if not around or not (low.is_integer() and high.is_integer()):
+        return match
+    return replace(match, clip_range=around[-1])
+
+
+def count_products(match: Match) -> int:
+    """Return the multiplications for one result; none for a sum of two tensors."""
+    weights = match.sums.weights
+    return 0 if weights is None else prod(static_shape(weights)) // static_shape(match.result)[1]
+
+
+def split_clips(module: tvm.IRModule, matches: Collection[Match]) -> tvm.IRModule:
+    """Clip results as the accelerator does, and behind that to what is left of their own range."""
+    values = {b.var: b.value for b in main_bindings(module)}
+    split = {m.result: m for m in matches if widen_clip(m) != m}
+
+    def rewrite(binding: relax.VarBinding) -> list[relax.VarBinding]:
+        match = split.get(binding.var)
+        if match is None:
+            return [binding]
+        # The analog core's converter clips as well, in front of what is shifted.
+        sums = match.variables.index(match.sums.result)
+        first = next(
+            i for i, v in enumerate(match.variables) if i > sums and read_clip_bounds(values[v])
+        )
+        bindings: list[relax.VarBinding] = []
+
+        def bind(expression: relax.Expr) -> relax.Var:
+            value = relax.BlockBuilder().normalize(expression)
+            bindings.append(
+                relax.VarBinding(relax.DataflowVar(str(binding.var.name), value.ty), value)
+            )
+            return bindings[-1].var
+
+        clipped = bind(relax.op.clip(match.variables[first - 1], *widen_clip(match).clip_range))
+        stored = bind(relax.op.astype(clipped, "int8"))
+        rest = relax.BlockBuilder().normalize(relax.op.clip(stored, *match.clip_range))
+        return [*bindings, relax.VarBinding(binding.var, rest)]
+
+    return rewrite_bindings(module, rewrite)

@@ -1,0 +1,130 @@
+"""The published cost model of DIANA's digital accelerator: a layer's cycles, given its tiles.
+
+The model is MATCH's (arXiv 2410.08855). A block of 16 output channels by 16 columns of one row
+of results takes C·FY·FX + C·FY·2 + 23 cycles, with C input channels and FY kernel rows that are
+not padding for that row; a depthwise channel takes as much with C = 1. A transfer takes 70 cycles
+and one more for every 16 bytes, for each contiguous piece of L2; the weights of a job are one
+piece, and a depthwise layer is a job a channel (diana-driver.md, J4). The cycles of an
+addition are our assumption: 16 bytes a cycle, and 23 for the job. No model of the analog core is
+public: its layers count as those of the digital core, which is an assumption, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from firmwright.devices.soma_dory import tiles
+from firmwright.devices.soma_dory.device_layout import ROW
+from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.ir.kernels import Cycles
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """The accelerator's numbers, from the platform's ``accelerators: {soma_dory: …}``.
+
+    ``l1`` and ``weights`` are bytes of the memories for activations and weights.
+    ``transfer_overhead`` and ``block_overhead`` are cycles; ``bytes_per_cycle`` divides 16, so that
+    the cycles of a transfer are exact. ``analog_columns`` are those of the analog core's array, so
+    many outputs has a job.
+    """
+
+    l1: int
+    weights: int
+    bytes_per_cycle: int
+    transfer_overhead: int
+    block_overhead: int
+    lanes: int
+    columns: int
+    double_buffering: bool
+    input_channel_tiling: bool
+    analog_columns: int
+
+    @classmethod
+    def from_numbers(cls, numbers: Mapping[str, Any]) -> Accelerator:
+        """Read a platform's mapping, which may hold more than these."""
+        return cls(**{field.name: numbers[field.name] for field in fields(cls)})
+
+    def limit_to_driver(self) -> Accelerator:
+        """Return what generated code uses of it: no job of ``fw_soma.h`` continues sums."""
+        return replace(self, input_channel_tiling=False)
+
+
+@dataclass(frozen=True)
+class SampleCycles:
+    """Cycles of one sample. Weights arrive when a job has started: nothing runs beside them."""
+
+    compute: int
+    weights: int
+    data_movement: int
+    jobs: int
+
+
+def estimate_cycles(layer: Layer, tile: tiles.Tile, accelerator: Accelerator) -> Cycles:
+    """Return the estimated cycles of the whole batch; ``transfer`` is what nothing hides."""
+    parts = estimate_sample(layer, tile, accelerator)
+    transfer = count_total(parts, accelerator) - parts.compute
+    return Cycles(layer.batch * parts.compute, layer.batch * transfer, 0)
+
+
+def count_total(parts: SampleCycles, accelerator: Accelerator) -> int:
+    hidden = count_hidden_cycles(parts) if accelerator.double_buffering else 0
+    return parts.compute + parts.weights + parts.data_movement - hidden
+
+
+def count_hidden_cycles(parts: SampleCycles) -> int:
+    """Return the cycles saved where the next tile moves during a job: those of equal jobs.
+
+    The first load and the last store have no job beside them.
+    """
+    shorter = min(parts.compute + parts.weights, parts.data_movement)
+    return shorter - -(-shorter // parts.jobs)
+
+
+def estimate_sample(layer: Layer, tile: tiles.Tile, accelerator: Accelerator) -> SampleCycles:
+    compute = weights = moves = count = 0
+    inputs = tiles.count_inputs(layer)
+    for job in tiles.walk_jobs(layer, tile):
+        count += 1
+        compute += job_cycles(layer, job, accelerator)
+        weights += weight_cycles(layer, job.channels, job.in_channels, accelerator)
+        if job.loads:
+            copy = tiles.input_transfer(layer, job.rows, job.columns, job.in_channels)
+            moves += inputs * transfer_cycles(copy, accelerator)
+        if job.stores:
+            copy = tiles.output_transfer(layer, job.rows, job.columns, job.channels)
+            moves += transfer_cycles(copy, accelerator)
+    return SampleCycles(compute, weights, moves, count)
+
+
+def job_cycles(layer: Layer, job: tiles.TileJob, accelerator: Accelerator) -> int:
+    overhead = accelerator.block_overhead
+    if layer.kind is LayerKind.ADD:
+        copy = tiles.output_transfer(layer, job.rows, job.columns, job.channels)
+        return copy.planes * copy.plane_bytes // ROW + overhead
+    if layer.kind is LayerKind.DEPTHWISE_CONV2D:
+        blocks, depth = job.channels, 1
+    else:
+        blocks = -(-job.channels // accelerator.lanes)
+        depth = tiles.align(job.in_channels) if layer.kind is LayerKind.DENSE else job.in_channels
+    blocks *= -(-job.columns // accelerator.columns)
+    axis = tiles.row_axis(layer)
+    return sum(
+        blocks * (depth * axis.kernel_elements(row) * (layer.kernel[1] + 2) + overhead)
+        for row in range(job.rows.start, job.rows.start + job.rows.size)
+    )
+
+
+def weight_cycles(layer: Layer, channels: int, in_channels: int, accelerator: Accelerator) -> int:
+    """Return the cycles in which weights and bias are fetched: a piece, or one a channel."""
+    size = tiles.weight_bytes(layer, channels, in_channels)
+    fetches = channels if layer.kind is LayerKind.DEPTHWISE_CONV2D else 1
+    once = accelerator.transfer_overhead - (-size // accelerator.bytes_per_cycle) if size else 0
+    return fetches * once
+
+
+def transfer_cycles(copy: tiles.TileTransfer, accelerator: Accelerator) -> int:
+    count, piece = copy.pieces()
+    return count * (accelerator.transfer_overhead + piece // accelerator.bytes_per_cycle)

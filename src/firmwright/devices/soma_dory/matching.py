@@ -1,0 +1,360 @@
+"""Finds what looks like a layer of the accelerator: its operators, from the sums to the int8.
+
+Three forms, with A standing for a convolution, a matrix product, or the sum of two casts to int32:
+
+    A -> [add bias] -> right_shift -> clip … -> astype int8 -> [clip …]
+
+A clip may be a maximum, a minimum or a ReLU instead. Whether the accelerator can run what is
+found here, its rules say (:mod:`firmwright.devices.soma_dory.rules`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from tvm import relax
+
+from firmwright.devices.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.ir.operators import read_clip_bounds
+from firmwright.ir.relax import (
+    Constant,
+    constant_array,
+    dtype_of,
+    list_bindings,
+    operator_name,
+    read_variables,
+    static_shape,
+)
+
+CONVOLUTION = "relax.nn.conv2d"
+PRODUCT = "relax.matmul"
+SUM = "relax.add"
+INT8_RANGE = (-128.0, 127.0)
+UNBOUNDED = (-math.inf, math.inf)
+CLIP_RANGES = (INT8_RANGE, (0.0, 127.0))
+"""What the accelerator clips its results to: all of int8, or with ReLU its positive half."""
+
+ANALOG_OPERATORS = tuple(
+    f"relax.{name}" for name in "divide floor multiply add right_shift".split()
+)
+"""What follows a convolution on DIANA's analog core, between casts and clips: its converter, then
+a batch normalization."""
+
+
+@dataclass(frozen=True)
+class MatchedSums:
+    """The int32 sums of what looks like a layer, ``result``.
+
+    ``anchor`` binds the convolution, the product or the addition; ``variables`` are what it and
+    the addition of the bias are bound to. ``inputs`` has one activation tensor, of an addition
+    two. ``bias`` is None where there is none, ``weights`` where they are added.
+    """
+
+    kind: LayerKind
+    anchor: relax.VarBinding
+    variables: tuple[relax.Var, ...]
+    result: relax.Var
+    inputs: tuple[relax.Expr, ...]
+    weights: relax.Expr | None = None
+    bias: relax.Expr | None = None
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What the analog core does to sums: see :class:`firmwright.devices.soma_dory.layer.Layer`.
+
+    ``step`` is None where it is not one number; ``codes`` is the converter's clip. The activations
+    are known to be in ``input_range``.
+    """
+
+    step: float | None
+    codes: tuple[float, float]
+    factors: relax.Expr
+    input_range: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Match:
+    """The operators of what looks like a layer: sums, and their requantization.
+
+    ``variables`` are what all of them are bound to, in order of execution; the last one is the
+    result. ``clip_range`` is that of the results. Sums of the analog core have a ``conversion``.
+    """
+
+    sums: MatchedSums
+    variables: tuple[relax.Var, ...]
+    shift: relax.Expr
+    clip_range: tuple[float, float]
+    conversion: Conversion | None = None
+
+    @property
+    def kind(self) -> LayerKind:
+        return self.sums.kind
+
+    @property
+    def result(self) -> relax.Var:
+        return self.variables[-1]
+
+
+@dataclass(frozen=True)
+class UnmatchedOperator:
+    """An operator that could start a layer, but nothing like a requantization follows it."""
+
+    anchor: relax.VarBinding
+    followers: tuple[str, ...]
+
+    @property
+    def is_analog(self) -> bool:
+        telling = tuple(f for f in self.followers if f not in ("relax.astype", "relax.clip"))
+        return telling[: len(ANALOG_OPERATORS)] == ANALOG_OPERATORS
+
+    @property
+    def first_followers(self) -> tuple[str, ...]:
+        """The followers that tell what it is: a requantization has four."""
+        return tuple(name.removeprefix("relax.") for name in self.followers[:4])
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """A sum or product of integers; ``variables`` are its operators, without its operands'."""
+
+    operands: tuple[relax.Expr, relax.Expr]
+    variables: tuple[relax.Var, ...]
+    result: relax.Var
+
+
+def find_layers(function: relax.Function) -> tuple[list[Match], list[UnmatchedOperator]]:
+    """Find what looks like a layer, and what only starts like one, in order of execution."""
+    return OperatorGraph(function).match_layers()
+
+
+class OperatorGraph:
+    """The operators of a function, and who reads what they are bound to."""
+
+    def __init__(self, function: relax.Function) -> None:
+        self.bindings = list_bindings(function)
+        self.bound = {b.var: b for b in self.bindings}
+        self.readers: dict[relax.Var, list[relax.VarBinding]] = {}
+        for binding in self.bindings:
+            for variable in read_variables(binding.value):
+                self.readers.setdefault(variable, []).append(binding)
+        self.returned = Counter(read_variables(function.body.body))
+
+    def match_layers(self) -> tuple[list[Match], list[UnmatchedOperator]]:
+        matches: list[Match] = []
+        unmatched: list[UnmatchedOperator] = []
+        for binding in self.bindings:
+            name = operator_name(binding.value)
+            if name in (CONVOLUTION, PRODUCT):
+                sums: MatchedSums | None = self.match_product(binding)
+            elif name == SUM and self.is_activation_add(binding):
+                sums = self.match_activation_add(binding)
+            else:
+                continue
+            match = None if sums is None else self.match_requantize(sums)
+            if match is None:
+                unmatched.append(UnmatchedOperator(binding, tuple(self.followers(binding.var))))
+            else:
+                matches.append(match)
+        inside = {v for m in matches for v in m.variables}
+        return matches, [u for u in unmatched if u.anchor.var not in inside]
+
+    def resolve(self, expression: relax.Expr) -> relax.Expr:
+        """Return what a variable is bound to; anything else, and an input, is itself."""
+        bound = self.bound.get(expression) if isinstance(expression, relax.Var) else None
+        return expression if bound is None else bound.value
+
+    def find_sole_reader(self, variable: relax.Var) -> relax.VarBinding | None:
+        readers = self.readers.get(variable, [])
+        return readers[0] if len(readers) == 1 and not self.returned[variable] else None
+
+    def followers(self, variable: relax.Var) -> Iterator[str]:
+        """Yield the operators behind a variable, as long as each has one reader."""
+        reader = self.find_sole_reader(variable)
+        while reader is not None:
+            yield operator_name(reader.value)
+            reader = self.find_sole_reader(reader.var)
+
+    def is_activation_add(self, binding: relax.VarBinding) -> bool:
+        """Tell the sum of two tensors from one with a constant, and from that with a bias."""
+        values = [self.resolve(a) for a in binding.value.args]
+        values += [self.resolve(v.args[0]) for v in values if operator_name(v) == "relax.astype"]
+        sums = (CONVOLUTION, PRODUCT)
+        return not any(isinstance(v, Constant) or operator_name(v) in sums for v in values)
+
+    def match_arithmetic(
+        self, binding: relax.VarBinding | None, operator: str, dtype: str = "int32"
+    ) -> Arithmetic | None:
+        """Read a sum or product, which may be one of uint32 between casts: that wraps in C."""
+        if binding is None or operator_name(binding.value) != operator:
+            return None
+        if dtype_of(binding.var) == dtype:
+            return Arithmetic(tuple(binding.value.args), (binding.var,), binding.var)
+        casts = [self.resolve(a) for a in binding.value.args]
+        end = self.find_sole_reader(binding.var)
+        if end is None or not all(is_cast(v, "uint32") for v in casts):
+            return None
+        if not is_cast(end.value, "int32") or any(dtype_of(c.args[0]) != "int32" for c in casts):
+            return None
+        first, second = (c.args[0] for c in casts)
+        variables = (*binding.value.args, binding.var, end.var)
+        return Arithmetic((first, second), variables, end.var)
+
+    def match_product(self, binding: relax.VarBinding) -> MatchedSums:
+        """Read a convolution or product, and the bias that is added to it."""
+        call = binding.value
+        kind = LayerKind.DENSE
+        if operator_name(call) == CONVOLUTION:
+            kind = LayerKind.CONV2D if int(call.attrs.groups) == 1 else LayerKind.DEPTHWISE_CONV2D
+        start = MatchedSums(
+            kind, binding, (binding.var,), binding.var, (call.args[0],), call.args[1]
+        )
+        reader = self.find_sole_reader(binding.var)
+        if reader is not None and is_cast(reader.value, "uint32"):
+            reader = self.find_sole_reader(reader.var)
+        addition = self.match_arithmetic(reader, SUM)
+        if addition is None:
+            return start
+        first, second = addition.operands
+        return replace(
+            start,
+            variables=(binding.var, *addition.variables),
+            result=addition.result,
+            bias=second if first.same_as(binding.var) else first,
+        )
+
+    def match_activation_add(self, binding: relax.VarBinding) -> MatchedSums | None:
+        """Read the sum of two casts to int32."""
+        addition = self.match_arithmetic(binding, SUM)
+        if addition is None:
+            return None
+        casts = [self.resolve(o) for o in addition.operands]
+        if not all(is_cast(c, "int32") for c in casts):
+            return None
+        variables = (*addition.operands, *addition.variables)
+        inputs = tuple(c.args[0] for c in casts)
+        return MatchedSums(LayerKind.ADD, binding, variables, addition.result, inputs)
+
+    def match_requantize(self, sums: MatchedSums) -> Match | None:
+        """Match shift, clips and cast behind sums; nothing but the last result is read."""
+        shift = self.find_sole_reader(sums.result)
+        if shift is None or operator_name(shift.value) != "relax.right_shift":
+            return None
+        if not shift.value.args[0].same_as(sums.result):
+            return None
+        found, clipped = [shift.var], UNBOUNDED
+        reader = self.find_sole_reader(shift.var)
+        count = self.resolve(shift.value.args[1])
+        if operator_name(count) == "relax.where" and reader is not None:
+            # A count that may be too large is replaced, and the result with it.
+            count = count.args[1]
+            found.append(reader.var)
+            reader = self.find_sole_reader(reader.var)
+        while reader is not None and (bounds := read_clip_bounds(reader.value)):
+            found.append(reader.var)
+            clipped = intersect(clipped, bounds)
+            reader = self.find_sole_reader(reader.var)
+        if reader is None or operator_name(reader.value) != "relax.astype":
+            return None
+        found.append(reader.var)
+        reader = self.find_sole_reader(reader.var)
+        while reader is not None and (bounds := read_clip_bounds(reader.value)):
+            if clipped not in CLIP_RANGES or intersect(clipped, bounds) not in CLIP_RANGES:
+                break
+            found.append(reader.var)
+            clipped = intersect(clipped, bounds)
+            reader = self.find_sole_reader(reader.var)
+        inside = {*sums.variables, *found}
+        variables = tuple(b.var for b in self.bindings if b.var in inside)
+        if any(self.find_sole_reader(v) is None for v in variables[:-1]):
+            return None
+        return Match(sums, variables, count, clipped)
+
+
+def is_cast(value: relax.Expr, dtype: str) -> bool:
+    return operator_name(value) == "relax.astype" and str(value.attrs.dtype) == dtype
+
+
+def intersect(outer: tuple[float, float], inner: tuple[float, float]) -> tuple[float, float]:
+    return max(outer[0], inner[0]), min(outer[1], inner[1])
+
+
+def read_layer(function: relax.Function) -> Layer:
+    """Return the layer that a region's function computes, which the rules have accepted."""
+    (match,), _ = find_layers(function)
+    return make_layer(match)
+
+
+def make_layer(match: Match) -> Layer:
+    """Return the layer of operators that break no rule for operators; its geometry may be any."""
+    sums = match.sums
+    weights = None if sums.weights is None else constant_array(sums.weights)
+    if weights is not None and match.kind is LayerKind.DENSE:
+        weights = np.ascontiguousarray(weights.T)
+    kernel, strides, padding = (1, 1), (1, 1), (0, 0, 0, 0)
+    if weights is not None and match.kind is not LayerKind.DENSE:
+        attributes = sums.anchor.value.attrs
+        kernel = (weights.shape[2], weights.shape[3])
+        strides = (int(attributes.strides[0]), int(attributes.strides[1]))
+        top, left, bottom, right = (int(p) for p in attributes.padding)
+        padding = (top, left, bottom, right)
+    batch, in_channels, in_height, in_width = image_shape(match.kind, sums.inputs[0])
+    _, out_channels, out_height, out_width = image_shape(match.kind, match.result)
+    shift, results = read_scalar(match.shift), static_shape(sums.result)
+    assert shift is not None  # a rule
+    conversion = match.conversion
+    return Layer(
+        kind=match.kind,
+        batch=batch,
+        in_channels=in_channels,
+        in_height=in_height,
+        in_width=in_width,
+        out_channels=out_channels,
+        out_height=out_height,
+        out_width=out_width,
+        kernel=kernel,
+        strides=strides,
+        padding=padding,
+        shift=shift,
+        relu=match.clip_range[0] == 0,
+        weights=weights,
+        bias=None if weights is None else read_channel_bias(sums.bias, results),
+        step=int(conversion.step or 0) if conversion else 0,
+        factors=read_channel_bias(conversion.factors, results) if conversion else None,
+    )
+
+
+def image_shape(kind: LayerKind, tensor: relax.Expr) -> tuple[int, ...]:
+    """Return (batch, channels, height, width); vectors that are added are rows of an image."""
+    batch, *shape = static_shape(tensor)
+    if len(shape) == 3:
+        return batch, *shape
+    return (batch, 1, 1, *shape) if kind is LayerKind.ADD else (batch, *shape, 1, 1)
+
+
+def read_scalar(value: relax.Expr) -> int | None:
+    """Return the whole number that a constant of one element is; None for everything else."""
+    if not isinstance(value, Constant) or constant_array(value).size != 1:
+        return None
+    return int(constant_array(value).reshape(-1)[0])
+
+
+def read_channel_bias(bias: relax.Expr | None, shape: tuple[int, ...]) -> Array | None:
+    """Return the bias of sums of ``shape`` by channel: int32 (channels,), or zeros for no bias.
+
+    None where it is no constant, or differs along another axis than the second.
+    """
+    channels = shape[1]
+    if bias is None:
+        return np.zeros(channels, "int32")
+    if not isinstance(bias, Constant):
+        return None
+    array = constant_array(bias)
+    along = (1,) * (len(shape) - array.ndim) + array.shape
+    if along not in ((1, channels, *(1,) * (len(shape) - 2)), (1,) * len(shape)):
+        return None
+    return np.broadcast_to(array.reshape(-1), (channels,)).copy()

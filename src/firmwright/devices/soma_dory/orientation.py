@@ -1,0 +1,143 @@
+"""Tall images lie on their side: the accelerator computes 16 columns at a time, and one row.
+
+An image of 25 rows and 5 columns is 25 blocks of 5 columns each, on its side 10 blocks. Layers
+that read each other's results turn together, kernels and all, which changes no result; only what
+enters and leaves them has to be turned by the core. HTVM's users turn DS-CNN by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.matching import Match
+from firmwright.devices.soma_dory.rewrites import make_convolution
+from firmwright.ir.relax import (
+    main_bindings,
+    operator_name,
+    read_variables,
+    rewrite_bindings,
+    static_shape,
+)
+
+CYCLES_PER_BYTE = 10
+"""What the core takes to put a byte elsewhere: the most that the emulator counted."""
+
+SWAP_ROWS_COLUMNS = [0, 1, 3, 2]
+
+UPRIGHT = (LayerKind.DENSE, LayerKind.ANALOG_CONV2D)
+"""Layers that are not turned: they have no images, or no known cycles."""
+
+LayersByMatch = Mapping[Match, Layer]
+
+
+def transpose_images(
+    module: tvm.IRModule,
+    layers: LayersByMatch,
+    accepted: Callable[[Layer], bool],
+    cycles: Callable[[Layer], int],
+) -> tvm.IRModule:
+    """Turn connected layers where that saves more of the accelerator's ``cycles`` than it costs.
+
+    ``layers`` are those that the accelerator takes. Variables that others read keep their images
+    upright.
+    """
+    turned: dict[relax.Var, Match] = {}
+    for component in group_connected([m for m in layers if m.kind not in UPRIGHT]):
+        before = [layers[m] for m in component]
+        after = [transpose_layer(layer) for layer in before]
+        saved = sum(map(cycles, before)) - sum(map(cycles, after))
+        if all(map(accepted, after)) and saved > CYCLES_PER_BYTE * count_boundary_bytes(
+            module, component
+        ):
+            turned.update((v, m) for m in component for v in m.variables)
+    if not turned:
+        return module
+    sideways: dict[relax.Var, relax.Var] = {}
+
+    def rewrite(binding: relax.VarBinding) -> list[relax.VarBinding]:
+        match = turned.get(binding.var)
+        return [binding] if match is None else transpose_operator(binding, match, layers, sideways)
+
+    return rewrite_bindings(module, rewrite)
+
+
+def group_connected(matches: list[Match]) -> list[list[Match]]:
+    """Group layers of images that read each other's results, in order of execution."""
+    components: list[list[Match]] = []
+    for match in matches:
+        if len(static_shape(match.result)) != 4:
+            continue
+        read = [c for c in components if any(m.result in match.sums.inputs for m in c)]
+        components = [c for c in components if c not in read]
+        components.append([*(m for c in read for m in c), match])
+    return components
+
+
+def transpose_layer(layer: Layer) -> Layer:
+    """Return the layer of the same images with rows and columns exchanged."""
+    top, left, bottom, right = layer.padding
+    weights = layer.weights
+    return replace(
+        layer,
+        in_height=layer.in_width,
+        in_width=layer.in_height,
+        out_height=layer.out_width,
+        out_width=layer.out_height,
+        kernel=layer.kernel[::-1],
+        strides=layer.strides[::-1],
+        padding=(left, top, right, bottom),
+        weights=None if weights is None else np.ascontiguousarray(weights.swapaxes(2, 3)),
+    )
+
+
+def count_boundary_bytes(module: tvm.IRModule, component: list[Match]) -> int:
+    """Count the bytes of the tensors that enter and leave connected layers."""
+    inside = {v for m in component for v in m.variables}
+    crossing = {x for m in component for x in m.sums.inputs if x not in inside}
+    read = set(read_variables(module["main"].body.body))
+    for binding in main_bindings(module):
+        if binding.var not in inside:
+            read.update(read_variables(binding.value))
+    crossing |= inside & read
+    return sum(prod(static_shape(v)) for v in crossing)
+
+
+def transpose_operator(
+    binding: relax.VarBinding,
+    match: Match,
+    layers: LayersByMatch,
+    sideways: dict[relax.Var, relax.Var],
+) -> list[relax.VarBinding]:
+    """Return the bindings of one of a layer's operators on its side.
+
+    ``sideways`` maps variables to those of the same images on their side, and grows.
+    """
+    bindings: list[relax.VarBinding] = []
+
+    def bind(expression: relax.Expr, upright: relax.Var) -> None:
+        value = relax.BlockBuilder().normalize(expression)
+        sideways[upright] = relax.DataflowVar(str(upright.name), value.ty)
+        bindings.append(relax.VarBinding(sideways[upright], value))
+
+    call = binding.value
+    for variable in read_variables(call):
+        if variable not in sideways:
+            bind(relax.op.permute_dims(variable, SWAP_ROWS_COLUMNS), variable)
+    if operator_name(call) == "relax.nn.conv2d":
+        layer = transpose_layer(layers[match])
+        turned = make_convolution(sideways[call.args[0]], layer, call)
+    else:
+        arguments = [sideways[a] if isinstance(a, relax.Var) else a for a in call.args]
+        turned = tvm.ir.Call(call.op, arguments, call.attrs)
+    bind(turned, binding.var)
+    if binding.var.same_as(match.result):
+        upright = relax.op.permute_dims(sideways[binding.var], SWAP_ROWS_COLUMNS)
+        bindings.append(relax.VarBinding(binding.var, relax.BlockBuilder().normalize(upright)))
+    return bindings

@@ -1,0 +1,168 @@
+"""What the accelerator takes of a network, and why it does not take the rest."""
+
+from __future__ import annotations
+
+from math import frexp
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from firmwright.devices.soma_dory import matching
+from firmwright.devices.soma_dory.advice import estimate_untiled_cycles
+from firmwright.devices.soma_dory.analog import find_analog_layers
+from firmwright.devices.soma_dory.clips import split_clips, widen_clip
+from firmwright.devices.soma_dory.cost import Accelerator
+from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.open_questions import list_open_questions
+from firmwright.devices.soma_dory.orientation import transpose_images
+from firmwright.devices.soma_dory.rewrites import rewrite_convolutions
+from firmwright.devices.soma_dory.rules import check_layer, check_operators
+from firmwright.errors import UserError
+from firmwright.ir.regions import Change, RuleViolation
+from firmwright.ir.relax import Constant, constant_array, dtype_of, main_bindings, operator_name
+from firmwright.targets import Context
+from firmwright.targets.placement import Composite, Placement
+
+ACCELERATOR_FORM = "the accelerator's form is int32 sums, bias, right_shift, clip, int8"
+QUANTIZED = "{scheme: pow2, arithmetic: shift}"
+ANALOG_FORM = (
+    "that core's form is conv2d, divide, floor, clip, multiply, add, right_shift, clip, int8, each "
+    "read by the next alone"
+)
+ANALOG_REASON = (
+    "it has the form of DIANA's analog core; its cycles are those of the digital core, an "
+    "assumption: no model of the analog core is public"
+)
+NO_ANALOG_CORE = (
+    "soma_dory -analog: the analog core of '{}' cannot be programmed. Leave the option out, or "
+    "build for 'diana', which emulates that core without noise. No public source says:"
+)
+REMEDY = f"which `quantize: {QUANTIZED}` makes"
+
+
+def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
+    """Write layers anew where another form of them breaks no rule, or takes less time.
+
+    Raises UserError where ``-analog`` asks for a core that the platform has not.
+    """
+    numbers = context.platform.accelerators["soma_dory"]
+    if uses_analog_core(context) and not numbers["analog_rows"]:
+        unknown = list_open_questions({LayerKind.ANALOG_CONV2D.value})
+        raise UserError("\n    ".join([NO_ANALOG_CORE.format(context.platform.name), *unknown]))
+    accelerator = Accelerator.from_numbers(numbers)
+
+    def is_accepted(layer: Layer) -> bool:
+        return not check_layer(layer, numbers)
+
+    def find_accepted(module: tvm.IRModule) -> dict[matching.Match, Layer]:
+        layers = layers_by_match(module, context)
+        return {m: layer for m, layer in layers.items() if is_accepted(layer)}
+
+    module = rewrite_convolutions(module, layers_by_match(module, context), is_accepted)
+    module = split_clips(module, find_accepted(module))
+    return transpose_images(
+        module,
+        find_accepted(module),
+        is_accepted,
+        lambda layer: estimate_untiled_cycles(layer, accelerator),
+    )
+
+
+def uses_analog_core(context: Context) -> bool:
+    return context.options.get("analog") == "1"
+
+
+def find_layers(
+    module: tvm.IRModule, context: Context
+) -> tuple[list[matching.Match], list[matching.UnmatchedOperator]]:
+    """Find what looks like a layer, of the analog core only where the target has it.
+
+    What both cores take is the analog core's; what neither does is refused by its rules.
+    """
+    matches, unmatched = matching.find_layers(module["main"])
+    if not uses_analog_core(context):
+        return matches, unmatched
+    digital = {m.sums.anchor.var for m in matches}
+    analog = {
+        m.sums.anchor.var: m
+        for m in find_analog_layers(module["main"])
+        if m.sums.anchor.var not in digital or not check_match(widen_clip(m), context)
+    }
+    matches = [m for m in matches if m.sums.anchor.var not in analog]
+    unmatched = [u for u in unmatched if u.anchor.var not in analog]
+    return [*matches, *analog.values()], unmatched
+
+
+def layers_by_match(module: tvm.IRModule, context: Context) -> dict[matching.Match, Layer]:
+    """Return what breaks no rule for operators but one for its clip; its geometry may be any."""
+    matches, _ = find_layers(module, context)
+    widened = {m: widen_clip(m) for m in matches}
+    return {m: matching.make_layer(w) for m, w in widened.items() if not check_operators(w)}
+
+
+def place_layers(module: tvm.IRModule, context: Context) -> Placement:
+    matches, unmatched = find_layers(module, context)
+    composites: list[Composite] = []
+    violations: dict[relax.Var, tuple[RuleViolation, ...]] = {}
+    for match in matches:
+        broken = check_match(match, context)
+        if broken:
+            violations.update(dict.fromkeys(match.variables, broken))
+        else:
+            reason = ANALOG_REASON if match.conversion else ""
+            composites.append(Composite(match.kind.value, match.variables, reason))
+    values = {b.var: b.value for b in main_bindings(module)}
+    for single in unmatched:
+        violations[single.anchor.var] = (explain_unmatched(single, values, context),)
+    return Placement(tuple(composites), violations)
+
+
+def check_match(match: matching.Match, context: Context) -> tuple[RuleViolation, ...]:
+    broken = check_operators(match)
+    accelerator = context.platform.accelerators["soma_dory"]
+    return broken or check_layer(matching.make_layer(match), accelerator)
+
+
+def explain_unmatched(
+    single: matching.UnmatchedOperator, values: dict[relax.Var, relax.Expr], context: Context
+) -> RuleViolation:
+    """Say what is missing behind an operator that could start a layer."""
+    if single.is_analog:
+        core = ANALOG_FORM if uses_analog_core(context) else "it is used with `soma_dory -analog`"
+        return RuleViolation(
+            "analog core",
+            "it is requantized as DIANA's analog core does it, by a converter's clip and a batch "
+            f"normalization; {core}, and of the digital one {ACCELERATOR_FORM}",
+        )
+    arithmetic = Change("arithmetic", "quantize:", dtype_of(single.anchor.var), QUANTIZED)
+    return RuleViolation(
+        "requantization",
+        f"{describe_unmatched(single, values)}; {ACCELERATOR_FORM}, {REMEDY}",
+        changes=(arithmetic,),
+    )
+
+
+def describe_unmatched(
+    single: matching.UnmatchedOperator, values: dict[relax.Var, relax.Expr]
+) -> str:
+    scale = find_unsupported_scale(single.anchor.value, values)
+    if scale is not None:
+        return f"a scale of what it reads, {scale:.6g}, is no power of two"
+    dtype = dtype_of(single.anchor.var)
+    if dtype not in ("int32", "uint32"):
+        return f"it computes {dtype}"
+    followers = ", ".join(single.first_followers) or "no operator of their own"
+    return f"its sums are followed by {followers}"
+
+
+def find_unsupported_scale(call: tvm.ir.Call, values: dict[relax.Var, relax.Expr]) -> float | None:
+    """Return the first scale of the operator's dequantized operands that is no power of two."""
+    for operand in call.args:
+        value = values.get(operand, operand) if isinstance(operand, relax.Var) else operand
+        if operator_name(value) != "relax.dequantize" or not isinstance(value.args[1], Constant):
+            continue
+        for scale in np.asarray(constant_array(value.args[1]), "float64").reshape(-1):
+            if frexp(scale)[0] != 0.5:
+                return float(scale)
+    return None

@@ -1,0 +1,126 @@
+"""Convolutions that the rules refuse are written anew where another form of them is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import tvm
+from tvm import relax
+
+from firmwright.devices.soma_dory.geometry import LayerForm, generate_forms
+from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.matching import Match
+from firmwright.ir.relax import main_bindings, operator_name, rewrite_bindings, static_shape
+
+Padding = tuple[int, int, int, int]
+
+Replaced = dict[relax.Var, relax.Var]
+"""What stands for variables whose images have surplus columns."""
+
+
+def rewrite_convolutions(
+    module: tvm.IRModule, layers: Mapping[Match, Layer], accepted: Callable[[Layer], bool]
+) -> tvm.IRModule:
+    """Give convolutions that are not ``accepted`` the first of their forms that is.
+
+    ``layers`` tells what the accelerator would compute: int8 (N, C, H, W) · int8 (O, I, height,
+    width) to int32, and then int8. The variables of the results stay what they are. A convolution
+    of which no form is accepted is left as it was, so that its refusal names what the model has.
+    """
+    values = {b.var: b.value for b in main_bindings(module)}
+    chosen: dict[relax.Var, tuple[Match, LayerForm]] = {}
+    for match, layer in layers.items():
+        if layer.kind not in (LayerKind.CONV2D, LayerKind.DEPTHWISE_CONV2D) or accepted(layer):
+            continue
+        padded = read_zero_padding(values.get(values[match.sums.anchor.var].args[0]))
+        form = next((f for f in generate_forms(layer, padded) if accepted(f.layer)), None)
+        if form is not None:
+            chosen.update(dict.fromkeys(match.variables, (match, form)))
+    wide: Replaced = {}
+
+    def rewrite(binding: relax.VarBinding) -> list[relax.VarBinding]:
+        match, form = chosen.get(binding.var, (None, None))
+        if match is None or form is None:
+            return [binding]
+        bindings = [binding]
+        if binding.var.same_as(match.sums.anchor.var):
+            bindings = build_bindings(binding, form, values)
+        return widen_images(bindings, match, form.surplus, wide) if form.surplus else bindings
+
+    return rewrite_bindings(module, rewrite)
+
+
+def widen_images(
+    bindings: list[relax.VarBinding], match: Match, surplus: int, wide: Replaced
+) -> list[relax.VarBinding]:
+    """Give a layer's operator surplus columns, and crop them behind the last one.
+
+    ``wide`` maps the layer's variables to those of the wider images, and grows.
+    """
+    *before, binding = bindings
+    call, variable = binding.value, binding.var
+    arguments = [wide.get(a, a) if isinstance(a, relax.Var) else a for a in call.args]
+    value = relax.BlockBuilder().normalize(tvm.ir.Call(call.op, arguments, call.attrs))
+    wider = relax.DataflowVar(str(variable.name), value.ty)
+    widened = [*before, relax.VarBinding(wider, value)]
+    if not variable.same_as(match.result):
+        wide[variable] = wider
+        return widened
+    width = static_shape(variable)[-1]
+    cropped = relax.op.strided_slice(wider, [3], [surplus], [surplus + width])
+    return [*widened, relax.VarBinding(variable, relax.BlockBuilder().normalize(cropped))]
+
+
+def read_zero_padding(value: relax.Expr | None) -> Padding | None:
+    """Return (top, left, bottom, right) of an operator that puts zeros around images."""
+    if value is None or operator_name(value) != "relax.nn.pad":
+        return None
+    attributes = value.attrs
+    widths = [int(w) for w in attributes.pad_width]
+    if str(attributes.pad_mode) != "constant" or attributes.pad_value != 0 or any(widths[:4]):
+        return None
+    top, bottom, left, right = widths[4:]
+    return top, left, bottom, right
+
+
+def build_bindings(
+    binding: relax.VarBinding, form: LayerForm, values: Mapping[relax.Var, relax.Expr]
+) -> list[relax.VarBinding]:
+    """Return the bindings of a convolution in another form; the last binds its variable."""
+    bindings: list[relax.VarBinding] = []
+
+    def bind(expression: relax.Expr) -> relax.Var:
+        value = relax.BlockBuilder().normalize(expression)
+        bindings.append(relax.VarBinding(relax.DataflowVar("lv", value.ty), value))
+        return bindings[-1].var
+
+    call, layer = binding.value, form.layer
+    image = values[call.args[0]].args[0] if form.reads_unpadded else call.args[0]
+    if form.space_to_depth:
+        image = space_to_depth(image, (layer.in_height, layer.in_width), bind)
+    value = relax.BlockBuilder().normalize(make_convolution(image, layer, call))
+    return [*bindings, relax.VarBinding(binding.var, value)]
+
+
+def make_convolution(image: relax.Var, layer: Layer, call: tvm.ir.Call) -> relax.Expr:
+    """Return the int32 sums of a layer that stands for ``call``."""
+    groups, weights = int(call.attrs.groups), relax.const(layer.weights, "int8")
+    strides, padding = list(layer.strides), list(layer.padding)
+    return relax.op.nn.conv2d(image, weights, strides, padding, groups=groups, out_dtype="int32")
+
+
+def space_to_depth(
+    image: relax.Var, pairs: tuple[int, int], bind: Callable[[relax.Expr], relax.Var]
+) -> relax.Var:
+    """Turn (N, C, H, W) to (N, 4·C, *pairs), with zeros below and to the right where it is less.
+
+    Padding, reshaping and permuting make one region: elements are moved once.
+    """
+    batch, channels, height, width = static_shape(image)
+    rows, columns = pairs
+    missing = (2 * rows - height, 2 * columns - width)
+    if any(missing):
+        image = bind(relax.op.nn.pad(image, [0, 0, 0, 0, 0, missing[0], 0, missing[1]]))
+    split = bind(relax.op.reshape(image, (batch, channels, rows, 2, columns, 2)))
+    moved = bind(relax.op.permute_dims(split, [0, 1, 3, 5, 2, 4]))
+    return bind(relax.op.reshape(moved, (batch, 4 * channels, rows, columns)))

@@ -1,0 +1,85 @@
+"""The stage that DIANA's chip adds to the pipeline: its project, run over a model of its registers.
+
+No emulator runs the chip's own binaries. So the C of the project is compiled for this machine, with
+the driver's sources where the user has them and with a stand-in of them where not.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firmwright.devices.soma_dory.chip_program import DRIVER, SDK
+from firmwright.pipeline.artifact import Artifact
+from firmwright.pipeline.artifacts import (
+    BATCH_LAYOUT,
+    INTERFACE,
+    KERNELS,
+    MODEL_INTERFACE,
+    NETWORK_INTERFACE,
+    NETWORK_VALUES,
+    PARTITION,
+    PROJECT,
+)
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import canonical_run_inputs, list_sample_files
+from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.tools import compiler_tool
+from firmwright.toolchain import make_host_build
+
+if TYPE_CHECKING:
+    from firmwright.devices.soma_dory.chip_check import ChipReport
+
+BOARD = "diana-chip"
+
+REPORT: Artifact[ChipReport] = Artifact(
+    "chip-check", "chip.json", "firmwright.devices.soma_dory.chip_check:ChipReport"
+)
+
+
+def list_sources(_: Job) -> list[Path]:
+    """Return the user's own files of driver and SDK that take the place of the stand-ins'."""
+    found: list[Path] = []
+    if DRIVER in os.environ:
+        folder = Path(os.environ[DRIVER])
+        found += [*folder.glob("include/*.h"), *folder.glob("src/*.c")]
+    if SDK in os.environ:
+        found += Path(os.environ[SDK], "install/include").glob("*/hwme/*.h")
+    return sorted(found)
+
+
+def options(job: Job) -> Any:
+    spec = job.recipe.run
+    return {
+        "samples": spec.samples,
+        "seed": spec.seed,
+        "tolerance": spec.tolerance.absolute,
+        "inputs": canonical_run_inputs(job),
+        "accelerator": dict(job.platform.accelerators["soma_dory"]),
+        "variables": [name for name in (DRIVER, SDK) if name in os.environ],
+    }
+
+
+CHIP_CHECK = Stage(
+    name=REPORT.stage,
+    sentence="run the chip's project over a model of its registers",
+    run="firmwright.devices.soma_dory.chip_check:run",
+    reads=(
+        MODEL_INTERFACE,
+        NETWORK_INTERFACE,
+        NETWORK_VALUES,
+        INTERFACE,
+        BATCH_LAYOUT,
+        PARTITION,
+        KERNELS,
+        PROJECT,
+    ),
+    writes=(REPORT,),
+    options=options,
+    inputs=lambda job: [*list_sample_files(job), *list_sources(job)],
+    templates=lambda _: ["soma_dory/chip_check/**/*.j2", "boards/posix/*.j2"],
+    tools=lambda job: [compiler_tool(make_host_build(job.platform))],
+    applies=lambda job: job.platform.board == BOARD,
+    archive=REPORT.pack,
+)

@@ -1,0 +1,272 @@
+"""Tiles: the parts of a layer that the accelerator computes one at a time, and their bytes.
+
+A tile is chosen for the results; what it reads follows from the kernel. Tiles are walked in the
+order rows, output channels, input channels, the last one fastest. No other order is
+offered: the accelerator fetches the weights of every job anew, so that with the output channels
+inside of rows an input tile is loaded once and used for all of them, and nothing that another
+order saves is worth more. Columns are not cut: a job reads the rows of its input from their first
+byte on, and pads both of their ends (diana-driver.md, K2 and E1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from firmwright.devices.soma_dory.device_layout import PIECE, ROW, WORD
+from firmwright.devices.soma_dory.layer import Layer, LayerKind
+
+LANES = 16
+"""Output channels in a block of weights, and of results in L1."""
+
+SPACING = 4
+"""A depthwise channel has the first of four lanes; the others are zeros, as in DORY."""
+
+DEPTHWISE_PLANES = LANES - 1
+"""Planes behind a depthwise tile that its last jobs write too (diana-driver.md, B4)."""
+
+BIAS_BYTES = {
+    LayerKind.CONV2D: 4,
+    LayerKind.DEPTHWISE_CONV2D: 4,
+    LayerKind.DENSE: 16,
+    LayerKind.ANALOG_CONV2D: 4,
+}
+"""Bytes of bias a lane; of an analog layer those of its factor and of its bias."""
+
+
+def align(count: int, multiple: int = ROW) -> int:
+    """Round up to whole rows of 16 bytes, or to whole blocks of 16 channels."""
+    return -(-count // multiple) * multiple
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Sizes of all tiles of a layer but the last along each axis, which has the rest.
+
+    ``channels``, ``rows`` and ``columns`` are of the results; ``in_channels`` of the input,
+    where a sum runs over them. ``columns`` is the whole width, but for an addition.
+    """
+
+    channels: int
+    rows: int
+    columns: int
+    in_channels: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """One tile of rows: results ``start`` …, and the input rows that they read.
+
+    ``before`` and ``after`` are the rows of padding that the kernel also covers.
+    """
+
+    start: int
+    size: int
+    first: int
+    read: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The rows of a layer: elements in, results out, and the kernel between them."""
+
+    elements: int
+    results: int
+    kernel: int
+    stride: int
+    padding: int
+
+    def make_spans(self, size: int) -> tuple[Span, ...]:
+        """Cut the results into tiles of ``size``; one tile reads the axis whole."""
+        starts = range(0, self.results, size)
+        return tuple(
+            self.make_span(s, min(size, self.results - s), len(starts) == 1) for s in starts
+        )
+
+    def make_span(self, start: int, size: int, whole: bool) -> Span:
+        begin = start * self.stride - self.padding
+        end = begin + (size - 1) * self.stride + self.kernel
+        first, stop = (0, self.elements) if whole else (max(begin, 0), min(end, self.elements))
+        return Span(start, size, first, stop - first, max(-begin, 0), max(end - self.elements, 0))
+
+    def kernel_elements(self, result: int) -> int:
+        """Count the kernel's elements that are not padding for one result."""
+        begin = result * self.stride - self.padding
+        return max(0, min(begin + self.kernel, self.elements) - max(begin, 0))
+
+
+@dataclass(frozen=True)
+class TileTransfer:
+    """Planes of so many bytes each, which are compact in L1 and ``stride`` bytes apart in L2."""
+
+    planes: int
+    plane_bytes: int
+    stride: int
+
+    def pieces(self) -> tuple[int, int]:
+        """Return the number of contiguous pieces in L2, and the bytes of each."""
+        if self.planes == 1 or self.stride == self.plane_bytes:
+            return 1, self.planes * self.plane_bytes
+        return self.planes, self.plane_bytes
+
+
+@dataclass(frozen=True)
+class TileJob:
+    """One run of the accelerator; ``loads`` where its input tile is not in L1 yet."""
+
+    rows: Span
+    columns: int
+    channels: int
+    in_channels: int
+    loads: bool
+    stores: bool
+
+
+def row_axis(layer: Layer) -> Axis:
+    return Axis(
+        layer.in_height, layer.out_height, layer.kernel[0], layer.strides[0], layer.padding[0]
+    )
+
+
+def is_channel_sum(layer: Layer) -> bool:
+    """Tell whether each result is a sum over the input channels."""
+    return layer.kind in (LayerKind.CONV2D, LayerKind.DENSE, LayerKind.ANALOG_CONV2D)
+
+
+def flatten_addition(layer: Layer) -> Layer:
+    """Return the layer as tiles see it: an addition is one row of all bytes of the batch."""
+    if layer.kind is not LayerKind.ADD:
+        return layer
+    width = layer.batch * layer.in_channels * layer.in_height * align(layer.in_width)
+    return replace(layer, batch=1, in_channels=1, in_height=1, in_width=width, out_channels=1,
+                   out_height=1, out_width=width)  # fmt: skip
+
+
+def channels_per_block(layer: Layer) -> int:
+    """Return how many channels of results have their weights in one block of 16 lanes."""
+    return LANES // SPACING if layer.kind is LayerKind.DEPTHWISE_CONV2D else LANES
+
+
+def tile_sizes(length: int, size: int) -> list[int]:
+    return [min(size, length - start) for start in range(0, length, size)]
+
+
+def walk_jobs(layer: Layer, tile: Tile) -> Iterator[TileJob]:
+    """Walk the tiles of one sample, in the order in which they are computed."""
+    columns = tile_sizes(layer.out_width, tile.columns)
+    channels = tile_sizes(layer.out_channels, tile.channels)
+    inputs = tile_sizes(layer.in_channels, tile.in_channels)
+    for row_span in row_axis(layer).make_spans(tile.rows):
+        for width in columns:
+            for i, count in enumerate(channels):
+                if not is_channel_sum(layer):
+                    yield TileJob(row_span, width, count, count, True, True)
+                    continue
+                for j, depth in enumerate(inputs):
+                    loads = i == 0 or len(inputs) > 1
+                    yield TileJob(row_span, width, count, depth, loads, j == len(inputs) - 1)
+
+
+def input_transfer(layer: Layer, rows: Span, columns: int, planes: int) -> TileTransfer:
+    """Return the transfer of an input tile; of a dense layer ``planes`` is its channels."""
+    if layer.kind is LayerKind.DENSE:
+        return TileTransfer(1, align(planes), 0)
+    pitch = align(columns if layer.kind is LayerKind.ADD else layer.in_width)
+    return TileTransfer(planes, rows.read * pitch, layer.in_height * pitch)
+
+
+def output_transfer(layer: Layer, rows: Span, columns: int, planes: int) -> TileTransfer:
+    """Return the transfer of a tile of results; of a dense layer ``planes`` is its channels."""
+    if layer.kind is LayerKind.DENSE:
+        return TileTransfer(1, align(planes), 0)
+    pitch = align(columns)
+    return TileTransfer(planes, rows.size * pitch, layer.out_height * pitch)
+
+
+def row_tile_sizes(layer: Layer) -> list[int]:
+    """Return how many rows of results a tile may have, most first.
+
+    A store that is no multiple of 32 bytes overwrites 16 more (diana-driver.md, T2). Of the
+    last tile's rows they are the next channel's first ones, which are there already. So the rows
+    of each tile, of the last one too, are whole pieces, unless one tile has all rows.
+    """
+    height, pitch = layer.out_height, align(layer.out_width)
+    if height * pitch % PIECE:
+        return [height]
+    rows = 2 if pitch % PIECE else 1
+    return [height, *(n for n in range(height - 1, 0, -1) if n % rows == 0)]
+
+
+def weight_bytes(layer: Layer, channels: int, in_channels: int) -> int:
+    """Return the bytes of weights and biases that are fetched at a time.
+
+    A depthwise layer is a job a channel, of which each fetches one block
+    (diana-driver.md, J4).
+    """
+    if layer.kind is LayerKind.ADD:
+        return 0
+    area = layer.kernel[0] * layer.kernel[1]
+    if layer.kind is LayerKind.DEPTHWISE_CONV2D:
+        return LANES * (area + BIAS_BYTES[layer.kind])
+    if layer.kind is LayerKind.ANALOG_CONV2D:
+        return (
+            align(channels) // LANES * (in_channels * area * WORD + LANES * BIAS_BYTES[layer.kind])
+        )
+    depth = align(in_channels) if layer.kind is LayerKind.DENSE else in_channels
+    return align(channels) * (depth * area + BIAS_BYTES[layer.kind])
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes that the largest tiles of a layer take in L1 and in the weight memory."""
+
+    inputs: int
+    outputs: int
+    weights: int
+
+    @property
+    def l1(self) -> int:
+        return self.inputs + self.outputs
+
+
+def footprint(layer: Layer, tile: Tile) -> Footprint:
+    """Return what the tiles take, without second ones for double buffering.
+
+    Transfers write whole pieces of 32 bytes into L1, too.
+    """
+    bytes_in, bytes_out = plane_bytes(layer, tile.rows, tile.columns)
+    planes_in, planes_out = plane_counts(layer, tile.channels, tile.in_channels)
+    weights = weight_bytes(layer, tile.channels, tile.in_channels)
+    read = count_inputs(layer) * align(planes_in * bytes_in, PIECE)
+    return Footprint(read, align(planes_out * bytes_out, PIECE), weights)
+
+
+def count_inputs(layer: Layer) -> int:
+    return 2 if layer.kind is LayerKind.ADD else 1
+
+
+def plane_bytes(layer: Layer, rows: int, columns: int) -> tuple[int, int]:
+    """Return the bytes of one channel of the largest input tile and of the largest result."""
+    if layer.kind is LayerKind.DENSE:
+        return 1, 1
+    row_spans = row_axis(layer).make_spans(rows)
+    width_in = columns if layer.kind is LayerKind.ADD else layer.in_width
+    bytes_in = max(s.read for s in row_spans) * align(width_in)
+    return bytes_in, max(s.size for s in row_spans) * align(columns)
+
+
+def plane_counts(layer: Layer, channels: int, in_channels: int) -> tuple[int, int]:
+    """Return how many channels of an input and of results there are in L1 at a time.
+
+    Results of sums over channels come in blocks of 16, and take 32 bits each where the sums of
+    several input tiles are added there. Depthwise jobs write behind their results.
+    """
+    if layer.kind is LayerKind.DEPTHWISE_CONV2D:
+        return channels, channels + DEPTHWISE_PLANES
+    if layer.kind is LayerKind.ADD:
+        return channels, channels
+    inputs = align(in_channels) if layer.kind is LayerKind.DENSE else in_channels
+    bytes_of_sum = 1 if in_channels == layer.in_channels else 4
+    return inputs, align(channels) * bytes_of_sum

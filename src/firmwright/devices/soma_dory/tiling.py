@@ -1,0 +1,252 @@
+"""The tiles of a layer that take the fewest estimated cycles.
+
+All are tried: there are some hundred. What is compared is the cost model's own number
+(``cost.py``), taken apart: a tile of rows and columns and a tile of channels each contribute terms
+that depend on one of the two alone, so that the cycles of a pair are a few products.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from firmwright.devices.soma_dory import tiles
+from firmwright.devices.soma_dory.cost import (
+    Accelerator,
+    SampleCycles,
+    count_total,
+    estimate_cycles,
+    estimate_sample,
+)
+from firmwright.devices.soma_dory.device_layout import PIECE
+from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.errors import UserError
+from firmwright.ir.kernels import Cycles
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A layer as it is tiled (an addition is one row of bytes), its tiles and their cycles."""
+
+    layer: Layer
+    tile: tiles.Tile
+    cycles: Cycles
+
+    @property
+    def jobs(self) -> int:
+        """Jobs for each sample."""
+        return sum(1 for _ in tiles.walk_jobs(self.layer, self.tile))
+
+
+@dataclass(frozen=True)
+class PlaneTile:
+    """A tile of rows and columns: what a sample costs, by what is done with its channels.
+
+    ``load`` and ``store`` are cycles for all channels, of pieces that lie in one channel each;
+    ``load_calls`` and ``store_calls`` count the tiles whose channels are one piece together,
+    which cost ``transfer_overhead`` for each tile of channels. ``bytes_in`` and ``bytes_out``
+    are of one channel.
+    """
+
+    rows: int
+    columns: int
+    jobs: int
+    load: int
+    load_calls: int
+    store: int
+    store_calls: int
+    bytes_in: int
+    bytes_out: int
+
+
+@dataclass(frozen=True)
+class ChannelTile:
+    """A tile of channels: what it costs, with rows and columns whole.
+
+    The input is loaded ``fetches`` times, in ``loads`` transfers; ``jobs`` are run, which fetch
+    weights in ``weights`` cycles. ``planes_in`` and ``planes_out`` are channels in L1.
+    """
+
+    channels: int
+    in_channels: int
+    compute: int
+    weights: int
+    fetches: int
+    loads: int
+    stores: int
+    jobs: int
+    planes_in: int
+    planes_out: int
+
+
+def find_best_tiling(layer: Layer, accelerator: Accelerator) -> Tiling:
+    """Return the tiling with the fewest estimated cycles; UserError where no tile fits."""
+    reason = explain_no_tiling(layer, accelerator)
+    if reason is not None:
+        raise UserError(f"no tiling: {reason}")
+    stored = tiles.flatten_addition(layer)
+    channels = channel_options(stored, accelerator)
+    planes = plane_options(stored, accelerator, channels)
+    plane, channel = choose(stored, accelerator, planes, channels)
+    tile = tiles.Tile(channel.channels, plane.rows, plane.columns, channel.in_channels)
+    return Tiling(stored, tile, estimate_cycles(stored, tile, accelerator))
+
+
+def explain_no_tiling(layer: Layer, accelerator: Accelerator) -> str | None:
+    """Say which memory the layer's smallest tiles exceed; None where they fit. Fast."""
+    stored = tiles.flatten_addition(layer)
+    depths = {stored.in_channels}
+    if tiles_inputs(stored, accelerator):
+        depths.add(min(tiles.LANES, stored.in_channels))
+    channels = min(tiles.channels_per_block(stored), stored.out_channels)
+    columns = min(PIECE, stored.out_width) if layer.kind is LayerKind.ADD else stored.out_width
+    rows = tiles.row_tile_sizes(stored)[-1]
+    for depth in sorted(depths, reverse=True):
+        needed = tiles.footprint(stored, tiles.Tile(channels, rows, columns, depth))
+        if needed.weights > weight_room(stored, accelerator):
+            memory, found, size = "the weight memory", needed.weights, accelerator.weights
+        elif needed.l1 > l1_bytes(accelerator):
+            memory, found, size = "L1", needed.l1, l1_bytes(accelerator)
+        else:
+            return None
+    inputs = f" of {depth} input channels" if tiles.is_channel_sum(stored) else ""
+    return (
+        f"its smallest tile ({channels} x {rows} x {columns} results{inputs}) "
+        f"needs {found:,} B of {memory}, which offers {size:,} B"
+    )
+
+
+def l1_bytes(accelerator: Accelerator) -> int:
+    """Return the bytes of L1 that one job may use."""
+    return accelerator.l1 // (2 if accelerator.double_buffering else 1)
+
+
+def tiles_inputs(layer: Layer, accelerator: Accelerator) -> bool:
+    """Tell whether a later job may continue sums, which the analog core converts at once."""
+    return accelerator.input_channel_tiling and layer.kind in (LayerKind.CONV2D, LayerKind.DENSE)
+
+
+def weight_room(layer: Layer, accelerator: Accelerator) -> int:
+    """Return the bytes of weights and biases that a job may fetch.
+
+    An array of the analog core holds as many outputs as it has columns.
+    """
+    if layer.kind is LayerKind.ANALOG_CONV2D:
+        return tiles.weight_bytes(layer, accelerator.analog_columns, layer.in_channels)
+    return accelerator.weights
+
+
+def plane_options(
+    layer: Layer, accelerator: Accelerator, channels: Sequence[ChannelTile]
+) -> list[PlaneTile]:
+    """Return the tiles of rows and columns that fit with some tile of channels, largest first."""
+    rows, columns = tiles.row_tile_sizes(layer), [layer.out_width]
+    if layer.kind is LayerKind.ADD:
+        columns = even_sizes(layer.out_width, PIECE)
+    needs = {(c.planes_in, c.planes_out) for c in channels}
+    options = []
+    for height, width in product(rows, columns):
+        bytes_in, bytes_out = tiles.plane_bytes(layer, height, width)
+        if min(i * bytes_in + o * bytes_out for i, o in needs) <= l1_bytes(accelerator):
+            options.append(plane_option(layer, accelerator, height, width))
+    return options
+
+
+def plane_option(layer: Layer, accelerator: Accelerator, rows: int, columns: int) -> PlaneTile:
+    row_spans = tiles.row_axis(layer).make_spans(rows)
+    spans = list(product(row_spans, tiles.tile_sizes(layer.out_width, columns)))
+    copies_in = Counter(tiles.input_transfer(layer, r, c, layer.in_channels) for r, c in spans)
+    copies_out = Counter(tiles.output_transfer(layer, r, c, layer.out_channels) for r, c in spans)
+    inputs = tiles.count_inputs(layer)
+    load, load_calls = split_transfers(copies_in, accelerator)
+    store, store_calls = split_transfers(copies_out, accelerator)
+    return PlaneTile(rows, columns, len(spans), inputs * load, inputs * load_calls, store,
+                 store_calls, *tiles.plane_bytes(layer, rows, columns))  # fmt: skip
+
+
+def split_transfers(
+    copies: Mapping[tiles.TileTransfer, int], accelerator: Accelerator
+) -> tuple[int, int]:
+    """Return the cycles of so many transfers of all channels, and how many are of one piece.
+
+    The cycles are without the overhead of the latter, which each tile of channels pays anew.
+    """
+    cycles_apart = single = 0
+    for copy, times in copies.items():
+        count, piece = copy.pieces()
+        cycles_apart += times * count * (piece // accelerator.bytes_per_cycle)
+        if count == 1:
+            single += times
+        else:
+            cycles_apart += times * count * accelerator.transfer_overhead
+    return cycles_apart, single
+
+
+def channel_options(layer: Layer, accelerator: Accelerator) -> list[ChannelTile]:
+    """Return the tiles of channels whose weights fit, largest first."""
+    outputs = even_sizes(layer.out_channels, tiles.channels_per_block(layer))
+    inputs = [layer.in_channels]
+    if tiles_inputs(layer, accelerator):
+        inputs = even_sizes(layer.in_channels, tiles.LANES)
+    return [
+        channel_option(layer, accelerator, count, depth)
+        for count, depth in product(outputs, inputs)
+        if tiles.weight_bytes(layer, count, depth) <= weight_room(layer, accelerator)
+    ]
+
+
+def channel_option(layer: Layer, accelerator: Accelerator, count: int, depth: int) -> ChannelTile:
+    tile = tiles.Tile(count, layer.out_height, layer.out_width, depth)
+    parts = estimate_sample(layer, tile, accelerator)
+    steps = -(-layer.out_channels // count)
+    tiled_input = depth < layer.in_channels
+    loads = parts.jobs if tiled_input or not tiles.is_channel_sum(layer) else 1
+    planes_in, planes_out = tiles.plane_counts(layer, count, depth)
+    return ChannelTile(count, depth, parts.compute, parts.weights, steps if tiled_input else 1,
+                    loads, steps, parts.jobs, planes_in, planes_out)  # fmt: skip
+
+
+def even_sizes(length: int, multiple: int) -> list[int]:
+    """Return the smallest size for each number of tiles, a multiple or the whole; largest first.
+
+    Only the number matters to the cycles, and the smallest tiles leave most memory.
+    """
+    counts = range(2, -(-length // multiple) + 1)
+    smallest = {-(-length // (count * multiple)) * multiple for count in counts}
+    return [length, *sorted((s for s in smallest if s < length), reverse=True)]
+
+
+def choose(
+    layer: Layer, accelerator: Accelerator, planes: list[PlaneTile], channels: list[ChannelTile]
+) -> tuple[PlaneTile, ChannelTile]:
+    """Return the tiles that take the fewest cycles together, of equally fast ones the first."""
+    fitting = (
+        (plane, channel)
+        for plane, channel in product(planes, channels)
+        if count_l1(layer, plane, channel) <= l1_bytes(accelerator)
+    )
+    return min(fitting, key=lambda pair: count_cycles(layer, accelerator, *pair))
+
+
+def count_l1(layer: Layer, plane: PlaneTile, channel: ChannelTile) -> int:
+    """Return the bytes of L1 that tiles take; see :func:`tiles.footprint`."""
+    read = tiles.align(plane.bytes_in * channel.planes_in, PIECE)
+    return tiles.count_inputs(layer) * read + tiles.align(
+        plane.bytes_out * channel.planes_out, PIECE
+    )
+
+
+def count_cycles(
+    layer: Layer, accelerator: Accelerator, plane: PlaneTile, channel: ChannelTile
+) -> int:
+    """Return the cycles of a sample, as :func:`cost.estimate_cycles` counts them job by job."""
+    jobs = plane.jobs * channel.jobs
+    compute = channel.compute
+    if layer.kind is LayerKind.ADD:
+        compute += accelerator.block_overhead * (plane.jobs - 1)
+    calls = plane.load_calls * channel.loads + plane.store_calls * channel.stores
+    moves = plane.load * channel.fetches + plane.store + accelerator.transfer_overhead * calls
+    parts = SampleCycles(compute, plane.jobs * channel.weights, moves, jobs)
+    return count_total(parts, accelerator)

@@ -1,0 +1,100 @@
+"""Weights and biases as DIANA's digital accelerator reads them.
+
+Blocks of 16 output channels, each followed by its biases; what 16 does not divide is padded with
+zeros, and bytes are reversed in each 32-bit word, as in activations. Source: DORY's
+``adjust_data_layout``, whose blocks are kept, while its biases of layers with a number of
+channels that 16 does not divide (corrected there in 9e2dbba) are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from firmwright.devices.soma_dory.device_layout import ROW, WORD, reverse_device_words
+from firmwright.devices.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.devices.soma_dory.tiles import BIAS_BYTES, LANES, SPACING, align
+
+
+def pack_weights(layer: Layer) -> Array:
+    """Return the bytes (uint8) of a layer's weights and biases; a job reads whole blocks of them.
+
+    The layer has weights: it is no addition.
+    """
+    assert layer.weights is not None and layer.bias is not None
+    if layer.factors is not None:
+        weights, bias = pack_analog(layer.weights, layer.factors, layer.bias)
+    else:
+        weights, bias = PACKERS[layer.kind](layer.weights, layer.bias)
+    blocks = np.concatenate([weights.view("uint8"), bias.view("uint8")], axis=1)
+    return np.pad(reverse_device_words(blocks.reshape(-1)), (0, SPARE_BYTES.get(layer.kind, 0)))
+
+
+SPARE_BYTES = {LayerKind.DEPTHWISE_CONV2D: 3 * WORD}
+"""Bytes behind the last block that the chip fetches with it (diana-driver.md, J4)."""
+
+
+def pack_conv2d(weights: Array, bias: Array) -> tuple[Array, Array]:
+    """Return weights (blocks, [input][row][column][lane]) and biases (blocks, [byte][lane])."""
+    padded = pad_axis(weights, 0)
+    blocks = padded.reshape(-1, LANES, *padded.shape[1:]).transpose(0, 2, 3, 4, 1)
+    return blocks.reshape(len(blocks), -1), split_bias(pad_axis(bias, 0).reshape(-1, LANES))
+
+
+def pack_depthwise(weights: Array, bias: Array) -> tuple[Array, Array]:
+    """Return a block for each four channels, which have every fourth of its 16 lanes."""
+    return pack_conv2d(insert_zeros(weights), insert_zeros(bias))
+
+
+def pack_dense(weights: Array, bias: Array) -> tuple[Array, Array]:
+    """Return weights (blocks, [inputs / 16][output][input]) and 16 bytes of bias an output.
+
+    A bias is a number of 128 bits: its sign fills the bytes behind its first four.
+    """
+    padded = pad_axis(pad_axis(weights, 0), 1)
+    blocks = padded.reshape(-1, LANES, padded.shape[1] // ROW, ROW).transpose(0, 2, 1, 3)
+    words = pad_axis(bias, 0).astype("<i4")
+    signs = np.repeat(words >> 31, BIAS_BYTES[LayerKind.DENSE] // 4 - 1).reshape(len(words), -1)
+    biases = np.concatenate([words[:, None], signs.astype("<i4")], axis=1).view("uint8")
+    return blocks.reshape(len(blocks), -1), biases.reshape(len(blocks), -1)
+
+
+def pack_analog(weights: Array, factors: Array, bias: Array) -> tuple[Array, Array]:
+    """Return two bits a weight, and 16-bit factors and biases, for the emulated analog core.
+
+    In place of a convolution's 16 lanes there is a word: a bit for each lane of 1, and then a bit
+    for each of -1. A block's 16 factors come before its biases.
+    """
+    lanes, _ = pack_conv2d(weights, bias)
+    lanes = lanes.reshape(len(lanes), -1, LANES)
+    planes = [np.packbits(lanes == sign, axis=2, bitorder="little") for sign in (1, -1)]
+    numbers = [pad_axis(n, 0).astype("<i2").reshape(-1, LANES) for n in (factors, bias)]
+    return np.concatenate(planes, axis=2).reshape(len(lanes), -1), np.concatenate(numbers, axis=1)
+
+
+PACKERS: dict[LayerKind, Callable[[Array, Array], tuple[Array, Array]]] = {
+    LayerKind.CONV2D: pack_conv2d,
+    LayerKind.DEPTHWISE_CONV2D: pack_depthwise,
+    LayerKind.DENSE: pack_dense,
+}
+
+
+def split_bias(bias: Array) -> Array:
+    """Split biases (blocks, 16) into four planes of bytes, the least significant first."""
+    split = bias.astype("<i4").view("uint8").reshape(*bias.shape, 4)
+    return np.ascontiguousarray(split.transpose(0, 2, 1)).reshape(len(bias), -1)
+
+
+def insert_zeros(array: Array) -> Array:
+    """Put zeros behind each element of the first axis, three for each."""
+    result = np.zeros((len(array) * SPACING, *array.shape[1:]), array.dtype)
+    result[::SPACING] = array
+    return result
+
+
+def pad_axis(array: Array, axis: int) -> Array:
+    """Pad an axis with zeros to a multiple of 16."""
+    widths = [(0, 0)] * array.ndim
+    widths[axis] = (0, align(array.shape[axis]) - array.shape[axis])
+    return np.pad(array, widths)

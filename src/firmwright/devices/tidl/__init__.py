@@ -1,0 +1,75 @@
+"""Device ``tidl``: TI's deep-learning library on a C7x with its matrix multiplier.
+
+TI's tools are closed, and what they make runs on the chip alone. Elsewhere a region runs as the
+stand-in that the device behind makes of it, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from firmwright.devices.tidl.option_table import OPTIONS
+from firmwright.targets import Context, Target
+
+if TYPE_CHECKING:
+    import tvm
+
+    from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.regions import Region
+    from firmwright.targets.placement import Placement
+
+STAND_IN = "TIDL: the network's own arithmetic in C, not TI's"
+QUANTIZED_STAND_IN = (
+    "TIDL, which quantizes floats itself: firmwright's own quantization by the same samples, in C"
+)
+
+
+class TidlTarget(Target):
+    """TIDL, as TI's own compilers place operators on it."""
+
+    name = "tidl"
+    core = "c7x"
+    quantizes = True
+    keeps_states = False
+    packages = ("onnx", "onnxruntime")
+    stages = (
+        "firmwright.devices.tidl.stages:STAND_IN",
+        "firmwright.devices.tidl.stages:ARTIFACTS",
+        "firmwright.devices.tidl.stages:APPLICATION",
+    )
+    reason = "TIDL takes every operator of it"
+    options = MappingProxyType({option.name: option.values for option in OPTIONS})
+    rewrites = (
+        *("RemoveMultiplyByOne", "RemovePadByZero", "RemoveCopy", "RemoveIdentityReshape"),
+        *("RemoveTrainingOperators", "ConvertMaxMinToClip", "RemoveIdentityResize"),
+        *("ConvertConvStride", "MergePadLayer", "RemoveIdentityClip", "EliminateCommonSubexpr"),
+        *("ConvertTakeToSlice", "FoldBatchNorm"),
+    )
+
+    @property
+    def operators(self) -> Collection[str]:
+        from firmwright.devices.tidl.rules import tidl_rules
+
+        return tidl_rules().operators
+
+    def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
+        from firmwright.devices.tidl.placing import place_regions
+
+        return place_regions(module, context)
+
+    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+        from firmwright.devices.tidl.grids import is_quantized_float
+        from firmwright.planning.nested import lower_in_layers
+
+        quantized = is_quantized_float(module[region.name])
+        if quantized:
+            context = replace(context, rounding="onnx")
+        return lower_in_layers(
+            region, module, context, QUANTIZED_STAND_IN if quantized else STAND_IN
+        )
+
+
+TIDL = TidlTarget()

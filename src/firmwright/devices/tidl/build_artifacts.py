@@ -1,0 +1,172 @@
+"""Write what TI's tools need of the regions that TIDL takes, and let the tools import them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from firmwright.data.samples import Sample, repeat_samples, sample_digest, to_samples
+from firmwright.devices.tidl.artifacts import (
+    TEMP_FOLDER,
+    TidlNetwork,
+    list_bundle_files,
+    write_artifacts,
+)
+from firmwright.devices.tidl.import_config import find_unmapped_options
+from firmwright.devices.tidl.names import RegionFiles
+from firmwright.devices.tidl.options import read_options
+from firmwright.devices.tidl.record import Artifacts
+from firmwright.devices.tidl.stages import RECORD, artifacts_name
+from firmwright.devices.tidl.tools import TOOLS_VARIABLE, find_tools, run_import
+from firmwright.errors import UserError
+from firmwright.pipeline import artifacts
+from firmwright.pipeline.artifact import INDEX_FILE
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import select_run_inputs
+from firmwright.pipeline.samples import read_network_columns
+from firmwright.recipe.quantization import Inputs
+from firmwright.toolchain.tool_folder import ToolFolder
+from firmwright.verify.batches import join_samples
+
+FRAMES = "advanced_options:calibration_frames"
+"""The option of ``tidl`` that says how many there are."""
+
+
+NO_SAMPLES = (
+    "target: tidl: there are no samples to calibrate with, and TI's tools would take random "
+    "numbers; state `calibration: {inputs: …}`"
+)
+
+ZERO = "TI asks for 0 there in a quantized graph, which `quantize: {symmetric: true}` gives"
+
+
+def run(job: Job, folder: Path) -> None:
+    refuse_foreign_files(job.folder("artifacts"))
+    tools = find_tools(job.platform)
+    size = read_batch_size(job)
+    network = read_regions(job, size or 1)
+    name = artifacts_name(job, size)
+    temporary = folder / name / TEMP_FOLDER
+    temporary.mkdir(parents=True)
+    regions = write_artifacts(network, temporary)
+    version = import_regions(job, tools, temporary, len(regions)) if tools else None
+    record = Artifacts(
+        folder=name,
+        files=list_bundle_files(regions, imported=tools is not None),
+        model=artifacts.MODEL_INTERFACE.read(job).sha256,
+        frames=len(network.samples),
+        samples=tuple(sample_digest(s) for s in network.samples),
+        tools=version,
+        regions=tuple(regions),
+    )
+    RECORD.write(folder, record)
+    job.note(format_summary(record))
+    for told in describe_shifted_inputs(record):
+        job.note(told)
+    for option in find_unmapped_options(network.options):
+        job.note(f"TI's import tool is not told {option}")
+
+
+def refuse_foreign_files(folder: Path) -> None:
+    """Raise UserError for files in the stage's folder that the build did not write.
+
+    Users run TI's tools in this folder, and copy from it what they deploy.
+    """
+    index = folder / INDEX_FILE
+    listed: dict[str, str] = {}
+    with suppress(OSError, ValueError):  # no index, or a damaged one, lists nothing
+        listed = json.loads(index.read_text(encoding="utf-8"))["files"]
+    found = (p for p in folder.rglob("*") if p.is_file() and p != index)
+    names = sorted(p.relative_to(folder).as_posix() for p in found)
+    strange = [name for name in names if name not in listed]
+    if strange:
+        raise UserError(
+            f"{folder}: holds files that the build did not write: {', '.join(strange)}; move them "
+            "elsewhere, for this stage replaces the folder"
+        )
+
+
+def read_batch_size(job: Job) -> int:
+    """Return how many samples the recipe puts into an inference, 0 where it asks for none."""
+    return artifacts.BATCH_LAYOUT.read(job).size if job.has_stage("batch") else 0
+
+
+def read_regions(job: Job, batch: int) -> TidlNetwork:
+    """Read the regions, and the samples for them, ``batch`` to an inference."""
+    (device,) = (d for d in job.mix if d.name == "tidl")
+    options = read_options(device.context)
+    partition = artifacts.PARTITION.read(job)
+    offloads = any(region.device == "tidl" for region in partition.regions)
+    frames = options.number(FRAMES)
+    stated = FRAMES in device.context.options
+    samples = calibration_samples(job, batch, frames, stated) if offloads else []
+    return TidlNetwork(artifacts.REGIONS.read(job), partition, samples, options)
+
+
+def import_regions(job: Job, tools: ToolFolder, folder: Path, regions: int) -> str:
+    """Let TI's tools import every region; return their version. Their logs stay in the cache."""
+    logs = job.cache / "tidl_import"
+    files = [RegionFiles(number) for number in range(regions)]
+    versions = [run_import(tools, folder, f, logs / f"{f.stem}.log") for f in files]
+    return " and ".join(dict.fromkeys(versions))
+
+
+def format_summary(record: Artifacts) -> str:
+    count = f"{len(record.regions)} region{'s' if len(record.regions) != 1 else ''}"
+    done = (
+        f"imported by TI's tools {record.tools}"
+        if record.tools is not None
+        else f"not imported: {TOOLS_VARIABLE} is not set"
+    )
+    return f"{record.folder}: {count} for TIDL, {done}"
+
+
+def describe_shifted_inputs(record: Artifacts) -> Iterator[str]:
+    """Yield, of each region, its inputs whose zero point TI's pages do not have."""
+    for region in record.regions:
+        named = [f"{t.name} ({t.zero_point})" for t in region.inputs if t.zero_point]
+        if named:
+            yield f"subgraph{region.number}: zero points of inputs: {', '.join(named)}; {ZERO}"
+
+
+def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
+    """Return where the samples are that TIDL calibrates with, how many, and the recipe's key.
+
+    Raises UserError where the recipe names none.
+    """
+    own = job.recipe.calibration
+    if own is not None:
+        return own.inputs, own.samples, "calibration"
+    quantize = job.recipe.quantize
+    if quantize and quantize.calibration.inputs is not None:
+        return quantize.calibration.inputs, quantize.calibration.samples, "quantize.calibration"
+    given = select_run_inputs(job)
+    if given is None:
+        raise UserError(NO_SAMPLES)
+    return given, None, "run" if job.recipe.run.inputs is not None else "evaluate"
+
+
+def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list[Sample]:
+    """Return the frames that TIDL calibrates with, of ``batch`` samples each.
+
+    There are ``frames`` of them, or fewer where the recipe did not state their number. Samples
+    that do not fill a batch are taken in turn. Raises UserError, naming the recipe's key, for data
+    that does not fit or is too little.
+    """
+    given, limit, key = calibration_inputs(job)
+    try:
+        columns = read_network_columns(job, artifacts.NETWORK_INTERFACE.read(job), given, limit)
+    except UserError as error:
+        raise UserError(f"target: tidl: {key}.inputs, to calibrate with: {error}") from error
+    held = min(len(c.arrays) for c in columns.values())
+    if stated and held < frames * batch:
+        raise UserError(
+            f"target: tidl: {key}.inputs gives {held} samples to calibrate with; {FRAMES}={frames} "
+            f"takes {frames * batch}"
+        )
+    if held < batch:
+        job.note(f"TIDL calibrates with {held} samples, in turn, which a batch of {batch} takes")
+    count = min(frames, max(held // batch, 1)) * batch
+    return join_samples(to_samples(repeat_samples(columns, count), count), batch)

@@ -1,0 +1,124 @@
+"""The options of ``tidl`` in the target string, with what TI's sources fill in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from firmwright.devices.tidl.option_table import (
+    CALIBRATION,
+    CHIP_DEFAULTS,
+    OPTIONS,
+    OWN_CALIBRATION,
+    PRESETS,
+    Option,
+    Value,
+)
+from firmwright.devices.tidl.rules import tidl_rules
+from firmwright.errors import did_you_mean
+from firmwright.targets import Context
+from firmwright.targets.device_options import (
+    NumberRange,
+    OptionError,
+    accepts,
+    format_values,
+)
+from firmwright.targets.rules import find_violations
+
+SCALE_TYPE = "advanced_options:quantization_scale_type"
+
+
+@dataclass(frozen=True)
+class TidlOptions:
+    """What is asked of TIDL: by name the value of every option of the table, ``stated`` or not."""
+
+    values: Mapping[str, Value]
+    stated: Collection[str] = ()
+
+    def number(self, name: str) -> int:
+        value = self.values[name]
+        assert isinstance(value, int)
+        return value
+
+    def names(self, name: str) -> tuple[str, ...]:
+        value = self.values[name]
+        assert isinstance(value, tuple)
+        return value
+
+
+def read_options(context: Context) -> TidlOptions:
+    """Read the target string's options and complete them.
+
+    Raises OptionError for an option or a value that TIDL does not have, for options that do not go
+    together, and for those that the platform's chip cannot follow.
+    """
+    table = {option.name: option for option in OPTIONS}
+    stated: dict[str, Value] = {}
+    for name, text in context.options.items():
+        if name not in table:
+            raise OptionError(f"target: tidl: no option '{name}'{did_you_mean(name, table)}")
+        stated[name] = parse_value(table[name], text)
+    if "allow_list:layer_name" in stated and any(k.startswith("deny_list") for k in stated):
+        raise OptionError("target: tidl takes an allow_list or deny_lists, not both")
+    chip = context.platform.accelerators["tidl"]
+    rest = context.fallback.name if context.fallback else ""
+    values = complete_options(stated, {**chip, "rest": rest})
+    facts = {**chip, **{name.rpartition(":")[2]: to_fact(v) for name, v in values.items()}}
+    for violation in find_violations(tidl_rules().options, facts):
+        raise OptionError(f"target: tidl: {violation.sentence}")
+    options = TidlOptions(values, tuple(stated))
+    if values["accuracy_level"] != 9:
+        refuse_stated(options, OWN_CALIBRATION, "counts with accuracy_level=9 alone")
+    if values["tensor_bits"] == 32:
+        refuse_stated(options, CALIBRATION, "says how TIDL quantizes; tensor_bits=32 keeps floats")
+    return options
+
+
+def refuse_stated(options: TidlOptions, names: Collection[str], why: str) -> None:
+    """Raise OptionError for the first of the options ``names`` that the recipe states."""
+    for name in options.stated:
+        if name in names:
+            raise OptionError(f"target: tidl: {name} {why}")
+
+
+def refuse_calibration(options: TidlOptions) -> None:
+    """Raise OptionError for an option that says how TIDL quantizes: the network is so already."""
+    way_out = "hand over the float network, and TIDL quantizes it"
+    why = f"says how TIDL quantizes, and the network is quantized already; {way_out}"
+    refuse_stated(options, CALIBRATION, why)
+    bits = options.number("tensor_bits")
+    if bits != 8:
+        raise OptionError(
+            f"target: tidl: tensor_bits is {bits}, and the network is quantized already, of which "
+            f"TIDL takes 8 bits; {way_out}"
+        )
+
+
+def complete_options(stated: Mapping[str, Value], facts: Mapping[str, Any]) -> dict[str, Value]:
+    """Return the value of every option: the stated one, else the preset's, else the table's."""
+    values = {option.name: option.default for option in OPTIONS}
+    facts = {"tensor_bits": values["tensor_bits"], **facts, **stated}
+    preset = str(stated.get("preset", values["preset"]))
+    for defaults in (*CHIP_DEFAULTS, *PRESETS[preset]):
+        if all(facts[fact] in wanted for fact, wanted in defaults.where.items()):
+            values.update(defaults.values)
+    return {**values, **stated}
+
+
+def parse_value(option: Option, text: str) -> Value:
+    """Return an option's value; OptionError for a text that is none."""
+    if not accepts(option.values, text):
+        raise OptionError(
+            f"target: tidl: {option.name} is {format_values(option.values)}, not '{text}'"
+        )
+    if isinstance(option.default, tuple):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    if isinstance(option.default, str):
+        return text
+    decimal = isinstance(option.values, NumberRange) and option.values.decimal
+    return float(text) if decimal else int(text)
+
+
+def to_fact(value: Value) -> int | float | str | list[str]:
+    return list(value) if isinstance(value, tuple) else value

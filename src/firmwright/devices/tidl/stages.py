@@ -1,0 +1,136 @@
+"""The stage that TIDL adds to the pipeline: what TI's tools are given of each region."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firmwright.devices.tidl.tools import TOOLS_VARIABLE, find_tools
+from firmwright.pipeline.artifact import INDEX_FILE, MODULE, Artifact, pack_listed
+from firmwright.pipeline.artifacts import (
+    BATCH,
+    BATCH_LAYOUT,
+    MODEL_INTERFACE,
+    NETWORK_INTERFACE,
+    PARTITION,
+    PLAN,
+    PROJECT,
+    REGIONS,
+)
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import canonical_run_inputs, list_run_files, mix_options
+from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.tools import Tool, stamp_installation
+from firmwright.recipe.files import is_description_file
+from firmwright.toolchain import Platform, load_platform
+
+if TYPE_CHECKING:
+    import tvm
+
+    from firmwright.devices.tidl.record import Artifacts
+
+RECORD: Artifact[Artifacts] = Artifact(
+    "artifacts", "artifacts.json", "firmwright.devices.tidl.record:Artifacts"
+)
+STAND_INS: Artifact[tvm.IRModule] = Artifact("stand_in", "module.json", MODULE)
+
+
+def options(job: Job) -> Any:
+    """Return the mix, and where samples come from."""
+    canonical = job.recipe.canonical
+    quantize = canonical.get("quantize") or {}
+    return {
+        "mix": mix_options(job),
+        "name": artifacts_name(job),
+        "calibration": canonical.get("calibration") or quantize.get("calibration"),
+        "inputs": canonical_run_inputs(job),
+    }
+
+
+def calibration_files(job: Job) -> list[Path]:
+    if job.recipe.calibration is not None:
+        return job.recipe.list_files("calibration")
+    quantize = job.recipe.quantize
+    own = quantize is not None and quantize.calibration.inputs is not None
+    return job.recipe.list_files("quantize") if own else list_run_files(job)
+
+
+def artifacts_name(job: Job, batch: int = 0) -> str:
+    """Return the folder's name as TI composes it: ``resnet8_J721S2_target_tidl_noc7x``."""
+    recipe = job.recipe
+    platform = job.platform
+    if not is_description_file(recipe.platform):
+        platform = load_platform(recipe.platform)
+    name = platform.aliases[0] if platform.aliases else platform.name
+    built_for = "target" if recipe.compile_for_device and platform.name != "host" else "host"
+    devices = [device.name for device in recipe.target]
+    c7x = "c7x" if "c7x" in devices else "noc7x"
+    size = f"_bs{batch}" if batch else ""
+    return f"{recipe.name}_{name}_{built_for}_tidl_{c7x}{size}"
+
+
+def read_tools_version(platform: Platform) -> str | None:
+    """Return the digest of TI's tools, which tell their version only when they run."""
+    tools = find_tools(platform)
+    return f"sha256 {tools.digest}" if tools else None
+
+
+def list_tools(job: Job) -> list[Tool]:
+    platform = job.platform
+    stamp = partial(stamp_installation, partial(find_tools, platform))
+    return [Tool("TIDL tools", stamp, partial(read_tools_version, platform))]
+
+
+STAND_IN = Stage(
+    name="stand_in",
+    sentence="quantize what stands in for TIDL",
+    run="firmwright.devices.tidl.stand_in:run",
+    reads=(NETWORK_INTERFACE, PARTITION, REGIONS, BATCH_LAYOUT),
+    writes=(STAND_INS,),
+    options=options,
+    inputs=calibration_files,
+    applies=lambda job: job.recipe.quantize is None,
+    gives_regions=True,
+)
+
+ARTIFACTS = Stage(
+    name="artifacts",
+    sentence="write what TI's tools need of each region",
+    run="firmwright.devices.tidl.build_artifacts:run",
+    reads=(MODEL_INTERFACE, NETWORK_INTERFACE, BATCH, PARTITION, REGIONS, BATCH_LAYOUT),
+    writes=(RECORD,),
+    options=options,
+    inputs=calibration_files,
+    tools=list_tools,
+    archive=partial(pack_listed, RECORD),
+)
+
+
+def runs_on_tidl_rt(job: Job) -> bool:
+    """Tell whether TI's tools made networks that the Arm cores call, one by one, on a chip."""
+    is_device = job.recipe.compile_for_device and job.platform.name != "host"
+    return is_device and has_tools() and not job.mix[-1].target.core and job.origin is None
+
+
+def has_tools() -> bool:
+    """Tell whether TI's tools import the regions: then nothing stands in for them on a chip."""
+    return bool(os.environ.get(TOOLS_VARIABLE))
+
+
+def list_application(job: Job) -> dict[str, Path]:
+    found = (p for p in job.folder("application").iterdir() if p.name != INDEX_FILE)
+    return {f"application/{path.name}": path for path in sorted(found)}
+
+
+APPLICATION = Stage(
+    name="application",
+    sentence="write the program that runs the networks of TI's tools",
+    run="firmwright.devices.tidl.build_application:run",
+    reads=(RECORD, PLAN, PROJECT),
+    options=lambda job: {"name": job.recipe.name, "c_prefix": job.recipe.c_prefix},
+    templates=lambda _: ["tidl/application/*.j2"],
+    applies=runs_on_tidl_rt,
+    archive=list_application,
+)

@@ -1,0 +1,129 @@
+"""TI's tools, in the folder that TIDL_TOOLS_PATH names: what is there, and the import that runs.
+
+The files, and how ``tidl_model_import.out`` is called with them, are those of TI's own examples of
+the standalone tool (edgeai-tidl-tools). The numbers of ``DEVICE_NAME`` are those of TI's
+``tidl_deviceInfo.h``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from firmwright.devices.tidl.names import RegionFiles
+from firmwright.errors import UserError
+from firmwright.targets.vendor_tool import run_vendor_tool
+from firmwright.toolchain import Platform
+from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
+
+TOOLS_VARIABLE = "TIDL_TOOLS_PATH"
+IMPORT_TOOL = "tidl_model_import.out"
+DEVICE_CONFIG = "device_config.cfg"
+HELPERS = {
+    "tidlStatsTool": "PC_dsp_test_dl_algo.out",
+    "perfSimTool": "ti_cnnperfsim.out",
+    "graphVizTool": "tidl_graphVisualiser.out",
+    "perfSimConfig": DEVICE_CONFIG,
+}
+"""What the import tool calls and reads, by the option that tells it where that is."""
+TOOL_FILES = (IMPORT_TOOL, *HELPERS.values())
+PASSED_VARIABLES = ("HOME", "PATH", "TMPDIR")
+"""All that a tool sees of the environment, beside where the tools and its libraries are."""
+DEVICE_NAMES: Mapping[int, tuple[int, ...]] = {
+    7100: (0,),
+    7120: (1, 2, 3),
+    7504: (4,),
+    7524: (4,),
+}
+"""``DEVICE_NAME`` in ``device_config.cfg`` by the silicon version of a chip's C7x. TI names three
+of 7120, and does not say which is J721S2."""
+LOG_LINES = 12
+"""Last lines of a failed import's log that its message shows."""
+
+
+def find_tools(platform: Platform) -> ToolFolder | None:
+    """Return TI's tools, None where the variable is not set.
+
+    Raises UserError for a folder that lacks files, holds some that do not run, or is of tools for
+    another chip.
+    """
+    tools = find_tool_folder(TOOLS_VARIABLE, TOOL_FILES)
+    if tools is None:
+        return None
+    fixed = [n for n in TOOL_FILES if n.endswith(".out") and not os.access(tools.path / n, os.X_OK)]
+    if fixed:
+        raise UserError(f"{TOOLS_VARIABLE}={tools.path}: not executable: {', '.join(fixed)}")
+    check_device(tools, platform)
+    return tools
+
+
+def check_device(tools: ToolFolder, platform: Platform) -> None:
+    """Raise UserError where the tools are those for another chip than the platform's."""
+    path = tools.path / DEVICE_CONFIG
+    text = path.read_text(encoding="utf-8", errors="replace")
+    stated = re.search(r"^\s*DEVICE_NAME\s*=\s*(\d+)", text, re.MULTILINE)
+    if stated is None:
+        raise UserError(f"{path}: no line `DEVICE_NAME = …`, which tells the chip of the tools")
+    silicon = int(platform.accelerators["tidl"]["silicon"])
+    wanted = DEVICE_NAMES[silicon]
+    if int(stated[1]) not in wanted:
+        expected = " or ".join(map(str, wanted))
+        raise UserError(
+            f"{path}: DEVICE_NAME is {stated[1]}: these tools are for another chip; the platform "
+            f"'{platform.name}' has a C7x of silicon version {silicon}, for which it is {expected}"
+        )
+
+
+def make_import_command(tools: str, config: str) -> list[str]:
+    """Return the command line that imports a region, run in the folder of its files."""
+    places = [part for o, name in HELPERS.items() for part in (f"--{o}", f"{tools}/{name}")]
+    return [f"{tools}/{IMPORT_TOOL}", config, *places]
+
+
+def make_import_script(configs: Sequence[str]) -> str:
+    """Return a shell script that imports all regions, as :func:`run_import` does one by one."""
+    lines = [" ".join(make_import_command(f'"${TOOLS_VARIABLE}"', config)) for config in configs]
+    folder = 'cd "$(dirname "$0")"'
+    known = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    libraries = f'export LD_LIBRARY_PATH="${TOOLS_VARIABLE}{known}"'
+    return "\n".join(["#!/bin/sh", "set -e", folder, libraries, *lines, ""])
+
+
+def run_import(tools: ToolFolder, folder: Path, files: RegionFiles, log: Path) -> str:
+    """Import one region in the ``folder`` of its files; the tool's output goes to ``log``.
+
+    Returns the version of the tools. Raises UserError with the end of the log where the tool
+    fails, or does not write its results.
+    """
+    place = str(tools.path)
+    libraries = [place, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    added = {TOOLS_VARIABLE: place, "LD_LIBRARY_PATH": ":".join(libraries), "LC_ALL": "C"}
+    command = make_import_command(place, files.config)
+    done = run_vendor_tool(command, folder, PASSED_VARIABLES, added)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(done.stdout, encoding="utf-8")
+    missing = [name for name in files.tool_files if not (folder / name).is_file()]
+    if done.returncode != 0 or missing:
+        raise UserError(describe_failure(command, done, missing, log))
+    return find_version(done.stdout)
+
+
+def describe_failure(
+    command: Sequence[str],
+    done: subprocess.CompletedProcess[str],
+    missing: Sequence[str],
+    log: Path,
+) -> str:
+    what = f"exit code {done.returncode}" if done.returncode else f"no {' and no '.join(missing)}"
+    end = [f"  {line}" for line in done.stdout.splitlines()[-LOG_LINES:]]
+    return "\n".join([f"{' '.join(command)}: {what}; its log, {log}, ends with:", *end])
+
+
+def find_version(text: str) -> str:
+    """Return the version that TI's tools print in their table, ``unknown`` where they do not."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    found = re.search(r"TIDL Tools Version\W+([0-9][0-9._]*)", plain)
+    return found[1] if found else "unknown"

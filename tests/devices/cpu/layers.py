@@ -1,0 +1,349 @@
+"""Random layers, what they compute in numpy, and networks that are nothing but layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax
+
+from firmwright.devices.cpu.forms.form import Form
+from firmwright.devices.cpu.forms.shifted_steps import choose_biases
+from firmwright.devices.cpu.lowering import write_layer
+from firmwright.ir.kernels import Kernels
+from firmwright.ir.layer import (
+    WIDE_KINDS,
+    FloatLayer,
+    Layer,
+    LayerKind,
+    LayerRounding,
+    MatrixProduct,
+    Pair,
+    Scaling,
+    Softmax,
+)
+from firmwright.ir.regions import Partition, Region
+from firmwright.ir.tensors import ModelInterface, Tensor
+from firmwright.lowering.kernels.fixed_point import apply_multiplier, quantize_multiplier
+from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
+from firmwright.lowering.pairs import make_addition, make_product
+from firmwright.planning import make_plan
+from firmwright.project.write import Network
+from tests.devices.cpu.float_layers import (
+    FLOAT_KINDS,
+    draw_float_layer,
+    evaluate_floats,
+    make_float_tensors,
+    make_output,
+)
+from tests.devices.cpu.matrices import (
+    draw_matrix_product,
+    make_matrix_tensors,
+    sum_matrices,
+)
+from tests.devices.cpu.shapes import DENSE, DEPTHWISE, Shape, draw_shape
+from tests.devices.cpu.softmax_rows import (
+    draw_softmax,
+    evaluate_softmax,
+    make_softmax_tensors,
+)
+
+Array = npt.NDArray[Any]
+
+AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax
+
+PAIRS = (LayerKind.ADD, LayerKind.MULTIPLY)
+
+BITS, WIDE_BITS = (21, 22, 23, 24, 27, 28, 29, 30), (29, 30, 31, 32, 33)
+"""Magnitudes of large sums, about those at which forms end."""
+
+
+def make_layer(
+    kind: LayerKind,
+    shape: Shape,
+    generator: np.random.Generator,
+    rounding: LayerRounding = LayerRounding.TWICE,
+    relu: bool = False,
+    dtype: str = "int8",
+) -> Layer:
+    """Return a layer whose results use all of their range."""
+    limits = np.iinfo(dtype)
+    inner = 1 if kind in DEPTHWISE else shape.channels // shape.groups
+    weights = generator.integers(-127, 128, (shape.out_channels, *shape.kernel, inner))
+    wide = kind in WIDE_KINDS.values()
+    steps = 15000 if wide else 60
+    spread = steps * 74 * math.sqrt(math.prod(weights.shape[1:]))
+    factors = generator.uniform(steps / 3, steps, shape.out_channels) / spread
+    pairs = [quantize_multiplier(float(f)) for f in factors]
+    zero_point = limits.min if relu else int(generator.integers(limits.min, limits.max + 1))
+    input_zero_point = int(generator.integers(limits.min, limits.max + 1))
+    if wide:
+        zero_point = input_zero_point = 0
+    out_height, out_width = shape.output
+    return Layer(
+        kind=kind,
+        batch=shape.batch,
+        height=shape.height,
+        width=shape.width,
+        channels=shape.channels,
+        out_height=out_height,
+        out_width=out_width,
+        out_channels=shape.out_channels,
+        kernel=shape.kernel,
+        strides=shape.strides,
+        dilation=shape.dilation,
+        padding=shape.padding,
+        input_dtype=dtype,
+        input_zero_point=input_zero_point,
+        weights=weights,
+        bias=generator.integers(-2 * int(spread), 2 * int(spread), shape.out_channels),
+        scaling=Scaling(
+            rounding,
+            np.array([mantissa for mantissa, _ in pairs], "int64"),
+            np.array([-shift for _, shift in pairs], "int64"),
+            factors.astype("float32"),
+        ),
+        output_dtype=dtype,
+        zero_point=zero_point,
+        low=0 if wide and relu else int(limits.min),
+        high=int(limits.max) - (40 if relu else 0),
+    )
+
+
+def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
+    """Return what a layer makes of stored integers (batch, height, width, channels)."""
+    if isinstance(layer, Pair):
+        first, second = (x.astype("int64") - np.iinfo(x.dtype).min for x in inputs)
+        repeated = np.tile(second, first.size // second.size)
+        computed: Array = layer.results[first, repeated].astype(layer.output_dtype)
+        return computed
+    if isinstance(layer, FloatLayer):
+        return evaluate_floats(layer, dict(zip(layer.roles, inputs, strict=True)))
+    if isinstance(layer, MatrixProduct):
+        sums = sum_matrices(layer, dict(zip(layer.roles, inputs, strict=True)))
+        return place(layer.sums, sums[..., None])[..., 0]
+    (data,) = inputs
+    if isinstance(layer, Softmax):
+        return evaluate_softmax(layer, data)
+    top, left, bottom, right = layer.padding
+    around = ((0, 0), (top, bottom), (left, right), (0, 0))
+    padded = np.pad(data.astype("int64") - layer.input_zero_point, around)
+    sums = np.broadcast_to(
+        layer.bias, (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
+    ).astype("int64")
+    for y in range(layer.kernel[0]):
+        for x in range(layer.kernel[1]):
+            rows = slice(y * layer.dilation[0], None, layer.strides[0])
+            columns = slice(x * layer.dilation[1], None, layer.strides[1])
+            seen = padded[:, rows, columns][:, : layer.out_height, : layer.out_width]
+            if layer.kind in DEPTHWISE:
+                sums = sums + seen * layer.weights[:, y, x, 0]
+            else:
+                sums = sums + multiply_groups(layer, seen, layer.weights[:, y, x])
+    return place(layer, sums)
+
+
+def place(layer: Layer, sums: Array) -> Array:
+    """Return the stored integers of int64 sums (…, O)."""
+    placed = scale(layer, sums) + layer.zero_point
+    result: Array = np.clip(placed, layer.low, layer.high).astype(layer.output_dtype)
+    return result
+
+
+def multiply_groups(layer: Layer, data: Array, weights: Array) -> Array:
+    """Return products (…, O) of inputs (…, I) and weights (O, I of a group)."""
+    parts = np.split(data, layer.groups, -1), np.split(weights, layer.groups)
+    return np.concatenate([x @ w.T for x, w in zip(*parts, strict=True)], -1)
+
+
+def scale(layer: Layer, sums: Array) -> Array:
+    """Return int64 sums (…, O) in steps of the output."""
+    scaling = layer.scaling
+    if scaling.rounding is LayerRounding.SHIFT:
+        shifted: Array = (sums * scaling.mantissas + scaling.offsets) >> scaling.shifts
+        return shifted
+    if scaling.rounding is LayerRounding.FLOAT:
+        rounded: Array = np.rint(sums.astype("float32") * scaling.factors).astype("int64")
+        return rounded
+    if scaling.rounding is LayerRounding.ONCE:
+        bits = 31 + scaling.shifts
+        # Python's integers: those of 16-bit activations leave 64 bits.
+        halves = (np.int64(1) << (bits - 1)).astype(object)
+        whole: Array = (sums.astype(object) * scaling.mantissas + halves) >> bits
+        return whole.astype("int64")
+    columns = [
+        [apply_multiplier(int(s), int(m), -int(shift)) for s in sums[..., c].reshape(-1)]
+        for c, (m, shift) in enumerate(zip(scaling.mantissas, scaling.shifts, strict=True))
+    ]
+    return np.array(columns, "int64").T.reshape(sums.shape)
+
+
+def make_network(layers: Sequence[AnyLayer], forms: Sequence[Form], shared: bool) -> Network:
+    """Return a network whose regions are layers beside each other, each with ports of its own."""
+    inputs: list[Tensor] = []
+    outputs: list[Tensor] = []
+    regions, lowered = [], []
+    for number, (layer, form) in enumerate(zip(layers, forms, strict=True)):
+        read, written = make_tensors(layer, number)
+        region = Region(
+            name=f"layer_{number:02}",
+            device="c",
+            reason="",
+            anchor=layer.kind.value,
+            sources=(),
+            operators=(layer.kind.value,),
+            inputs=tuple(tensor.name for tensor in read),
+            outputs=(written.name,),
+            macs=0,
+            view=False,
+            dequantized=(),
+        )
+        inputs += read
+        outputs.append(written)
+        regions.append(region)
+        lowered.append(write_layer(region, layer, form, shared))
+    partition = Partition(
+        tuple(t.name for t in inputs),
+        tuple(t.name for t in outputs),
+        (*inputs, *outputs),
+        tuple(regions),
+    )
+    kernels = Kernels(tuple(result.kernel for result in lowered))
+    return Network(
+        "layers",
+        "network",
+        ModelInterface("tflite", "0" * 64, tuple(inputs), tuple(outputs), ()),
+        partition,
+        kernels,
+        make_plan(partition, kernels),
+        {name: array for result in lowered for name, array in result.weights.items()},
+    )
+
+
+def make_tensors(layer: AnyLayer, number: int) -> tuple[list[Tensor], Tensor]:
+    """Return the inputs and the output of a layer."""
+    if isinstance(layer, FloatLayer):
+        return make_float_tensors(layer, number)
+    if isinstance(layer, Pair):
+        described = zip("ab", layer.input_elements, layer.input_dtypes, strict=True)
+        read = [Tensor(f"input_{number}_{n}", (size,), dtype) for n, size, dtype in described]
+        return read, make_output(number, (layer.elements,), layer.output_dtype)
+    if isinstance(layer, MatrixProduct):
+        return make_matrix_tensors(layer, number)
+    if isinstance(layer, Softmax):
+        return make_softmax_tensors(layer, number)
+    before = (layer.batch, layer.height, layer.width, layer.channels)
+    after = (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
+    read = [Tensor(f"input_{number}", before, layer.input_dtype)]
+    return read, make_output(number, after, layer.output_dtype)
+
+
+def draw_layer(
+    kind: LayerKind, generator: np.random.Generator, is_taken: Callable[[AnyLayer], bool]
+) -> Layer:
+    """Return a random layer; every other is at an edge of what forms can do.
+
+    Only one that ``is_taken`` is shifted: a search, which takes longer than all else.
+    """
+    wide = kind in WIDE_KINDS.values()
+    shape = draw_shape(kind, generator)
+    rounding = LayerRounding.ONCE if wide or kind in DENSE else LayerRounding.TWICE
+    dtype = "int8" if generator.random() < 0.8 else "uint8"
+    relu = bool(generator.random() < 0.4)
+    if wide:
+        layer = make_layer(kind, shape, generator, rounding, relu, "int16")
+        return layer if generator.random() < 0.5 else make_extreme(layer, generator)
+    rounding = LayerRounding.FLOAT if generator.random() < 0.3 else rounding
+    layer = make_layer(kind, shape, generator, rounding, relu, dtype)
+    layer = layer if generator.random() < 0.5 else make_extreme(layer, generator)
+    shifts = generator.random() < 0.2 and is_taken(layer)
+    return make_shifted(layer, generator) if shifts else layer
+
+
+def make_shifted(layer: Layer, generator: np.random.Generator) -> Layer:
+    """Return the layer with factors of 12 bits, and offsets of less than one of them."""
+    factors, shifts = layer.scaling.mantissas >> 19, layer.scaling.shifts + 12
+    scaling = Scaling(
+        LayerRounding.SHIFT,
+        factors,
+        shifts,
+        np.ldexp(factors.astype("float64"), -shifts.astype("int32")),
+        generator.integers(0, factors),
+    )
+    return choose_biases(replace(layer, scaling=scaling))
+
+
+def make_extreme(layer: Layer, generator: np.random.Generator) -> Layer:
+    """Return the layer with its largest weights, huge sums, or factors of 1/2 and more."""
+    scaling = layer.scaling
+    match int(generator.integers(5)):
+        case 0:
+            extreme = np.where(generator.random(layer.weights.shape) < 0.9, -128, 127)
+            return replace(layer, weights=extreme)
+        case 1:
+            return replace(layer, scaling=shift_factors(scaling, scaling.shifts * 0))
+        case 2:
+            shift = int(generator.integers(21, 27))
+            shifts = np.full_like(scaling.shifts, shift)
+            return replace(layer, scaling=shift_factors(scaling, shifts))
+        case _:
+            # Sums about so large, and factors that make results of the whole range of them.
+            bits = int(generator.choice(WIDE_BITS if layer.is_wide else BITS))
+            bias = generator.integers(-(2**bits), 2**bits, layer.out_channels)
+            shifts = np.full_like(scaling.shifts, min(bits - (15 if layer.is_wide else 7), 21))
+            return replace(layer, bias=bias, scaling=shift_factors(scaling, shifts))
+
+
+def shift_factors(scaling: Scaling, shifts: Array) -> Scaling:
+    """Return the factors shifted to the right by other numbers of bits."""
+    factors = np.ldexp(scaling.mantissas, -31 - shifts).astype("float32")
+    return replace(scaling, shifts=shifts, factors=factors)
+
+
+def draw_pair(kind: LayerKind, generator: np.random.Generator) -> Pair:
+    """Return a random sum, difference or product, computed as TFLite or as ONNX does."""
+    dtypes = [str(generator.choice(["int8", "uint8"])) for _ in range(3)]
+    limits = [np.iinfo(dtype) for dtype in dtypes]
+    points = [int(generator.integers(limit.min, limit.max + 1)) for limit in limits]
+    scales = generator.uniform(0.02, 0.2, 3).astype("float32")
+    terms = [
+        QuantizedTensor(
+            relax.Var("term", relax.TensorType((1,), dtypes[i])),
+            np.array([float(scales[i])]),
+            np.array([points[i]]),
+            0,
+            255,
+        )
+        for i in range(2)
+    ]
+    low = points[2] if generator.random() < 0.5 else int(limits[2].min)
+    grid = OutputQuantParams(dtypes[2], scales[2], points[2], low, int(limits[2].max))
+    rounding = "onnx" if generator.random() < 0.5 else "tflite"
+    pixels, channels = (int(generator.integers(1, limit)) for limit in (9, 12))
+    found: Pair | None
+    if kind is LayerKind.MULTIPLY:
+        second = (1, channels) if generator.random() < 0.5 else (pixels, channels)
+        found = make_product(terms, grid, [(pixels, channels), second], rounding)
+    else:
+        signs = (1, int(generator.choice([1, -1])))
+        found = make_addition(terms, grid, pixels * channels, rounding, signs)
+    return draw_pair(kind, generator) if found is None else found
+
+
+def draw(
+    kind: LayerKind,
+    generator: np.random.Generator,
+    is_taken: Callable[[AnyLayer], bool] = lambda _: True,
+) -> AnyLayer:
+    """Return a random layer of a kind."""
+    if kind is LayerKind.MATMUL:
+        return draw_matrix_product(generator)
+    if kind is LayerKind.SOFTMAX:
+        return draw_softmax(generator)
+    if kind in FLOAT_KINDS:
+        return draw_float_layer(kind, generator)
+    return draw_pair(kind, generator) if kind in PAIRS else draw_layer(kind, generator, is_taken)

@@ -1,0 +1,174 @@
+"""Every form of the table computes random layers exactly, on its core and under sanitizers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count, islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firmwright.devices.cpu.forms.form import Form, choose
+from firmwright.devices.cpu.forms.requantize import make_requantization
+from firmwright.devices.cpu.table import FORMS
+from firmwright.emulator import run_firmware
+from firmwright.errors import UserError
+from firmwright.ir.layer import LayerKind, LayerRounding
+from firmwright.project.write import Network
+from firmwright.toolchain import (
+    Build,
+    find_compiler,
+    load_platform,
+    load_toolchain,
+)
+from firmwright.verify.protocol import decode_outputs, encode_samples
+from tests.devices.cpu.float_layers import FLOAT_KINDS
+from tests.devices.cpu.layers import AnyLayer, draw, evaluate, make_layer, make_network
+from tests.devices.cpu.shapes import Shape
+from tests.networks.firmware import SANITIZED, link_network
+from tests.toolchain.folders import arm64_gcc_folder
+
+COUNT = 8
+"""Layers of a form in a test."""
+
+COUNT_OF_TILES = 6
+"""Layers in other tiles than the usual one of a form."""
+
+PLATFORMS = {
+    "rv32m": "rv32-bare",
+    "armv7e-m-dsp": "cortex-m4-bare",
+    "armv8.1-m-mve": "cortex-m55-bare",
+    "neon": "aarch64-linux",
+    "dotprod": "aarch64-dotprod-linux",
+    "i8mm": "aarch64-i8mm-linux",
+}
+"""Where a feature is emulated; the other forms run on this machine."""
+
+PLAIN_CORES = ("cortex-m0", "rv32ic")
+"""Platforms without features, one for functions of a layer's own and one for shared ones."""
+
+
+def find_platform(form: Form, shared: bool) -> str:
+    if not form.features and form.kind in FLOAT_KINDS and not shared:
+        return "cortex-m4-bare"  # which has an FPU
+    if not form.features:
+        return str(Path(__file__).parent / "platforms" / f"{PLAIN_CORES[shared]}.yaml")
+    return next((PLATFORMS[f] for f in sorted(form.features) if f in PLATFORMS), "host")
+
+
+def draw_layers(form: Form, seed: int) -> tuple[list[AnyLayer], list[Form]]:
+    """Return random layers that the form takes, and the form of each: the last have other tiles."""
+    generator = np.random.default_rng(seed)
+
+    def is_taken(layer: AnyLayer) -> bool:
+        return choose(layer, form.features, (form,)).form is not None
+
+    drawn = filter(is_taken, (draw(form.kind, generator, is_taken) for _ in count()))
+    layers, forms = list(islice(drawn, COUNT)), [form] * COUNT
+    if form.tiles:
+        several = (layer for layer in drawn if len(form.list_tiles(layer)) > 1)
+        for number, layer in enumerate(islice(several, COUNT_OF_TILES)):
+            others = form.list_tiles(layer)[1:]
+            layers.append(layer)
+            forms.append(form.with_tile(others[number % len(others)]))
+    return layers, forms
+
+
+def run_layers(
+    network: Network,
+    layers: Sequence[AnyLayer],
+    folder: Path,
+    cache: Path,
+    platform_name: str,
+    toolchain: str,
+    cflags: tuple[str, ...],
+) -> None:
+    """Build and run a network of layers; compare each with numpy.
+
+    ``cache`` is what the compiler keeps.
+    """
+    platform = load_platform(platform_name)
+    build = Build(load_toolchain(toolchain), platform, cflags)
+    try:
+        find_compiler(build.toolchain, platform.architecture)
+    except UserError as error:
+        pytest.skip(str(error))
+    elf = link_network(network, build, folder, cache)
+    generator = np.random.default_rng(1)
+    sample = {}
+    for port in network.interface.inputs:
+        if port.dtype == "float32":
+            sample[port.name] = generator.standard_normal(port.shape, "float32")
+            continue
+        limits = np.iinfo(port.dtype)
+        sample[port.name] = generator.integers(limits.min, limits.max + 1, port.shape, port.dtype)
+        sample[port.name].reshape(-1)[: port.elements // 3] = limits.min
+    given = encode_samples(network.interface.inputs, [sample])
+    ran = run_firmware(elf, platform, platform.emulators[0], given, "network_run", cache, 10**10)
+    (found,) = decode_outputs(ran.console, network.interface.outputs, 1, ran.exit_code)
+    for number, (layer, result) in enumerate(zip(layers, found, strict=True)):
+        read = network.partition.regions[number].inputs
+        expected = evaluate(layer, [sample[name] for name in read])
+        written, behind = np.split(result, [expected.size])
+        np.testing.assert_array_equal(
+            written.reshape(expected.shape), expected, f"layer {number}: {describe(layer)}"
+        )
+        assert not behind.any(), f"layer {number} writes behind its output: {describe(layer)}"
+
+
+def describe(layer: AnyLayer) -> str:
+    """Return a layer's numbers without its arrays."""
+    return ", ".join(
+        f"{name}={value}"
+        for name, value in vars(layer).items()
+        if name not in ("weights", "bias", "scaling", "results")
+    )
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+def test_a_form_is_exact_on_its_core(
+    form: Form, shared: bool, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first compiler makes functions of their own, the second shared ones."""
+    platform = find_platform(form, shared)
+    toolchains = load_platform(platform).toolchains
+    toolchain = toolchains[min(int(shared), len(toolchains) - 1)]
+    if toolchain == "arm64-gcc":
+        monkeypatch.setenv("ARM64_GCC_PATH", str(arm64_gcc_folder(tmp_path / "gcc")))
+    layers, forms = draw_layers(form, seed=int(shared))
+    network = make_network(layers, forms, shared)
+    run_layers(network, layers, tmp_path, cache, platform, toolchain, ())
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_a_form_is_defined_behavior(form: Form, tmp_path: Path, cache: Path) -> None:
+    """Functions are shared: layers of one variant are one text, which is compiled once."""
+    layers, forms = draw_layers(form, seed=2)
+    network = make_network(layers, forms, shared=True)
+    run_layers(network, layers, tmp_path, cache, "host", "gcc", SANITIZED)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_layers_that_break_a_condition_are_drawn(form: Form) -> None:
+    """A condition that could be dropped without a test that fails would be a wrong one."""
+    generator = np.random.default_rng(0)
+    kept = list(form.conditions)
+    for _ in range(1200):
+        layer = draw(form.kind, generator)
+        kept = [condition for condition in kept if condition.holds(layer)]
+        if not kept:
+            return
+    pytest.fail(f"no layer breaks: {[condition.sentence for condition in kept]}")
+
+
+def test_a_layer_may_have_one_result_alone() -> None:
+    """A ReLU leaves a single one where zero is stored as the largest integer."""
+    generator = np.random.default_rng(0)
+    layer = make_layer(LayerKind.DENSE, Shape(3, 5), generator, LayerRounding.FLOAT)
+    numbers = make_requantization(replace(layer, low=layer.high))
+    assert not numbers.offsets.any()
+    assert numbers.multipliers.all()

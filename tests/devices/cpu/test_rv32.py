@@ -1,0 +1,59 @@
+"""What random layers of test_forms.py hardly have: many channels, large groups in shared loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firmwright.devices.cpu.families import rv32m
+from firmwright.devices.cpu.forms.form import Tile
+from firmwright.devices.cpu.forms.rv32 import NARROW, SHARED_SIZES
+from firmwright.devices.cpu.forms.tap_order import find_tap_order
+from firmwright.devices.cpu.ways import shares_function
+from firmwright.ir.layer import Layer, LayerKind
+from tests.devices.cpu.layers import make_layer, make_network
+from tests.devices.cpu.shapes import Shape
+from tests.devices.cpu.test_forms import run_layers
+
+FORM = rv32m.FORMS[0]
+
+
+def make_convolution(shape: Shape, magnitude: int) -> Layer:
+    """Return a layer whose weights are of one magnitude."""
+    layer = make_layer(LayerKind.CONV2D, shape, np.random.default_rng(0))
+    return replace(layer, weights=np.where(layer.weights < 0, -magnitude, magnitude))
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+def test_convolutions_have_every_size_of_groups_and_many_channels(
+    shared: bool, tmp_path: Path, cache: Path
+) -> None:
+    """The layers share one function, and one way to pack rows."""
+    shape = Shape(4, 6, 5, 9, (3, 3), padding=(1, 1, 1, 1))
+    layers = [make_convolution(shape, 255 // size) for size in SHARED_SIZES]
+    sizes = [find_tap_order(x.matrix, 255, 2, 127).groupings[0].size for x in layers]
+    assert sizes == [*SHARED_SIZES]
+    layers.append(make_convolution(Shape(5, NARROW + 1, 2, 3), 60))
+    network = make_network(layers, [FORM] * len(layers), shared)
+    names = {f.name for k in network.kernels.kernels for f in k.files if f.name.endswith(".c")}
+    assert not shared or len(names) == 4  # narrow and wide, gather, gather_row
+    run_layers(network, layers, tmp_path, cache, "rv32-bare", "zig", ())
+
+
+def test_a_tile_of_three_channels_takes_many(tmp_path: Path, cache: Path) -> None:
+    """The places of two of them no longer lie in a word."""
+    layers = [make_convolution(Shape(5, NARROW + 1, 2, 3), 60)]
+    network = make_network(layers, [FORM.with_tile(Tile(4, 3))], shared=False)
+    run_layers(network, layers, tmp_path, cache, "rv32-bare", "zig", ())
+
+
+def test_auto_shares_what_is_small() -> None:
+    """Few results share loops, many have their own."""
+    small, large = (make_convolution(Shape(4, 2, *size), 60) for size in ((64, 127), (64, 128)))
+    for layer, shared in ((small, True), (large, False)):
+        assert shares_function(layer, FORM, "auto") is shared
+        assert not shares_function(layer, FORM, "speed")
+        assert shares_function(layer, FORM, "size")

@@ -1,0 +1,111 @@
+"""The ways to write a layer: which there are, the usual one first, and which is taken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firmwright.devices.cpu.forms.form import choose
+from firmwright.devices.cpu.layer_functions import AnyLayer
+from firmwright.devices.cpu.table import FORMS
+from firmwright.devices.cpu.ways import choose_way, name_ways
+from firmwright.ir.layer import LayerKind
+from firmwright.targets import Context
+from firmwright.toolchain import load_platform
+from tests.devices.cpu.float_layers import draw_float_layer
+from tests.devices.cpu.layers import make_layer
+from tests.devices.cpu.shapes import Shape
+
+LARGE = Shape(4, 2, 64, 128)
+SMALL = Shape(4, 2, 3, 3)
+PLAIN_CORE = str(Path(__file__).parent / "platforms" / "cortex-m0.yaml")
+
+
+def make_context(specialize: str = "auto", platform: str = "rv32-bare") -> Context:
+    return Context(load_platform(platform), "tflite", {"specialize": specialize})
+
+
+def make(kind: LayerKind, shape: Shape) -> AnyLayer:
+    return make_layer(kind, shape, np.random.default_rng(0))
+
+
+def take(layer: AnyLayer, context: Context) -> str:
+    """Return the form, the function and the tile, if not the usual one, that a layer gets."""
+    usual = choose(layer, context.platform.features, FORMS)
+    found = choose_way("region", layer, usual, context)
+    if found.form is None:
+        return "loops"
+    tile = "" if found.form in FORMS else f" tile={found.form.list_tiles(layer)[0]}"
+    return f"{found.form.name} {'shared' if found.shared else 'own'}{tile}"
+
+
+@pytest.mark.parametrize(
+    ("shape", "specialize", "ways"),
+    [
+        (SMALL, "auto", "rv32m shared, rv32m own, rv32m own tile=4x2, portable own, "
+                        "portable shared, loops"),
+        (LARGE, "auto", "rv32m own, rv32m shared, rv32m own tile=4x2, portable own, "
+                        "portable shared, loops"),
+        (LARGE, "size", "rv32m shared, rv32m shared tile=4x2, portable shared, loops"),
+        (SMALL, "speed", "rv32m own, rv32m own tile=4x2, portable own, loops"),
+    ],
+)  # fmt: skip
+def test_ways_are_forms_with_functions_and_tiles_and_the_first_is_usual(
+    shape: Shape, specialize: str, ways: str
+) -> None:
+    layer, context = make(LayerKind.CONV2D, shape), make_context(specialize)
+    names = name_ways(layer, context)
+    assert ", ".join(name.replace("_conv2d", "") for name in names) == ways
+    assert take(layer, context) == names[0]
+    for name in names:
+        assert take(layer, replace(context, ways={"region": name})) == name
+    assert take(layer, replace(context, ways={"another": "loops"})) == names[0]
+
+
+def test_floats_are_not_written_as_loops() -> None:
+    """There they would be added in another order."""
+    layer = draw_float_layer(LayerKind.FLOAT_CONV2D, np.random.default_rng(0))
+    assert name_ways(layer, make_context()) == ("float_conv2d own", "float_conv2d shared")
+
+
+def test_a_condition_that_does_not_hold_leaves_a_way_out() -> None:
+    """The form for 32-bit RISC-V needs four pixels."""
+    names = name_ways(make(LayerKind.CONV2D, Shape(4, 2, 1, 3)), make_context())
+    functions = ("own", "shared", "own tile=3x2")
+    assert names == (*(f"portable_conv2d {function}" for function in functions), "loops")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "platform", "tiles"),
+    [
+        (LayerKind.CONV2D, Shape(4, 3, 4, 4), "rv32-bare", "6x2 4x2 4x3"),
+        (LayerKind.CONV2D, Shape(4, 3, 1, 5), "rv32-bare", "4x2 4x3"),
+        (LayerKind.DEPTHWISE_CONV2D, Shape(4, 4, 3, 24), "rv32-bare", "4x1 12x1"),
+        (LayerKind.DEPTHWISE_CONV2D, Shape(4, 4, 7, 3), "rv32-bare", "1x1 7x1"),
+        (LayerKind.DEPTHWISE_CONV2D, Shape(4, 4, 5, 25), "rv32-bare", "5x1"),
+        (LayerKind.CONV2D, Shape(4, 3, 4, 4), "cortex-m4-bare", "3x2 2x2"),
+        (LayerKind.CONV2D, Shape(4, 3, 1, 2), "cortex-m4-bare", "2x2"),
+        (LayerKind.GROUPED_CONV2D, Shape(4, 6, 4, 4, groups=2), "rv32-bare", "2x3 4x3 2x2"),
+        (LayerKind.DENSE, Shape(4, 6), PLAIN_CORE, "1x4 1x2"),
+    ],
+)  # fmt: skip
+def test_tiles_are_no_larger_than_the_output_and_the_usual_one_has_no_name(
+    kind: LayerKind, shape: Shape, platform: str, tiles: str
+) -> None:
+    """A row of a depthwise layer has a whole number of them."""
+    layer, context = make(kind, shape), make_context(platform=platform)
+    form = choose(layer, context.platform.features, FORMS).form
+    assert form is not None
+    usual, *others = tiles.split()
+    named = [name.partition(" tile=")[2] for name in name_ways(layer, context) if "tile" in name]
+    assert named == others
+    assert str(form.list_tiles(layer)[0]) == usual
+
+
+def test_only_the_usual_form_is_tried_in_other_tiles() -> None:
+    names = name_ways(make(LayerKind.DENSE, Shape(4, 6)), make_context())
+    assert names[:2] == ("rv32m_dense shared", "rv32m_dense own")
+    assert not any("tile" in name for name in names)

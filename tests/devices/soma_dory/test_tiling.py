@@ -1,0 +1,156 @@
+"""Tilings: the best of all, found again and again, and words where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
+from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.tiles import Tile, flatten_addition, footprint, is_channel_sum
+from firmwright.devices.soma_dory.tiling import (
+    channel_options,
+    choose,
+    explain_no_tiling,
+    find_best_tiling,
+    plane_options,
+)
+from firmwright.errors import UserError
+from tests.benchmarks.dory_tiles import dory_tile
+from tests.devices.soma_dory.layers import DIANA, any_layer, conv2d, dense, depthwise, like_diana
+
+SIZES = st.sampled_from([1500, 4000, 9000, 20000, 64000])
+ACCELERATORS = st.builds(
+    like_diana,
+    l1=SIZES,
+    weights=SIZES,
+    double_buffering=st.booleans(),
+    input_channel_tiling=st.booleans(),
+    analog_columns=st.sampled_from([16, 32, 512]),
+    bytes_per_cycle=st.sampled_from([4, 16]),
+)
+
+
+def every_tile(layer: Layer, accelerator: Accelerator) -> Iterator[Tile]:
+    """Walk all tiles that fit: blocks of weights, and rows that are stored in whole pieces."""
+
+    def multiples(length: int, of: int = 16) -> list[int]:
+        return [*range(of, length, of), length]
+
+    channels = multiples(layer.out_channels)
+    depths = [layer.in_channels]
+    if not is_channel_sum(layer):
+        channels = [*range(4, layer.out_channels, 4), layer.out_channels]
+    elif accelerator.input_channel_tiling and layer.kind is not LayerKind.ANALOG_CONV2D:
+        depths = multiples(layer.in_channels)
+    pitch, height = -(-layer.out_width // 16) * 16, layer.out_height
+    rows = [n for n in range(1, height) if n * pitch % 32 == height * pitch % 32 == 0]
+    widths = multiples(layer.out_width, 32) if layer.kind is LayerKind.ADD else [layer.out_width]
+    l1 = accelerator.l1 // (2 if accelerator.double_buffering else 1)
+    for numbers in product(channels, [*rows, height], widths, depths):
+        needed = footprint(layer, Tile(*numbers))
+        fits = needed.weights <= accelerator.weights
+        if layer.kind is LayerKind.ANALOG_CONV2D:
+            fits = numbers[0] <= accelerator.analog_columns
+        if needed.l1 <= l1 and fits:
+            yield Tile(*numbers)
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_layer(), ACCELERATORS)
+def test_no_tile_is_faster_than_the_one_found(layer: Layer, accelerator: Accelerator) -> None:
+    stored = flatten_addition(layer)
+    fastest = min(
+        (
+            estimate_cycles(stored, tile, accelerator).total
+            for tile in every_tile(stored, accelerator)
+        ),
+        default=None,
+    )
+    reason = explain_no_tiling(layer, accelerator)
+    if fastest is None:
+        assert reason is not None
+        with pytest.raises(UserError, match="no tiling: its smallest tile"):
+            find_best_tiling(layer, accelerator)
+        return
+    assert reason is None
+    found = find_best_tiling(layer, accelerator)
+    assert found.tile in list(every_tile(stored, accelerator))
+    assert found.cycles.total == fastest
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_layer(), st.sampled_from([DIANA, like_diana(l1=9000, weights=9000)]))
+def test_dorys_tile_is_never_faster(layer: Layer, accelerator: Accelerator) -> None:
+    assume(layer.kind is not LayerKind.ANALOG_CONV2D)  # its cycles are an assumption
+    theirs = dory_tile(layer, accelerator)
+    assume(theirs is not None)  # and whether it fits with blocks of 16 channels it does not ask
+    assert theirs is not None
+    # A tile of channels begins with a block of weights; of depthwise channels one has four.
+    whole = theirs.channels == layer.out_channels
+    assume(whole or layer.kind is not LayerKind.DEPTHWISE_CONV2D or theirs.channels % 4 == 0)
+    needed = footprint(layer, theirs)
+    assume(needed.l1 <= accelerator.l1 and needed.weights <= accelerator.weights)
+    ours = find_best_tiling(layer, accelerator).cycles
+    assert ours.total <= estimate_cycles(layer, theirs, accelerator).total
+
+
+def test_a_layer_that_fits_is_one_tile() -> None:
+    found = find_best_tiling(conv2d((16, 32, 32), 32), DIANA)
+    assert found.tile == Tile(32, 32, 32, 16)
+
+
+def test_of_equally_fast_tilings_the_first_is_taken() -> None:
+    layer = dense(16, 64)
+    channels = channel_options(layer, DIANA)
+    (plane,) = plane_options(layer, DIANA, channels)
+    tied = [replace(channels[0], channels=n) for n in (48, 32, 16, 64)]
+    for options in (tied, tied[::-1]):
+        assert choose(layer, DIANA, [plane], options)[1] is options[0]
+
+
+def test_tiles_of_channels_are_even() -> None:
+    layer = dense(640, 128)
+    assert find_best_tiling(layer, DIANA).tile == Tile(64, 1, 1, 640)
+    even = estimate_cycles(layer, Tile(64, 1, 1, 640), DIANA)
+    assert estimate_cycles(layer, Tile(80, 1, 1, 640), DIANA) == even, (
+        "as fast, with more memory used"
+    )
+
+
+def test_the_batch_changes_no_tile() -> None:
+    layer = conv2d((64, 64, 64), 64)
+    one, four = find_best_tiling(layer, DIANA), find_best_tiling(replace(layer, batch=4), DIANA)
+    assert one.tile == four.tile
+    assert four.cycles.total == 4 * one.cycles.total
+
+
+REASONS = {
+    "its smallest tile (10 x 1 x 1 results of 5000 input channels) needs 80,384 B of the weight "
+    "memory, which offers 64,000 B": (dense(5000, 10), DIANA),
+    "its smallest tile (16 x 2 x 40 results of 64 input channels) needs 13,824 B of L1, "
+    "which offers 4,000 B": (conv2d((64, 10, 40), 32), like_diana(l1=4000)),
+    "its smallest tile (16 x 9 x 40 results of 64 input channels) needs 34,560 B of L1, "
+    "which offers 4,000 B": (conv2d((64, 9, 40), 32), like_diana(l1=4000)),
+    "its smallest tile (4 x 1 x 30 results) needs 992 B of L1, which offers 400 B": (
+        depthwise((8, 9, 30)),
+        like_diana(l1=800, double_buffering=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_layer_without_tiling_says_which_memory_is_too_small(reason: str) -> None:
+    layer, accelerator = REASONS[reason]
+    assert explain_no_tiling(layer, accelerator) == reason
+
+
+def test_sums_in_parts_fit_where_whole_ones_do_not() -> None:
+    layer = dense(5000, 10)
+    found = find_best_tiling(layer, like_diana(input_channel_tiling=True))
+    assert found.tile.in_channels < 5000
