@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from firmwright.devices.soma_dory.chip_program import DRIVER, SDK, build_program
+from firmwright.devices.soma_dory.chip_report import ChipReport
 from firmwright.devices.soma_dory.open_questions import list_open_questions
 from firmwright.devices.soma_dory.stages import REPORT
 from firmwright.emulator import run_firmware
@@ -24,23 +24,6 @@ from firmwright.verify.protocol import decode_outputs, encode_samples
 
 MAX_INSTRUCTIONS = 10**12
 """Instructions before the program counts as hung."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChipReport:
-    """The file ``chip.json``: what ran, how it agrees with the reference, and what is unknown.
-
-    ``driver`` and ``registers`` tell whose sources were compiled: the user's or stand-ins.
-    """
-
-    driver: str
-    registers: str
-    compiler: str
-    reference: str
-    samples: int
-    values: int
-    differences: int
-    open_questions: tuple[str, ...]
 
 
 def run(job: Job, folder: Path) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firmwright.devices.soma_dory.chip_program import DRIVER, SDK
+from firmwright.devices.soma_dory.chip_report import ChipReport
 from firmwright.pipeline.artifact import Artifact
 from firmwright.pipeline.artifacts import (
     BATCH_LAYOUT,
@@ -28,13 +29,10 @@ from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import compiler_tool
 from firmwright.toolchain import make_host_build
 
-if TYPE_CHECKING:
-    from firmwright.devices.soma_dory.chip_check import ChipReport
-
 BOARD = "diana-chip"
 
 REPORT: Artifact[ChipReport] = Artifact(
-    "chip-check", "chip.json", "firmwright.devices.soma_dory.chip_check:ChipReport"
+    "chip-check", "chip.json", "firmwright.devices.soma_dory.chip_report:ChipReport"
 )
 
 
