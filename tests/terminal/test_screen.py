@@ -16,7 +16,8 @@ from firmwright.progress import Progress
 from firmwright.report.rows import Part, make_row
 from firmwright.tasks.pipeline import PIPELINE
 from firmwright.terminal.live_screen import LiveScreen
-from firmwright.terminal.screen import DONE, FAILED, Running, Screen, format_time, open_screen
+from firmwright.terminal.open_screen import open_screen
+from firmwright.terminal.screen import DONE, FAILED, Running, Screen, format_time
 
 SENTENCE = "run the firmware and compare it with the reference"
 NOTE = "1 of 12 quantized operators run in float32: mean ('pool')"
@@ -110,7 +111,7 @@ def test_a_file_is_shown_as_a_terminal_where_that_is_asked_for(
 
 def test_a_build_ends_where_nobody_reads_its_lines() -> None:
     program = (
-        "import sys; from firmwright.terminal.screen import open_screen\n"
+        "import sys; from firmwright.terminal.open_screen import open_screen\n"
         "screen = open_screen(sys.stdout)\n"
         "while True: screen.print_head('line')"
     )

@@ -7,7 +7,8 @@ from typing import TextIO
 
 from firmwright.bundle.outcome import Outcome
 from firmwright.errors import to_printable
-from firmwright.terminal.screen import DONE, FAILED, open_screen
+from firmwright.terminal.open_screen import open_screen
+from firmwright.terminal.screen import DONE, FAILED
 
 
 class Watch:

@@ -57,7 +57,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
     @cached_property
     def screen(self) -> Screen:
         # Imported late: a process that only runs stages shows nothing.
-        from .screen import open_screen
+        from .open_screen import open_screen
 
         return open_screen(self.outstream, self.read_events)
 

@@ -1,11 +1,11 @@
-"""Lines of a build as a file gets them; what a terminal gets beside is in `live_screen`."""
+"""Plain lines of a build, for a file; `live_screen` has those of a terminal."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TextIO
 
@@ -49,7 +49,7 @@ class Running:
 
 
 class Screen:
-    """Prints plain lines of any length, for a file. What a terminal gets is in `live_screen`."""
+    """Prints plain lines of any length, for a file."""
 
     is_live = False
     """Whether it shows how far tasks are."""
@@ -113,25 +113,6 @@ class Screen:
         width = max(len(row.label) for row in rows)
         for row in rows:
             self.print_beside(f"  {row.label:{width}}  ", row.parts)
-
-
-def open_screen(
-    stream: TextIO,
-    events: Callable[[], Iterable[Progress]] = tuple,
-    count: Callable[[], str] = str,
-) -> Screen:
-    """Return what shows a build on a stream.
-
-    ``events`` gives the progress since it was called last; what ``count`` says stands below the
-    tasks that run.
-    """
-    forced = os.environ.get("FORCE_COLOR")
-    if not (stream.isatty() if forced is None else forced):
-        return Screen(stream)
-    # Imported late, with rich: a file needs none of it.
-    from .live_screen import LiveScreen
-
-    return LiveScreen(stream, events, count)
 
 
 def format_time(seconds: float) -> str:

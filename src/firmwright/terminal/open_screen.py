@@ -1,0 +1,29 @@
+"""The choice between plain lines and a live screen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TextIO
+
+from firmwright.progress import Progress
+
+from .screen import Screen
+
+
+def open_screen(
+    stream: TextIO,
+    events: Callable[[], Iterable[Progress]] = tuple,
+    count: Callable[[], str] = str,
+) -> Screen:
+    """Return the screen that shows a build on a stream.
+
+    ``events`` returns the progress since its last call, ``count`` a line to show below the tasks.
+    """
+    forced = os.environ.get("FORCE_COLOR")
+    if not (stream.isatty() if forced is None else forced):
+        return Screen(stream)
+    # Imported late, because it imports rich, which a file does not need.
+    from .live_screen import LiveScreen
+
+    return LiveScreen(stream, events, count)
