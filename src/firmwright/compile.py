@@ -26,7 +26,7 @@ from firmwright.planning import make_plan
 from firmwright.planning.batch import batch_network
 from firmwright.progress import track
 from firmwright.project.inter_core_calls import make_cores
-from firmwright.project.write import Network
+from firmwright.project.network import Network
 from firmwright.targets import Device, find_rewrites
 from firmwright.transforms import canonicalize
 from firmwright.transforms.optional import AFTER_CANONICAL, apply_transforms

@@ -26,7 +26,8 @@ from firmwright.errors import UserError
 from firmwright.ir.small_types import to_bytes, to_model_type
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.onnx.importer import import_model
-from firmwright.project.write import Network, write_project
+from firmwright.project.network import Network
+from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import (

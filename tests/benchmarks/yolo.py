@@ -20,7 +20,7 @@ import onnxruntime
 
 from firmwright.emulator import run_firmware
 from firmwright.emulator.execution import Execution
-from firmwright.project.write import Network
+from firmwright.project.network import Network
 from firmwright.toolchain import (
     Build,
     Platform,

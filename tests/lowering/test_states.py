@@ -18,7 +18,7 @@ from firmwright.compile import compile_network
 from firmwright.ir.tensors import State
 from firmwright.models import FORMATS
 from firmwright.models.states import pair_states
-from firmwright.project.write import Network
+from firmwright.project.network import Network
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import load_platform

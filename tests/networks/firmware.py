@@ -16,7 +16,8 @@ from firmwright.emulator import run_firmware
 from firmwright.emulator.execution import Execution
 from firmwright.models import FORMATS
 from firmwright.models.tflite.reference import make_interpreter
-from firmwright.project.write import Network, write_project
+from firmwright.project.network import Network
+from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from firmwright.ir.regions import Region
-from firmwright.project.write import Network
+from firmwright.project.network import Network
 from tests.networks.firmware import lowered
 from tests.networks.onnx_models import graph, node, value
 from tests.networks.qdq_graphs import Graph

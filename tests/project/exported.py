@@ -11,7 +11,8 @@ import numpy as np
 from firmwright.compile import compile_network
 from firmwright.models import FORMATS
 from firmwright.project.exports import ExportedNetwork, write_export
-from firmwright.project.write import Network, make_ports, write_project
+from firmwright.project.network import Network
+from firmwright.project.write import make_ports, write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from firmwright.models import FORMATS
-from firmwright.project.write import Network, write_project
+from firmwright.project.network import Network
+from firmwright.project.write import write_project
 from firmwright.toolchain import Build, load_platform, load_toolchain
 from tests.networks.firmware import lowered
 from tests.networks.qdq_graphs import Graph

@@ -15,7 +15,7 @@ from firmwright.builder import Graph
 from firmwright.compile import compile_network
 from firmwright.errors import UserError
 from firmwright.models.relax import importer as relax
-from firmwright.project.write import Network
+from firmwright.project.network import Network
 from firmwright.recipe.target import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import Platform, load_platform

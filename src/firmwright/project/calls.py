@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING
 
 from firmwright.ir.kernels import Kernel, Parameter
 from firmwright.ir.regions import Region
@@ -19,10 +18,8 @@ from firmwright.planning.schedule import Wait
 from firmwright.project.interface import Port
 from firmwright.project.kernel_names import add_prefix
 from firmwright.project.locations import emit_location
+from firmwright.project.network import Network
 from firmwright.project.selftest import LayerCheck, list_checks
-
-if TYPE_CHECKING:
-    from firmwright.project.write import Network
 
 
 @dataclass(frozen=True)

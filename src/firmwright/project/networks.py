@@ -14,9 +14,9 @@ from firmwright.project import build_id
 from firmwright.project.board import render_makefile, write_board
 from firmwright.project.files import place_program_files
 from firmwright.project.interface import Port
+from firmwright.project.network import Network
 from firmwright.project.shared_parts import share_parts
 from firmwright.project.write import (
-    Network,
     make_ports,
     project_makefile_variables,
     write_file,

@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from firmwright.project.files import network_file
-
-if TYPE_CHECKING:
-    from firmwright.project.write import Network
-
-
-@dataclass(frozen=True)
-class SharedParts:
-    """What a network has of networks before it.
-
-    ``weights`` have the C names of those networks' arrays, by their own names, and ``headers``
-    declare them. ``helpers`` are the stems of files that kernels bring along, with the prefix
-    of the network that has them.
-    """
-
-    weights: Mapping[str, str] = field(default_factory=dict)
-    headers: tuple[str, ...] = ()
-    helpers: Mapping[str, str] = field(default_factory=dict)
-
-
-NOTHING_SHARED = SharedParts()
+from firmwright.project.network import Network, SharedParts
 
 
 def share_parts(networks: Sequence[Network]) -> list[Network]:

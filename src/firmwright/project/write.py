@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -16,11 +15,9 @@ from jinja2 import Environment
 from firmwright.codegen.c_library import functions_by_header
 from firmwright.codegen.names import make_unique_identifiers
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
-from firmwright.ir.kernels import C_TYPES, Kernels
-from firmwright.ir.regions import RAM, Partition
-from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
-from firmwright.planning.plan import Plan
-from firmwright.postprocess.detector import Detector
+from firmwright.ir.kernels import C_TYPES
+from firmwright.ir.regions import RAM
+from firmwright.ir.tensors import Tensor
 from firmwright.project import build_id
 from firmwright.project.board import list_further_memories, render_makefile, write_board
 from firmwright.project.calls import list_buffers, make_blocks, make_kernel_calls
@@ -45,7 +42,6 @@ from firmwright.project.files import (
     place_network_files,
     place_program_files,
 )
-from firmwright.project.inter_core_calls import PROCESSOR_ONLY, Cores
 from firmwright.project.interface import (
     InterfaceModel,
     NetworkInterface,
@@ -60,83 +56,15 @@ from firmwright.project.libraries import (
     copy_libraries,
 )
 from firmwright.project.locations import arena_name, emit_location
-from firmwright.project.selftest import LayerCheck, list_checks, selftest_variables
-from firmwright.project.shared_parts import NOTHING_SHARED, SharedParts
-from firmwright.project.slot import NetworkSlot, place_slot_files, slot_variables
-from firmwright.project.states import StatePort, make_state_ports
-from firmwright.recipe import DemoOptions
+from firmwright.project.network import Network
+from firmwright.project.selftest import list_checks, selftest_variables
+from firmwright.project.slot import place_slot_files, slot_variables
 from firmwright.toolchain import Build, makefile_variables
 from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.layout import BOARD, DEMO, NETWORK, list_sources
 
 REGION_TEMPLATE = f"network/region.c{TEMPLATE_SUFFIX}"
 CALLS_TEMPLATE = f"network/regions.c{TEMPLATE_SUFFIX}"
-
-
-@dataclass(frozen=True)
-class Network:
-    """Everything that was decided about a network before a line of its project is written.
-
-    ``cores`` tells which of its devices run on a core of their own.
-    """
-
-    name: str
-    c_prefix: str
-    interface: ModelInterface
-    partition: Partition
-    kernels: Kernels
-    plan: Plan
-    weights: Mapping[str, npt.NDArray[Any]]
-    detector: Detector | None = None
-    demo: DemoOptions | None = None
-    cores: Cores = PROCESSOR_ONLY
-    libraries: tuple[Path, ...] = ()
-    """The user's sources, headers and archives that are part of the project."""
-    batch: BatchLayout | None = None
-    """How its samples lie, where the recipe asks for several at once."""
-    class_names: tuple[str, ...] = ()
-    """Those of the recipe's detector, if it has names."""
-    caller_arena: bool = False
-    """Whether the program holds the working memory, and there may be several instances."""
-    hooks: bool = False
-    """Whether functions of the program are called around each layer."""
-    checks: tuple[LayerCheck, ...] | None = None
-    """The layers whose results have checksums; None where none are taken."""
-    golden: Mapping[str, npt.NDArray[Any]] | None = None
-    """What the firmware tests itself by (:data:`firmwright.pipeline.artifacts.GOLDEN`)."""
-    shared: SharedParts = NOTHING_SHARED
-    """What other networks of the firmware have too."""
-    slot: NetworkSlot | None = None
-    """The place of its image, where it is not part of the firmware."""
-    recipe_sha256: str = ""
-    """:attr:`firmwright.recipe.Recipe.network_sha256`; '' where there is no recipe."""
-    binary_constants: bool = False
-    """Whether its constants are a file of bytes, not C."""
-
-    @property
-    def own_weights(self) -> list[tuple[str, npt.NDArray[Any]]]:
-        """The constants that no other network of the firmware has, by their names, sorted."""
-        return [(n, a) for n, a in sorted(self.weights.items()) if n not in self.shared.weights]
-
-    @property
-    def devices(self) -> frozenset[str]:
-        """The devices that have a part in it: those of the regions, and the last."""
-        last = [*self.cores.by_device][-1]
-        return frozenset({last, *(region.device for region in self.partition.regions)})
-
-    @property
-    def states(self) -> list[StatePort]:
-        return make_state_ports(self.interface.states, self.plan.states)
-
-    @property
-    def calls_libraries(self) -> bool:
-        called = any(kernel.library_functions for kernel in self.kernels.kernels)
-        return called or bool(self.libraries)
-
-    @property
-    def profile(self) -> str:
-        """What the demo application measures: "none", also where there is no demo."""
-        return self.demo.profile if self.demo else "none"
 
 
 def place_files_of(network: Network, build: Build, own: Sequence[Path]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from firmwright.pipeline.job import Job
 from firmwright.planning import Plan, make_plan
 from firmwright.project.files import list_templates
 from firmwright.project.inter_core_calls import make_cores
-from firmwright.project.write import Network
+from firmwright.project.network import Network
 
 
 def find_driven_devices(job: Job) -> list[str]:

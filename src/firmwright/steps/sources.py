@@ -18,9 +18,10 @@ from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.project.build_id import list_stating, state_build_id
 from firmwright.project.constants import are_large
+from firmwright.project.network import Network
 from firmwright.project.selftest import find_checks
 from firmwright.project.slot import NetworkSlot, refuse_place
-from firmwright.project.write import Network, write_project
+from firmwright.project.write import write_project
 from firmwright.steps.network import find_driven_devices, read_network
 from firmwright.toolchain.boards import load_board
 

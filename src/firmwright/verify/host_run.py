@@ -17,7 +17,8 @@ from firmwright.data.samples import Sample
 from firmwright.emulator import run_firmware
 from firmwright.ir.tensors import BatchLayout
 from firmwright.project.libraries import ARCHIVE_SUFFIXES
-from firmwright.project.write import Network, write_project
+from firmwright.project.network import Network
+from firmwright.project.write import write_project
 from firmwright.toolchain import (
     Platform,
     compile_project,

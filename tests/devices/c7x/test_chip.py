@@ -10,7 +10,8 @@ from tvm import relax
 
 from firmwright.devices.c7x.loadable import make_loadable_build
 from firmwright.devices.c7x.loadable_files import write_loadable
-from firmwright.project.write import Network, write_project
+from firmwright.project.network import Network
+from firmwright.project.write import write_project
 from firmwright.toolchain import Build, load_platform, load_toolchain
 from firmwright.verify.protocol import encode_samples
 from tests.networks.firmware import lowered

@@ -13,7 +13,7 @@ from tvm import relax
 
 from firmwright.emulator.execution import EXIT_TRAP, Execution
 from firmwright.models.relax.importer import run_reference
-from firmwright.project.write import Network
+from firmwright.project.network import Network
 from firmwright.verify.protocol import decode_counts, decode_outputs
 from tests.devices.tidl import networks as tidl
 from tests.devices.tidl.test_regions import line

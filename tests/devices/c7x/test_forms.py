@@ -15,7 +15,7 @@ from firmwright.devices.c7x.cost import Core
 from firmwright.devices.c7x.forms import cut, make_forms
 from firmwright.devices.cpu.forms.form import Form, choose
 from firmwright.ir.layer import Layer, LayerKind
-from firmwright.project.write import Network
+from firmwright.project.network import Network
 from firmwright.toolchain import Build, Platform, load_platform, load_toolchain
 from firmwright.verify.protocol import decode_outputs
 from tests.devices.cpu.layers import AnyLayer, draw, evaluate, make_layer, make_network

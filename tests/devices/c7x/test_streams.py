@@ -13,7 +13,7 @@ from tvm import relax
 from firmwright.devices.c7x.streams import merge_dimensions
 from firmwright.emulator.execution import EXIT_TRAP, Execution
 from firmwright.models.relax.importer import run_reference
-from firmwright.project.write import Network
+from firmwright.project.network import Network
 from firmwright.verify.protocol import decode_counts, decode_outputs
 from tests.networks.firmware import SANITIZED, executed, lowered
 

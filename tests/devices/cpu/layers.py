@@ -32,7 +32,7 @@ from firmwright.lowering.kernels.fixed_point import apply_multiplier, quantize_m
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
 from firmwright.lowering.pairs import make_addition, make_product
 from firmwright.planning import make_plan
-from firmwright.project.write import Network
+from firmwright.project.network import Network
 from tests.devices.cpu.float_layers import (
     FLOAT_KINDS,
     draw_float_layer,

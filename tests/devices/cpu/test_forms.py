@@ -16,7 +16,7 @@ from firmwright.devices.cpu.table import FORMS
 from firmwright.emulator import run_firmware
 from firmwright.errors import UserError
 from firmwright.ir.layer import LayerKind, LayerRounding
-from firmwright.project.write import Network
+from firmwright.project.network import Network
 from firmwright.toolchain import (
     Build,
     find_compiler,

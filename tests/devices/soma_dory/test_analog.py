@@ -14,7 +14,7 @@ from firmwright.compile import compile_network
 from firmwright.devices.soma_dory.placing import place_layers
 from firmwright.errors import UserError
 from firmwright.models.relax.importer import import_model
-from firmwright.project.write import Network
+from firmwright.project.network import Network
 from firmwright.recipe import parse_target
 from firmwright.targets import Context, load_mix
 from firmwright.targets.placement import Placement

@@ -17,7 +17,8 @@ from firmwright.devices.soma_dory.chip_program import build_program
 from firmwright.devices.soma_dory.layer import Array
 from firmwright.emulator import run_firmware
 from firmwright.models.relax.importer import import_model
-from firmwright.project.write import Network, write_project
+from firmwright.project.network import Network
+from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import (

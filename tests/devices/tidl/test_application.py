@@ -21,7 +21,8 @@ from firmwright.devices.tidl.artifacts import TidlNetwork, write_artifacts
 from firmwright.devices.tidl.options import read_options
 from firmwright.devices.tidl.record import TidlRegionArtifacts
 from firmwright.models.relax.importer import import_model, run_reference
-from firmwright.project.write import Network, write_project
+from firmwright.project.network import Network
+from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import find_rewrites, load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain

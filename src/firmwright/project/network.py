@@ -1,0 +1,103 @@
+"""A network of a project: the decisions that its files are rendered from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from firmwright.ir.kernels import Kernels
+from firmwright.ir.regions import Partition
+from firmwright.ir.tensors import BatchLayout, ModelInterface
+from firmwright.planning.plan import Plan
+from firmwright.postprocess.detector import Detector
+from firmwright.project.inter_core_calls import PROCESSOR_ONLY, Cores
+from firmwright.project.selftest import LayerCheck
+from firmwright.project.slot import NetworkSlot
+from firmwright.project.states import StatePort, make_state_ports
+from firmwright.recipe import DemoOptions
+
+
+@dataclass(frozen=True)
+class SharedParts:
+    """The weights and helpers that a network uses from earlier networks of the firmware.
+
+    ``weights`` maps each of its arrays to the C name of the equal array; ``headers`` declare these.
+    ``helpers`` maps the stems of the kernels' helper files to the prefix of the network with them.
+    """
+
+    weights: Mapping[str, str] = field(default_factory=dict)
+    headers: tuple[str, ...] = ()
+    helpers: Mapping[str, str] = field(default_factory=dict)
+
+
+NOTHING_SHARED = SharedParts()
+
+
+@dataclass(frozen=True)
+class Network:
+    """Everything that was decided about a network before a line of its project is written.
+
+    ``cores`` tells which of its devices run on a core of their own.
+    """
+
+    name: str
+    c_prefix: str
+    interface: ModelInterface
+    partition: Partition
+    kernels: Kernels
+    plan: Plan
+    weights: Mapping[str, npt.NDArray[Any]]
+    detector: Detector | None = None
+    demo: DemoOptions | None = None
+    cores: Cores = PROCESSOR_ONLY
+    libraries: tuple[Path, ...] = ()
+    """The user's sources, headers and archives that are part of the project."""
+    batch: BatchLayout | None = None
+    """How its samples lie, where the recipe asks for several at once."""
+    class_names: tuple[str, ...] = ()
+    """Those of the recipe's detector, if it has names."""
+    caller_arena: bool = False
+    """Whether the program holds the working memory, and there may be several instances."""
+    hooks: bool = False
+    """Whether functions of the program are called around each layer."""
+    checks: tuple[LayerCheck, ...] | None = None
+    """The layers whose results have checksums; None where none are taken."""
+    golden: Mapping[str, npt.NDArray[Any]] | None = None
+    """What the firmware tests itself by (:data:`firmwright.pipeline.artifacts.GOLDEN`)."""
+    shared: SharedParts = NOTHING_SHARED
+    """What other networks of the firmware have too."""
+    slot: NetworkSlot | None = None
+    """The place of its image, where it is not part of the firmware."""
+    recipe_sha256: str = ""
+    """:attr:`firmwright.recipe.Recipe.network_sha256`; '' where there is no recipe."""
+    binary_constants: bool = False
+    """Whether its constants are a file of bytes, not C."""
+
+    @property
+    def own_weights(self) -> list[tuple[str, npt.NDArray[Any]]]:
+        """The constants that no other network of the firmware has, by their names, sorted."""
+        return [(n, a) for n, a in sorted(self.weights.items()) if n not in self.shared.weights]
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """The devices that have a part in it: those of the regions, and the last."""
+        last = [*self.cores.by_device][-1]
+        return frozenset({last, *(region.device for region in self.partition.regions)})
+
+    @property
+    def states(self) -> list[StatePort]:
+        return make_state_ports(self.interface.states, self.plan.states)
+
+    @property
+    def calls_libraries(self) -> bool:
+        called = any(kernel.library_functions for kernel in self.kernels.kernels)
+        return called or bool(self.libraries)
+
+    @property
+    def profile(self) -> str:
+        """What the demo application measures: "none", also where there is no demo."""
+        return self.demo.profile if self.demo else "none"
