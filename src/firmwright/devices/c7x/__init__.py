@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from firmwright.devices.c7x.names import LIBRARIES_VARIABLE, NAME
 from firmwright.devices.cpu import CPU
 from firmwright.targets import Context, Target
 
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 class C7xTarget(Target):
     """The C7x as a core that runs C."""
 
-    name = "c7x"
+    name = NAME
     core = "c7x"
     reason = "the C7x runs everything that C runs"
     is_fallback = True
     keeps_states = False
     stages = ("firmwright.devices.c7x.stages:LOADABLE",)
-    libraries_variable = "CGT7X_EXT_LIBS"
+    libraries_variable = LIBRARIES_VARIABLE
     rewrites = CPU.rewrites
 
     def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:

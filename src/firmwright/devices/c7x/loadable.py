@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from firmwright.devices.c7x import C7X
+from firmwright.devices.c7x.names import NAME
 from firmwright.toolchain import Build, Platform, load_toolchain
 from firmwright.toolchain.build import (
     compile_each,
@@ -31,10 +31,10 @@ def make_loadable_build(platform: Platform) -> Build | None:
 
     None where the platform names no compiler for it.
     """
-    toolchain = platform.modules.get(C7X.name)
+    toolchain = platform.modules.get(NAME)
     if toolchain is None:
         return None
-    architecture = f"c{platform.accelerators[C7X.name]['silicon']}"
+    architecture = f"c{platform.accelerators[NAME]['silicon']}"
     silicon = replace(platform, architecture=architecture)
     return Build(load_toolchain(toolchain), silicon, include=(f"../{NETWORK}",))
 

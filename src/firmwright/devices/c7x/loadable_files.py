@@ -9,8 +9,8 @@ from typing import Any
 import numpy.typing as npt
 
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
-from firmwright.devices.c7x import C7X
 from firmwright.devices.c7x.loadable import LOADABLE_NAME, object_name, strip_command
+from firmwright.devices.c7x.names import LIBRARIES_VARIABLE, NAME
 from firmwright.project.constants import TEXT_TEMPLATE
 from firmwright.project.files import (
     DETECTION_TEMPLATES,
@@ -36,7 +36,7 @@ def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) ->
     ``variables`` are those of the project's templates, ``build`` is the loadable's own.
     """
     env = make_environment()
-    folder = project / C7X.name
+    folder = project / NAME
     variables = {**variables, "byte_lines": format_byte_directives}
     for template in loadable_templates(build):
         write_file(folder / file_name(template), render(env, template, variables))
@@ -45,15 +45,15 @@ def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) ->
             write_file(folder / side / file_name(template), render(env, template, variables))
     sources = loadable_sources(project, variables["prefix"])
     makefile = {**loadable_makefile_variables(build, sources), "script": LINK_SCRIPT}
-    template = f"{C7X.name}/loadable/Makefile{TEMPLATE_SUFFIX}"
+    template = f"{NAME}/loadable/Makefile{TEMPLATE_SUFFIX}"
     write_file(folder / "Makefile", render(env, template, makefile))
 
 
 def loadable_templates(build: Build) -> list[str]:
     """Return the templates of the loadable's own files, but the Makefile."""
     names = (LINK_SCRIPT, "weights.asm")
-    common = [f"{C7X.name}/loadable/{name}{TEMPLATE_SUFFIX}" for name in names]
-    return [*common, *list_templates(f"{C7X.name}/{build.toolchain.name}")]
+    common = [f"{NAME}/loadable/{name}{TEMPLATE_SUFFIX}" for name in names]
+    return [*common, *list_templates(f"{NAME}/{build.toolchain.name}")]
 
 
 def chip_templates(side: str) -> list[str]:
@@ -61,8 +61,8 @@ def chip_templates(side: str) -> list[str]:
 
     The firmware also gets the service, which answers the calls on every transport.
     """
-    own = list_templates(f"{C7X.name}/chip/{side}")
-    service = f"{C7X.name}/call/posix/fw_c7x_service.c{TEMPLATE_SUFFIX}"
+    own = list_templates(f"{NAME}/chip/{side}")
+    service = f"{NAME}/call/posix/fw_c7x_service.c{TEMPLATE_SUFFIX}"
     return [*own, service] if side == "firmware" else own
 
 
@@ -72,7 +72,7 @@ def loadable_sources(project: Path, prefix: str) -> list[str]:
     Of the network's sources those that are not the processor's: the weights in C, what it tells
     of itself, the boxes, and the caller of the loadable.
     """
-    processor = list_templates(f"{C7X.name}/call/processor")
+    processor = list_templates(f"{NAME}/call/processor")
     elsewhere = [TEXT_TEMPLATE, INFO_TEMPLATE, *DETECTION_TEMPLATES, *processor]
     left_out = place_network_files(elsewhere, prefix).values()
     shared = [
@@ -80,7 +80,7 @@ def loadable_sources(project: Path, prefix: str) -> list[str]:
         for source in list_sources(project)
         if source.startswith(f"{NETWORK}/") and source.endswith(".c") and source not in left_out
     ]
-    own = sorted(p.name for p in (project / C7X.name).iterdir() if p.suffix in (".asm", ".c"))
+    own = sorted(p.name for p in (project / NAME).iterdir() if p.suffix in (".asm", ".c"))
     return [*own, *(f"../{source}" for source in shared)]
 
 
@@ -99,7 +99,7 @@ def loadable_makefile_variables(build: Build, sources: Sequence[str]) -> dict[st
     objects = [object_name(source) for source in sources]
     compiled = compile_command(build, compiler, "$<", "$@")
     linked = link_command(
-        build, compiler, ["$(OBJECTS)", f"$({C7X.libraries_variable})"], LOADABLE_NAME
+        build, compiler, ["$(OBJECTS)", f"$({LIBRARIES_VARIABLE})"], LOADABLE_NAME
     )
     return {
         "toolchain": toolchain.name,
@@ -107,7 +107,7 @@ def loadable_makefile_variables(build: Build, sources: Sequence[str]) -> dict[st
         "program": toolchain.program,
         "platform": build.platform.name,
         "architecture": build.platform.architecture,
-        "more_libraries": C7X.libraries_variable,
+        "more_libraries": LIBRARIES_VARIABLE,
         "module": LOADABLE_NAME,
         "map": PurePath(LOADABLE_NAME).with_suffix(".map"),
         "compile": wrap_words(compiled),

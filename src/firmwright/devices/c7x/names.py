@@ -1,0 +1,7 @@
+"""Names of the device that its other modules use."""
+
+NAME = "c7x"
+"""The device in a target mix, and its folder of templates."""
+
+LIBRARIES_VARIABLE = "CGT7X_EXT_LIBS"
+"""The environment variable that names archives for the loadable."""
