@@ -14,7 +14,8 @@ from typing import Any
 from firmwright.data.sources import DataFolders
 from firmwright.recipe import Recipe
 from firmwright.recipe.recipe import lock_path, tuned_path
-from firmwright.targets import Device, load_mix
+from firmwright.targets import Device
+from firmwright.targets.load import load_mix
 from firmwright.toolchain import Build, Platform
 from firmwright.toolchain.boards import list_own_files
 from firmwright.toolchain.descriptions import is_own_file, resolve_own
@@ -23,8 +24,8 @@ from firmwright.toolchain.sdk import explain_not_built
 from firmwright.toolchain.toolchains import TOOLCHAINS
 
 from .artifact import LOWERED_STAGE, NETWORK_STAGE
+from .declaration import Scope, StageDeclaration
 from .devices import device_files, load_custom_targets
-from .stage import Scope, Stage
 from .tools import collect_settings
 
 KERNELS_STAGE = "kernels"
@@ -53,7 +54,7 @@ class Job:
     platform: Platform
     build: Build
     outdir: Path
-    pipeline: tuple[Stage, ...]
+    pipeline: tuple[StageDeclaration[Job], ...]
     words: Mapping[str, str] = field(default_factory=dict)
     origin: Job | None = None
     members: tuple[Job, ...] = ()
@@ -74,11 +75,11 @@ class Job:
         return next(given, "partition")
 
     @cached_property
-    def stages(self) -> dict[str, Stage]:
+    def stages(self) -> dict[str, StageDeclaration[Job]]:
         """The stages that a recipe may need, by name: the pipeline's, and those of its devices."""
         stages = list(self.pipeline)
         for name in (name for device in self.mix for name in device.target.stages):
-            own: Stage = resolve_name(name)
+            own: StageDeclaration[Job] = resolve_name(name)
             # Right behind what it reads, so that its mistakes are told early.
             places = [i + 1 for i, stage in enumerate(stages) if stage.name in own.needs]
             stages.insert(max(places, default=0), own)
