@@ -30,7 +30,7 @@ from firmwright.ir.tensors import ModelInterface
 from firmwright.models.onnx.importer import import_model
 from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
-from firmwright.targets import load_mix
+from firmwright.targets.load import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain
 from firmwright.toolchain.layout import list_sources
 from firmwright.verify.protocol import decode_outputs, encode_samples

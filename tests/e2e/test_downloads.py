@@ -19,7 +19,7 @@ from firmwright.data.fetch import find_in_mirror
 from firmwright.models import FORMATS
 from firmwright.pipeline.command_line import make_catalog
 from firmwright.recipe import load_recipe
-from firmwright.targets import load_target
+from firmwright.targets.load import load_target
 
 from .conftest import ROOT, Repository
 

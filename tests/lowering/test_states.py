@@ -20,7 +20,7 @@ from firmwright.models import FORMATS
 from firmwright.models.states import pair_states
 from firmwright.project.network import Network
 from firmwright.recipe import parse_target
-from firmwright.targets import load_mix
+from firmwright.targets.load import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.verify.protocol import decode_outputs
 from tests.networks.firmware import (

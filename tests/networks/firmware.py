@@ -19,7 +19,7 @@ from firmwright.models.tflite.reference import make_interpreter
 from firmwright.project.network import Network
 from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
-from firmwright.targets import load_mix
+from firmwright.targets.load import load_mix
 from firmwright.toolchain import (
     Build,
     compile_project,

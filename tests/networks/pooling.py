@@ -11,7 +11,8 @@ from firmwright.ir.regions import Region
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
-from firmwright.targets import Device, load_mix
+from firmwright.targets import Device
+from firmwright.targets.load import load_mix
 from firmwright.toolchain import load_platform
 
 POOL = "relax.nn.max_pool2d"

@@ -23,7 +23,8 @@ from firmwright.report.explanation import (
     format_summary,
     format_table,
 )
-from firmwright.targets import Context, Device, Target, load_mix
+from firmwright.targets import Context, Device, Target
+from firmwright.targets.load import load_mix
 from firmwright.targets.placement import Composite, Placement
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize

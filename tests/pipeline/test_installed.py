@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firmwright.cli import main
-from firmwright.targets import target_names
+from firmwright.targets.load import target_names
 from firmwright.toolchain import platform_names, toolchain_names
 
 

@@ -25,7 +25,8 @@ from firmwright.recipe import parse_target
 from firmwright.report.advice import Advice
 from firmwright.report.advising import advise
 from firmwright.report.estimates import estimate_layers
-from firmwright.targets import find_rewrites, load_mix
+from firmwright.targets import find_rewrites
+from firmwright.targets.load import load_mix
 from firmwright.toolchain import (
     Build,
     load_platform,

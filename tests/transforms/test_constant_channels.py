@@ -21,7 +21,8 @@ from firmwright.ir.relax import main_bindings, static_shape
 from firmwright.models.relax.importer import import_model
 from firmwright.models.tflite import importer as tflite
 from firmwright.recipe import parse_target
-from firmwright.targets import Context, Device, find_rewrites, load_mix
+from firmwright.targets import Context, Device, find_rewrites
+from firmwright.targets.load import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms.optional import apply_transforms
 from firmwright.verify.host_run import run_on_host

@@ -18,7 +18,7 @@ from firmwright.emulator.machine import Machine, Stop
 from firmwright.emulator.mps2_an386 import Mps2An386
 from firmwright.emulator.qemu_virt_rv32 import QemuVirtRv32
 from firmwright.errors import UserError, did_you_mean
-from firmwright.targets import load_target, target_names
+from firmwright.targets.load import load_target, target_names
 from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.platforms import Memory
 

@@ -38,7 +38,7 @@ from firmwright.partition.memories import assign_memories
 from firmwright.partition.parts import find_joints, find_picks
 from firmwright.partition.uncompilable import refuse_uncompilable
 from firmwright.targets import Device
-from firmwright.targets.placement import Choices, ask_devices
+from firmwright.targets.assignment import DeviceAssignment, ask_devices
 
 EPILOGUE_OPERATORS = relax_names("quantize dequantize right_shift clip astype")
 """Operators that a region is not named after, where it has others."""
@@ -131,7 +131,7 @@ def find_views(
     bindings: list[relax.VarBinding],
     outputs: list[relax.Var],
     dequantized: set[relax.Var],
-    choices: Choices,
+    choices: DeviceAssignment,
 ) -> tuple[dict[relax.Var, int], set[relax.Var]]:
     """Return parts of tensors, with the bytes at which they begin, and tensors joined of parts.
 

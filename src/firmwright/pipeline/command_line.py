@@ -26,7 +26,7 @@ from firmwright.recipe.networks import names_networks
 from firmwright.recipe.overrides import find_override, list_overrides
 from firmwright.recipe.own_code import find_own_code
 from firmwright.recipe.pins import find_pin_errors
-from firmwright.targets import load_target, target_names
+from firmwright.targets.load import load_target, target_names
 from firmwright.toolchain import (
     Build,
     Platform,

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from firmwright.recipe import Recipe
-from firmwright.targets import Target, load_target
+from firmwright.targets import Target
 from firmwright.targets.custom import CustomTarget, load_custom_target, template_folder
+from firmwright.targets.load import load_target
 
 SUFFIXES = frozenset({".py", ".yaml", ".j2"})
 

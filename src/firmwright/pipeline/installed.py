@@ -10,7 +10,7 @@ from firmwright import __version__
 from firmwright.emulator import find_emulator_version
 from firmwright.errors import UserError
 from firmwright.report.table import align_columns
-from firmwright.targets import load_target, target_names
+from firmwright.targets.load import load_target, target_names
 from firmwright.toolchain import (
     Toolchain,
     find_compiler,

@@ -24,7 +24,7 @@ from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.models.formats import FORMATS
 from firmwright.recipe import lock
-from firmwright.targets import load_target, target_names
+from firmwright.targets.load import load_target, target_names
 
 from . import origins
 from .artifact import INDEX_FILE

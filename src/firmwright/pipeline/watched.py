@@ -11,7 +11,7 @@ from doit.task import Task
 from firmwright.data.sources import WILDCARDS
 from firmwright.recipe.files import find_references
 from firmwright.recipe.own_code import find_own_code
-from firmwright.targets import find_targets
+from firmwright.targets.load import find_targets
 
 from .inputs import list_tools, user_files
 from .job import Job

@@ -19,7 +19,7 @@ from firmwright.recipe.defaults import FORMATS_BY_SUFFIX, describe_unknown_forma
 from firmwright.recipe.editor_schema import FILE_NAME, FIRST_LINE, format_editor_schema
 from firmwright.recipe.files import is_description_file
 from firmwright.recipe.target import parse_target
-from firmwright.targets import target_names
+from firmwright.targets.load import target_names
 from firmwright.toolchain import load_platform
 
 SAMPLES = "repository/samples.py.j2"

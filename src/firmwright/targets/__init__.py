@@ -1,18 +1,15 @@
-"""Devices as plug-ins, found by the entry-point group ``firmwright.targets``."""
+"""The interface of devices."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoints
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-
-from firmwright.plugins import find_plugins
 
 if TYPE_CHECKING:
     import tvm
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
     from firmwright.targets.layout import Layout
     from firmwright.targets.placement import Placement
     from firmwright.toolchain import Platform
-
-ENTRY_POINT_GROUP = "firmwright.targets"
 
 
 class DeviceSpec(msgspec.Struct, frozen=True):
@@ -45,10 +40,10 @@ class Context:
 
     ``rounding`` names the rules by which real values become integers, "tflite" or "onnx";
     ``options`` are the device's own, from the target string; without ``fuse_layers`` every
-    operator is a function of its own. ``rest`` is the device of the mix that takes what the
-    others leave; it has none itself. ``batch`` is how many samples the recipe wants at once.
-    ``strategies`` are the user's own for this device. ``ways`` has the ways of the regions that
-    were tuned, by their names.
+    operator is a function of its own. ``fallback`` is the device of the mix that runs the operators
+    that no other device takes; None for that device itself. ``batch`` is the number of samples of
+    one inference. ``strategies`` are the recipe's for this device. ``ways`` has the ways of the
+    tuned regions, by their names.
     """
 
     platform: Platform
@@ -211,25 +206,6 @@ class Device:
         self.target.extend_project(project, variables, self.context)
 
 
-def load_mix(
-    specs: Sequence[DeviceSpec],
-    platform: Platform,
-    rounding: str,
-    fuse_layers: bool = True,
-    own: Mapping[str, Target] = MappingProxyType({}),
-    batch: int = 1,
-) -> tuple[Device, ...]:
-    """Import the devices of a target string, in its order; ``own`` are those of the recipe."""
-
-    def device(spec: DeviceSpec, rest: Device | None) -> Device:
-        context = Context(platform, rounding, spec.options, fuse_layers, rest, batch)
-        return Device(own.get(spec.name) or load_target(spec.name), context)
-
-    *offered, last = specs
-    rest = device(last, None)
-    return (*(device(spec, rest) for spec in offered), rest)
-
-
 def find_rewrites(mix: Sequence[Device]) -> set[str]:
     """Return the names of the rewrites that the devices ask for.
 
@@ -237,24 +213,3 @@ def find_rewrites(mix: Sequence[Device]) -> set[str]:
     """
     asking = mix[:-1] or mix
     return {name for device in asking for name in device.target.rewrites}
-
-
-def target_names() -> tuple[str, ...]:
-    """Return the names of the installed devices, sorted."""
-    return tuple(sorted(find_targets().names))
-
-
-def load_target(name: str) -> Target:
-    """Import an installed device; what one of another package returns is checked."""
-    (point,) = find_targets().select(name=name)
-    target = cast(Target, point.load())
-    if type(target).__module__.partition(".")[0] == __name__.partition(".")[0]:
-        return target
-    from firmwright.targets.custom import guard_installed
-
-    assert point.dist is not None
-    return guard_installed(target, point.dist.name)
-
-
-def find_targets() -> EntryPoints:
-    return find_plugins(ENTRY_POINT_GROUP)

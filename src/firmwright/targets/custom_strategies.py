@@ -15,8 +15,9 @@ from firmwright.custom.code import load_custom_functions, locate_function, run_c
 from firmwright.documents.document import make_diagnostic_in
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
 from firmwright.lowering.strategies import Compute, Condition, LoopSchedule, Strategy, always
-from firmwright.targets import Device, load_target, target_names
+from firmwright.targets import Device
 from firmwright.targets.custom_transforms import format_types
+from firmwright.targets.load import load_target, target_names
 
 
 class Extension:

@@ -1,16 +1,13 @@
-"""What a device takes of a network, and what it refuses."""
+"""A device's answer: the operators that it takes, and the rules that others break."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-import tvm
 from tvm import relax
 
 from firmwright.ir.regions import RuleViolation
-from firmwright.targets import Device
-from firmwright.targets.fact_context import kind_of
 
 
 @dataclass(frozen=True)
@@ -32,46 +29,3 @@ class Placement:
 
     composites: tuple[Composite, ...] = ()
     violations: Mapping[relax.Var, tuple[RuleViolation, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What the devices of a mix take, and the rules that other operators break, by device."""
-
-    mix: Sequence[Device]
-    taken: Mapping[str, Sequence[Composite]]
-    violations: Mapping[str, Mapping[relax.Var, tuple[RuleViolation, ...]]]
-
-    def device_of(self, name: str) -> Device:
-        """Return the device of that name; the last one has what none has taken."""
-        return next((d for d in self.mix if d.name == name), self.mix[-1])
-
-    def find_refusals(
-        self, bindings: Sequence[relax.VarBinding], anchor: relax.VarBinding, device: Device
-    ) -> tuple[RuleViolation, ...]:
-        """Say why the devices before ``device`` did not take a group's operators."""
-        found: list[RuleViolation] = []
-        for earlier in self.mix[: self.mix.index(device)]:
-            name = earlier.name
-            stated = [self.violations[name].get(b.var, ()) for b in (anchor, *bindings)]
-            if earlier.target.copies and not any(stated):
-                continue  # it takes no operators
-            kind = kind_of(anchor.value)
-            unknown = (RuleViolation("operator", f"{name} has no {kind}", operator=kind),)
-            broken = next((violations for violations in stated if violations), unknown)
-            found += [replace(violation, device=name) for violation in broken]
-        return tuple(found)
-
-
-def ask_devices(module: tvm.IRModule, mix: Sequence[Device]) -> Choices:
-    """Ask all devices but the last, in order; what one has taken is no longer free."""
-    taken: dict[str, Sequence[Composite]] = {}
-    violations = {}
-    gone: set[relax.Var] = set()
-    for device in mix[:-1]:
-        placement = device.target.place(module, device.context)
-        free = [c for c in placement.composites if gone.isdisjoint(c.variables)]
-        gone.update(v for composite in free for v in composite.variables)
-        taken[device.name] = free
-        violations[device.name] = placement.violations
-    return Choices(mix, taken, violations)

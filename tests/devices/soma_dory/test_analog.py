@@ -16,7 +16,8 @@ from firmwright.errors import UserError
 from firmwright.models.relax.importer import import_model
 from firmwright.project.network import Network
 from firmwright.recipe import parse_target
-from firmwright.targets import Context, load_mix
+from firmwright.targets import Context
+from firmwright.targets.load import load_mix
 from firmwright.targets.placement import Placement
 from firmwright.toolchain import Platform, load_platform
 from firmwright.transforms import canonicalize

@@ -7,7 +7,7 @@ import pytest
 from firmwright.ir.regions import TRANSFORM
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
-from firmwright.targets import load_mix
+from firmwright.targets.load import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
 from tests.lowering.test_tflite_networks import NETWORKS

@@ -15,7 +15,8 @@ from firmwright.ir.tensors import ModelInterface
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
-from firmwright.targets import Context, load_mix
+from firmwright.targets import Context
+from firmwright.targets.load import load_mix
 from firmwright.toolchain import load_platform
 
 CONTEXT = Context(load_platform("diana"), "onnx", {})

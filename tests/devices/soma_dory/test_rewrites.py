@@ -19,7 +19,8 @@ from firmwright.ir.relax import main_bindings, operator_name, static_shape
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
-from firmwright.targets import Context, load_mix
+from firmwright.targets import Context
+from firmwright.targets.load import load_mix
 from firmwright.toolchain import load_platform
 
 Zeros = Callable[[relax.Expr], relax.Expr]

@@ -1,0 +1,57 @@
+"""The assignment of a network's operators to the devices of a mix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import tvm
+from tvm import relax
+
+from firmwright.ir.regions import RuleViolation
+from firmwright.targets import Device
+from firmwright.targets.fact_context import kind_of
+from firmwright.targets.placement import Composite
+
+
+@dataclass(frozen=True)
+class DeviceAssignment:
+    """The composites that each device takes, and the rules that other operators break."""
+
+    mix: Sequence[Device]
+    taken: Mapping[str, Sequence[Composite]]
+    violations: Mapping[str, Mapping[relax.Var, tuple[RuleViolation, ...]]]
+
+    def device_of(self, name: str) -> Device:
+        """Return the device of that name, or the last one."""
+        return next((d for d in self.mix if d.name == name), self.mix[-1])
+
+    def find_refusals(
+        self, bindings: Sequence[relax.VarBinding], anchor: relax.VarBinding, device: Device
+    ) -> tuple[RuleViolation, ...]:
+        """Return why the devices before ``device`` did not take a group's operators."""
+        found: list[RuleViolation] = []
+        for earlier in self.mix[: self.mix.index(device)]:
+            name = earlier.name
+            stated = [self.violations[name].get(b.var, ()) for b in (anchor, *bindings)]
+            if earlier.target.copies and not any(stated):
+                continue  # it takes no operators
+            kind = kind_of(anchor.value)
+            unknown = (RuleViolation("operator", f"{name} has no {kind}", operator=kind),)
+            broken = next((violations for violations in stated if violations), unknown)
+            found += [replace(violation, device=name) for violation in broken]
+        return tuple(found)
+
+
+def ask_devices(module: tvm.IRModule, mix: Sequence[Device]) -> DeviceAssignment:
+    """Ask all devices but the last, in order; an operator goes to the first that takes it."""
+    taken: dict[str, Sequence[Composite]] = {}
+    violations = {}
+    gone: set[relax.Var] = set()
+    for device in mix[:-1]:
+        placement = device.target.place(module, device.context)
+        free = [c for c in placement.composites if gone.isdisjoint(c.variables)]
+        gone.update(v for composite in free for v in composite.variables)
+        taken[device.name] = free
+        violations[device.name] = placement.violations
+    return DeviceAssignment(mix, taken, violations)
