@@ -6,7 +6,6 @@ import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import product
@@ -17,13 +16,11 @@ from doit import doit_cmd, get_var
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from firmwright.documents.document import make_diagnostic_in
-from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean, suggest_known
 from firmwright.hardware.access import check_access, list_images
 from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_recipe
 from firmwright.recipe.networks import names_networks
-from firmwright.recipe.overrides import find_override, list_overrides
+from firmwright.recipe.overrides import list_overrides
 from firmwright.recipe.own_code import find_own_code
 from firmwright.recipe.pins import find_pin_errors
 from firmwright.targets.load import load_target, target_names
@@ -45,6 +42,7 @@ from .devices import load_custom_targets
 from .job import Job, find_toolchain
 from .networks import make_network_jobs
 from .ownership import refuse_taken_folder
+from .places import locate_key, read_overrides
 from .platform_words import read_platforms
 from .profile import PROFILE
 from .recipe_words import find_recipes, find_start
@@ -179,12 +177,6 @@ def check_own_code(recipe: Path) -> None:
         print(f"{recipe}: runs Python of its own: {', '.join(python)}", file=sys.stderr)
 
 
-def read_overrides() -> dict[str, str]:
-    """Return the command line's words that replace what a recipe says, by name."""
-    given = {name: get_var(name) for name in list_overrides()}
-    return {name: str(value) for name, value in given.items() if value is not None}
-
-
 def list_words() -> list[dict[str, str]]:
     """Return the words that replace what a recipe says, for each platform that they name."""
     words = read_overrides()
@@ -269,22 +261,22 @@ def refuse_unfit_choices(recipe: Recipe, platform: Platform, toolchain: Toolchai
     if not toolchain.knows(platform.architecture):
         hint = suggest_known(platform.architecture, toolchain.architectures)
         message = f"the toolchain '{toolchain.name}' does not build for '{platform.architecture}'"
-        raise DiagnosticError([find_place(recipe, ("toolchain",), f"{message}{hint}")])
+        raise DiagnosticError([locate_key(recipe, ("toolchain",), f"{message}{hint}")])
     emulator = recipe.run.emulator
     if emulator is not None and emulator not in platform.emulators:
         listed = ", ".join(platform.emulators) or "none"
         message = f"the platform '{platform.name}' does not list the emulator '{emulator}'"
         place = ("run", "emulator")
-        raise DiagnosticError([find_place(recipe, place, f"{message}; it lists: {listed}")])
+        raise DiagnosticError([locate_key(recipe, place, f"{message}; it lists: {listed}")])
 
 
 def refuse_unfit_pins(recipe: Recipe, platform: Platform) -> None:
     """Raise DiagnosticError for memories of the recipe that the platform does not have."""
     found = find_pin_errors(recipe.memory, platform)
-    places = [find_place(recipe, ("memory", error.key), str(error)) for error in found]
+    places = [locate_key(recipe, ("memory", error.key), str(error)) for error in found]
     if recipe.memory and recipe.slot:
         message = "a network in a `slot` has its constants there and one arena in RAM; leave it out"
-        places.append(find_place(recipe, ("memory",), message))
+        places.append(locate_key(recipe, ("memory",), message))
     if places:
         raise DiagnosticError(places)
 
@@ -294,23 +286,6 @@ def check_board_access(recipe: Recipe, platform: Platform) -> None:
     if recipe.run.board is not None:
         images = list_images(platform.is_bare_metal, recipe.slot is not None)
         check_access(recipe.resolve(recipe.run.board), images)
-
-
-def find_place(recipe: Recipe, pointer: Pointer, message: str) -> Diagnostic:
-    """Return ``message`` at the word of the command line, or at the key of the recipe."""
-    override = find_override(pointer, read_overrides())
-    if override is not None:
-        return Diagnostic(override, 0, 0, message)
-    return make_diagnostic_in(recipe.path, pointer, message)
-
-
-@contextmanager
-def place_mistake(recipe: Recipe, pointer: Pointer) -> Iterator[None]:
-    """Give a mistake the place of the recipe's key that leads to it."""
-    try:
-        yield
-    except UserError as error:
-        raise DiagnosticError([find_place(recipe, pointer, str(error))]) from None
 
 
 def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
@@ -324,7 +299,7 @@ def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
         having = [n for n in platform_names() if device.name in load_platform(n).accelerators]
         others = f"platforms that have it: {', '.join(having)}" if having else "no ready one has it"
         message = f"the platform '{platform.name}' has no '{device.name}'; {others}"
-        raise DiagnosticError([find_place(recipe, (key,), message)])
+        raise DiagnosticError([locate_key(recipe, (key,), message)])
 
 
 def refuse_shared_tasks(jobs: list[Job]) -> None:

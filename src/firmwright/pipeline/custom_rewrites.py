@@ -9,16 +9,16 @@ import tvm
 from firmwright.compile import Rewrite
 from firmwright.targets.custom_transforms import apply_user_transform
 
-from .command_line import place_mistake
 from .job import Job
 from .options import transform_options
+from .places import error_at_key
 
 
 def list_custom_rewrites(job: Job) -> list[Rewrite]:
     """Return the user's rewrites; what goes wrong in one is a DiagnosticError at its place."""
 
     def apply(index: int, reference: str, module: tvm.IRModule) -> tvm.IRModule:
-        with place_mistake(job.recipe, ("transforms", "extra", index)):
+        with error_at_key(job.recipe, ("transforms", "extra", index)):
             return apply_user_transform(reference, job.recipe.path.parent, module)
 
     extra = transform_options(job).extra

@@ -15,9 +15,9 @@ from firmwright.report.explanation import Explanation, check_offload, explain, f
 from firmwright.report.memories import LayerMemories, find_memories
 
 from .artifacts import KERNELS, PARTITION, PLAN, REGIONS
-from .command_line import find_place
 from .job import Job
 from .options import chooses_memories
+from .places import locate_key
 from .tuning import list_found_ways, tune_mix
 
 
@@ -91,4 +91,4 @@ def find_unmet_demands(job: Job, found: Explanation) -> list[Diagnostic]:
     recipe = job.recipe
     ends_on_processor = job.mix[-1].target.is_portable
     wrong = check_offload(found, recipe.allow_fallback, recipe.require_offload, ends_on_processor)
-    return [find_place(recipe, (key,), text) for key, text in wrong.items()]
+    return [locate_key(recipe, (key,), text) for key, text in wrong.items()]

@@ -14,8 +14,8 @@ from firmwright.recipe.overrides import find_override
 from firmwright.toolchain import explain_missing_compiler
 from firmwright.toolchain.descriptions import is_own_file
 
-from .command_line import find_place, read_overrides
 from .job import Job
+from .places import locate_key, read_overrides
 from .task import run_action
 from .tools import explain_missing_emulator
 
@@ -69,10 +69,10 @@ def place_program(job: Job, key: Pointer, platform_key: Pointer, message: str) -
     """
     recipe = job.recipe
     if states(recipe, key):
-        return find_place(recipe, key, message)
+        return locate_key(recipe, key, message)
     if is_own_file(recipe.platform):
         return make_diagnostic_in(recipe.path.parent / recipe.platform, platform_key, message)
-    return find_place(recipe, ("platform",), message)
+    return locate_key(recipe, ("platform",), message)
 
 
 def states(recipe: Recipe, key: Pointer) -> bool:

@@ -17,8 +17,8 @@ from firmwright.recipe.tuned import TunedLayer, TunedNetwork, read_tuned, write_
 from firmwright.report.explanation import format_count
 
 from .artifacts import LOWERED, PARTITION
-from .command_line import find_place
 from .job import Job
+from .places import locate_key
 from .tuning import Ways, describe_network, list_ways
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def refuse_uncounted(job: Job) -> None:
         raise UserError(f"{job.recipe.path}: tune the recipes of its networks: {recipes}")
     if not job.counts_instructions:
         message = f"nothing counts instructions on '{job.platform.name}', so nothing can be tuned"
-        raise UserError(str(find_place(job.recipe, ("platform",), message)))
+        raise UserError(str(locate_key(job.recipe, ("platform",), message)))
 
 
 def count_trials(job: Job, ways: Ways) -> int:

@@ -29,10 +29,10 @@ from firmwright.targets.load import load_target, target_names
 from . import origins
 from .artifact import INDEX_FILE
 from .code_digest import CODE_FOLDERS, code_digest
-from .command_line import find_place
 from .freshness import InputWatch, Unchanged, file_digest
 from .job import Job
 from .ownership import claim_folder, release_folder
+from .places import locate_key
 from .profile import measure
 from .stage import Stage
 
@@ -188,7 +188,7 @@ def tell_place(job: Job, task: str, about: Pointer, message: str) -> str:
     """Return the message behind the place of the recipe's key, or behind the task's name."""
     if not about:
         return f"{task}: {message}"
-    return str(find_place(job.recipe, about, message.removeprefix(f"{about[0]}: ")))
+    return str(locate_key(job.recipe, about, message.removeprefix(f"{about[0]}: ")))
 
 
 def locate(recipe: Path, digest: str) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, OBJECTS, PROJECT
-from firmwright.pipeline.command_line import place_mistake
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import explain_link_errors, find_link_archives
+from firmwright.pipeline.places import error_at_key
 from firmwright.recipe.recipe import SlotOptions
 from firmwright.toolchain import find_compiler, link_firmware
 from firmwright.toolchain.boards import load_board
@@ -74,7 +74,7 @@ def link_network(job: Job, slot: SlotOptions, folder: Path) -> int:
     objects = sorted(OBJECTS.read(job).rglob("*.o"))
     own = [path for path in objects if path.parent.name in (NETWORK, FREESTANDING)]
     elf, image = folder / "network.elf", folder / "network.bin"
-    with place_mistake(job.recipe, ("slot",)):
+    with error_at_key(job.recipe, ("slot",)):
         link_firmware(job.build, compiler, PROJECT.read(job), own, elf, job.cache, SLOT_SCRIPT)
     seal_image(elf, image)
     write_hex(elf, folder / "network.hex")
@@ -88,7 +88,7 @@ def refuse_overlap(job: Job, slot: SlotOptions, elf: Path) -> None:
     for segment in read_segments(elf):
         end = segment.address + len(segment.content)
         if segment.address < slot.address + slot.size and end > slot.address:
-            with place_mistake(job.recipe, ("slot", "address")):
+            with error_at_key(job.recipe, ("slot", "address")):
                 raise UserError(
                     f"the firmware itself reaches to {end:#x}; place the slot behind it"
                 )

@@ -20,9 +20,9 @@ from firmwright.pipeline.artifacts import (
     MODEL_SIGNATURE,
     NETWORK_VALUES,
 )
-from firmwright.pipeline.command_line import find_place, place_mistake
 from firmwright.pipeline.inputs import to_absolute
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.places import error_at_key, locate_key
 from firmwright.transforms.integers.inputs import Limits, round_inputs
 from firmwright.verify.network_values import describe_values
 
@@ -40,7 +40,7 @@ def run(job: Job, folder: Path) -> None:
     try:
         module, interface = pair_states(module, interface, source.state)
     except StateError as error:
-        places = [find_place(job.recipe, ("model", "state", error.state), str(error))]
+        places = [locate_key(job.recipe, ("model", "state", error.state), str(error))]
         raise DiagnosticError(places) from None
     module = round_inputs(module, find_integer_inputs(job, interface))
     (folder / f"model.{importer.name}").write_bytes(data)
@@ -74,7 +74,7 @@ def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | No
             wrong[name] = f"the smallest number comes first; found {low}, then {high}"
     if wrong:
         places = [(("inputs", name, "integers"), text) for name, text in wrong.items()]
-        raise DiagnosticError([find_place(job.recipe, *place) for place in places])
+        raise DiagnosticError([locate_key(job.recipe, *place) for place in places])
     return [stated.get(t.name) for t in interface.parameters]
 
 
@@ -104,8 +104,8 @@ def check_signature(
     recipe, source = job.recipe, job.recipe.model
     if source.signature is None or source.key is None:
         return None
-    with place_mistake(recipe, ("model", "key")):
+    with error_at_key(recipe, ("model", "key")):
         key = read_model_key(recipe.resolve(source.key))
-    with place_mistake(recipe, ("model", "signature")):
+    with error_at_key(recipe, ("model", "signature")):
         signature = recipe.resolve(source.signature)
         return verify_model(signature, key, path, data, map(to_absolute, others))

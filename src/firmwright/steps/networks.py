@@ -21,10 +21,10 @@ from firmwright.hardware.run import run_on_board
 from firmwright.ir.records import encode_record, to_plain, write_record
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.pipeline import artifacts, samples
-from firmwright.pipeline.command_line import find_place, place_mistake
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import place_library
+from firmwright.pipeline.places import error_at_key, locate_key
 from firmwright.pipeline.summary import summarize
 from firmwright.project.build_id import list_stating, read_build_id, state_build_id
 from firmwright.project.networks import TakenFileError, write_networks
@@ -56,7 +56,7 @@ def write_sources(job: Job, folder: Path) -> None:
                 job.recipe.name, prefix, networks, job.concurrent, job.build, folder, own
             )
     except TakenFileError as error:
-        place = find_place(job.recipe, ("networks", error.prefix), str(error))
+        place = locate_key(job.recipe, ("networks", error.prefix), str(error))
         raise DiagnosticError([place]) from None
     prefixes = [network.c_prefix for network in networks]
     stating = {name for each in prefixes for name in list_stating(each)}
@@ -115,7 +115,7 @@ def execute_firmware(job: Job, members: Sequence[MemberSamples], turns: int) -> 
     if job.recipe.run.board is not None:
         access = load_access(job.recipe.resolve(job.recipe.run.board))
         answers = [len(member.interface.outputs) for member in members]
-        with place_mistake(job.recipe, ("run", "board")):
+        with error_at_key(job.recipe, ("run", "board")):
             return run_on_board(access, job.folder("firmware"), samples, answers)
     console = b"".join([turns.to_bytes(4, "little"), *chain.from_iterable(samples)])
     counted = f"{job.members[0].recipe.c_prefix}_run"

@@ -15,10 +15,10 @@ from pathlib import Path, PurePosixPath
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.ir.records import read_record, write_record
 from firmwright.pipeline.artifacts import OBJECTS, PROJECT
-from firmwright.pipeline.command_line import find_place, place_mistake
 from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import is_own, place_at_library
+from firmwright.pipeline.places import error_at_key, locate_key
 from firmwright.pipeline.tools import stamp_compiler
 from firmwright.toolchain import compile_object, find_compiler
 from firmwright.toolchain.build import compile_each, object_path
@@ -80,7 +80,7 @@ def place_refusal(job: Job, source: str) -> Iterator[None]:
     except UserError as error:
         for index, flag in enumerate(job.recipe.cflags):
             if re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", str(error)):
-                place = find_place(job.recipe, ("cflags", index), str(error))
+                place = locate_key(job.recipe, ("cflags", index), str(error))
                 raise DiagnosticError([place]) from None
         name = PurePosixPath(source).name
         if is_own(job, name):
@@ -91,7 +91,7 @@ def place_refusal(job: Job, source: str) -> Iterator[None]:
 def run(job: Job, folder: Path) -> None:
     """Write one object a source and ``objects.json``."""
     project = PROJECT.read(job)
-    with place_mistake(job.recipe, ("toolchain",)):
+    with error_at_key(job.recipe, ("toolchain",)):
         compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     decisive = [compiler.version, stamp_compiler(job.build), job.build_settings]
     keys = digest_sources(project, str(decisive))

@@ -14,8 +14,8 @@ from firmwright.pipeline.artifacts import (
     PARTITION,
     REGIONS,
 )
-from firmwright.pipeline.command_line import find_place
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.places import locate_key
 from firmwright.planning.batch import batch_network
 from firmwright.targets.device_options import OptionError
 
@@ -36,7 +36,7 @@ def run(job: Job, folder: Path) -> None:
         module, interface, partition = partition_network(module, interface, job.mix)
     except OptionError as error:
         message = str(error).removeprefix("target: ")
-        raise DiagnosticError([find_place(job.recipe, ("target",), message)]) from error
+        raise DiagnosticError([locate_key(job.recipe, ("target",), message)]) from error
     except UserError as error:
         raise UserError(f"{job.recipe.name}: {error}") from error
     REGIONS.write(folder, module)

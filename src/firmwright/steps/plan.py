@@ -9,9 +9,9 @@ from firmwright.ir.kernels import Kernels
 from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import ModelInterface
 from firmwright.pipeline.artifacts import INTERFACE, KERNELS, PARTITION, PLAN
-from firmwright.pipeline.command_line import find_place
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import chooses_memories, max_boxes
+from firmwright.pipeline.places import locate_key
 from firmwright.planning import Choices, Program, check_memory, list_taken, make_plan
 from firmwright.planning.pins import resolve_pins
 from firmwright.recipe.pins import PinError
@@ -40,6 +40,6 @@ def choose(
     try:
         pins = resolve_pins(recipe.memory, partition, kernels, platform)
     except PinError as error:
-        mistake = find_place(recipe, ("memory", error.key), str(error))
+        mistake = locate_key(recipe, ("memory", error.key), str(error))
         raise DiagnosticError([mistake]) from None
     return Choices(platform, pins, list_taken(interface, max_boxes(job), platform))

@@ -16,8 +16,8 @@ from firmwright.hardware.access import load_access
 from firmwright.hardware.run import run_on_board
 from firmwright.ir.tensors import ModelInterface
 from firmwright.pipeline import artifacts, samples
-from firmwright.pipeline.command_line import place_mistake
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.places import error_at_key
 from firmwright.steps.boxes import compare_boxes
 from firmwright.steps.judging import judge, stack_sides
 from firmwright.verify.batches import join_outputs, join_samples
@@ -43,7 +43,7 @@ def run(job: Job, folder: Path) -> None:
     those that share a batch.
     """
     if job.recipe.run.board is None:
-        with place_mistake(job.recipe, ("run", "emulator")):
+        with error_at_key(job.recipe, ("run", "emulator")):
             find_emulator_version(job.emulator, job.platform)
     single = artifacts.NETWORK_INTERFACE.read(job)
     interface = artifacts.INTERFACE.read(job)
@@ -131,7 +131,7 @@ def execute_firmware(
         boxes = count_box_lines(job, samples.read_batch_layout(job, interface).size)
         given = [[encode_inputs(interface.inputs, batch)] for batch in batches]
         access = load_access(job.recipe.resolve(board))
-        with place_mistake(job.recipe, ("run", "board")):
+        with error_at_key(job.recipe, ("run", "board")):
             answers = [len(interface.outputs) + boxes]
             return run_on_board(access, job.folder("firmware"), given, answers)
     images = ["firmware.elf", "network.elf"] if job.recipe.slot else ["firmware.elf"]

@@ -9,10 +9,10 @@ from pathlib import Path
 from firmwright.errors import UserError
 from firmwright.ir.tensors import BatchLayout, ModelInterface
 from firmwright.pipeline.artifacts import GOLDEN, PLAN, PROJECT
-from firmwright.pipeline.command_line import place_mistake
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import place_library
+from firmwright.pipeline.places import error_at_key
 from firmwright.pipeline.tools import compiler_tool
 from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
@@ -34,7 +34,7 @@ def make_detector(
     if detection is None:
         return None
     classes = len(read_class_names(detection.classes, job.data_folders))
-    with place_mistake(job.recipe, ("postprocess", "detection")):
+    with error_at_key(job.recipe, ("postprocess", "detection")):
         return fit_detector(detection, classes, interface.outputs, batch)
 
 
@@ -69,11 +69,11 @@ def read_whole_network(job: Job) -> Network:
     Raises UserError for devices that the caller's arena leaves out.
     """
     if job.recipe.arena == "caller":
-        with place_mistake(job.recipe, ("arena",)):
+        with error_at_key(job.recipe, ("arena",)):
             refuse_shared_devices(job)
     network, slot = read_network(job, PLAN.read(job)), find_slot(job)
     if slot:
-        with place_mistake(job.recipe, ("slot",)):
+        with error_at_key(job.recipe, ("slot",)):
             refuse_place(slot, job.build, network.plan.arena_bytes)
     detector = make_detector(job, network.interface, network.batch)
     return replace(
