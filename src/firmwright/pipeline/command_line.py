@@ -46,7 +46,6 @@ from .places import locate_key, read_overrides
 from .platform_words import read_platforms
 from .profile import PROFILE
 from .recipe_words import find_recipes, find_start
-from .shared_recipes import SharedRecipes
 from .stage import Stage
 
 NO_USER_CODE = "no_user_code"
@@ -111,7 +110,7 @@ def load_each(
     cache = root / ".recipes"
     if several:
         return make_network_jobs(path, place, catalogue, cache, make, of_networks)
-    return [make(load_recipe(path, place(path), catalogue, cache, SharedRecipes()))]
+    return [make(load_recipe(path, place(path), catalogue, cache))]
 
 
 def set_variables(arguments: Sequence[str]) -> None:

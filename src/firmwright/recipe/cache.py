@@ -20,15 +20,10 @@ def make_cache_key(decisive: Any) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode("ascii")).hexdigest()
 
 
-def name_file(key: str) -> str:
-    """Return the file of a recipe in the folder of such."""
-    return f"{key}.json"
-
-
 def read_cache(folder: Path, key: str, path: Path) -> Recipe | None:
     """Return the recipe stored under ``key``, or None if it is missing or damaged."""
     try:
-        digest, _, body = (folder / name_file(key)).read_bytes().partition(b"\n")
+        digest, _, body = (folder / f"{key}.json").read_bytes().partition(b"\n")
         if digest.decode("ascii") != hashlib.sha256(body).hexdigest():
             return None
         return read_recipe(path, json.loads(body))
@@ -45,6 +40,6 @@ def write_cache(folder: Path, key: str, recipe: Recipe) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             unfinished.write_bytes(content)
-            unfinished.replace(folder / name_file(key))
+            unfinished.replace(folder / f"{key}.json")
         finally:
             unfinished.unlink(missing_ok=True)

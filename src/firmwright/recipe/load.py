@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 from firmwright import __version__
 from firmwright.documents.document import Document, check_document, read_bytes
@@ -20,44 +19,29 @@ from firmwright.recipe.recipe import Recipe, read_recipe
 from firmwright.recipe.schema import load_schema
 
 
-class Shared(Protocol):
-    """Where builds in other folders put their valid recipes, and take some from."""
-
-    def fetch(self, key: str, folder: Path) -> None: ...
-
-    def keep(self, key: str, folder: Path) -> None: ...
-
-
 def load_recipe(
     path: Path,
     overrides: Mapping[str, str],
     catalogue: Catalog,
     cache: Path | None = None,
-    shared: Shared | None = None,
 ) -> Recipe:
     """Read, check and complete a recipe.
 
-    ``overrides`` are texts that replace what the file says, by the names of ``list_overrides``.
-    ``cache`` is a folder that keeps valid recipes, by content; what it does not have may be
-    ``shared``. Raises DiagnosticError with all mistakes: in YAML, schema, names and rules, and
-    missing files.
+    ``overrides`` are texts that replace values of the file, by the names of ``list_overrides``.
+    ``cache`` is a folder that keeps valid recipes, by content. Raises DiagnosticError with all
+    errors: in YAML, schema, names and rules, and missing files.
     """
     content = read_bytes(path, str(path))
     decisive = (__version__, load_schema(), path.stem, content.hex(), overrides, catalogue.decisive)
     key = make_cache_key(decisive)
     if cache:
         known = read_cache(cache, key, path)
-        if known is None and shared:
-            shared.fetch(key, cache)
-            known = read_cache(cache, key, path)
         # The options of a custom device may have changed without the recipe.
         if known and not known.devices and not any(find_missing_files(known.data, path.parent)):
             return known
     recipe = _check_recipe(path, content, overrides, catalogue)
     if cache:
         write_cache(cache, key, recipe)
-        if shared and not recipe.devices:
-            shared.keep(key, cache)
     return recipe
 
 
