@@ -29,7 +29,7 @@ LAYERS = (
     ("builder", "data", "toolchain", "transforms", "codegen"),
     ("custom", "shared_cache", "ir"),
     ("cluster", "documents", "web"),
-    ("cores", "errors", "plugins", "progress", "tvm_import", "wire_format"),
+    ("checked_file", "cores", "errors", "plugins", "progress", "tvm_import", "wire_format"),
 )
 """The packages of the source, the highest layer first. A new package needs a place here."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
 import jinja2
 from jinja2.bccache import Bucket
 from platformdirs import user_cache_path
+
+from firmwright.checked_file import read_checked, write_checked
 
 SETTINGS = ("trim_blocks", "lstrip_blocks", "keep_trailing_newline", "autoescape")
 """What an environment of ours states and the compiled template depends on."""
@@ -21,25 +21,18 @@ DIGEST = hashlib.sha256
 
 
 class CompiledTemplates(jinja2.BytecodeCache):
-    """Each template under a digest of all that decides about it; a damaged file counts as none."""
+    """The bytecode of each template, by a digest of everything that it depends on."""
 
     def __init__(self, environment: jinja2.Environment) -> None:
         self._environment = environment
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        with suppress(OSError):
-            content = self._place(bucket).read_bytes()
-            digest, code = content[: DIGEST().digest_size], content[DIGEST().digest_size :]
-            if digest == DIGEST(code).digest():
-                bucket.bytecode_from_string(code)
+        code = read_checked(self._place(bucket))
+        if code is not None:
+            bucket.bytecode_from_string(code)
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        place, code = self._place(bucket), bucket.bytecode_to_string()
-        unfinished = place.with_suffix(f".{os.getpid()}")
-        with suppress(OSError):  # where nothing can be kept, each build compiles
-            place.parent.mkdir(parents=True, exist_ok=True)
-            unfinished.write_bytes(DIGEST(code).digest() + code)
-            unfinished.replace(place)
+        write_checked(self._place(bucket), bucket.bytecode_to_string())
 
     def _place(self, bucket: Bucket) -> Path:
         decisive = f"{self._settings}\0{bucket.key}\0{bucket.checksum}"

@@ -21,6 +21,7 @@ from doit import doit_cmd, get_initial_workdir
 from doit.task import Task
 
 import firmwright
+from firmwright.checked_file import read_checked, write_checked
 from firmwright.errors import UserError
 
 from .build_root import STATE_FILE, find_build_root
@@ -97,14 +98,14 @@ def collect_circumstances() -> str:
 
 def read_snapshot(path: Path, circumstances: str) -> list[UpToDate]:
     """Return the recipes of a snapshot that still holds, none of another or a damaged one."""
+    content = read_checked(path)
+    if content is None:
+        return []
     try:
-        digest, _, text = path.read_text("utf-8").partition("\n")
-        if digest != text_digest(text):
-            return []
-        known = json.loads(text)
+        known = json.loads(content)
         same = known["state"] == digest_state(circumstances, look_at(known["paths"]))
         return [UpToDate(*each) for each in known["recipes"]] if same else []
-    except (OSError, ValueError, KeyError, TypeError):  # the last two: another version's
+    except (ValueError, KeyError, TypeError):  # of another version
         return []
 
 
@@ -127,10 +128,7 @@ def write_snapshot(
         "paths": listed,
         "recipes": [[each.task, each.title, each.bundle] for each in recipes],
     }
-    text = json.dumps(known)
-    path = find_snapshot()
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f"{text_digest(text)}\n{text}", "utf-8")
+    write_checked(find_snapshot(), json.dumps(known).encode())
 
 
 def is_settled(identity: Identity) -> bool:

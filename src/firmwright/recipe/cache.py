@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from firmwright.checked_file import read_checked, write_checked
 from firmwright.recipe.recipe import Recipe, read_recipe
 
 
@@ -22,24 +21,16 @@ def make_cache_key(decisive: Any) -> str:
 
 def read_cache(folder: Path, key: str, path: Path) -> Recipe | None:
     """Return the recipe stored under ``key``, or None if it is missing or damaged."""
+    content = read_checked(folder / f"{key}.json")
+    if content is None:
+        return None
     try:
-        digest, _, body = (folder / f"{key}.json").read_bytes().partition(b"\n")
-        if digest.decode("ascii") != hashlib.sha256(body).hexdigest():
-            return None
-        return read_recipe(path, json.loads(body))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError):
+        return read_recipe(path, json.loads(content))
+    except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError):
         return None
 
 
 def write_cache(folder: Path, key: str, recipe: Recipe) -> None:
-    """Store a recipe: whole or not at all. A folder that cannot be written costs only time."""
-    body = json.dumps(recipe.data, sort_keys=True).encode("ascii")
-    content = hashlib.sha256(body).hexdigest().encode("ascii") + b"\n" + body
-    unfinished = folder / f".{key}.{os.getpid()}"
-    with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            unfinished.write_bytes(content)
-            unfinished.replace(folder / f"{key}.json")
-        finally:
-            unfinished.unlink(missing_ok=True)
+    """Store a recipe under ``key``."""
+    content = json.dumps(recipe.data, sort_keys=True).encode("ascii")
+    write_checked(folder / f"{key}.json", content)
