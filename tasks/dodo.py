@@ -40,7 +40,8 @@ NO_RECIPE = f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/"
 def get_jobs() -> list[Job]:
     """Return what is to be built; a user's mistake ends the program here, before any task."""
     from firmwright.pipeline.command_line import load_jobs
-    from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
+
+    from .pipeline import NETWORKS_PIPELINE, PIPELINE
 
     try:
         return load_jobs(PIPELINE, NETWORKS_PIPELINE)

@@ -26,7 +26,7 @@ def main(watched: int, folder: Path, words: list[str]) -> int:
     """
     follow_lifeline(watched)
     set_variables(words)
-    from firmwright.tasks import dodo  # it reads the variables while it is imported
+    from . import dodo  # it reads the variables while it is imported
 
     (job,) = dodo.get_jobs()
     (folder / WAYS).write_text(sys.stdin.read(), encoding="utf-8")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from firmwright.folders import IS_CHECKOUT, TOP
 from firmwright.tvm_import import leave_slow_parts_out
 
 if TYPE_CHECKING:
     from firmwright.api import build as build
 
 __version__ = "0.1.0"
+
+if IS_CHECKOUT:
+    __path__.append(str(TOP))  # recipes, tasks, templates and toolchains are there
 
 # ONNX Runtime reports its use to its maker unless this is set before it is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

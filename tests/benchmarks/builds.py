@@ -28,6 +28,7 @@ import onnx
 from onnx import numpy_helper
 
 from firmwright.pipeline.watch import WAITING
+from tests.package_copy import copy_package
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """\
@@ -82,10 +83,7 @@ class Site:
     """A copy of firmwright beside a recipe, so that both can be changed."""
 
     def __init__(self, folder: Path, model: Path) -> None:
-        self.folder, self.package = folder, folder / "site/firmwright"
-        shutil.copytree(
-            ROOT / "src/firmwright", self.package, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        self.folder, self.package = folder, copy_package(folder / "site")
         for name in ("here", "there"):
             work = folder / name
             work.mkdir()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT, Repository
+from firmwright.folders import PACKAGE, TOP
+from tests.package_copy import copy_package
+
+from .conftest import Repository
 
 pytestmark = [pytest.mark.fresh, pytest.mark.needs("gcc")]
 
-SOURCE = ROOT / "src" / "firmwright"
-DATA = frozenset({"recipes", "templates", "toolchains"})
-"""Packages without code: their files are inputs of the stages that read them."""
 RECIPE = "recipe=tiny.yaml"
 
 CHANGES = {
@@ -46,17 +45,15 @@ def dense() -> Graph:
 
 def packages() -> list[str]:
     """Return the folders of code below ``firmwright``, by their paths."""
-    folders = {p.parent.relative_to(SOURCE) for p in SOURCE.rglob("*.py")}
-    folders |= {Path(p.name) for p in SOURCE.iterdir() if p.is_symlink()}
-    return sorted(str(p) for p in folders if p.parts[:1] not in {(name,) for name in DATA})
+    own = {path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")}
+    tasks = {path.parent.relative_to(TOP) for path in (TOP / "tasks").rglob("*.py")}
+    return sorted(map(str, own | tasks))
 
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package, to be changed."""
-    copy = tmp_path_factory.mktemp("site") / "firmwright"
-    shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    return copy
+    return copy_package(tmp_path_factory.mktemp("site"))
 
 
 @pytest.fixture(scope="module")

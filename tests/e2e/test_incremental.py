@@ -16,6 +16,7 @@ from onnx import numpy_helper
 
 from firmwright.ir.records import read_record
 from firmwright.steps.objects import Objects
+from tests.package_copy import copy_package
 
 from .conftest import ALL_STAGES, HOST_STAGES, ROOT, Repository, ran
 
@@ -118,9 +119,7 @@ def test_samples_run_only_the_run(copy_of_built: Repository) -> None:
 def test_application_template_leaves_kernels_alone(
     copy_of_built: Repository, tmp_path: Path
 ) -> None:
-    package = tmp_path / "site" / "firmwright"
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "src" / "firmwright", package, ignore=ignore)
+    package = copy_package(tmp_path / "site")
     copy_of_built.environment["PYTHONPATH"] = str(package.parent)
     copy_of_built.build(RECIPE)
     main = package / "templates" / "application" / "main.c.j2"

@@ -15,6 +15,7 @@ from threading import Timer
 
 import pytest
 
+from firmwright.folders import PACKAGE, TOP
 from firmwright.pipeline.file_alarm import FileAlarm
 from firmwright.pipeline.freshness import identify
 from firmwright.pipeline.waiting_copy import DIED, Told, WaitingCopy
@@ -26,7 +27,7 @@ from firmwright.pipeline.watch import (
     wait_for_change,
 )
 
-from .conftest import ROOT, Repository, ran
+from .conftest import Repository, ran
 
 pytestmark = pytest.mark.fresh
 
@@ -212,6 +213,7 @@ def test_changed_files_are_named_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_own_code_is_in_memory_and_a_template_is_not() -> None:
-    package = ROOT / "src/firmwright"
-    assert is_in_memory(str(package / "errors.py"))
-    assert not is_in_memory(str(package / "templates/network/network.c.j2"))
+    assert is_in_memory(str(PACKAGE / "errors.py"))
+    assert is_in_memory(str(TOP / "tasks/dodo.py"))
+    assert not is_in_memory(str(TOP / "templates/network/network.c.j2"))
+    assert not is_in_memory(str(TOP / "recipes/digits.yaml"))

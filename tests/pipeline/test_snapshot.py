@@ -27,7 +27,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("doit.doit_cmd._CMDLINE_VARS", {})
     monkeypatch.setattr("sys.path", [])
     monkeypatch.setenv("PATH", str(tmp_path / "programs"))
-    monkeypatch.setattr(snapshot, "PACKAGE", str(tmp_path / "package"))
+    monkeypatch.setattr(snapshot, "FOLDERS", [tmp_path / "package"])
     begin(monkeypatch)
     return tmp_path
 

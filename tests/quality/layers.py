@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
@@ -29,12 +28,18 @@ LAYERS = (
     ("builder", "data", "toolchain", "transforms", "codegen"),
     ("custom", "shared_cache", "ir"),
     ("cluster", "documents", "web"),
-    ("checked_file", "cores", "errors", "plugins", "progress", "tvm_import", "wire_format"),
+    (
+        "checked_file",
+        "cores",
+        "errors",
+        "folders",
+        "plugins",
+        "progress",
+        "tvm_import",
+        "wire_format",
+    ),
 )
 """The packages of the source, the highest layer first. A new package needs a place here."""
-
-DATA = ("recipes", "templates", "toolchains")
-"""Folders that hold data."""
 
 Graph = Mapping[str, frozenset[str]]
 """Modules or packages, each with those that it imports."""
@@ -43,18 +48,23 @@ Graph = Mapping[str, frozenset[str]]
 def find_modules() -> dict[str, Path]:
     """Return the files of the source by module name, without the leading ``firmwright.``."""
     modules = {}
-    for folder, _, names in os.walk(SOURCE, followlinks=True):
-        for path in (Path(folder, name) for name in names if name.endswith(".py")):
-            parts = path.relative_to(SOURCE).with_suffix("").parts
+    for top in (SOURCE, ROOT / "tasks"):
+        for path in sorted(top.rglob("*.py")):
+            parts = name_parts(path.with_suffix(""))
             parts = parts[:-1] if parts[-1] == "__init__" else parts
-            if parts and parts[0] not in DATA:
+            if parts:
                 modules[".".join(parts)] = path
     return modules
 
 
+def name_parts(path: Path) -> tuple[str, ...]:
+    """Return the parts of the name that a path has below ``firmwright``."""
+    return path.relative_to(SOURCE if path.is_relative_to(SOURCE) else ROOT).parts
+
+
 def find_names(path: Path) -> Iterator[str]:
     """Yield the full names that a file imports, inside functions and for type checking too."""
-    package = ("firmwright", *path.relative_to(SOURCE).parent.parts)
+    package = ("firmwright", *name_parts(path.parent))
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

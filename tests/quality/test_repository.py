@@ -6,11 +6,14 @@ import re
 import subprocess
 import sys
 from importlib.metadata import distributions
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from firmwright.folders import ON_TOP
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,11 +59,15 @@ def test_build_schemas_are_fresh() -> None:
     run("firmwright.report.schemas", "--check")
 
 
-def test_data_folders_are_packages_of_the_wheel() -> None:
-    for name in ("recipes", "tasks", "templates", "toolchains"):
-        link = ROOT / "src" / "firmwright" / name
-        assert link.is_symlink() and link.resolve() == ROOT / name
-        assert (ROOT / name / "__init__.py").is_file()
+def test_folders_at_the_top_are_packages() -> None:
+    for name in ON_TOP:
+        assert files(f"firmwright.{name}") == ROOT / name
+
+
+def test_no_file_is_a_link() -> None:
+    command = ["git", "ls-files", "--stage"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [line for line in listed.splitlines() if line.startswith("120000")] == []
 
 
 @pytest.mark.parametrize("name", ["constraints.txt", "constraints-test.txt"])

@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import firmwright
+from firmwright.folders import PACKAGE, TOP
 
-PACKAGE = Path(firmwright.__file__).parent
-CODE_FOLDERS = (PACKAGE, PACKAGE / "tasks")
-"""The second is a link in a checkout, which a search below the package does not follow."""
+CODE_FOLDERS = (PACKAGE, TOP / "tasks")
 
 CODE_SUFFIXES = frozenset({".c", ".json", ".py", ".yaml"})
 """Suffixes of the package's files that decide about results: rules are YAML, schemas JSON."""

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from doit import doit_cmd, get_initial_workdir
 from doit.task import Task
 
-import firmwright
 from firmwright.checked_file import read_checked, write_checked
 from firmwright.errors import UserError
+from firmwright.folders import FOLDERS
 
 from .build_root import STATE_FILE, find_build_root
 from .freshness import FileState, Identity, identify, text_digest
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 FOLDER = ".snapshots"
 """In the build root: a file for each command line."""
 
-PACKAGE = str(Path(firmwright.__file__).parent)
 BEGUN = time.time_ns()
 TICK, WHOLE_SECOND = 20_000_000, 1_000_000_000
 """Nanoseconds: no clock of a file system is slower, unless it counts seconds, some by twos."""
@@ -156,7 +155,7 @@ def look_at(paths: Iterable[str]) -> dict[str, Identity]:
 def list_always() -> list[str]:
     """Return what every build depends on: our own files, where packages and programs are found."""
     return [
-        *list_own_files(PACKAGE),
+        *(path for folder in FOLDERS for path in list_own_files(str(folder))),
         *sys.path,
         *os.environ.get("PATH", "").split(os.pathsep),
     ]

@@ -13,8 +13,9 @@ from doit.exceptions import TaskFailed
 from doit.runner import Runner
 from doit.task import Task
 
+from firmwright.folders import PREFIXES
+
 from .freshness import Identity, identify
-from .snapshot import PACKAGE
 
 
 class SteadyInputs:
@@ -50,7 +51,7 @@ class SteadyInputs:
 def list_watched(task: Task) -> Iterator[str]:
     """Yield the files that a stage reads; a user's own tasks may change theirs."""
     if hasattr(task.custom_title, "stage"):
-        yield from (path for path in task.file_dep if not path.startswith(PACKAGE))
+        yield from (path for path in task.file_dep if not path.startswith(PREFIXES))
 
 
 class SteadyRunner(SteadyInputs, Runner):  # type: ignore[misc]

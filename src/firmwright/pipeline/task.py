@@ -16,12 +16,12 @@ from typing import Any
 
 from doit.exceptions import TaskFailed
 
-import firmwright
 from firmwright import __version__, progress
 from firmwright.custom.reads import guard_reads
 from firmwright.data.fetch import WrongDigestError
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError
+from firmwright.folders import TOP
 from firmwright.models.formats import FORMATS
 from firmwright.recipe import lock
 from firmwright.targets.load import load_target, target_names
@@ -36,7 +36,7 @@ from .places import locate_key
 from .profile import measure
 from .stage import Stage
 
-TEMPLATES = Path(firmwright.__file__).parent / "templates"
+TEMPLATES = TOP / "templates"
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ import msgspec
 from doit import get_initial_workdir
 
 from firmwright.bundle.components import read_license
+from firmwright.folders import PREFIXES
 from firmwright.toolchain.compilers import ANSWERS
 
 from . import artifacts, snapshot
@@ -110,7 +111,7 @@ def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]
 
 def list_imported(known: Collection[str]) -> list[str]:
     """Return what was imported beside ``known``, but for the user's own and the task file's."""
-    places = (snapshot.PACKAGE, sysconfig.get_path("stdlib"), *PACKAGES)
+    places = (*PREFIXES, sysconfig.get_path("stdlib"), *PACKAGES)
     found = []
     for name, module in [each for each in sys.modules.items() if each[0] not in known]:
         file = getattr(module, "__file__", None) or ""
@@ -180,7 +181,7 @@ def wait_for_change(before: dict[str, Identity], alarm: FileAlarm) -> dict[str, 
 
 def is_in_memory(path: str) -> bool:
     """Tell whether a path is of code that this process has: firmwright's, or a package's folder."""
-    own = path.startswith(snapshot.PACKAGE) and Path(path).suffix in CODE_SUFFIXES
+    own = path.startswith(PREFIXES) and Path(path).suffix in CODE_SUFFIXES
     return own or path in PACKAGES
 
 

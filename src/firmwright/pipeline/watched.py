@@ -9,13 +9,14 @@ from doit.globals import Globals
 from doit.task import Task
 
 from firmwright.data.sources import WILDCARDS
+from firmwright.folders import PREFIXES
 from firmwright.recipe.files import find_references
 from firmwright.recipe.own_code import find_own_code
 from firmwright.targets.load import find_targets
 
 from .inputs import list_tools, user_files
 from .job import Job
-from .snapshot import PACKAGE, list_finished, write_snapshot
+from .snapshot import list_finished, write_snapshot
 from .tools import find_named_files
 
 
@@ -39,7 +40,7 @@ def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequenc
         return
     watched = {path for task in done.values() for path in task.file_dep}
     watched.update(str(path) for job in jobs for path in list_own_files(job))
-    outside = (path for path in watched if not path.startswith(f"{PACKAGE}/"))
+    outside = (path for path in watched if not path.startswith(PREFIXES))
     write_snapshot({p: s for of in results.values() for p, s in of.items()}, outside, built)
 
 

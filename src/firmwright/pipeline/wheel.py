@@ -9,13 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from firmwright.errors import UserError
+from firmwright.folders import IS_CHECKOUT, ON_TOP, TOP
 
-from .code_digest import PACKAGE
-
-ROOT = PACKAGE.parents[1]
-"""The checkout, of an editable installation."""
-SOURCES = ("src", "recipes", "tasks", "templates", "toolchains")
-FILES = ("pyproject.toml", "wheel_sbom.py", "README.md", "LICENSE")
+FILES = ("pyproject.toml", "build_backend.py", "README.md", "LICENSE")
 
 
 def install_wheel(place: Path) -> Path:
@@ -23,14 +19,14 @@ def install_wheel(place: Path) -> Path:
 
     Raises UserError with the reason where there are no sources, or no pip and setuptools.
     """
-    if not (ROOT / "pyproject.toml").is_file():
+    if not IS_CHECKOUT:
         raise UserError("firmwright is no editable installation")
     copy, installed = place / "sources", place / "wheel"
     made = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
-    for name in SOURCES:
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=made)
+    for name in ("src", *ON_TOP):
+        shutil.copytree(TOP / name, copy / name, ignore=made)
     for name in FILES:
-        shutil.copyfile(ROOT / name, copy / name)
+        shutil.copyfile(TOP / name, copy / name)
     run_pip("wheel", "--no-build-isolation", "--wheel-dir", str(copy / "dist"), str(copy))
     (wheel,) = (copy / "dist").glob("*.whl")
     run_pip("install", "--no-index", "--target", str(installed), str(wheel))

@@ -8,11 +8,9 @@ They differ from those only where they would end with an error, and in what `doi
 from __future__ import annotations
 
 import dbm
-import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from doit import (
@@ -33,6 +31,7 @@ from doit.exceptions import InvalidCommand, InvalidDodoFile
 from doit.task import Task
 
 from firmwright.errors import did_you_mean
+from firmwright.folders import PREFIXES
 from firmwright.pipeline import snapshot
 from firmwright.pipeline.freshness import Unchanged
 from firmwright.plugins import find_plugins
@@ -42,8 +41,6 @@ plugin.entry_points_impl = lambda: find_plugins
 """doit asks this what to look for plug-ins with, for each kind of them anew."""
 
 TASKS = "firmwright.tasks.dodo"
-
-PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 OUR_REMOVAL = " - executing 'Python: function remove_results'\n"
 """How doit announces the action that a stage is cleaned by; that says by itself what goes."""
@@ -153,7 +150,7 @@ class Counted:
         self.own_files = 0
 
     def write(self, text: str) -> None:
-        if text.startswith(f" - {PACKAGE}"):
+        if text.removeprefix(" - ").startswith(PREFIXES):
             self.own_files += 1
         else:
             self.write_count()
@@ -177,7 +174,7 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
             if name not in known:
                 raise InvalidCommand(f"info: no task '{name}'{did_you_mean(name, known)}")
         for task in self.task_list:
-            in_order = sorted(task.file_dep, key=lambda path: (path.startswith(PACKAGE), path))
+            in_order = sorted(task.file_dep, key=lambda path: (path.startswith(PREFIXES), path))
             task.file_dep = dict.fromkeys(in_order).keys()  # a set in order
         self.outstream = Counted(self.outstream)
         code = super()._execute(pos_args, hide_status)

@@ -1,4 +1,8 @@
-"""Builds the wheel of firmwright: with an SBOM as PEP 770 has it, and the same bytes everywhere."""
+"""Builds the packages of firmwright.
+
+The folders at the top of the repository become packages of firmwright. The wheel contains an SBOM
+as PEP 770 defines it, and has the same bytes on every machine.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,28 @@ from typing import Any
 from packaging.requirements import Requirement
 from setuptools.build_meta import *  # noqa: F403  this module is the backend that pip calls
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
+
+ON_TOP = ("recipes", "tasks", "templates", "toolchains")
+"""The packages of firmwright that are folders at the top of the repository."""
 
 FIRST_TIME = "315532800"
 """The beginning of 1980: no archive has an earlier time."""
+
+
+class PackagesOnTop(build_py):
+    """Adds the folders at the top to the packages of a wheel and of an sdist.
+
+    Only this command knows them. For setuptools the project has one root, ``src``, so an editable
+    installation is a path file, which type checkers and editors understand.
+    """
+
+    def finalize_options(self) -> None:
+        """Name the folder of each package."""
+        super().finalize_options()
+        if not self.editable_mode:
+            self.packages = [*self.packages, *(f"firmwright.{name}" for name in ON_TOP)]
+            self.package_dir |= {f"firmwright.{name}": name for name in ON_TOP}
 
 
 class WheelWithSbom(bdist_wheel):

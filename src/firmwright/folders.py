@@ -1,0 +1,25 @@
+"""The folders of firmwright's own files: one in a wheel, several in a checkout.
+
+Recipes, tasks, templates and toolchains are at the top of a checkout, and in a wheel inside of the
+package. Python finds them as ``firmwright.tasks`` and so on in both, because the package's search
+path has the top, too.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ON_TOP = ("recipes", "tasks", "templates", "toolchains")
+"""The packages that a checkout has at its top."""
+
+PACKAGE = Path(__file__).parent
+IS_CHECKOUT = not (PACKAGE / "tasks").is_dir()
+TOP = PACKAGE.parents[1] if IS_CHECKOUT else PACKAGE
+"""The folder that contains the packages of ``ON_TOP``."""
+
+FOLDERS = (PACKAGE, *(TOP / name for name in ON_TOP if IS_CHECKOUT))
+"""The folders that together contain every file of firmwright once."""
+
+PREFIXES = tuple(f"{folder}{os.sep}" for folder in FOLDERS if folder.name != "recipes")
+"""The beginnings of the paths of firmwright's files. A recipe of the checkout is a user's file."""
