@@ -71,6 +71,19 @@ def s3(session: nox.Session) -> None:
     session.run(*command, external=True, env=environment)
 
 
+@nox.session(venv_backend="venv")
+def constraints(session: nox.Session) -> None:
+    """Write both constraints files from pyproject.toml; `-- --upgrade` takes newer versions."""
+    session.install("uv==0.13.9")
+    command = ("uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.10")
+    content = ("--generate-hashes", "--no-strip-extras", "--no-annotate", "--no-emit-index-url")
+    header = ("--custom-compile-command", f"python -m nox -s {session.name}")
+    groups = {"constraints.txt": (), "constraints-test.txt": ("--group", "test", "--group", "docs")}
+    for file, chosen in groups.items():
+        given = (*content, *header, *chosen, *session.posargs)
+        session.run(*command, *given, "pyproject.toml", "--output-file", file)
+
+
 @nox.session
 def refresh(session: nox.Session) -> None:
     """Write generated pages, schemas and expected messages anew; `git diff` shows what changed."""

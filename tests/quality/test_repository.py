@@ -76,8 +76,7 @@ def test_constraints_pin_every_dependency_by_digest(name: str) -> None:
     pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
     wanted = list(PROJECT["project"]["dependencies"])
     if name == "constraints-test.txt":
-        extras = PROJECT["project"]["optional-dependencies"]
-        wanted += extras["test"] + extras["docs"]
+        wanted += PROJECT["dependency-groups"]["test"] + PROJECT["dependency-groups"]["docs"]
     names = {re.match(r"[A-Za-z0-9-]+", w)[0].lower() for w in wanted}  # type: ignore[index]
     assert names <= set(pinned)
     for requirement in re.split(r"\n(?=[a-z])", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)):
