@@ -10,7 +10,8 @@ import pytest
 from firmwright.bundle.outcome import read_networks
 from firmwright.cluster.jobs import list_other_versions, run_alone
 from firmwright.cluster.order import Order, make_order
-from firmwright.fleet.worker import BUILD_PROCESS, build
+from firmwright.fleet.worker import build
+from firmwright.pipeline.run_build import BUILD_PROCESS
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from firmwright.bundle.archive import write_archive
 from firmwright.errors import UserError
 from firmwright.pipeline import wheel
 from firmwright.pipeline.reproduce import read_result, runs, write_all_differences
-from firmwright.pipeline.separate_build import build_separately
+from firmwright.pipeline.run_build import run_build
 from firmwright.pipeline.wheel import install_wheel
 
 
@@ -59,7 +59,6 @@ def test_builds_without_a_bundle_are_not_the_same(tmp_path: Path) -> None:
 
 
 def test_a_build_is_run_by_what_varies_it(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"code 1:\nvaried .*firmwright.cli build") as raised:
-        words = ("sh", "-c", 'echo varied "$@"; exit 1', "sh")
-        build_separately(tmp_path / "x.yaml", tmp_path, tmp_path / "build", wrapper=words)
-    assert "x.yaml" in str(raised.value)
+    wrapper = ("sh", "-c", 'echo varied "$@" >&2; exit 1', "sh")
+    with pytest.raises(UserError, match=r"varied .*tasks.build_process .*recipe=x.yaml"):
+        run_build(["recipe=x.yaml"], tmp_path, wrapper=wrapper)

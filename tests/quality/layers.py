@@ -30,6 +30,7 @@ LAYERS = (
     ("cluster", "documents", "web"),
     (
         "checked_file",
+        "child",
         "cores",
         "errors",
         "folders",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CompletedProcess
 
+from firmwright.child import run_python
 from firmwright.errors import UserError
 
 LOG = "build.log"
@@ -64,8 +64,8 @@ def digest_recipe(path: Path) -> str:
 def run_program(order: Order, watched: int) -> str:
     """Return what the program of a job prints; UserError with its mistakes if it fails.
 
-    What it says beside that is added to the job's log. The program ends with the lifeline of which
-    ``watched`` is an end.
+    Its standard error is added to the job's log. The program's first arguments are ``watched``, the
+    end of a lifeline with which it ends, and the folder of the job.
     """
     recipe = Path(order.root, order.recipe)
     if digest_recipe(recipe) != order.recipe_digest:
@@ -76,19 +76,27 @@ def run_program(order: Order, watched: int) -> str:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror or error}") from None
-    done = subprocess.run(
-        [sys.executable, "-m", order.program, str(watched), order.folder, *order.words],
+    done = run_python(
+        *(order.program, str(watched), order.folder, *order.words),
         cwd=order.root, env={**os.environ, **order.environment}, pass_fds=(watched,),
         input=order.text, capture_output=True, start_new_session=True,
-        text=True, encoding="utf-8", errors="replace", check=False,
+        text=True, encoding="utf-8", errors="replace",
     )  # fmt: skip
     if done.stderr:
         with (folder / LOG).open("a", encoding="utf-8") as log:
             log.write(done.stderr)
+    refuse_failure(done, f"; see {folder / LOG}")
+    return done.stdout
+
+
+def refuse_failure(done: CompletedProcess[str], hint: str = "") -> None:
+    """Raise UserError with the errors of a build that failed.
+
+    ``hint`` ends the message if the build printed none.
+    """
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
         raise UserError(f"the build was ended by {name}: memory may have run out")
     if done.returncode:
-        ended = f"the build ended with code {done.returncode}; see {folder / LOG}"
+        ended = f"the build ended with code {done.returncode}{hint}"
         raise UserError(done.stderr.strip() or ended)
-    return done.stdout

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import DEVNULL
 from threading import Event, Thread
 
+from firmwright.child import run_python
 from firmwright.cluster.lifeline import hold_lifeline
 
 WORKER = "firmwright.fleet.local_worker"
@@ -40,10 +40,10 @@ def start_cluster(workers: int, folder: Path) -> Iterator[str]:
 
         def keep(name: str, watched: int) -> None:
             while not ending.is_set():
-                subprocess.run(
-                    [sys.executable, "-m", WORKER, str(watched), address, name, scratch],
-                    pass_fds=(watched,), start_new_session=True, check=False,
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                run_python(
+                    *(WORKER, str(watched), address, name, scratch),
+                    pass_fds=(watched,), start_new_session=True,
+                    stdin=DEVNULL, stdout=log, stderr=log,
                 )  # fmt: skip
 
         address = cluster.scheduler_address

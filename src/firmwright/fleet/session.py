@@ -22,13 +22,14 @@ from firmwright.errors import UserError, to_printable
 from firmwright.pipeline.build_root import find_build_root, prepare_build_root
 from firmwright.pipeline.command_line import SCHEDULER
 from firmwright.pipeline.elsewhere import describe_worker, list_environment
+from firmwright.pipeline.run_build import BUILD_PROCESS
 from firmwright.shared_cache import open_cache
 
 from .local import start_cluster
 from .matrix import FleetJob
 from .report import PAGE, RESULTS, count, read_results, write_report
 from .table import Watch
-from .worker import BUILD_PROCESS, build
+from .worker import build
 
 BUILT, FAILED, STOPPED, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: all jobs are built, some failed, the fleet could not be run to its end."""

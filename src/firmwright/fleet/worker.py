@@ -8,9 +8,6 @@ from firmwright.bundle.outcome import Outcome, read_outcome
 from firmwright.cluster.order import Order, run_program
 from firmwright.errors import UserError
 
-BUILD_PROCESS = "firmwright.fleet.build_process"
-"""The program that builds a job."""
-
 
 def build(order: Order, watched: int) -> Outcome:
     """Build a job in a process of its own, and return what came out; no mistake is raised."""

@@ -76,10 +76,11 @@ def add_commands(commands: Any) -> None:
     again.add_argument(
         "--files", metavar="FOLDER", type=Path, help="has the files that are not in the bundle"
     )
-    add_no_user_code(again)
     again.add_argument("--attest", metavar="KEY", type=Path, help="sign it where it is the same")
     sentence = "put a bundle into a registry, with its SBOM and its signatures"
     push = commands.add_parser("push", help=sentence, description=sentence)
+    for parser in (diff, again):
+        add_no_user_code(parser)
     for parser in (sign, verify, again, push):
         parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="a bundle (.tar.gz)")
         parser.add_argument(
@@ -136,8 +137,9 @@ def run_inspect(options: argparse.Namespace) -> int:
 
 def run_diff(options: argparse.Namespace) -> int:
     with TemporaryDirectory(prefix="firmwright-diff-") as folder:
-        before = open_bundle(options.before, Path(folder, "before"))
-        after = open_bundle(options.after, Path(folder, "after"))
+        words = list_refusals(options)
+        before = open_bundle(options.before, Path(folder, "before"), words)
+        after = open_bundle(options.after, Path(folder, "after"), words)
     found = compare_bundles(before, after)
     if options.json:
         print_json(found, "difference.schema.json")
@@ -148,6 +150,11 @@ def run_diff(options: argparse.Namespace) -> int:
         text = format_markdown(found) if options.markdown else format_difference(found)
         print(to_printable(text))
     return SAME if found.is_same else DIFFERS
+
+
+def list_refusals(options: argparse.Namespace) -> list[str]:
+    """Return the words by which a build refuses code, if the command line asks for it."""
+    return [f"{NO_USER_CODE}=1"] if options.no_user_code else []
 
 
 def write_page(path: Path, text: str) -> None:
@@ -202,7 +209,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
         prepare_envelope(bundle, options.attest, envelope)  # a build takes long
     if options.files:
         search_in(options.files)
-    rebuilt = rebuild(bundle, [f"{NO_USER_CODE}=1"] if options.no_user_code else [])
+    rebuilt = rebuild(bundle, list_refusals(options))
     if not rebuilt.is_same(bundle):
         from firmwright.bundle.first_difference import find_first  # it imports numpy
 

@@ -22,7 +22,7 @@ from firmwright.data.fetch import MIRROR_VARIABLE, find_in_mirror
 from firmwright.errors import UserError
 from firmwright.recipe.lock import find_package_versions
 
-from .separate_build import build_separately
+from .run_build import run_build
 
 
 class RebuildError(UserError):
@@ -52,18 +52,17 @@ def rebuild(bundle: Bundle, words: Sequence[str] = ()) -> Rebuilt:
     refuse_other_versions(bundle)
     place = Path(tempfile.mkdtemp(prefix="firmwright-rebuild-"))
     recipe, missing = write_inputs(bundle, place / "inputs")
-    outdir = place / "build"
     environment = os.environ | {"FIRMWRIGHT_CACHE": ""}  # what others made proves nothing
     try:
-        build_separately(recipe, recipe.parent, outdir, words, environment)
+        words = [f"recipe={recipe.name}", f"outdir={place / 'build'}", *words]
+        built = read_bundle(run_build(words, recipe.parent, environment))
     except UserError as error:
         rmtree(place)
         raise RebuildError("\n".join([str(error), *tell_missing(missing)])) from None
     except KeyboardInterrupt:
         rmtree(place)
         raise
-    (built,) = outdir.glob("*.tar.gz")
-    return Rebuilt(read_bundle(built), place)
+    return Rebuilt(built, place)
 
 
 def refuse_other_versions(bundle: Bundle) -> None:

@@ -15,12 +15,12 @@ from typing import Any
 from firmwright.errors import UserError
 
 from .artifact import INDEX_FILE
-from .command_line import refuses_code
+from .command_line import NO_USER_CODE, refuses_code
 from .inputs import to_absolute, user_files
 from .job import Job
 from .networks import leave_out_members
 from .recipe_words import find_start
-from .separate_build import build_separately
+from .run_build import run_build
 from .task import Title, run_action
 from .wheel import install_wheel
 
@@ -126,12 +126,13 @@ def build(job: Job, place: Path, variation: Variation) -> Path:
     if variation.installation:
         found = [str(variation.installation), environment.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
-    words = [f"{name}={value}" for name, value in job.words.items()]
     outdir = folder / "build"
-    words += ["--no-user-code"] if refuses_code() else []
+    words = [f"recipe={os.path.relpath(recipe, start)}", f"outdir={outdir}"]
+    words += [f"{name}={value}" for name, value in job.words.items()]
+    words += [f"{NO_USER_CODE}=1"] if refuses_code() else []
     words += ["-n", str(variation.jobs)]
     wrapper = [word for words in variation.wrappers.values() for word in words]
-    build_separately(recipe, start, outdir, words, environment, variation.umask, wrapper)
+    run_build(words, start, environment, variation.umask, wrapper)
     return outdir / job.recipe.name if job.members else outdir
 
 

@@ -6,30 +6,32 @@ import io
 import os
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from firmwright.bundle.bundle import Bundle, read_bundle
 from firmwright.errors import UserError
 
-from .separate_build import build_separately
+from .run_build import run_build
 
 
-def open_bundle(text: str, place: Path) -> Bundle:
+def open_bundle(text: str, place: Path, words: Sequence[str] = ()) -> Bundle:
     """Return the bundle of a file, or build that of a recipe: ``net.yaml``, ``HEAD~1:net.yaml``.
 
     A path behind a revision starts at the top of the repository, as for git. What is built lies in
-    the folder ``place``. Raises UserError for what cannot be read or built.
+    the folder ``place``; ``words`` are options of the build. Raises UserError for what cannot be
+    read or built.
     """
     if not text.endswith((".yaml", ".yml")) or text.startswith("-"):
         return read_bundle(Path(text))
     revision, _, name = text.rpartition(":")
     start = check_out(revision, place / "files") if revision else Path.cwd()
     try:
-        build_separately(start / name, start, place / "build")
+        return read_bundle(
+            run_build([f"recipe={name}", f"outdir={place / 'build'}", *words], start)
+        )
     except UserError as error:
         raise UserError(f"{text}: {error}") from None
-    (built,) = (place / "build").glob("*.tar.gz")
-    return read_bundle(built)
 
 
 def check_out(revision: str, folder: Path) -> Path:

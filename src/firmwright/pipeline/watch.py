@@ -25,6 +25,7 @@ import msgspec
 from doit import get_initial_workdir
 
 from firmwright.bundle.components import read_license
+from firmwright.child import make_command, make_environment
 from firmwright.folders import PREFIXES
 from firmwright.toolchain.compilers import ANSWERS
 
@@ -188,7 +189,8 @@ def is_in_memory(path: str) -> bool:
 def start_again() -> None:
     """Put a new process in the place of this one."""
     os.chdir(get_initial_workdir())
-    os.execv(sys.executable, [sys.executable, "-m", "firmwright.cli", *sys.argv[1:]])
+    command = make_command("firmwright", *sys.argv[1:])
+    os.execve(command[0], command, make_environment(os.environ))
 
 
 def name_changed(changed: Sequence[str]) -> str:

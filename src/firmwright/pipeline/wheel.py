@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
+from firmwright.child import run_python
 from firmwright.errors import UserError
 from firmwright.folders import IS_CHECKOUT, ON_TOP, TOP
 
@@ -36,8 +34,7 @@ def install_wheel(place: Path) -> Path:
 def run_pip(command: str, *words: str) -> None:
     """Run a command of pip for one package alone; UserError with the last line that it says."""
     options = "--no-deps", "--quiet", "--disable-pip-version-check"
-    whole: Sequence[str] = (sys.executable, "-m", "pip", command, *options, *words)
-    done = subprocess.run(whole, capture_output=True, text=True, check=False)
+    done = run_python("pip", command, *options, *words, capture_output=True, text=True)
     if done.returncode:
         told = (done.stderr.strip() or done.stdout.strip()).splitlines()
         raise UserError(f"no wheel could be made: {told[-1] if told else f'pip {command} failed'}")

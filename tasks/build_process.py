@@ -1,0 +1,44 @@
+"""A build as a program: it prints the path of the bundle."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from firmwright.cluster.lifeline import follow_lifeline
+from firmwright.cluster.order import LOG
+from firmwright.pipeline.command_line import run_tasks, set_variables
+from firmwright.pipeline.networks import leave_out_members
+from firmwright.pipeline.recipe_words import enter_repository
+
+
+def main(folder: str, words: Sequence[str]) -> int:
+    """Build one bundle and print its path; return the exit code.
+
+    ``words`` are options of ``doit run`` and ``name=value``. The stages are reported in the log in
+    ``folder``, nowhere if that is empty, and errors on standard error.
+    """
+    enter_repository()
+    set_variables(words)
+    from firmwright.tasks import dodo  # it reads the variables while it is imported
+
+    jobs = leave_out_members(dodo.get_jobs())
+    if len(jobs) != 1:
+        print(f"expected one bundle, found {len(jobs)}; name one recipe and one platform",
+              file=sys.stderr)  # fmt: skip
+        return 1
+    log = f"{folder}/{LOG}" if folder else os.devnull
+    options = [word for word in words if "=" not in word]
+    variables = [word for word in words if "=" in word]
+    failed = run_tasks(dodo, ["run", "--output-file", log, *options, "build", *variables])
+    if not failed:
+        print(jobs[0].bundle.resolve())
+    return failed
+
+
+if __name__ == "__main__":
+    watched, folder, *words = sys.argv[1:]
+    if watched:
+        follow_lifeline(int(watched))
+    sys.exit(main(folder, words))
