@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from doit.cmd_base import ModuleTaskLoader
-from doit.doit_cmd import DoitMain
 
 from firmwright.cluster.lifeline import follow_lifeline
 from firmwright.cluster.order import LOG
-from firmwright.pipeline.command_line import set_variables
+from firmwright.pipeline.command_line import run_tasks, set_variables
 from firmwright.pipeline.task import make_tasks
 from firmwright.pipeline.trials import WAYS, make_trial_job, read_tried
 
@@ -39,7 +37,7 @@ def main(watched: int, folder: Path, words: list[str]) -> int:
     tasks = {"DOIT_CONFIG": settings, "task_stages": task_stages}
     # doit forgets the variables when it is called, so it gets them again.
     command = ["run", "--output-file", str(folder / LOG), trial.task_name("run"), *words]
-    failed = DoitMain(ModuleTaskLoader(tasks)).run(command) or 0
+    failed = run_tasks(tasks, command)
     if not failed:
         print(msgspec.json.encode(read_tried(trial, folder.name)).decode())
     return failed

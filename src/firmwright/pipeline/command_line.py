@@ -11,6 +11,7 @@ from functools import cache, cached_property, partial
 from itertools import product
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from doit import doit_cmd, get_var
 from doit.cmd_base import ModuleTaskLoader
@@ -119,9 +120,12 @@ def set_variables(arguments: Sequence[str]) -> None:
     DoitMain.process_args(DoitMain, arguments)
 
 
-def run_tasks(task_file: ModuleType, arguments: Sequence[str]) -> int:
-    """Run doit's command on the tasks of a module; return its exit code."""
-    return DoitMain(ModuleTaskLoader(task_file)).run(arguments) or 0
+def run_tasks(task_file: ModuleType | Mapping[str, Any], arguments: Sequence[str]) -> int:
+    """Run doit's command on the tasks of a module, or of its names; return its exit code.
+
+    The current folder's configuration of doit is not read: it names plug-ins and output files.
+    """
+    return DoitMain(ModuleTaskLoader(task_file), config_filenames=()).run(arguments) or 0
 
 
 def check_variables() -> None:
