@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from firmwright.bundle.bundle import Bundle, read_bundle
 from firmwright.errors import UserError
@@ -25,11 +25,10 @@ def open_bundle(text: str, place: Path, words: Sequence[str] = ()) -> Bundle:
     if not text.endswith((".yaml", ".yml")) or text.startswith("-"):
         return read_bundle(Path(text))
     revision, _, name = text.rpartition(":")
-    start = check_out(revision, place / "files") if revision else Path.cwd()
     try:
-        return read_bundle(
-            run_build([f"recipe={name}", f"outdir={place / 'build'}", *words], start)
-        )
+        start = check_out(revision, place / "files") if revision else Path.cwd()
+        words = (f"recipe={name}", f"outdir={place / 'build'}", *words)
+        return read_bundle(run_build(words, start))
     except UserError as error:
         raise UserError(f"{text}: {error}") from None
 
@@ -37,21 +36,37 @@ def open_bundle(text: str, place: Path, words: Sequence[str] = ()) -> Bundle:
 def check_out(revision: str, folder: Path) -> Path:
     """Write the files of a revision into a new folder, and return that; UserError where git fails.
 
-    Git's own folders and files that it does not track are not there.
+    Git's own folders and files that it does not track are not there. An empty repository with the
+    objects of this one writes them: git then runs no hook, filter or monitor that this repository
+    configures, only filters of the user and the system.
     """
-    top = run_git("rev-parse", "--show-toplevel").decode().strip()
-    content = run_git("-C", top, "archive", "--format=tar", "--end-of-options", revision)
-    folder.mkdir(parents=True)
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        archive.extractall(folder, filter="data")
+    found = run_git("rev-parse", "--verify", "--end-of-options", revision)
+    form = run_git("rev-parse", "--show-object-format")
+    place = Path(run_git("rev-parse", "--path-format=absolute", "--git-common-dir"))
+    with TemporaryDirectory(prefix="firmwright-git-") as empty:
+        run_git("init", "--quiet", "--bare", "--template=", f"--object-format={form}", empty)
+        Path(empty, "objects/info/alternates").write_text(f"{place / 'objects'}\n")
+        stored = Path(empty, "files.tar")
+        words = ("archive", "--format=tar", f"--output={stored}", found)
+        run_git("--git-dir", empty, "-c", f"lfs.storage={place / 'lfs'}", *words)
+        folder.mkdir(parents=True)
+        with tarfile.open(stored) as archive:
+            archive.extractall(folder, filter="data")
     return folder
 
 
-def run_git(*words: str) -> bytes:
+def run_git(*words: str) -> str:
+    """Return what a command of git prints; UserError where it fails.
+
+    It reads no repository that lies among the tracked files of another, and fetches nothing:
+    both would run programs that the configuration of a repository names.
+    """
+    command = ("git", "-c", "safe.bareRepository=explicit", *words)
+    variables = {**os.environ, "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
     try:
-        done = subprocess.run(["git", *words], capture_output=True, check=False)
+        done = subprocess.run(command, env=variables, capture_output=True, check=False)
     except FileNotFoundError:
         raise UserError("revisions need the program git, which is not installed") from None
     if done.returncode:
         raise UserError(f"git: {os.fsdecode(done.stderr).strip()}")
-    return done.stdout
+    return os.fsdecode(done.stdout).removesuffix("\n")
