@@ -14,7 +14,7 @@ from platformdirs import user_cache_path
 
 from firmwright.checked_file import read_checked, write_checked
 
-SETTINGS = ("trim_blocks", "lstrip_blocks", "keep_trailing_newline", "autoescape")
+SETTINGS = ("trim_blocks", "lstrip_blocks", "keep_trailing_newline", "autoescape", "sandboxed")
 """What an environment of ours states and the compiled template depends on."""
 
 DIGEST = hashlib.sha256

@@ -6,11 +6,12 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 import numpy as np
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from firmwright.codegen.c_literals import format_c_string, format_c_value, format_c_values
 from firmwright.codegen.compiled_templates import CompiledTemplates
@@ -40,12 +41,25 @@ def read_template(name: str) -> str:
     return template_folder().joinpath(*name.split("/")).read_text(encoding="utf-8")
 
 
-def new_environment(read: Callable[[str], str | None], escapes: bool = False) -> jinja2.Environment:
+class Confined(ImmutableSandboxedEnvironment):
+    """An environment whose templates reach no Python behind the values that they are given."""
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Reject methods that read or write files, too."""
+        opens = attr in ("dump", "tofile") or (isinstance(obj, PurePath) and callable(value))
+        return super().is_safe_attribute(obj, attr, value) and not opens
+
+
+def new_environment(
+    read: Callable[[str], str | None],
+    escapes: bool = False,
+    kind: type[jinja2.Environment] = jinja2.Environment,
+) -> jinja2.Environment:
     """Return an environment that keeps lines as written; what is undefined is an error.
 
     ``read`` gives the text of a template, None where there is none; ``escapes`` is for HTML.
     """
-    env = jinja2.Environment(
+    env = kind(
         loader=jinja2.FunctionLoader(read),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -73,6 +87,13 @@ def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
     env.filters["c_string"] = format_c_string
     env.filters["wrapped"] = wrap_comment
     return env
+
+
+def confine(env: jinja2.Environment) -> jinja2.Environment:
+    """Return an environment for templates of a recipe; it has the templates of ``env``, too."""
+    confined = new_environment(lambda _: None, kind=Confined)
+    confined.loader, confined.filters = env.loader, env.filters
+    return confined
 
 
 def render(env: jinja2.Environment, name: str, variables: Mapping[str, Any]) -> str:

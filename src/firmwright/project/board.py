@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 
 from firmwright.codegen.names import c_identifier
+from firmwright.codegen.templates import confine
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 from firmwright.ir.regions import RAM
 from firmwright.planning.plan import Plan
@@ -101,7 +102,7 @@ def render_file(
         return env.get_template(f"boards/{board}/{name}").render(**variables)
     path = Path(board) / name
     try:
-        return env.from_string(path.read_text(encoding="utf-8")).render(**variables)
+        return confine(env).from_string(path.read_text(encoding="utf-8")).render(**variables)
     except jinja2.TemplateSyntaxError as error:
         mistake = Diagnostic(str(path), error.lineno, 1, f"{error.message}")
     except (jinja2.TemplateError, UnicodeDecodeError) as error:
