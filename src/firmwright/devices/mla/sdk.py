@@ -7,6 +7,7 @@ import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from firmwright.errors import UserError
@@ -65,7 +66,8 @@ def find_sdk() -> Sdk | None:
 
 def read_version(sdk: Sdk) -> str:
     """Ask the SDK for its version; UserError where it does not answer."""
-    done = run_python(sdk, ["-c", VERSION_PROGRAM], Path.cwd())
+    with TemporaryDirectory() as empty:  # `-c` imports modules from the current folder
+        done = run_python(sdk, ["-c", VERSION_PROGRAM], Path(empty))
     if done.returncode != 0:
         raise UserError(describe_failure(sdk, f"exit code {done.returncode}", done.stdout, None))
     return done.stdout.strip().splitlines()[-1]
