@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 
 def main() -> int:
@@ -17,4 +18,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    # `python -m` puts the current folder first; the command `firmwright` does not have it.
+    if sys.path[0] == str(Path.cwd()):
+        del sys.path[0]
     sys.exit(main())

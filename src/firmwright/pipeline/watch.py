@@ -189,7 +189,7 @@ def is_in_memory(path: str) -> bool:
 def start_again() -> None:
     """Put a new process in the place of this one."""
     os.chdir(get_initial_workdir())
-    command = make_command("firmwright", *sys.argv[1:])
+    command = make_command("firmwright.cli", *sys.argv[1:])
     os.execve(command[0], command, make_environment(os.environ))
 
 
