@@ -59,8 +59,8 @@ class Program(BackendRep):
             inputs = dict(zip(names, inputs, strict=True))
         sample = {name: to_bytes(np.asarray(value)) for name, value in inputs.items()}
         given = encode_samples(self.interface.inputs, [sample])
-        elf, scratch = Path(self.folder.name, "firmware"), Path(self.folder.name)
-        ran = run_firmware(elf, PLATFORM, "native", given, "network_run", scratch, BUDGET)
+        elf = Path(self.folder.name, "firmware")
+        ran = run_firmware(elf, PLATFORM, "native", given, "network_run", BUDGET)
         outputs = self.interface.outputs
         found = decode_outputs(ran.console, outputs, 1, ran.exit_code)[0]
         return tuple(to_model_type(a, t) for a, t in zip(found, outputs, strict=True))

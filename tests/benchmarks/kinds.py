@@ -138,7 +138,7 @@ def count(data: bytes, names: dict[str, str], platform_name: str, folder: Path) 
     kernels = network.kernels.kernels
     ran = run_firmware(
         elf, platform, platform.emulators[0], encode_samples(network.interface.inputs, [sample]),
-        "network_run", folder / "cache", 10**11, tuple(name_functions(network).values()),
+        "network_run", 10**11, tuple(name_functions(network).values()),
     )  # fmt: skip
     counts = dict(zip(name_functions(network), ran.by_part, strict=True))
     for kernel in kernels:

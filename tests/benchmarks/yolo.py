@@ -84,7 +84,7 @@ def main() -> None:
     sample = {port.name: np.random.default_rng(0).integers(-128, 128, port.shape, "int8")}
     ran = run_firmware(
         elf, platform, platform.emulators[0], encode_samples([port], [sample]), "network_run",
-        folder / "cache", 10**11, tuple(name_functions(network).values()),
+        10**11, tuple(name_functions(network).values()),
     )  # fmt: skip
     (found,) = decode_outputs(ran.console, network.interface.outputs, 1, ran.exit_code)
     settings = onnxruntime.SessionOptions()

@@ -135,7 +135,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 def test_on_diana_the_profile_is_the_timeline(models: Repository, tmp_path: Path) -> None:
     """What the accelerator's device measures is what the cost model said of each layer."""
     elf = make(unpacked(models, "diana", tmp_path))
-    ran = run_firmware(elf, load_platform("diana"), "unicorn", b"", "network_run", tmp_path, 10**9)
+    ran = run_firmware(elf, load_platform("diana"), "unicorn", b"", "network_run", 10**9)
     profile = read_profile(ran.console)
     manifest = models.manifest("build/d/d-diana.tar.gz")
     *layers, _ = manifest["cycles"]["layers"]
@@ -162,7 +162,7 @@ def test_without_transfers_the_profile_is_the_rest(models: Repository, tmp_path:
         read_arrays(stages / "run/sample.npz"), "", sources / "demo",
     )  # fmt: skip
     platform = load_platform("diana")
-    ran = run_firmware(make(sources), platform, "unicorn", b"", "network_run", tmp_path, 10**9)
+    ran = run_firmware(make(sources), platform, "unicorn", b"", "network_run", 10**9)
     assert ran.exit_code == 0
     less = read_profile(ran.console)
     whole = read_profile((stages / "demo-run/console.txt").read_bytes())

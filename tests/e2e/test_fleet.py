@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from firmwright.fleet.worker import BUILD_PROCESS
+from firmwright.pipeline.run_build import BUILD_PROCESS
 from tests.fleet.cluster import Cluster
 from tests.fleet.processes import find_processes
 

@@ -106,7 +106,7 @@ def test_the_cheapest_memory_is_filled_and_used(repository: Repository) -> None:
 
 
 @pytest.mark.needs("arm-none-eabi-gcc")
-def test_an_access_outside_the_memories_is_a_fault(repository: Repository, tmp_path: Path) -> None:
+def test_an_access_outside_the_memories_is_a_fault(repository: Repository) -> None:
     _, _, elf = build(repository, "digits")
     memories = dict(load(repository).memories)
     dtcm = memories.pop("dtcm")
@@ -116,7 +116,7 @@ def test_an_access_outside_the_memories_is_a_fault(repository: Repository, tmp_p
     ):
         smaller = replace(load(repository), memories=left)
         with pytest.raises(UserError, match=fault):
-            run_firmware(elf, smaller, "unicorn", b"\0\0\0\0", "network_run", tmp_path, 10**6)
+            run_firmware(elf, smaller, "unicorn", b"\0\0\0\0", "network_run", 10**6)
 
 
 @pytest.mark.needs("arm-none-eabi-gcc")

@@ -103,8 +103,7 @@ def execute(
     with np.load(repository.folder / "inputs.npz") as arrays:
         given = arrays["image"][:SAMPLES].tobytes()
     console = SAMPLES.to_bytes(4, "little") + given
-    scratch = repository.folder / "scratch"
-    arguments = load_platform(platform), emulator, console, "main", scratch, 10**8
+    arguments = load_platform(platform), emulator, console, "main", 10**8
     return run_firmware((firmware, *images), *arguments)
 
 

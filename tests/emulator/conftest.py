@@ -66,7 +66,7 @@ def build(tmp_path: Path, cache: Path) -> BuildFirmware:
 
 
 @pytest.fixture
-def run(cache: Path) -> RunFirmware:
+def run() -> RunFirmware:
     """Return a function that runs a firmware, by default in the platform's first emulator."""
 
     def run_elf(
@@ -79,7 +79,7 @@ def run(cache: Path) -> RunFirmware:
         platform = load_platform(platform_name)
         name = emulator or platform.emulators[0]
         try:
-            return run_firmware(elf, platform, name, console_input, "counted", cache, budget)
+            return run_firmware(elf, platform, name, console_input, "counted", budget)
         except UserError as error:
             if "is not installed" in str(error):
                 pytest.skip(str(error))

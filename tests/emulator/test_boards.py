@@ -179,4 +179,4 @@ def test_a_missing_qemu_is_named_with_its_package(
     elf = build("console.c", platform)
     monkeypatch.setenv("PATH", str(cache))
     with pytest.raises(UserError, match=f"is not installed; .* Debian package {package}( |$)"):
-        run_firmware(elf, load_platform(platform), emulator, b"", "counted", cache, 1000)
+        run_firmware(elf, load_platform(platform), emulator, b"", "counted", 1000)

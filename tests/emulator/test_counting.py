@@ -52,12 +52,10 @@ def test_functions_add_up(build: BuildFirmware, run: RunFirmware, platform: str)
 
 
 @pytest.mark.parametrize("platform", BARE)
-def test_a_part_counts_with_all_that_it_calls(
-    build: BuildFirmware, cache: Path, platform: str
-) -> None:
+def test_a_part_counts_with_all_that_it_calls(build: BuildFirmware, platform: str) -> None:
     execution = run_firmware(
-        build("mixed.c", platform), load_platform(platform), "unicorn", b"", "counted", cache,
-        10_000_000, ("floats", "recursion"),
+        build("mixed.c", platform), load_platform(platform), "unicorn", b"", "counted", 10_000_000,
+        ("floats", "recursion"),
     )  # fmt: skip
     assert execution.instructions is not None
     of = execution.by_symbol
@@ -100,7 +98,7 @@ def count_every_instruction(
     firmware = read_firmware(elf)
     counts: Counter[str] = Counter()
     stops: list[object] = []
-    run = Run(firmware, platform, console_input, "counted", (), elf.parent, 0)
+    run = Run(firmware, platform, console_input, "counted", (), 0)
     machine = find_machines(platform.accelerators)[platform.board](
         run, Console(console_input), stops.append
     )
@@ -156,19 +154,21 @@ def test_an_exit_inside_the_counted_function_ends_the_count_there(
     assert execution.by_symbol["counted"] == slow["counted"]
 
 
-def test_an_unknown_function_is_refused(build: BuildFirmware, cache: Path) -> None:
+def test_an_unknown_function_is_refused(build: BuildFirmware) -> None:
     elf = build("console.c", "rv32-bare")
     with pytest.raises(UserError, match="no function 'countd'; did you mean 'counted'"):
-        run_firmware(elf, load_platform("rv32-bare"), "unicorn", b"", "countd", cache, 1000)
+        run_firmware(elf, load_platform("rv32-bare"), "unicorn", b"", "countd", 1000)
 
 
-def test_the_native_hook_is_built_once(tmp_path: Path) -> None:
+def test_the_native_hook_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "firmwright/native"
     source = {"one.c": b"int one(void) { return 1; }"}
-    first = build_library("one", source, tmp_path)
+    first = build_library("one", source)
     written = first.stat().st_mtime_ns
-    assert build_library("one", source, tmp_path) == first
+    assert build_library("one", source) == first
     assert first.stat().st_mtime_ns == written
-    assert sorted(tmp_path.iterdir()) == [first], "nothing else may be left behind"
+    assert sorted(folder.iterdir()) == [first], "nothing else may be left behind"
     first.write_bytes(first.read_bytes()[:-1])  # loading it could end the process
-    again = build_library("one", source, tmp_path)
+    again = build_library("one", source)
     assert ctypes.CDLL(str(again)).one() == 1

@@ -33,8 +33,8 @@ def test_a_core_without_the_feature_ends_with_a_message(
     elf = build("console.c", name, "arm64-gcc")
     platform = load_platform(name)
     given = b"\x01\x00\x00\x00\x07"
-    assert run_firmware(elf, platform, "qemu-user", given, "main", tmp_path, 1000).exit_code == 7
+    assert run_firmware(elf, platform, "qemu-user", given, "main", 1000).exit_code == 7
     other = replace(platform, qemu=Qemu("qemu-aarch64", ("-cpu", core)))
     with pytest.raises(UserError, match=f"lacks a feature of platform {name} .*without it"):
-        run_firmware(elf, other, "qemu-user", given, "main", tmp_path, 1000)
+        run_firmware(elf, other, "qemu-user", given, "main", 1000)
     assert f"has no {lacking}, which the program was compiled for." in capfd.readouterr().err

@@ -26,9 +26,9 @@ def elf(build: BuildFirmware, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     return build("mixed.c", "aarch64-linux", "arm64-gcc")
 
 
-def count(elf: Path, cache: Path, parts: tuple[str, ...] = ()) -> Execution:
+def count(elf: Path, parts: tuple[str, ...] = ()) -> Execution:
     platform = load_platform("aarch64-linux")
-    return run_firmware(elf, platform, "qemu-user", b"", "counted", cache, 10_000_000, parts)
+    return run_firmware(elf, platform, "qemu-user", b"", "counted", 10_000_000, parts)
 
 
 def trace(elf: Path) -> list[str]:
@@ -46,7 +46,8 @@ def test_a_known_number_of_instructions(
     build: BuildFirmware, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ARM64_GCC_PATH", str(arm64_gcc_folder(tmp_path / "gcc")))
-    execution = count(build("known_count.c", "aarch64-linux", "arm64-gcc"), tmp_path / "a,b")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a,b"))
+    execution = count(build("known_count.c", "aarch64-linux", "arm64-gcc"))
     assert execution.console == b"between\n"
     assert execution.by_symbol == {"counted": 2 * (1 + 1000 * 3 + 2)}
     assert execution.instructions == execution.by_symbol["counted"]
@@ -58,14 +59,14 @@ def test_a_second_process_of_a_call_is_part_of_it(
 ) -> None:
     monkeypatch.setenv("ARM64_GCC_PATH", str(arm64_gcc_folder(tmp_path / "gcc")))
     program = build("two_processes.c", "aarch64-linux", "arm64-gcc")
-    execution = count(program, tmp_path, ("part",))
+    execution = count(program, ("part",))
     assert execution.by_part == (2 * (1 + 1000 * 2 + 1),)
     assert execution.by_symbol["part"] == execution.by_part[0]
 
 
 @pytest.mark.needs("qemu-aarch64")
-def test_agrees_with_a_trace_of_every_instruction(elf: Path, cache: Path) -> None:
-    counted = count(elf, cache, ("floats", "recursion"))
+def test_agrees_with_a_trace_of_every_instruction(elf: Path) -> None:
+    counted = count(elf, ("floats", "recursion"))
     executed = Counter(trace(elf))
     # These run on behalf of `counted` and others; all else of its own code on behalf of it only.
     own = {"counted", "integers", "recursion", "floats"}
@@ -91,10 +92,10 @@ def test_a_board_executes_a_known_number(
 
 @pytest.mark.needs("qemu-system-riscv32", "qemu-system-arm")
 @pytest.mark.parametrize("board", BOARDS[:2])
-def test_boards_agree_with_unicorn(build: BuildFirmware, cache: Path, board: str) -> None:
+def test_boards_agree_with_unicorn(build: BuildFirmware, board: str) -> None:
     elf, platform = build("mixed.c", board), load_platform(board)
     first, second = (
-        run_firmware(elf, platform, emulator, b"", "counted", cache, 10_000_000, ("floats",))
+        run_firmware(elf, platform, emulator, b"", "counted", 10_000_000, ("floats",))
         for emulator in ("unicorn", "qemu")
     )
     console = "fw_hal_write"  # how long it waits depends on the emulated port

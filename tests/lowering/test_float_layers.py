@@ -113,6 +113,6 @@ def run_on(data: bytes, sample: Sample, platform_name: str, folder: Path) -> npt
     elf = link_network(network, build, folder, folder / "cache")
     given = encode_samples(network.interface.inputs, [sample])
     emulator = platform.emulators[0]
-    ran = run_firmware(elf, platform, emulator, given, "network_run", folder / "cache", 10**10)
+    ran = run_firmware(elf, platform, emulator, given, "network_run", 10**10)
     ((output,),) = decode_outputs(ran.console, network.interface.outputs, 1, ran.exit_code)
     return output

@@ -70,7 +70,7 @@ def executed(
     cache = folder / "cache"
     elf = link_network(network, build, folder, cache, edit)
     given = encode_samples(network.interface.inputs, samples)
-    return run_firmware(elf, build.platform, "native", given, "network_run", cache, 10**11)
+    return run_firmware(elf, build.platform, "native", given, "network_run", 10**11)
 
 
 def link_network(

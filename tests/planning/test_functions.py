@@ -54,7 +54,7 @@ def test_each_step_calls_the_same_functions(tmp_path: Path, kind: str, gates: in
     samples = [{"x": np.random.default_rng(s).normal(0, 1, (STEPS, 1, INPUTS)).astype("float32")}
                for s in (1, 2)]  # fmt: skip
     given = encode_samples(network.interface.inputs, samples)
-    run = given, "network_run", tmp_path / "cache", 10**9, tuple(functions.values())
+    run = given, "network_run", 10**9, tuple(functions.values())
     ran = run_firmware(elf, build.platform, "unicorn", *run)
     found = decode_outputs(ran.console, network.interface.outputs, 2, ran.exit_code)
     for ours, theirs in zip(found, run_reference(data, samples).outputs, strict=True):

@@ -50,7 +50,7 @@ def test_included_constants_give_the_same_outputs(
         elf = link_network(replace(network, binary_constants=binary), build, folder, tmp_path)
         given = encode_samples(network.interface.inputs, graph.samples(3, seed=1))
         emulator = platform.emulators[0]
-        ran = run_firmware(elf, platform, emulator, given, "network_run", tmp_path, 10**9)
+        ran = run_firmware(elf, platform, emulator, given, "network_run", 10**9)
         consoles.append(ran.console)
     assert consoles[0] == consoles[1]
     assert not (folder / "sources/network/network_weights.c").exists()

@@ -82,7 +82,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Measure:
         kernels = {kernel.region: kernel for kernel in network.kernels.kernels}
         called = network.plan.name_functions(network.kernels, "network")
         parts = tuple(called.values())
-        ran = run_firmware(elf, platform, "unicorn", given, "network_run", kept, 10**10, parts)
+        ran = run_firmware(elf, platform, "unicorn", given, "network_run", 10**10, parts)
         counted = dict(zip(called, ran.by_part, strict=True))
         cost: dict[str, float] = {}
         for region in network.partition.regions:

@@ -48,7 +48,7 @@ def test_the_execution_is_that_of_one_run(
         given = encode_samples(network.interface.inputs, some)
         runs.append(len(some))
         return run_firmware(
-            elf, platform, platform.emulators[0], given, "network_run", cache, 10**9, parts
+            elf, platform, platform.emulators[0], given, "network_run", 10**9, parts
         )
 
     together = execute(samples)

@@ -45,18 +45,16 @@ def run_firmware(
     emulator: str,
     console_input: bytes,
     counted: str,
-    scratch: Path,
     budget: int,
     parts: tuple[str, ...] = (),
 ) -> Execution:
     """Run a firmware from reset to its exit, and return what it did.
 
-    ``counted`` names the function whose executed instructions are counted. ``scratch`` is a
-    folder that outlives the call; what an emulator builds for itself is kept there. ``budget``
-    is the number of instructions after which a firmware is taken to hang. ``parts`` names
-    functions that the counted one calls, in this order, whose calls are counted by themselves: a
-    name that stands there twice is called twice. Of several ELF files, all lie in the memories, and
-    the first is the firmware that begins.
+    ``counted`` names the function whose executed instructions are counted. ``budget`` is the
+    number of instructions after which a firmware is taken to hang. ``parts`` names functions that
+    the counted one calls, in this order, whose calls are counted by themselves: a name that stands
+    there twice is called twice. Of several ELF files, all lie in the memories, and the first is the
+    firmware that begins.
 
     Raises UserError for an unknown or missing emulator, a faulty firmware (with the place of
     the fault), a firmware that wants more input than there is, and one that does not exit.
@@ -65,5 +63,5 @@ def run_firmware(
     if emulator not in known:
         raise UserError(f"unknown emulator '{emulator}'{did_you_mean(emulator, known)}")
     firmware = read_firmware(*([elf] if isinstance(elf, Path) else elf))
-    run = Run(firmware, platform, console_input, counted, parts, scratch, budget)
+    run = Run(firmware, platform, console_input, counted, parts, budget)
     return known[emulator](run)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import importlib.resources
 from collections import Counter
-from pathlib import Path
 
 from firmwright.emulator.engine import add_native_block_hook, unicorn_function
 from firmwright.emulator.execution import Run
@@ -60,11 +59,11 @@ class _Counter(ctypes.Structure):
     )
 
 
-def load_library(scratch: Path) -> ctypes.CDLL:
+def load_library() -> ctypes.CDLL:
     """Return ``block_counter.c``, compiled for this machine."""
     source = "block_counter.c"
     content = importlib.resources.files("firmwright.emulator").joinpath(source).read_bytes()
-    library = build_library("block_counter", {source: content}, scratch)
+    library = build_library("block_counter", {source: content})
     return ctypes.CDLL(str(library.resolve()))
 
 
@@ -77,7 +76,7 @@ class BlockCounter:
         start, code = run.firmware.code
         address_of = run.firmware.symbols.address_of
         # Attributes keep alive what the C side holds pointers to.
-        self._library = load_library(run.scratch)
+        self._library = load_library()
         self._blocks = (_Block * (len(code) // 2 + 1))()
         self._parts = (_Part * len(run.parts))(*(_Part(0, address_of(n), 0) for n in run.parts))
         self._counter = _Counter(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from firmwright.emulator.image import Firmware
@@ -25,7 +24,6 @@ class Run:
     console_input: bytes
     counted: str  # the function whose instructions are counted
     parts: tuple[str, ...]  # functions that it calls, in this order, each counted with callees
-    scratch: Path  # folder for what an emulator has to build first
     budget: int  # instructions, from start-up to exit
 
 

@@ -3,35 +3,53 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import version
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
+from firmwright.child import make_command
 from firmwright.toolchain.compilers import run_compiler
 from firmwright.toolchain.kept import find_kept, keep
 
 
-def build_library(name: str, sources: Mapping[str, bytes], scratch: Path) -> Path:
-    """Compile sources, and their headers, by file name into ``scratch``; return the library.
+def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
+    """Compile sources, and their headers, by file name; return the library.
 
     What is there already is not built again, unless it is damaged: the file name holds digests of
     all that went in, and of what came out. Several processes may share the folder.
     """
+    kept = find_folder()
     key = hashlib.sha256("\0".join([version("ziglang"), sys.platform, platform.machine()]).encode())
     for source, content in sorted(sources.items()):
         key.update(f"\0{source}\0".encode() + content)
     stem = f"{name}-{key.hexdigest()[:16]}"
-    if library := find_kept(scratch, stem, ".so"):
+    if library := find_kept(kept, stem, ".so"):
         return library
-    scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=scratch, prefix=f"{name}-") as folder:
+    with tempfile.TemporaryDirectory(dir=kept, prefix=f"{name}-") as folder:
         for source, content in sources.items():
             Path(folder, source).write_bytes(content)
-        command = [sys.executable, "-m", "ziglang", "cc", "-std=c99", "-O2", "-g0", "-fPIC"]
+        command = make_command("ziglang", "cc", "-std=c99", "-O2", "-g0", "-fPIC")
         command += ["-shared", "-nostdlib", "-o", f"{name}.so"]
         command += sorted(source for source in sources if source.endswith(".c"))
         run_compiler(command, Path(folder), cache=Path(folder))
-        return keep(Path(folder, f"{name}.so"), scratch, stem, ".so")
+        return keep(Path(folder, f"{name}.so"), kept, stem, ".so")
+
+
+def find_folder() -> Path:
+    """Return the folder of the libraries, in the user's cache: this process loads them.
+
+    It is not in the build folder, which can be part of somebody else's repository. If the cache
+    cannot be written, the folder lasts as long as this process.
+    """
+    shared = user_cache_path("firmwright") / "native"
+    with suppress(OSError):
+        shared.mkdir(parents=True, exist_ok=True)
+    return shared if os.access(shared, os.W_OK) else Path(get_temp_dir())

@@ -77,7 +77,7 @@ def _count(
     if not run.firmware.symbols.functions or not takes_plugins(program):
         return execute(())
     with tempfile.TemporaryDirectory() as folder:
-        counter = QemuCounter(run, load_plugin(run.scratch, version), Path(folder, "counts"))
+        counter = QemuCounter(run, load_plugin(version), Path(folder, "counts"))
         execution = execute(counter.arguments)
         by_symbol, by_part = counter.read_counts()
     instructions = sum(by_symbol.values())

@@ -11,13 +11,13 @@ from firmwright.emulator.execution import Run
 from firmwright.emulator.native_library import build_library
 
 
-def load_plugin(scratch: Path, qemu_version: str) -> Path:
+def load_plugin(qemu_version: str) -> Path:
     """Return ``qemu_counter.c``, compiled for this machine and the interface of this QEMU."""
     source = "qemu_counter.c"
     content = importlib.resources.files("firmwright.emulator").joinpath(source).read_bytes()
     interface = 1 if int(qemu_version.partition(".")[0]) < 9 else 2
     text = f"#define PLUGIN_VERSION {interface}\n".encode() + content
-    return build_library("qemu_counter", {source: text}, scratch)
+    return build_library("qemu_counter", {source: text})
 
 
 @dataclass(frozen=True)

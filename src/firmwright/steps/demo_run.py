@@ -26,7 +26,7 @@ def run(job: Job, folder: Path) -> None:
     elf = folder / "demo.elf"
     link_demo(job, elf)
     counted = f"{job.recipe.c_prefix}_run"
-    ran = run_firmware(elf, job.platform, job.emulator, b"", counted, job.cache, MAX_INSTRUCTIONS)
+    ran = run_firmware(elf, job.platform, job.emulator, b"", counted, MAX_INSTRUCTIONS)
     console = ran.console.decode("utf-8", "replace")
     (folder / DEMO_CONSOLE.file).write_text(console, encoding="utf-8")
     if ran.exit_code:

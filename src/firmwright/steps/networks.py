@@ -120,7 +120,7 @@ def execute_firmware(job: Job, members: Sequence[MemberSamples], turns: int) -> 
     console = b"".join([turns.to_bytes(4, "little"), *chain.from_iterable(samples)])
     counted = f"{job.members[0].recipe.c_prefix}_run"
     return run_firmware(
-        artifacts.FIRMWARE.path(job), job.platform, job.emulator, console, counted, job.cache,
+        artifacts.FIRMWARE.path(job), job.platform, job.emulator, console, counted,
         MAX_INSTRUCTIONS,
     )  # fmt: skip
 

@@ -143,7 +143,6 @@ def execute_firmware(
             job.emulator,
             encode_samples(interface.inputs, some),
             f"{job.recipe.c_prefix}_run",
-            job.cache,
             MAX_INSTRUCTIONS,
             (*layers.functions.values(), *layers.waits),
         )

@@ -72,9 +72,7 @@ def run_on_host(
     batches = join_samples([*samples, *spare], layout.size)
     given = encode_samples(inputs, batches)
     entry = f"{network.c_prefix}_run"
-    ran = run_firmware(
-        program, platform, platform.emulators[0], given, entry, cache, MAX_INSTRUCTIONS
-    )
+    ran = run_firmware(program, platform, platform.emulators[0], given, entry, MAX_INSTRUCTIONS)
     found = decode_outputs(ran.console, outputs, len(batches), ran.exit_code)
     alone = split_outputs(found, layout.size, layout.output_axes)
     name = f"{toolchain.name} {compiler.version}"

@@ -106,7 +106,7 @@ def run_layers(
         sample[port.name] = generator.integers(limits.min, limits.max + 1, port.shape, port.dtype)
         sample[port.name].reshape(-1)[: port.elements // 3] = limits.min
     given = encode_samples(network.interface.inputs, [sample])
-    ran = run_firmware(elf, platform, platform.emulators[0], given, "network_run", cache, 10**10)
+    ran = run_firmware(elf, platform, platform.emulators[0], given, "network_run", 10**10)
     (found,) = decode_outputs(ran.console, network.interface.outputs, 1, ran.exit_code)
     for number, (layer, result) in enumerate(zip(layers, found, strict=True)):
         read = network.partition.regions[number].inputs

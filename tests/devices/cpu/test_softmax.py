@@ -52,7 +52,7 @@ def test_every_pair_and_ties_of_many(scale: float, tmp_path: Path, cache: Path) 
     host = load_platform("host")
     elf = link_network(network, Build(load_toolchain("gcc"), host, SANITIZED), tmp_path, cache)
     samples = encode_samples(network.interface.inputs, [sample])
-    ran = run_firmware(elf, host, "native", samples, "network_run", cache, 10**10)
+    ran = run_firmware(elf, host, "native", samples, "network_run", 10**10)
     (found,) = decode_outputs(ran.console, network.interface.outputs, 1, ran.exit_code)
     for layer, values, result in zip(layers, given, found, strict=True):
         expected = evaluate_softmax(layer, values.astype("int8"))

@@ -64,9 +64,7 @@ def run_chip(network: Network, platform: Platform, sample: dict[str, Array], fol
     build = host_build(platform)
     program, _ = build_program(project, build, folder / "program", folder / "cache")
     given = encode_samples(network.interface.inputs, [sample])
-    ran = run_firmware(
-        program, build.platform, "native", given, "network_run", folder / "cache", 10**11
-    )
+    ran = run_firmware(program, build.platform, "native", given, "network_run", 10**11)
     return decode_outputs(ran.console, network.interface.outputs, 1, ran.exit_code)[0][0]
 
 

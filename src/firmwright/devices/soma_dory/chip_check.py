@@ -38,7 +38,7 @@ def run(job: Job, folder: Path) -> None:
     program, compiler = build_program(artifacts.PROJECT.path(job), build, scratch, job.cache)
     given = encode_samples(interface.inputs, batches)
     entry = f"{job.recipe.c_prefix}_run"
-    ran = run_firmware(program, build.platform, "native", given, entry, job.cache, MAX_INSTRUCTIONS)
+    ran = run_firmware(program, build.platform, "native", given, entry, MAX_INSTRUCTIONS)
     found = decode_outputs(ran.console, interface.outputs, len(batches), ran.exit_code)
     reference = samples.run_reference(job, interface, alone)
     expected = join_outputs(reference.outputs, layout.size, layout.output_axes)

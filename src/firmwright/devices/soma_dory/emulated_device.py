@@ -89,12 +89,12 @@ class ModelStruct(ctypes.Structure):
     )
 
 
-def load_library(scratch: Path) -> ctypes.CDLL:
+def load_library() -> ctypes.CDLL:
     """Return the C model, compiled for this machine."""
     folder = files("firmwright.templates").joinpath("soma_dory")
     names = ("posix/soma_model.h", "posix/soma_model.c", "posix/soma_limits.c", "fw_soma.h")
     sources = {Path(n).name: folder.joinpath(f"{n}.j2").read_bytes() for n in names}
-    library = ctypes.CDLL(str(build_library("soma_model", sources, scratch).resolve()))
+    library = ctypes.CDLL(str(build_library("soma_model", sources).resolve()))
     library.soma_copy_bytes.restype = library.soma_weight_bytes.restype = ctypes.c_uint64
     for name in ("soma_load", "soma_store", "soma_run", "soma_check_copy", "soma_check_job"):
         getattr(library, name).restype = ctypes.c_bool
@@ -109,7 +109,7 @@ class SomaDevice:
         numbers = run.platform.accelerators["soma_dory"]
         self._engine = engine
         self._stop = stop
-        self._library = load_library(run.scratch)
+        self._library = load_library()
         self._l1 = ctypes.create_string_buffer(b"\xa5" * numbers["l1"], numbers["l1"])
         self._model = ModelStruct(
             l1=ctypes.cast(self._l1, ctypes.c_char_p),
