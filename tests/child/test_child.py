@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import firmwright
 from firmwright.child import make_environment, run_python
 
 PACKAGES = ("numpy", "yaml", "doit", "msgspec", "jinja2", "tvm")
@@ -54,3 +55,9 @@ def test_python_m_firmwright_imports_its_packages_from_elsewhere(mark: Path) -> 
         Path(f"{name}.py").unlink(missing_ok=True)
     subprocess.run([sys.executable, "-m", "firmwright", "platforms"], check=True)
     assert not mark.exists()
+
+
+def test_nothing_else_starts_python() -> None:
+    sources = Path(firmwright.__file__).parent
+    found = {p for p in sources.rglob("*.py") if "sys.executable" in p.read_text(encoding="utf-8")}
+    assert found == {sources / "child/__init__.py"}
