@@ -20,3 +20,11 @@ def test_diff_builds_a_revision_and_what_is_there_now(copy_of_built: Repository)
     assert "build_id" not in text  # the firmware is the same
     code, text = firmwright(copy_of_built, "diff", "none:digits.yaml", "digits.yaml")
     assert (code, ": git: fatal: " in text) == (2, True)
+
+
+def test_diff_refuses_code_of_a_recipe(repository: Repository) -> None:
+    repository.write("net.py", "open('mark', 'w').close()\n")
+    repository.write("net.yaml", "model: {python: 'net:make'}\n")
+    code, text = firmwright(repository, "diff", "net.yaml", "net.yaml", "--no-user-code")
+    assert (code, "a Python function; not allowed here" in text) == (2, True), text
+    assert not (repository.folder / "mark").exists()
