@@ -351,6 +351,7 @@ def main(names: Sequence[str]) -> int:
         for name in names or COMMANDS:
             try:
                 traps.try_command(COMMANDS[name])
+                print(f"{name}: nothing ran", flush=True)
             except FindingError as finding:
                 findings += 1
                 print(f"{name}: {finding}\n", flush=True)

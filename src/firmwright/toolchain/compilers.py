@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 from platformdirs import user_cache_path
 
+from firmwright.child import make_environment
 from firmwright.errors import UserError
 from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
 from firmwright.toolchain.toolchains import Toolchain, load_toolchain, toolchain_names
@@ -137,9 +138,9 @@ def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
 
 def _make_environment(libraries: Path, objects: Path) -> Mapping[str, str]:
     passed_on = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
-    return passed_on | {
+    return make_environment(passed_on) | {
         "LC_ALL": "C",
-        # The build folder must not offer Python modules to `python -m ziglang`.
+        # A compiler can be a Python program: the build folder offers it no modules.
         "PYTHONSAFEPATH": "1",
         "ZIG_GLOBAL_CACHE_DIR": str(libraries),
         "ZIG_LOCAL_CACHE_DIR": str(objects),
