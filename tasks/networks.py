@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from firmwright.created_folders import INDEX_FILE
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.artifact import INDEX_FILE
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import compiler_tool

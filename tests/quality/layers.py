@@ -28,7 +28,7 @@ LAYERS = (
     ("builder", "data", "toolchain", "transforms", "codegen"),
     ("custom", "shared_cache", "ir"),
     ("cluster", "documents", "web"),
-    ("checked_file", "child"),
+    ("checked_file", "child", "created_folders"),
     ("cores", "errors", "folders", "plugins", "progress", "tvm_import", "wire_format"),
 )
 """The packages of the source, the highest layer first. A new package needs a place here."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 from firmwright.child import run_python
+from firmwright.created_folders import claim_folder
 from firmwright.errors import UserError
 
 LOG = "build.log"
@@ -73,7 +74,7 @@ def run_program(order: Order, watched: int) -> str:
         raise UserError(f"{recipe}: {message}")
     folder = Path(order.root, order.folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        claim_folder(folder)
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror or error}") from None
     done = run_python(

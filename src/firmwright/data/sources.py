@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from glob import glob
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
@@ -11,7 +10,8 @@ import msgspec
 
 from firmwright.errors import UserError
 
-WILDCARDS = "*?["
+from .patterns import WILDCARDS, find_matches
+
 KINDS = ("arrays", "raw", "pictures", "python")
 
 
@@ -72,6 +72,7 @@ def list_files(file: DataFile, folder: Path) -> list[Path]:
     """Return the local files that an entry names, sorted; none where nothing fits.
 
     A folder stands for the files directly in it, and neither it nor a pattern for hidden ones.
+    Raises UserError for a pattern that searches too widely.
     """
     if file.path is None:
         return []
@@ -80,9 +81,7 @@ def list_files(file: DataFile, folder: Path) -> list[Path]:
         return []
     path = start / file.path
     if any(c in file.path for c in WILDCARDS):
-        # Path.glob refuses absolute patterns.
-        names = glob(file.path, root_dir=start, recursive=True)  # noqa: PTH207
-        return sorted(p for p in map(start.joinpath, names) if p.is_file())
+        return find_matches(file.path, start)
     if path.is_dir():
         return sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
     return [path]

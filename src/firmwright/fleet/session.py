@@ -18,6 +18,7 @@ from firmwright.bundle.outcome import Outcome
 from firmwright.cluster.jobs import ClusterError, Workers, connect, require_extra, run_jobs
 from firmwright.cluster.order import Order, make_order
 from firmwright.cores import count_cores
+from firmwright.created_folders import claim_folder
 from firmwright.errors import UserError, to_printable
 from firmwright.pipeline.build_root import find_build_root, prepare_build_root
 from firmwright.pipeline.command_line import SCHEDULER
@@ -73,6 +74,7 @@ def read_words(jobs: list[FleetJob]) -> Fleet:
         raise UserError("workers=: a scheduler has workers of its own; leave one of them out")
     prepare_build_root()
     folder = find_build_root() / FOLDER
+    claim_folder(folder)
     return Fleet(jobs, get_var(SCHEDULER), min(int(workers), len(jobs)), folder)
 
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Generic, Protocol, TypeVar
 
+from firmwright.created_folders import INDEX_FILE
+
 from .freshness import read_identity
 
 T = TypeVar("T")
-
-INDEX_FILE = "stage.json"
-"""Lists a stage's files with their digests; what later stages depend on."""
 
 NETWORK_STAGE = "network"
 """Among an artifact's stages: whichever stage gives the network as it is compiled."""

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import os
+import site
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from doit import get_var
 
+import firmwright
+from firmwright.created_folders import (
+    ALL,
+    list_foreign_entries,
+    mark_folder,
+    read_listed,
+    read_owner,
+    shorten,
+)
 from firmwright.errors import UserError
+
+from .recipe_words import find_recipes
 
 STATE_FILE = ".doit.db"
 """What doit knows of every task, in the build root."""
+
+STATE = (STATE_FILE, ".recipes", ".snapshots", ".libraries.log")
+"""What the names of firmwright's own files in the build root begin with."""
+
+PACKAGE = str(Path(firmwright.__file__).parent)
 
 
 def find_build_root() -> Path:
@@ -19,9 +38,14 @@ def find_build_root() -> Path:
 
 
 def prepare_build_root() -> Path:
+    """Create and mark the build root; UserError for a folder in which builds could do harm."""
     root = find_build_root()
+    recipes = list_recipes()
+    if reason := next(find_reasons(root, recipes), None):
+        other = propose_folder(recipes)
+        raise UserError(f"outdir={root}: {reason}; choose another folder, such as outdir={other}")
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        mark_folder(root)
     except OSError as error:
         message = (
             f"cannot make the build folder {root}: {error.strerror}; choose another with outdir="
@@ -30,3 +54,66 @@ def prepare_build_root() -> Path:
     if not os.access(root, os.W_OK):
         raise UserError(f"cannot write to the build folder {root}; choose another with outdir=")
     return root
+
+
+def list_recipes() -> Sequence[Path]:
+    """Return the recipes of the command line, none if there is a mistake: it is told later."""
+    with suppress(UserError):
+        return find_recipes()
+    return ()
+
+
+def find_reasons(root: Path, recipes: Sequence[Path]) -> Iterator[str]:
+    """Yield why a folder cannot be the build root."""
+    if root.is_symlink():
+        yield "is a symbolic link"
+    place = Path(os.path.realpath(root))
+    if recipe := next((path for path in recipes if is_same(path.parent, place)), None):
+        yield f"is the folder of {recipe}"
+    if is_same(find_home(), place):
+        yield "is your home folder"
+    if place == place.parent:
+        yield "is the root of the file system"
+    if ".git" in place.parts:
+        yield "is in a folder of git"
+    if (place / ".git").exists():
+        yield "is the top of a git repository"
+    if (place / "__init__.py").exists() or any(map(place.is_relative_to, list_package_folders())):
+        yield "is in a Python package"
+    if stage := next((p for p in place.parents if read_listed(p) - {ALL}), None):
+        yield f"is in a result of the build in {stage.parent}"
+    yield from find_foreign(root)
+
+
+def find_foreign(root: Path) -> Iterator[str]:
+    """Yield the reason if a folder has files that no build wrote.
+
+    The default folder may have others next to its recipes' folders, but not firmwright's names.
+    """
+    names = list_foreign_entries(root)
+    if get_var("outdir") is None:
+        names = [name for name in names if name.startswith(STATE)]
+    if names:
+        yield f"has files that no build of this version wrote ({shorten(names)})"
+
+
+def is_same(folder: str | Path, place: Path) -> bool:
+    return os.path.realpath(folder) == str(place)
+
+
+def find_home() -> str:
+    return os.path.expanduser("~")  # noqa: PTH111 (Path.home raises if there is none)
+
+
+def list_package_folders() -> Iterator[str]:
+    """Yield the folders that have installed packages, and that of firmwright."""
+    folders = (*site.getsitepackages(), site.getusersitepackages(), PACKAGE)
+    return (os.path.realpath(folder) for folder in folders)
+
+
+def propose_folder(recipes: Sequence[Path]) -> Path:
+    """Return a folder that builds may fill."""
+    name = recipes[0].stem if recipes else "firmwright"
+    folders = (Path(above, name) for above in ("build", "builds", "firmwright-build"))
+    free = (f for f in folders if not os.path.lexists(f) or read_owner(f) is not None)
+    return next(free, Path("firmwright-builds"))

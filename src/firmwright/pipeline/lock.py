@@ -11,13 +11,13 @@ from typing import Any
 
 from doit.tools import config_changed
 
+from firmwright.created_folders import INDEX_FILE
 from firmwright.errors import UserError
 from firmwright.recipe.lock import Lock, compare_locks, read_lock, write_lock
 from firmwright.recipe.recipe import lock_path
 from firmwright.toolchain import load_platform, platform_names, toolchain_names
 
 from . import inputs
-from .artifact import INDEX_FILE
 from .job import Job
 from .task import Title, run_action
 

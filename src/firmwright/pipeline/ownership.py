@@ -1,35 +1,63 @@
-"""Which recipe a build folder belongs to: two of one name must not replace each other's results."""
+"""The folders and files that a job may write: those that no other recipe and no user has."""
 
 from __future__ import annotations
 
+import json
 import os
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePath
 
 import yaml
 
+from firmwright.created_folders import (
+    MARKER,
+    claim_folder,
+    describe_foreign,
+    keep_results,
+    list_foreign_entries,
+    read_owner,
+)
 from firmwright.documents.whole_file import write_whole
-from firmwright.errors import Diagnostic, DiagnosticError
+from firmwright.errors import Diagnostic, DiagnosticError, UserError
 
+from .build_root import find_build_root
 from .job import Job
-
-OWNER_FILE = ".recipe"
-"""In a recipe's build folder: the path of the recipe, as seen from that folder."""
 
 
 def refuse_taken_folder(job: Job) -> None:
-    """Raise DiagnosticError if another recipe of the same name was built into the job's folder."""
-    try:
-        owner = job.outdir / (job.outdir / OWNER_FILE).read_text("utf-8")
-    except OSError:
-        return
+    """Raise DiagnosticError if the job's folder has foreign files or is another recipe's."""
+    message = describe_other_owner(job) or describe_foreign_files(job)
+    if message:
+        raise DiagnosticError([Diagnostic(str(job.recipe.path), 1, 1, message)])
+
+
+def describe_other_owner(job: Job) -> str:
+    """Return the message about another recipe that was built into the job's folder, else ""."""
     path = job.recipe.path
-    if not owner.is_file() or owner.samefile(path) or read_name(owner) != job.recipe.name:
-        return
-    message = (
-        f"name: '{job.recipe.name}' is also the name of {os.path.relpath(owner)}, whose build is "
-        f"in {job.outdir}; give one of them another `name:`, or build elsewhere with outdir="
+    stated = read_owner(job.outdir)
+    owner = job.outdir / (stated or "")
+    if not stated or not owner.is_file() or owner.samefile(path):
+        return ""
+    built = f"{os.path.relpath(owner)}, whose build is in {job.outdir}"
+    if job.outdir == find_build_root():
+        return f"outdir={job.outdir}: has the results of {built}; choose another folder"
+    if read_name(owner) != job.recipe.name:
+        return ""
+    return (
+        f"name: '{job.recipe.name}' is also the name of {built}; "
+        "give one of them another `name:`, or build elsewhere with outdir="
     )
-    raise DiagnosticError([Diagnostic(str(path), 1, 1, message)])
+
+
+def describe_foreign_files(job: Job) -> str:
+    """Return the message about files in the job's folder that no build wrote, else ""."""
+    if job.outdir.is_symlink():
+        return f"{job.outdir}: is a symbolic link; remove it, or build elsewhere with outdir="
+    foreign = list_foreign_entries(job.outdir)
+    if not foreign:
+        return ""
+    message = describe_foreign(job.outdir, foreign)
+    return f"{message}, give the recipe another `name:`, or build elsewhere with outdir="
 
 
 def read_name(recipe: Path) -> str:
@@ -41,13 +69,67 @@ def read_name(recipe: Path) -> str:
     return str(data.get("name", recipe.stem)) if isinstance(data, dict) else ""
 
 
-def claim_folder(job: Job) -> None:
-    """Note in the build folder which recipe it is of; the rest of it says so to nobody."""
-    path = Path(os.path.relpath(job.recipe.path, job.outdir))
-    write_whole(job.outdir / OWNER_FILE, path.as_posix().encode())
+def claim_folders(job: Job, stage: Path) -> None:
+    """Mark the folders that the job needs for the folder of a stage, before any file is written.
+
+    Raises UserError if one of them is a link, has foreign files, or is another recipe's.
+    """
+    owner = job.origin or job
+    recipe = Path(os.path.relpath(owner.recipe.path, owner.outdir))
+    claim_folder(owner.outdir, recipe.as_posix())
+    keep_results(owner.cache)
+    between = [place for place in stage.parents if place.is_relative_to(job.outdir)]
+    for place in between:
+        if place.is_symlink():
+            raise UserError(f"{place}: is a symbolic link; remove it, and build again")
+        if place != job.outdir and (place / MARKER).exists():
+            raise UserError(f"{place}: is the build folder of another recipe; choose another name")
 
 
-def release_folder(folder: Path) -> None:
-    """Remove the note from a build folder in which nothing else is left."""
-    if [path.name for path in folder.glob("*")] == [OWNER_FILE]:
-        (folder / OWNER_FILE).unlink()
+def find_published_list(job: Job) -> Path:
+    """Return the file that names what builds put next to the folders of a job's stages."""
+    return job.outdir / f".{job.bundle_name}.published"
+
+
+def read_published(job: Job) -> list[str]:
+    """Return the names of the files that earlier builds published; their list is the first."""
+    path = find_published_list(job)
+    try:
+        names = json.loads(path.read_bytes())
+        return [name for name in names if PurePath(name).name == name] if path.name in names else []
+    except (OSError, ValueError, TypeError, RecursionError):
+        return []
+
+
+def refuse_foreign_targets(job: Job, targets: Iterable[Path]) -> None:
+    """Raise UserError for a file that no build wrote in the place of a published one."""
+    published = read_published(job)
+    for target in (find_published_list(job), *targets):
+        if os.path.lexists(target) and target.name not in published:
+            raise UserError(describe_foreign(target.parent, [target.name]))
+
+
+def publish(job: Job, folder: Path, targets: Sequence[Path]) -> None:
+    """Move results from a stage's folder to their places, and remove those of earlier builds.
+
+    A killed build may have moved some of the files: all of them are listed before.
+    """
+    refuse_foreign_targets(job, targets)
+    before, names = read_published(job), [target.name for target in targets]
+    write_published(job, {*before, *names})
+    for target in targets:
+        (folder / target.name).replace(target)
+    for stale in sorted({*before[1:]} - {*names}):
+        (job.outdir / stale).unlink(missing_ok=True)
+    write_published(job, names)
+
+
+def write_published(job: Job, names: Iterable[str]) -> None:
+    path = find_published_list(job)
+    listed = [path.name, *sorted({*names} - {path.name})]
+    write_whole(path, json.dumps(listed).encode())
+
+
+def list_published(job: Job) -> list[Path]:
+    """Return the files that earlier builds published; their list is the last."""
+    return [job.outdir / name for name in reversed(read_published(job))]

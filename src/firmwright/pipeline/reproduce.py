@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from firmwright.created_folders import INDEX_FILE
 from firmwright.errors import UserError
 
-from .artifact import INDEX_FILE
 from .command_line import NO_USER_CODE, refuses_code
 from .inputs import to_absolute, user_files
 from .job import Job

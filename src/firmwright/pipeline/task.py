@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +17,17 @@ from typing import Any
 from doit.exceptions import TaskFailed
 
 from firmwright import __version__, progress
+from firmwright.created_folders import (
+    INDEX_FILE,
+    begin_results,
+    finish_results,
+    list_files,
+    list_foreign_files,
+    refuse_foreign_files,
+    release_folder,
+    remove_folder,
+    remove_own_files,
+)
 from firmwright.custom.reads import guard_reads
 from firmwright.data.fetch import WrongDigestError
 from firmwright.documents.yaml_text import Pointer
@@ -27,11 +38,10 @@ from firmwright.recipe import lock
 from firmwright.targets.load import load_target, target_names
 
 from . import origins
-from .artifact import INDEX_FILE
 from .code_digest import CODE_FOLDERS, code_digest
 from .freshness import InputWatch, Unchanged, file_digest
 from .job import Job
-from .ownership import claim_folder, release_folder
+from .ownership import claim_folders, list_published, publish, refuse_foreign_targets
 from .places import locate_key
 from .profile import measure
 from .stage import Stage
@@ -89,6 +99,7 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
     name, folder = job.task_name(stage.name), job.folder(stage.name)
     targets = [folder / INDEX_FILE, *stage.publish(job)]
     caches = [job.cache] if stage.name == next(iter(job.stages)) else []
+    folders = [folder, partial_folder(folder), *caches]
     unchanged = Unchanged(collect_configuration(job, stage), lambda: list_outputs(job, stage))
     return {
         "basename": stage.name,
@@ -104,7 +115,12 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
         "file_dep": dependencies,
         "targets": [str(t) for t in targets],
         "uptodate": [unchanged],
-        "clean": [(remove_results, [[folder, partial_folder(folder), *caches], targets])],
+        "clean": [
+            (
+                remove_results,
+                [folders, partial(list_published, job) if stage.publish(job) else list],
+            )
+        ],
         "verbosity": 2,
     }
 
@@ -201,17 +217,19 @@ def locate(recipe: Path, digest: str) -> str:
 
 
 def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str]) -> str:
-    """Run the stage beside the last good result, then put the new one in its place.
+    """Run the stage next to the last good result, then replace that by the new one.
 
     Returns the entry of the shared cache that the result was taken from, empty if it was made.
+    Raises UserError if the user has files in the folder, or in the place of a published file.
     """
-    folder = job.folder(stage.name)
+    folder, targets = job.folder(stage.name), stage.publish(job)
     unfinished = partial_folder(folder)
+    watched = InputWatch(dependencies)
+    claim_folders(job, folder)
+    refuse_foreign_files(folder)
+    refuse_foreign_targets(job, targets)
+    begin_results(unfinished)
     try:
-        watched = InputWatch(dependencies)
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        claim_folder(job.origin or job)
         # Imported late: a build with nothing to do shares nothing.
         from .stage_cache import find_key, take_or_run
 
@@ -222,13 +240,10 @@ def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str
             lambda: find_key(job, stage, unchanged.configuration, dependencies),
             lambda: run_watched(job, stage, unfinished, watched),
         )
-        for target in stage.publish(job):
-            (unfinished / target.name).replace(target)
-        write_index(unfinished)
-        shutil.rmtree(folder, ignore_errors=True)
-        unfinished.rename(folder)
+        publish(job, unfinished, targets)
+        finish_results(unfinished, list_digests(unfinished), folder)
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        remove_folder(unfinished)
     return taken
 
 
@@ -244,23 +259,26 @@ def partial_folder(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.partial")
 
 
-def write_index(folder: Path) -> None:
-    paths = sorted(p for p in folder.rglob("*") if p.is_file())
-    listed = {p.relative_to(folder).as_posix(): file_digest(p) for p in paths}
-    (folder / INDEX_FILE).write_text(
-        json.dumps({"files": listed}, indent=1) + "\n", encoding="utf-8"
-    )
+def list_digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file that a stage wrote, by its name below the folder."""
+    return {n: file_digest(folder / n) for n in list_files(folder) if n != INDEX_FILE}
 
 
-def remove_results(folders: list[Path], targets: list[Path], dryrun: bool) -> None:
-    """Remove folders and files, and say which; doit passes ``dryrun`` on."""
-    for path in (*folders, *(t for t in targets if t.parent not in folders)):
-        if path.exists():
+def remove_results(
+    folders: list[Path], list_targets: Callable[[], list[Path]], dryrun: bool
+) -> None:
+    """Remove what builds wrote in folders, and files; print them, and the files that stay."""
+    targets = list_targets()
+    for path in (*folders, *targets):
+        foreign = list_foreign_files(path) if path in folders else []
+        if os.path.lexists(path) and foreign != ["."]:
             print(f"  {'would remove' if dryrun else 'removed'} {path}", flush=True)
+        for name in foreign:
+            print(f"  no build wrote {path / name}: it stays", flush=True)
     if dryrun:
         return
     for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_own_files(folder)
     for target in targets:
         target.unlink(missing_ok=True)
     for parent in {folder.parent for folder in folders}:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from firmwright.created_folders import INDEX_FILE
+
 from . import missing_programs
-from .artifact import INDEX_FILE
 from .job import Job
 from .networks import leave_out_members
 from .task import Title, run_action

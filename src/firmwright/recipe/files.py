@@ -18,6 +18,7 @@ from firmwright.data.sources import (
 )
 from firmwright.documents.schema_check import Finding, Schema, quote
 from firmwright.documents.yaml_text import Pointer
+from firmwright.errors import UserError
 from firmwright.models.onnx.external_data import external_files
 from firmwright.recipe.schema import rewrite_data
 
@@ -68,7 +69,8 @@ FILE_FORMATS = {
         may_be_folder=True,
     ),
     "package-files": FileFormat(
-        list_files=lambda stated, folder: list_files(DataFile(**stated), folder)
+        list_files=lambda stated, folder: list_files(DataFile(**stated), folder),
+        may_be_folder=True,
     ),
     "model-file": FileFormat(
         str,
@@ -113,6 +115,7 @@ def find_missing_files(data: Any, folder: Path) -> Iterator[Finding]:
     """Yield the files that a recipe in ``folder`` names and that cannot be read."""
     for reference in find_references(data):
         yield from find_missing_package(reference)
+        yield from find_wide_pattern(reference, folder)
         name = reference.format.find_required(reference.value)
         if name is None:
             continue
@@ -129,11 +132,28 @@ def find_missing_files(data: Any, folder: Path) -> Iterator[Finding]:
             yield Finding(reference.pointer, f"cannot be read: {shown}: {reason}")
 
 
+def find_wide_pattern(reference: FileReference, folder: Path) -> Iterator[Finding]:
+    """Yield the reason if the pattern of a reference leads too far, or finds too many files."""
+    value = reference.value
+    stated = value if isinstance(value, dict) else {"path": value}
+    path, package = stated.get("path"), stated.get("package")
+    is_pattern = isinstance(path, str) and any(c in path for c in WILDCARDS)
+    if is_pattern and reference.format.may_be_folder and is_name(package):
+        try:
+            list_files(DataFile(path, package=package), folder)
+        except UserError as error:
+            yield Finding(reference.pointer, str(error))
+
+
+def is_name(package: object) -> bool:
+    """Return whether a value is the name of a package, or None; the schema reports all others."""
+    return package is None or (isinstance(package, str) and package.isidentifier())
+
+
 def find_missing_package(reference: FileReference) -> Iterator[Finding]:
     """Yield the Python package that holds the files of a reference, if it is not installed."""
     package = reference.value.get("package") if isinstance(reference.value, dict) else None
-    # The schema reports what is no name.
-    if isinstance(package, str) and package.isidentifier() and not find_package_folder(package):
+    if package and is_name(package) and not find_package_folder(package):
         advice = f"python -m pip install {DISTRIBUTIONS.get(package, package)}"
         message = f"the Python package {quote(package)} is not installed; get it by '{advice}'"
         yield Finding((*reference.pointer, "package"), message)

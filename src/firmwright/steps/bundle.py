@@ -43,8 +43,6 @@ def run(job: Job, folder: Path) -> None:
     read = collect_inputs(job)
     check_lock(job, read)
     check_budget(job)
-    for stale in job.outdir.glob(f"{job.bundle_name}-boxes*.png"):
-        stale.unlink()
     for drawn, published in job.box_pictures.items():
         (folder / published.name).write_bytes(drawn.read_bytes())
     report = collect_report(job, read)

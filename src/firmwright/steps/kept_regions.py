@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 import tvm
 from tvm import relax
 
+from firmwright.created_folders import INDEX_FILE
 from firmwright.ir.kernels import KeptRegion, KeptRegions, Kernels, LoweredRegion
 from firmwright.ir.records import encode_record
 from firmwright.ir.regions import Partition
-from firmwright.pipeline.artifact import INDEX_FILE
 from firmwright.pipeline.artifacts import KEPT_REGIONS, WEIGHTS
 from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from firmwright.data.samples import Sample, repeat_samples, sample_digest, to_samples
@@ -22,7 +20,6 @@ from firmwright.devices.tidl.stages import RECORD, artifacts_name
 from firmwright.devices.tidl.tools import TOOLS_VARIABLE, find_tools, run_import
 from firmwright.errors import UserError
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.artifact import INDEX_FILE
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import select_run_inputs
 from firmwright.pipeline.samples import read_network_columns
@@ -43,7 +40,6 @@ ZERO = "TI asks for 0 there in a quantized graph, which `quantize: {symmetric: t
 
 
 def run(job: Job, folder: Path) -> None:
-    refuse_foreign_files(job.folder("artifacts"))
     tools = find_tools(job.platform)
     size = read_batch_size(job)
     network = read_regions(job, size or 1)
@@ -67,25 +63,6 @@ def run(job: Job, folder: Path) -> None:
         job.note(told)
     for option in find_unmapped_options(network.options):
         job.note(f"TI's import tool is not told {option}")
-
-
-def refuse_foreign_files(folder: Path) -> None:
-    """Raise UserError for files in the stage's folder that the build did not write.
-
-    Users run TI's tools in this folder, and copy from it what they deploy.
-    """
-    index = folder / INDEX_FILE
-    listed: dict[str, str] = {}
-    with suppress(OSError, ValueError):  # no index, or a damaged one, lists nothing
-        listed = json.loads(index.read_text(encoding="utf-8"))["files"]
-    found = (p for p in folder.rglob("*") if p.is_file() and p != index)
-    names = sorted(p.relative_to(folder).as_posix() for p in found)
-    strange = [name for name in names if name not in listed]
-    if strange:
-        raise UserError(
-            f"{folder}: holds files that the build did not write: {', '.join(strange)}; move them "
-            "elsewhere, for this stage replaces the folder"
-        )
 
 
 def read_batch_size(job: Job) -> int:

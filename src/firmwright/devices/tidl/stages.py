@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from firmwright.created_folders import INDEX_FILE
 from firmwright.devices.tidl.tools import TOOLS_VARIABLE, find_tools
-from firmwright.pipeline.artifact import INDEX_FILE, MODULE, Artifact, pack_listed
+from firmwright.pipeline.artifact import MODULE, Artifact, pack_listed
 from firmwright.pipeline.artifacts import (
     BATCH,
     BATCH_LAYOUT,

@@ -1,0 +1,200 @@
+"""The folders that firmwright created, each with a marker: a build removes and replaces no other.
+
+Two kinds have two markers. A *claimed* folder, such as the build folder of a recipe, has
+``.firmwright``: builds add folders and files to it, and it is removed when nothing else is left. A
+folder of *results*, such as that of a stage, has ``stage.json``, the list of all files that a build
+wrote there: these are replaced or removed together, and no other file is.
+
+A marker is the first file in its folder and the last one that is removed, so that a killed build
+leaves no folder that the next build takes for the user's. An empty marker marks nothing: its
+writer was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from firmwright.errors import UserError
+
+MARKER = ".firmwright"
+HEADER = "# firmwright created this folder, and replaces or removes its results in it.\n"
+OWNER = "recipe: "
+"""In a marker, before the path of the recipe that the folder belongs to, as seen from there."""
+
+INDEX_FILE = "stage.json"
+"""Lists a stage's files with their digests; later stages depend on it."""
+
+ALL = "*"
+"""In an index: all files of the folder are firmwright's, such as those of an unfinished stage."""
+
+UNLISTED = frozenset((INDEX_FILE, "origins.json", ".origins.json.partial"))
+"""Files of a finished stage that its index does not list."""
+
+MOST_SHOWN = 3
+"""Foreign files that a message names."""
+
+
+def read_owner(folder: Path) -> str | None:
+    """Return the recipe that a claimed folder belongs to, "" for several; None if not claimed."""
+    try:
+        text = (folder / MARKER).read_text("utf-8")
+    except (OSError, ValueError):
+        return None
+    if not text.startswith(HEADER):
+        return None
+    return text.removeprefix(HEADER).removeprefix(OWNER).strip()
+
+
+def list_foreign_entries(folder: Path) -> list[str]:
+    """Return the names in a folder that is not claimed, sorted; UserError if it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [e.name for e in entries if e.name != MARKER or e.stat().st_size]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be read: {error.strerror}") from None
+    # Read after the names: another build that claims the folder writes its marker first.
+    return sorted(names) if read_owner(folder) is None else []
+
+
+def claim_folder(folder: Path, owner: str = "") -> None:
+    """Create a folder with a marker; UserError if it has foreign files.
+
+    A claimed folder changes its owner, if one is given.
+    """
+    if foreign := list_foreign_entries(folder):
+        raise UserError(describe_foreign(folder, foreign))
+    mark_folder(folder, owner)
+
+
+def mark_folder(folder: Path, owner: str = "") -> None:
+    """Create a folder and write its marker, even next to foreign files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = read_owner(folder)
+    if known is None:
+        (folder / MARKER).write_text(format_marker(owner), "utf-8")
+    elif owner not in ("", known):
+        unfinished = folder / f"{MARKER}.{os.getpid()}"
+        unfinished.write_text(format_marker(owner), "utf-8")
+        unfinished.replace(folder / MARKER)
+
+
+def format_marker(owner: str) -> str:
+    return f"{HEADER}{OWNER}{owner}\n" if owner else HEADER
+
+
+def release_folder(folder: Path) -> None:
+    """Remove the marker of a claimed folder in which nothing else is left."""
+    with suppress(OSError):
+        if os.listdir(folder) == [MARKER] and read_owner(folder) is not None:  # noqa: PTH208
+            (folder / MARKER).unlink()
+
+
+def describe_foreign(folder: Path, foreign: Sequence[str]) -> str:
+    """Return the message for a folder with foreign files."""
+    found = shorten(foreign)
+    return f"{folder}: no build of this version wrote {found}; move it elsewhere or remove it"
+
+
+def shorten(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
+    more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
+    return ", ".join(names[:MOST_SHOWN]) + more
+
+
+def begin_results(folder: Path) -> None:
+    """Create an empty folder of results in which all files are firmwright's.
+
+    Raises UserError for foreign files in its place.
+    """
+    remove_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / INDEX_FILE).write_text(json.dumps({"files": ALL}), "utf-8")
+
+
+def keep_results(folder: Path) -> None:
+    """Create a folder like `begin_results`, and keep the files of an existing one."""
+    if ALL not in read_listed(folder):
+        begin_results(folder)
+
+
+def finish_results(unfinished: Path, digests: dict[str, str], folder: Path) -> None:
+    """Write the index of a folder of results, and put it in the place of an earlier one.
+
+    Raises UserError for foreign files in that place.
+    """
+    index = unfinished / f".{INDEX_FILE}.partial"
+    index.write_text(json.dumps({"files": digests}, indent=1) + "\n", "utf-8")
+    index.replace(unfinished / INDEX_FILE)
+    remove_folder(folder)
+    unfinished.rename(folder)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder of results; UserError, and nothing is removed, for foreign files."""
+    refuse_foreign_files(folder)
+    remove_own_files(folder)
+
+
+def refuse_foreign_files(folder: Path) -> None:
+    """Raise UserError for files in a folder of results that no build wrote."""
+    if foreign := list_foreign_files(folder):
+        raise UserError(describe_foreign(folder, foreign))
+
+
+def list_foreign_files(folder: Path) -> list[str]:
+    """Return the files of a folder that no build wrote, as seen from it, sorted.
+
+    A link or a file in the folder's place is foreign, as ``.``.
+    """
+    if folder.is_symlink() or not folder.is_dir():
+        return ["."] if os.path.lexists(folder) else []
+    files = list_files(folder)
+    # Read after the files: a build writes its marker first.
+    listed = read_listed(folder)
+    return [name for name in files if not ({name, ALL} & listed) and not is_cut(folder, name)]
+
+
+def remove_own_files(folder: Path) -> None:
+    """Remove the files of a folder that builds wrote, and each folder that is then empty."""
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    foreign = set(list_foreign_files(folder))
+    own = [name for name in list_files(folder) if name not in foreign]
+    with suppress(OSError):  # another user's, or removed meanwhile
+        for name in sorted(own, key=lambda name: name == INDEX_FILE):
+            (folder / name).unlink(missing_ok=True)
+        for place, _, _ in os.walk(folder, topdown=False):
+            with suppress(OSError):
+                Path(place).rmdir()
+
+
+def list_files(folder: Path) -> list[str]:
+    """Return all files and links below a folder, sorted; no link is followed."""
+    return sorted(path.relative_to(folder).as_posix() for path in walk(folder))
+
+
+def walk(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        paths = [Path(place, name) for name in (*files, *folders)]
+        yield from (path for path in paths if path.is_symlink() or not path.is_dir())
+
+
+def read_listed(folder: Path) -> frozenset[str]:
+    """Return the files that the index of a folder lists, none without an index of ours."""
+    index = folder / INDEX_FILE
+    try:
+        listed = json.loads(b"" if index.is_symlink() else index.read_bytes())["files"]
+        return UNLISTED | ({ALL} if listed == ALL else {*{**listed}})
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return frozenset()
+
+
+def is_cut(folder: Path, name: str) -> bool:
+    """Return whether a file is the index that a killed build began to write."""
+    return name == INDEX_FILE and not (folder / name).lstat().st_size

@@ -1,0 +1,96 @@
+"""The files that a pattern of a recipe names, with limits of where it searches, and of how much.
+
+``*``, ``?`` and ``[...]`` match within a name, and no hidden name; ``**`` matches any number of
+folders. It enters no hidden folder, no build folder, no virtual environment and no link.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
+
+from firmwright.created_folders import read_owner
+from firmwright.errors import UserError
+
+WILDCARDS = "*?["
+
+MOST_ENTRIES = 100_000
+"""Files and folders that a pattern may search."""
+
+
+def find_matches(pattern: str, start: Path) -> list[Path]:
+    """Return the files that a pattern names from a folder, sorted.
+
+    Raises UserError for a pattern that is absolute, leaves the git repository, or has to search
+    more than MOST_ENTRIES files and folders.
+    """
+    path = PurePath(os.path.normpath(pattern))
+    if path.is_absolute():
+        advice = "a pattern starts at the recipe's folder; a single folder may be absolute"
+        raise UserError(f"the pattern '{pattern}' is absolute; {advice}")
+    refuse_leaving(pattern, path, start)
+    return sorted(set(Search(pattern).match(start, path.parts)))
+
+
+def refuse_leaving(pattern: str, path: PurePath, start: Path) -> None:
+    """Raise UserError if a pattern leads out of the git repository around a folder."""
+    folder = Path(os.path.realpath(start))
+    levels = path.parts.count("..")
+    top = next((p for p in (folder, *folder.parents) if (p / ".git").exists()), None)
+    if top and levels > len(folder.relative_to(top).parts):
+        advice = "copy or link the files into it, or name a single folder without a pattern"
+        raise UserError(f"the pattern '{pattern}' leaves the git repository; {advice}")
+
+
+class Search:
+    """Searches for a pattern, and counts the files and folders that it has seen."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.seen = 0
+
+    def match(self, folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+        """Yield the files below a folder that match the parts of a pattern; some repeatedly."""
+        first, rest = parts[0], parts[1:]
+        if first == "**":
+            yield from self.match(folder, rest or ("*",))
+            for entry in self.list_entries(folder):
+                if is_searched(entry):
+                    yield from self.match(folder / entry.name, parts)
+        elif not any(c in first for c in WILDCARDS):
+            yield from self.match_rest(folder / first, rest)
+        else:
+            for entry in self.list_entries(folder):
+                hidden = entry.name.startswith(".") and not first.startswith(".")
+                if not hidden and fnmatchcase(entry.name, first):
+                    yield from self.match_rest(folder / entry.name, rest)
+
+    def match_rest(self, path: Path, rest: Sequence[str]) -> Iterator[Path]:
+        if rest:
+            yield from self.match(path, rest)
+        elif path.is_file():
+            yield path
+
+    def list_entries(self, folder: Path) -> list[os.DirEntry[str]]:
+        """Return what a folder contains, nothing if it cannot be read."""
+        try:
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except OSError:
+            return []
+        self.seen += len(found)
+        if self.seen > MOST_ENTRIES:
+            raise UserError(
+                f"the pattern '{self.pattern}' searches more than {MOST_ENTRIES:,} files and "
+                "folders; begin it with the folder that has the files"
+            )
+        return found
+
+
+def is_searched(entry: os.DirEntry[str]) -> bool:
+    """Return whether ``**`` enters a folder."""
+    if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
+        return False
+    return read_owner(Path(entry.path)) is None and not Path(entry.path, "pyvenv.cfg").exists()
