@@ -96,8 +96,8 @@ def release_folder(folder: Path) -> None:
 
 
 def describe_foreign(folder: Path, foreign: Sequence[str]) -> str:
-    """Return the message for a folder with foreign files."""
-    found = shorten(foreign)
+    """Return the message for a folder with foreign files, or for one that is foreign."""
+    found = "this" if foreign == ["."] else shorten(foreign)
     return f"{folder}: no build of this version wrote {found}; move it elsewhere or remove it"
 
 

@@ -227,7 +227,8 @@ def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str
     watched = InputWatch(dependencies)
     claim_folders(job, folder)
     refuse_foreign_files(folder)
-    refuse_foreign_targets(job, targets)
+    if targets:
+        refuse_foreign_targets(job, targets)
     begin_results(unfinished)
     try:
         # Imported late: a build with nothing to do shares nothing.
@@ -240,7 +241,8 @@ def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str
             lambda: find_key(job, stage, unchanged.configuration, dependencies),
             lambda: run_watched(job, stage, unfinished, watched),
         )
-        publish(job, unfinished, targets)
+        if targets:
+            publish(job, unfinished, targets)
         finish_results(unfinished, list_digests(unfinished), folder)
     finally:
         remove_folder(unfinished)
