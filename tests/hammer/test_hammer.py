@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +15,7 @@ from tests.hammer.faults import FaultHammer
 from tests.hammer.kills import BuildFolder, KillHammer
 from tests.hammer.models import ModelHammer
 from tests.hammer.recipes import RecipeHammer
+from tests.hammer.user_files import UserFilesHammer
 
 short = settings(
     deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -56,6 +58,16 @@ def test_a_kill(builds: BuildFolder) -> None:
 @pytest.mark.needs("gcc")
 def test_a_full_disk(builds: BuildFolder) -> None:
     FaultHammer(builds).fill_disk(random.Random(0))
+
+
+@pytest.mark.needs("gcc")
+def test_builds_among_files_of_the_user(tmp_path: Path) -> None:
+    hammer = UserFilesHammer(tmp_path)
+    try:
+        for number in range(12):
+            hammer.try_case(random.Random(f"0/{number}"))
+    finally:
+        hammer.close()
 
 
 def test_builds_can_be_interrupted_from_a_shells_background() -> None:

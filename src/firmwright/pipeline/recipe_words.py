@@ -11,7 +11,7 @@ from pathlib import Path
 
 from doit import get_initial_workdir, get_var, loader
 
-from firmwright.data.sources import WILDCARDS
+from firmwright.data.patterns import WILDCARDS
 from firmwright.errors import UserError, did_you_mean
 
 TASK_FILE = "dodo.py"

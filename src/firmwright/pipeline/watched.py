@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from doit.globals import Globals
 from doit.task import Task
 
-from firmwright.data.sources import WILDCARDS
+from firmwright.data.patterns import WILDCARDS
 from firmwright.folders import PREFIXES
 from firmwright.recipe.files import find_references
 from firmwright.recipe.own_code import find_own_code

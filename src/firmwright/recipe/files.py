@@ -9,8 +9,8 @@ from stat import S_ISDIR
 from typing import Any
 
 from firmwright.custom.sources import source_files
+from firmwright.data.patterns import WILDCARDS
 from firmwright.data.sources import (
-    WILDCARDS,
     DataFile,
     find_package_folder,
     list_files,

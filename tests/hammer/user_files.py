@@ -1,6 +1,6 @@
 """Builds and cleans keep the user's files, whatever these are named and wherever they are.
 
-``python -m tests.hammer.foreign [--count 200] [--seconds S] [--seed 0] [--first 0]``
+``python -m tests.hammer.user_files [--count 200] [--seconds S] [--seed 0] [--first 0]``
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Content = bytes | str
 """Of a file, or the target of a link."""
 
 
-class ForeignHammer:
+class UserFilesHammer:
     """Runs commands among files of the user's, which are compared after each."""
 
     def __init__(self, folder: Path) -> None:
@@ -176,9 +176,9 @@ def make_model() -> bytes:
 
 def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        hammer = ForeignHammer(Path(folder))
+        hammer = UserFilesHammer(Path(folder))
         try:
-            return run_campaign("tests.hammer.foreign", hammer.try_case, arguments, 200)
+            return run_campaign("tests.hammer.user_files", hammer.try_case, arguments, 200)
         finally:
             hammer.close()
 
