@@ -293,6 +293,7 @@ def test_compiler_refusal_is_shown(repository: Repository) -> None:
             "target=soma_dory, c: the platform 'rv32-bare' has no 'soma_dory'; platforms that have",
         ),
         (["recipe=digits.yaml", "outdir=digits.yaml/x"], "cannot make the build folder"),
+        (["recipe=digits.yaml", "outdir=."], "outdir=.: is the folder of digits.yaml; choose"),
         (["recipe="], "recipe=: a value is missing"),
         (["recipe=digits.yaml", "profile=maybe"], "profile=maybe: expected 1 or 0\n"),
         (["recipe=digits.yaml", "no_user_code=no"], "no_user_code=no: expected 1 or 0\n"),
