@@ -100,6 +100,7 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
     targets = [folder / INDEX_FILE, *stage.publish(job)]
     caches = [job.cache] if stage.name == next(iter(job.stages)) else []
     folders = [folder, partial_folder(folder), *caches]
+    list_targets = partial(list_published, job) if stage.publish(job) else list
     unchanged = Unchanged(collect_configuration(job, stage), lambda: list_outputs(job, stage))
     return {
         "basename": stage.name,
@@ -115,12 +116,7 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
         "file_dep": dependencies,
         "targets": [str(t) for t in targets],
         "uptodate": [unchanged],
-        "clean": [
-            (
-                remove_results,
-                [folders, partial(list_published, job) if stage.publish(job) else list],
-            )
-        ],
+        "clean": [(remove_results, [folders, list_targets])],
         "verbosity": 2,
     }
 
@@ -262,8 +258,12 @@ def partial_folder(folder: Path) -> Path:
 
 
 def list_digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file that a stage wrote, by its name below the folder."""
-    return {n: file_digest(folder / n) for n in list_files(folder) if n != INDEX_FILE}
+    """Return the SHA-256 of each file that a stage wrote, by its name below the folder.
+
+    It is empty for a link that leads to no file.
+    """
+    paths = {name: folder / name for name in list_files(folder) if name != INDEX_FILE}
+    return {name: file_digest(p) if p.is_file() else "" for name, p in paths.items()}
 
 
 def remove_results(
