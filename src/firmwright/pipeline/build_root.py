@@ -10,7 +10,6 @@ from pathlib import Path
 
 from doit import get_var
 
-import firmwright
 from firmwright.created_folders import (
     ALL,
     list_foreign_entries,
@@ -20,6 +19,7 @@ from firmwright.created_folders import (
     shorten,
 )
 from firmwright.errors import UserError
+from firmwright.folders import PACKAGE
 
 from .recipe_words import find_recipes
 
@@ -28,8 +28,6 @@ STATE_FILE = ".doit.db"
 
 STATE = (STATE_FILE, ".recipes", ".snapshots", ".libraries.log")
 """What the names of firmwright's own files in the build root begin with."""
-
-PACKAGE = str(Path(firmwright.__file__).parent)
 
 
 def find_build_root() -> Path:
