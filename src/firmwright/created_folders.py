@@ -107,32 +107,39 @@ def shorten(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_SHOWN]) + more
 
 
-def begin_results(folder: Path) -> None:
-    """Create an empty folder of results in which all files are firmwright's.
+def begin_results(unfinished: Path) -> Path:
+    """Return an empty folder for results, within a folder whose files are all firmwright's.
+
+    The marker is outside of the returned folder: a stage reads its folder as a whole. Raises
+    UserError for foreign files in the place of the outer folder.
+    """
+    remove_folder(unfinished)
+    mark_all(unfinished)
+    folder = unfinished / "results"
+    folder.mkdir()
+    return folder
+
+
+def mark_all(folder: Path) -> None:
+    """Create a folder in which all files are firmwright's; an existing one keeps its files.
 
     Raises UserError for foreign files in its place.
     """
-    remove_folder(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / INDEX_FILE).write_text(json.dumps({"files": ALL}), "utf-8")
-
-
-def keep_results(folder: Path) -> None:
-    """Create a folder like `begin_results`, and keep the files of an existing one."""
     if ALL not in read_listed(folder):
-        begin_results(folder)
+        remove_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / INDEX_FILE).write_text(json.dumps({"files": ALL}), "utf-8")
 
 
-def finish_results(unfinished: Path, digests: dict[str, str], folder: Path) -> None:
-    """Write the index of a folder of results, and put it in the place of an earlier one.
+def finish_results(results: Path, digests: dict[str, str], folder: Path) -> None:
+    """Write the index of a folder of results, and put the folder in the place of an earlier one.
 
     Raises UserError for foreign files in that place.
     """
-    index = unfinished / f".{INDEX_FILE}.partial"
-    index.write_text(json.dumps({"files": digests}, indent=1) + "\n", "utf-8")
-    index.replace(unfinished / INDEX_FILE)
+    text = json.dumps({"files": digests}, indent=1) + "\n"
+    (results / INDEX_FILE).write_text(text, "utf-8")
     remove_folder(folder)
-    unfinished.rename(folder)
+    results.rename(folder)
 
 
 def remove_folder(folder: Path) -> None:

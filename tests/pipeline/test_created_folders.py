@@ -25,11 +25,11 @@ from firmwright.errors import UserError
 def results(tmp_path: Path) -> Path:
     """A finished folder of results with the files ``a`` and ``b/c``."""
     unfinished, folder = tmp_path / ".model.partial", tmp_path / "model"
-    begin_results(unfinished)
-    (unfinished / "b").mkdir()
+    made = begin_results(unfinished)
+    (made / "b").mkdir()
     for name in ("a", "b/c"):
-        (unfinished / name).write_text(name)
-    finish_results(unfinished, {"a": "", "b/c": ""}, folder)
+        (made / name).write_text(name)
+    finish_results(made, {"a": "", "b/c": ""}, folder)
     return folder
 
 
@@ -83,10 +83,8 @@ def test_what_a_killed_build_leaves_is_removed(tmp_path: Path) -> None:
     """The process died after it created the folder, its empty index, or some files."""
     folder = tmp_path / "model"
     folder.mkdir()
-    begin_results(folder)
-    (folder / "half").write_text("")
-    begin_results(folder)
-    assert [path.name for path in folder.iterdir()] == [INDEX_FILE]
+    (begin_results(folder) / "half").write_text("")
+    assert not list(begin_results(folder).iterdir())
     (folder / INDEX_FILE).write_text("")
     remove_folder(folder)
     assert not folder.exists()

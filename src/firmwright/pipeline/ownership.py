@@ -13,8 +13,8 @@ from firmwright.created_folders import (
     MARKER,
     claim_folder,
     describe_foreign,
-    keep_results,
     list_foreign_entries,
+    mark_all,
     read_owner,
 )
 from firmwright.documents.whole_file import write_whole
@@ -77,7 +77,7 @@ def claim_folders(job: Job, stage: Path) -> None:
     owner = job.origin or job
     recipe = Path(os.path.relpath(owner.recipe.path, owner.outdir))
     claim_folder(owner.outdir, recipe.as_posix())
-    keep_results(owner.cache)
+    mark_all(owner.cache)
     between = [place for place in stage.parents if place.is_relative_to(job.outdir)]
     for place in between:
         if place.is_symlink():

@@ -6,12 +6,12 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from firmwright.created_folders import begin_results
 from firmwright.shared_cache import SharedCache, open_cache
 from firmwright.shared_cache.entry import CacheError
 
@@ -77,7 +77,8 @@ def take_or_run(
     if entry is not None:
         job.notes.extend(entry.notes)
         return shared.find_entry(key)
-    begin_results(folder)
+    shutil.rmtree(folder)
+    folder.mkdir()
     said = len(job.notes)
     run()
     try:

@@ -225,7 +225,7 @@ def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str
     refuse_foreign_files(folder)
     if targets:
         refuse_foreign_targets(job, targets)
-    begin_results(unfinished)
+    results = begin_results(unfinished)
     try:
         # Imported late: a build with nothing to do shares nothing.
         from .stage_cache import find_key, take_or_run
@@ -233,13 +233,13 @@ def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str
         taken = take_or_run(
             job,
             stage,
-            unfinished,
+            results,
             lambda: find_key(job, stage, unchanged.configuration, dependencies),
-            lambda: run_watched(job, stage, unfinished, watched),
+            lambda: run_watched(job, stage, results, watched),
         )
         if targets:
-            publish(job, unfinished, targets)
-        finish_results(unfinished, list_digests(unfinished), folder)
+            publish(job, results, targets)
+        finish_results(results, list_digests(results), folder)
     finally:
         remove_folder(unfinished)
     return taken
@@ -262,7 +262,7 @@ def list_digests(folder: Path) -> dict[str, str]:
 
     It is empty for a link that leads to no file.
     """
-    paths = {name: folder / name for name in list_files(folder) if name != INDEX_FILE}
+    paths = {name: folder / name for name in list_files(folder)}
     return {name: file_digest(p) if p.is_file() else "" for name, p in paths.items()}
 
 

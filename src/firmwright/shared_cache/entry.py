@@ -13,7 +13,6 @@ from dataclasses import astuple, dataclass
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
-from firmwright.created_folders import INDEX_FILE
 from firmwright.errors import UserError
 from firmwright.wire_format import find_fields, find_parts, write_field
 
@@ -57,7 +56,7 @@ class Entry:
 
 
 def describe_files(folder: Path) -> tuple[CachedFile, ...]:
-    """Return the files of a stage's folder without its index, sorted."""
+    """Return the files of a stage's folder, sorted."""
     return tuple(
         CachedFile(
             path.relative_to(folder).as_posix(),
@@ -66,7 +65,7 @@ def describe_files(folder: Path) -> tuple[CachedFile, ...]:
             bool(path.stat().st_mode & 0o100),
         )
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path != folder / INDEX_FILE
+        if path.is_file()
     )
 
 
