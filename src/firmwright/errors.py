@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -71,6 +72,12 @@ def first_line(error: BaseException) -> str:
         return f"{of_schedule[1]}: {of_schedule[2]}"
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     return TVM_OPERATOR.sub(r"\1", line)
+
+
+def describe_exit(code: int) -> str:
+    """Return how a process ended, by its return code: ``SIGKILL`` or ``exit code 3``."""
+    known = {number.value: number.name for number in signal.Signals}
+    return known.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
 
 
 def to_printable(text: str) -> str:

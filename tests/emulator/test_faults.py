@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import resource
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
+from firmwright.emulator.engine import TRANSLATIONS
 from firmwright.errors import UserError
+from firmwright.forked import limit_memory
 
 from .conftest import BuildFirmware, RunFirmware
 
@@ -135,3 +138,14 @@ def test_not_an_elf_file(run: RunFirmware, tmp_path: Path) -> None:
 def test_unknown_emulator(build: BuildFirmware, run: RunFirmware) -> None:
     with pytest.raises(UserError, match="unknown emulator 'unicor'; did you mean 'unicorn'"):
         run(build("console.c", "rv32-bare"), "rv32-bare", emulator="unicor")
+
+
+def test_an_emulator_without_memory_ends_no_build(build: BuildFirmware, run: RunFirmware) -> None:
+    elf = build("mistakes.c", "rv32-bare")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(UserError, match=r"it ended with exit code 1: .*translator buffer"):
+        try:
+            limit_memory(TRANSLATIONS // 2)
+            run(elf, "rv32-bare", b"l", budget=100_000)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)

@@ -70,13 +70,13 @@ def load_library() -> ctypes.CDLL:
 class BlockCounter:
     """Counts executed instructions inside one function of a run's firmware, callees included."""
 
-    def __init__(self, run: Run, machine: Machine) -> None:
+    def __init__(self, run: Run, machine: Machine, library: ctypes.CDLL) -> None:
         """Attach the hook; the machine's engine is stopped soon after the run's budget."""
         self._firmware = run.firmware
         start, code = run.firmware.code
         address_of = run.firmware.symbols.address_of
         # Attributes keep alive what the C side holds pointers to.
-        self._library = load_library()
+        self._library = library
         self._blocks = (_Block * (len(code) // 2 + 1))()
         self._parts = (_Part * len(run.parts))(*(_Part(0, address_of(n), 0) for n in run.parts))
         self._counter = _Counter(

@@ -13,6 +13,9 @@ from unicorn.unicorn_py3.unicorn import Uc, UcError, uclib
 
 __all__ = ["Engine", "UcError", "add_native_block_hook", "open_engine", "unicorn_function"]
 
+TRANSLATIONS = 128 << 20
+"""Bytes for translated code. Unicorn's default is 1 GiB, which a limit of memory may not allow."""
+
 ReadDevice = Callable[[Any, int, int, Any], int]  # engine, offset, size in bytes, user data
 WriteDevice = Callable[[Any, int, int, int, Any], None]  # engine, offset, size, value, user data
 
@@ -46,11 +49,14 @@ class Engine(Protocol):
     ) -> int: ...
     def emu_start(self, begin: int, until: int) -> None: ...
     def emu_stop(self) -> None: ...
+    def ctl_set_tcg_buffer_size(self, size: int) -> None: ...
 
 
 def open_engine(architecture: int, mode: int, cpu: int | None = None) -> Engine:
     """Return a new engine; the numbers are unicorn's constants."""
-    return cast(Engine, Uc(architecture, mode, cpu))
+    engine = cast(Engine, Uc(architecture, mode, cpu))
+    engine.ctl_set_tcg_buffer_size(TRANSLATIONS)
+    return engine
 
 
 def unicorn_function(name: str) -> ctypes.c_void_p:

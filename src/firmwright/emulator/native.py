@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import platform as host
-import signal
 import subprocess
 from collections.abc import Sequence
 
 from firmwright.emulator.execution import EXIT_NO_FEATURE, EXIT_NO_INPUT, Execution, Run, time_limit
 from firmwright.emulator.process import run_process
-from firmwright.errors import UserError
+from firmwright.errors import UserError, describe_exit
 
 
 def run_natively(run: Run) -> Execution:
@@ -28,7 +27,7 @@ def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
     except OSError as error:
         raise UserError(f"{path}: cannot run the program: {error.strerror}") from error
     if process.returncode < 0:
-        name = signal.Signals(-process.returncode).name
+        name = describe_exit(process.returncode)
         raise UserError(f"{path}: the program was ended by the signal {name}")
     if process.returncode == EXIT_NO_INPUT:
         raise UserError(f"{path}: waiting for console input, of which there is no more")

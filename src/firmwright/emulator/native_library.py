@@ -12,10 +12,12 @@ from contextlib import suppress
 from importlib.metadata import version
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
+from subprocess import CalledProcessError
 
 from platformdirs import user_cache_path
 
 from firmwright.child import make_command
+from firmwright.errors import UserError, describe_exit
 from firmwright.toolchain.compilers import run_compiler
 from firmwright.toolchain.kept import find_kept, keep
 
@@ -24,7 +26,8 @@ def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
     """Compile sources, and their headers, by file name; return the library.
 
     What is there already is not built again, unless it is damaged: the file name holds digests of
-    all that went in, and of what came out. Several processes may share the folder.
+    all that went in, and of what came out. Several processes may share the folder. Raises UserError
+    if the compiler fails.
     """
     kept = find_folder()
     key = hashlib.sha256("\0".join([version("ziglang"), sys.platform, platform.machine()]).encode())
@@ -39,7 +42,12 @@ def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
         command = make_command("ziglang", "cc", "-std=c99", "-O2", "-g0", "-fPIC")
         command += ["-shared", "-nostdlib", "-o", f"{name}.so"]
         command += sorted(source for source in sources if source.endswith(".c"))
-        run_compiler(command, Path(folder), cache=Path(folder))
+        try:
+            run_compiler(command, Path(folder), cache=Path(folder))
+        except CalledProcessError as error:
+            lines = [*filter(None, error.stdout.splitlines()), ""]
+            ended = f"the compiler ended with {describe_exit(error.returncode)}"
+            raise UserError(f"{name}: {ended}: {lines[0]}") from None
         return keep(Path(folder, f"{name}.so"), kept, stem, ".so")
 
 

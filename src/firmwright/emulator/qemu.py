@@ -15,7 +15,7 @@ from firmwright.emulator.execution import EXIT_TRAP, Execution, Run, time_limit
 from firmwright.emulator.native import run_program
 from firmwright.emulator.process import run_process
 from firmwright.emulator.qemu_counter import QemuCounter, load_plugin
-from firmwright.errors import UserError
+from firmwright.errors import UserError, describe_exit
 from firmwright.toolchain import Platform, Qemu
 
 _PACKAGES = {
@@ -125,7 +125,7 @@ def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None
             process.stderr.decode("utf-8", "replace").strip().split("\n\n")
         )  # no registers
         raise UserError(
-            f"{path}: QEMU failed with exit code {process.returncode}: {message}\n"
+            f"{path}: QEMU failed with {describe_exit(process.returncode)}: {message}\n"
             f"{advise_on_memories(run.platform)}"
         )
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from ctypes import CDLL
 from importlib.metadata import version
 from pkgutil import resolve_name
 from typing import Any
 
 from unicorn import unicorn_const as uc
 
-from firmwright.emulator.block_counter import BlockCounter
+from firmwright.emulator.block_counter import BlockCounter, load_library
 from firmwright.emulator.console import Console
-from firmwright.emulator.engine import UcError
+from firmwright.emulator.engine import TRANSLATIONS, UcError
 from firmwright.emulator.execution import Execution, Run
 from firmwright.emulator.machine import Machine, Stop
 from firmwright.emulator.mps2_an386 import Mps2An386
 from firmwright.emulator.qemu_virt_rv32 import QemuVirtRv32
 from firmwright.errors import UserError, did_you_mean
+from firmwright.forked import limit_memory, run_in_copy
 from firmwright.targets.load import load_target, target_names
 from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.platforms import Memory
@@ -30,6 +31,9 @@ MACHINES: dict[str, type[Machine]] = {
 
 _PAGE = 0x1000
 _ADDRESS_LIMIT = 1 << 32
+
+MEMORY = TRANSLATIONS + (512 << 20)
+"""Bytes that an emulation may need beside the platform's memories, of which it has copies."""
 
 # RAM holds garbage after power-on; a firmware that relies on zeros must fail here.
 _RAM_PATTERN = b"\xa5"
@@ -56,7 +60,15 @@ def run_in_unicorn(run: Run) -> Execution:
             f"platform {run.platform.name}: the unicorn emulator has no machine "
             f"'{wanted}'{did_you_mean(wanted, machines)}"
         )
-    return _Session(run, machines[wanted]).execute()
+    # The copy of this process that emulates compiles, reads and imports nothing.
+    library, name = load_library(), f"unicorn {version('unicorn')}"
+    what = f"{run.firmware.path}: the emulator does not survive the firmware"
+    return run_in_copy(what, _emulate, run, machines[wanted], library, name)
+
+
+def _emulate(run: Run, machine: type[Machine], library: CDLL, name: str) -> Execution:
+    limit_memory(MEMORY + 10 * sum(memory.size for memory in run.platform.memories.values()))
+    return _Session(run, machine, library).execute(name)
 
 
 def find_machines(accelerators: Iterable[str]) -> dict[str, type[Machine]]:
@@ -72,7 +84,7 @@ def find_machines(accelerators: Iterable[str]) -> dict[str, type[Machine]]:
 class _Session:
     """One run: the machine with the firmware in its memory, and why it stopped."""
 
-    def __init__(self, run: Run, machine: type[Machine]) -> None:
+    def __init__(self, run: Run, machine: type[Machine], library: CDLL) -> None:
         self._run = run
         self._firmware = run.firmware
         self._stopped: Stop | None = None
@@ -80,16 +92,20 @@ class _Session:
         self._machine = machine(run, self._console, self._stop)
         self._engine = self._machine.engine
         self._load()
-        self._counter = BlockCounter(run, self._machine)
+        self._counter = BlockCounter(run, self._machine, library)
         self._machine.count_instructions = lambda: self._counter.executed_instructions
         self._engine.hook_add(uc.UC_HOOK_INTR, self._on_interrupt)
         self._engine.hook_add(uc.UC_HOOK_MEM_INVALID, self._on_invalid_access)
         self._engine.hook_add(uc.UC_HOOK_INSN_INVALID, self._on_invalid_instruction)
 
-    def execute(self) -> Execution:
-        """Run from reset to exit."""
+    def execute(self, name: str) -> Execution:
+        """Run from reset to exit; ``name`` is that of the emulator, with its version."""
         flash = self._run.platform.memories.get("flash")
-        self._emulate(self._machine.reset(flash.origin if flash else self._firmware.entry))
+        start = self._machine.reset(flash.origin if flash else self._firmware.entry)
+        try:
+            self._engine.emu_start(start, _ADDRESS_LIMIT)
+        except UcError as error:
+            self._stop(Stop(fault=str(error)))
         stopped = self._stopped
         place = self._firmware.symbols.describe_address
         if stopped is None:
@@ -105,24 +121,13 @@ class _Session:
         self._counter.mark_last_instruction(address)
         counts = self._counter.count_by_symbol()
         return Execution(
-            emulator=f"unicorn {version('unicorn')}",
+            emulator=name,
             exit_code=stopped.exit_code,
             console=bytes(self._console.output),
             instructions=sum(counts.values()),
             by_symbol=counts,
             by_part=self._counter.count_by_part(),
         )
-
-    def _emulate(self, start: int) -> None:
-        """Run in a thread of its own, for this one to be free for ctrl-C."""
-        with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(self._engine.emu_start, start, _ADDRESS_LIMIT)
-            try:
-                running.result()
-            except UcError as error:
-                self._stop(Stop(fault=str(error)))
-            finally:
-                self._engine.emu_stop()
 
     def _load(self) -> None:
         """Fill the memories, and copy the segments to their load addresses."""

@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import TypeVar
 
 from firmwright.cores import count_cores
-from firmwright.errors import UserError
+from firmwright.errors import UserError, describe_exit
 from firmwright.progress import track
 from firmwright.toolchain.compilers import Compiler, ToolError, find_library_cache, run_compiler
 from firmwright.toolchain.float_abi import check_float_abi
@@ -243,7 +243,8 @@ def run_tool(command: Sequence[str], folder: Path, cache: Path, what: str, failu
         log = cache / f"failed-{Path(what).name}.txt"
         cache.mkdir(parents=True, exist_ok=True)
         log.write_text(f"cd {folder}\n{shlex.join(command)}\n\n{error.stdout}", encoding="utf-8")
-        raise ToolError(f"{what}: {failure}", error.stdout, log) from error
+        ended = f" ({describe_exit(error.returncode)})" if error.returncode < 0 else ""
+        raise ToolError(f"{what}: {failure}{ended}", error.stdout, log) from error
 
 
 def relative_path(path: Path, folder: Path) -> str:

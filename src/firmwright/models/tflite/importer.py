@@ -13,12 +13,13 @@ from tvm import relax
 from tvm.relax.frontend.tflite import from_tflite
 
 from firmwright.errors import UserError, first_line
+from firmwright.forked import run_in_copy
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
 from firmwright.models.formats import Imported, Shapes
 from firmwright.models.importing import refuse_operators, run_importer
 from firmwright.models.tflite.checks import check_model, decode_text, operator_kinds, to_ints
 from firmwright.models.tflite.converter import Converter
-from firmwright.models.tflite.reference import load_interpreter, run_in_subprocess
+from firmwright.models.tflite.reference import load_interpreter
 from firmwright.models.tflite.reference import run_reference as run_reference
 from firmwright.models.tflite.repairs import convert_constants, repair, repair_dimensions
 from firmwright.models.tflite.states import expose_states
@@ -81,12 +82,12 @@ def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
     what = f"{name}: LiteRT does not survive this model"
     try:
         try:
-            run_in_subprocess(what, load_interpreter, data)
+            run_in_copy(what, load_interpreter, data)
         except (ValueError, RuntimeError) as error:
             if DIMENSION_REFUSAL not in str(error):
                 raise
             data, remarks = repair_dimensions(data)
-            run_in_subprocess(what, load_interpreter, data)
+            run_in_copy(what, load_interpreter, data)
             return data, remarks
     except (ValueError, RuntimeError) as error:
         raise UserError(

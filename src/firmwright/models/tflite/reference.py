@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import faulthandler
-import multiprocessing
-import os
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import tflite
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from firmwright.errors import UserError, first_line
+from firmwright.forked import run_in_copy
 from firmwright.ir.tensors import State
 from firmwright.models.formats import ReferenceOutputs, Samples
 from firmwright.models.sequence import read_initial, run_in_sequence
@@ -23,7 +19,6 @@ from firmwright.models.tflite.checks import operator_kinds
 from firmwright.models.tflite.repairs import repair, repair_dimensions
 
 Array = np.ndarray[Any, Any]
-Result = TypeVar("Result")
 
 
 def load_interpreter(data: bytes) -> None:
@@ -50,7 +45,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     """
     what = "LiteRT, the reference, does not survive the model"
     model = repair(repair_dimensions(data)[0])
-    results = run_in_subprocess(what, evaluate, model, list(inputs), states)
+    results = run_in_copy(what, evaluate, model, list(inputs), states)
     kernels = "optimized kernels, for a SUM" if has_integer_sum(data) else "reference kernels"
     return ReferenceOutputs(f"ai-edge-litert {version('ai-edge-litert')} ({kernels})", results)
 
@@ -97,43 +92,3 @@ def evaluate(
         raise UserError(
             f"LiteRT, the reference, cannot evaluate the model: {first_line(error)}"
         ) from error
-
-
-def run_in_subprocess(what: str, function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call the function in a copy of this process: some of LiteRT's kernels end the process.
-
-    What it raises is raised here; UserError, beginning with ``what``, where a signal ended it.
-    """
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=send_result, args=(sender, function, arguments))
-    child.start()
-    sender.close()
-    try:
-        succeeded, value = receiver.recv()
-    except EOFError:
-        child.join()
-        code = child.exitcode or 0
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        raise UserError(f"{what}: it ended with {how}") from None
-    finally:
-        receiver.close()
-    child.join()
-    if not succeeded:
-        raise value
-    result: Result = value
-    return result
-
-
-def send_result(
-    sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> None:
-    """Send (True, result) or (False, error); nothing that a dying runtime prints is shown."""
-    faulthandler.disable()
-    sink = os.open(os.devnull, os.O_WRONLY)
-    for descriptor in (1, 2):
-        os.dup2(sink, descriptor)
-    try:
-        sender.send((True, function(*arguments)))
-    except Exception as error:
-        sender.send((False, error if isinstance(error, UserError) else RuntimeError(str(error))))

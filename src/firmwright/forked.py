@@ -1,0 +1,128 @@
+"""Calls functions in copies of this process: a library that exits or crashes there ends no build.
+
+A copy is forked, so it starts in milliseconds and imports nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import pickle
+import resource
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any, NoReturn, TypeVar
+
+from firmwright.errors import UserError, describe_exit
+
+Result = TypeVar("Result")
+
+PAUSE = 0.5
+"""Seconds after which a copy notices that the process that made it has ended."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_forking = Lock()
+_copies: set[int] = set()
+
+
+def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Return the result of a function that is called in a copy of this process.
+
+    Raises the function's UserError, MemoryError or OSError, and RuntimeError for its other errors.
+    Raises UserError if the copy ends early; the message begins with ``what`` and contains the last
+    line that the copy printed. Several threads may call at once.
+    """
+    mark = os.urandom(16)
+    with _forking:  # a copy of another thread would keep the pipe open
+        receiver, sender = os.pipe()
+        parent, copy = os.getpid(), os.fork()
+        if not copy:
+            os.close(receiver)
+            _live_as_copy(parent, sender, mark, function, arguments)
+        os.close(sender)
+    _copies.add(copy)
+    try:
+        with os.fdopen(receiver, "rb") as stream:
+            printed, succeeded, answer = stream.read().partition(mark)
+    except BaseException:
+        os.kill(copy, signal.SIGKILL)
+        raise
+    finally:
+        _copies.discard(copy)
+        code = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+    if code or not succeeded:
+        lines = printed.decode("utf-8", "replace").split("\n")
+        last = next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
+        raise UserError(f"{what}: it ended with {describe_exit(code)}{last}")
+    error, result = pickle.loads(answer)
+    if error is not None:
+        raise error
+    returned: Result = result
+    return returned
+
+
+def end_copies() -> None:
+    """End all copies of this process; the threads that wait for them go on."""
+    for copy in [*_copies]:
+        with suppress(ProcessLookupError):
+            os.kill(copy, signal.SIGKILL)
+
+
+def limit_memory(more: int) -> None:
+    """Let this process map so many more bytes than it has now, or fewer if its limit is lower."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + more
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY or most < soft:
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def _live_as_copy(
+    parent: int,
+    sender: int,
+    mark: bytes,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+) -> NoReturn:
+    """Send the mark, then (None, result) or (error, None); output goes into the same pipe."""
+    try:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        faulthandler.disable()
+        for stream in (1, 2):
+            os.dup2(sender, stream)
+        _leave_at_exit()
+        Thread(target=_end_with, args=(parent,), daemon=True).start()
+        with os.fdopen(sender, "wb") as pipe:
+            pipe.write(mark + pickle.dumps(_call(function, arguments)))
+    except BaseException as error:
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+        os._exit(1)
+    os._exit(0)
+
+
+def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+    try:
+        return None, function(*arguments)
+    except (UserError, MemoryError, OSError) as error:
+        return error, None
+    except Exception as error:
+        return RuntimeError(str(error)), None
+
+
+def _leave_at_exit() -> None:
+    """Let C's exit() skip the handlers of other libraries: they join threads that no copy has."""
+    libc = ctypes.CDLL(None)
+    libc["__cxa_atexit"](libc["_exit"], ctypes.c_void_p(1), None)
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PAUSE)
+    os._exit(1)

@@ -1,0 +1,116 @@
+"""A function in a copy of the process: its result, its errors, and every early end in words."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Timer
+
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.forked import end_copies, limit_memory, run_in_copy
+
+
+def double(data: bytes) -> bytes:
+    print("a library prints this")
+    return 2 * data
+
+
+def test_results_of_any_size_come_back_from_several_threads() -> None:
+    given = [bytes([number]) * 1_000_000 for number in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        results = [*pool.map(lambda data: run_in_copy("double", double, data), given)]
+    assert results == [2 * data for data in given]
+
+
+def fail(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(UserError("x"), UserError), (MemoryError("x"), MemoryError), (KeyError("x"), RuntimeError)],
+)
+def test_errors_are_raised_here(error: Exception, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="x"):
+        run_in_copy("it", fail, error)
+
+
+def call_exit() -> None:
+    """End as a C library does, with a message."""
+    os.write(2, b"no room for code\n")
+    ctypes.CDLL(None)["exit"](1)
+
+
+def allocate() -> None:
+    limit_memory(100 << 20)
+    bytearray(500 << 20)
+
+
+ENDS = {
+    "exit": (call_exit, "it ended with exit code 1: no room for code"),
+    "abort": (os.abort, "it ended with SIGABRT"),
+    "kill": (lambda: os.kill(os.getpid(), signal.SIGKILL), "it ended with SIGKILL"),
+    "leave": (lambda: os._exit(0), "it ended with exit code 0"),
+}
+
+
+@pytest.mark.parametrize("way", ENDS)
+def test_an_early_end_has_a_message(way: str) -> None:
+    function, message = ENDS[way]
+    with pytest.raises(UserError, match=f"^the library: {message}$"):
+        run_in_copy("the library", function)
+
+
+def test_memory_is_limited_in_the_copy_alone() -> None:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with pytest.raises(MemoryError):
+        run_in_copy("it", allocate)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_copies_end_at_a_word() -> None:
+    Timer(0.5, end_copies).start()
+    with pytest.raises(UserError, match="it ended with SIGKILL"):
+        run_in_copy("it", time.sleep, 600)
+
+
+PROGRAM = """
+import os, sys, time
+from firmwright.forked import run_in_copy
+
+def stay():
+    os.write({descriptor}, b"%d\\n" % os.getpid())
+    time.sleep(600)
+
+run_in_copy("it", stay)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_copy_ends_with_the_process_that_made_it(number: int, tmp_path: Path) -> None:
+    receiver, sender = os.pipe()
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(descriptor=sender))
+    with subprocess.Popen([sys.executable, program], pass_fds=(sender,)) as process:
+        os.close(sender)
+        with os.fdopen(receiver) as told:
+            assert int(told.readline()) != process.pid
+            process.send_signal(number)
+            assert told.read() == ""  # the copy holds the pipe until it ends
+    assert process.returncode == -number
+
+
+def test_many_copies_of_a_process_with_threads_end() -> None:
+    work: Callable[[int], int] = abs
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(lambda n: run_in_copy("it", work, -n), range(200))) == sum(range(200))
