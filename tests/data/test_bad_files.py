@@ -58,3 +58,37 @@ def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:
         load_npz(path, ["x"])
     np.savez(path, x=np.arange(3))
     assert load_npz(path, ["x"])["x"].tolist() == [0, 1, 2]
+
+
+def test_a_header_without_an_end_is_refused(tmp_path: Path) -> None:
+    header = b"{'descr': ('<f8', 'fortran_order': False, 'shape': (3,), }\n"
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(UserError, match=r"not an \.npy of a plain array"):
+        load_npy(path)
+
+
+def set_flag(archive: bytes, flag: int) -> bytes:
+    """Return a zip of one member with a flag in both of its headers."""
+    changed = bytearray(archive)
+    changed[6] |= flag
+    changed[archive.index(b"PK\x01\x02") + 8] |= flag
+    return bytes(changed)
+
+
+def test_an_encrypted_member_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, x=np.arange(3))
+    path.write_bytes(set_flag(path.read_bytes(), 1))
+    with pytest.raises(UserError, match=r"not an \.npz of plain arrays: .*encrypted"):
+        load_npz(path, ["x"])
+
+
+def test_a_damaged_compressed_member_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=np.arange(300))
+    content = bytearray(path.read_bytes())
+    content[100:140] = b"\xff" * 40
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"not an \.npz of plain arrays"):
+        load_npz(path, ["x"])

@@ -172,6 +172,7 @@ def test_the_emulator_is_locked_and_others_stand_beside_it(changed: Repository) 
     ("text", "message"),
     [
         ("<<<<<<< ours\n", "digits.lock: not a lock: JSON is malformed"),
+        ('{"files": {"\udcff": ""}}', "digits.lock: not a lock: "),
         ("{}", "digits.lock: not a lock: Object missing required field `lock_version`"),
         (
             '{"lock_version": 2, "files": {}, "samples": {}, "versions": {}}',
@@ -181,7 +182,7 @@ def test_the_emulator_is_locked_and_others_stand_beside_it(changed: Repository) 
 )
 def test_damaged_lock_is_told_and_replaced(changed: Repository, text: str, message: str) -> None:
     good = content(changed)
-    changed.write("digits.lock", text)
+    (changed.folder / "digits.lock").write_bytes(text.encode("utf-8", "surrogateescape"))
     assert message in fail(changed, "recipe=digits.yaml")
     lock(changed)
     assert content(changed) == good

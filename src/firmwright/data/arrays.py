@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,17 @@ from firmwright.ir.small_types import find_limits, is_small_float, to_bytes, to_
 from firmwright.ir.strings import are_strings
 from firmwright.ir.tensors import STRING, Tensor
 
-UNREADABLE = (OSError, ValueError, EOFError, MemoryError, OverflowError, zipfile.BadZipFile)
+UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,  # a member of an archive is encrypted, or compressed by an unknown method
+    TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 """What NumPy raises for files that hold no array, or claim one larger than memory."""
 
 Array = npt.NDArray[Any]

@@ -84,7 +84,7 @@ def read_lock(recipe: Path) -> Lock | None:
         lock = msgspec.json.decode(path.read_bytes(), type=Lock)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise UserError(
             f"{path}: not a lock: {error}; `firmwright lock {recipe}` writes it anew"
         ) from None
