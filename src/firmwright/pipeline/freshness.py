@@ -15,6 +15,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
@@ -98,7 +99,8 @@ class ContentChecker(FileChangedChecker):  # type: ignore[misc]
 def lock_folder(path: Path) -> TextIO:
     """Lock a build folder for as long as the file is open: two builds would spoil each other.
 
-    Processes that a build forks hold the lock too: until they end, they may write there.
+    Processes that a build forks hold the lock too: until they end, they may write there. On a file
+    system without locks, such as NFS without its lock service, a note on stderr says so.
     """
     try:
         stream = path.open("w")
@@ -109,6 +111,9 @@ def lock_folder(path: Path) -> TextIO:
     except BlockingIOError:
         print(f"waiting for another build in {path.parent}", file=sys.stderr, flush=True)
         fcntl.flock(stream, fcntl.LOCK_EX)
+    except OSError as error:
+        without = f"this file system has no locks ({error.strerror})"
+        print(f"{path}: {without}; run one build at a time in {path.parent}", file=sys.stderr)
     return stream
 
 
@@ -140,13 +145,26 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
             except (*DAMAGED, OSError) as error:
                 sys.exit(f"{name}: cannot be made anew: {error}; remove it, or change outdir=")
 
+    def _sqlite3(self, name: str) -> sqlite3.Connection:
+        """Open the table as doit does, without sqlite's locks: ours is for the whole folder."""
+        for kind in (list, dict):
+            sqlite3.register_adapter(kind, self.codec.encode)
+        sqlite3.register_converter("json", lambda data: self.codec.decode(data.decode()))
+        place = f"{Path(name).absolute().as_uri()}?vfs=unix-none"
+        connection = sqlite3.connect(place, detect_types=sqlite3.PARSE_DECLTYPES, uri=True)
+        connection.row_factory = sqlite3.Row
+        connection.execute(
+            "create table if not exists doit (task_id text not null primary key, task_data json)"
+        )
+        return connection
+
     def open(self, name: str, codec: Any, module_name: str | None) -> None:
         """Open a file whose pages are whole; raises one of DAMAGED for another."""
         super().__init__(name, codec, module_name=module_name)
         # A killed process loses nothing by this; what a power failure spoils is noticed. To wait
         # for the disk after every stage takes more than some of them.
         self._conn.execute("pragma synchronous = off")
-        ((_, verdict),) = self._conn.execute("pragma quick_check(1)").fetchone().items()
+        (verdict,) = self._conn.execute("pragma quick_check(1)").fetchone()
         if verdict != "ok":
             raise DatabaseException(verdict)
 
@@ -183,12 +201,26 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
         rows = [(task, [text_digest(text), text]) for task, text in texts]
         # An unchanged file tells that nothing was built or forgotten.
         rows = [(task, row) for task, row in rows if self.stored.get(task) != row[0]]
-        try:
+        with self._tell_failure():
             if rows:
                 self._conn.executemany("insert or replace into doit values (?,?)", rows)
             self._conn.commit()
             self.stored.update({task: digest for task, (digest, _) in rows})
-        except sqlite3.Error as error:  # a full disk, or the file is gone
+
+    def remove(self, task_id: str) -> None:
+        with self._tell_failure():
+            super().remove(task_id)
+
+    def remove_all(self) -> None:
+        with self._tell_failure():
+            super().remove_all()
+
+    @contextmanager
+    def _tell_failure(self) -> Iterator[None]:
+        """End the program in words if the state cannot be written, as on a full disk."""
+        try:
+            yield
+        except sqlite3.Error as error:
             sys.exit(f"{self.name}: what was built cannot be noted: {error}")
 
 
