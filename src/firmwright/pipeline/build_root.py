@@ -35,8 +35,20 @@ def find_build_root() -> Path:
     return Path(get_var("outdir", "build"))
 
 
+def check_temporary_folder() -> None:
+    """Raise UserError if TMPDIR is set to a folder that cannot be written."""
+    folder = os.environ.get("TMPDIR")
+    if folder and not (Path(folder).is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        message = "not a folder that can be written; set it to one, or unset it"
+        raise UserError(f"TMPDIR={folder}: {message}")
+
+
 def prepare_build_root() -> Path:
-    """Create and mark the build root; UserError for a folder in which builds could do harm."""
+    """Create and mark the build root; UserError for a folder in which builds could do harm.
+
+    Raises UserError also if TMPDIR, which compilers use, cannot be written.
+    """
+    check_temporary_folder()
     root = find_build_root()
     recipes = list_recipes()
     if reason := next(find_reasons(root, recipes), None):
