@@ -7,13 +7,10 @@ runs these tasks where there is none.
 from __future__ import annotations
 
 import gc
-import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from doit.exceptions import TaskFailed
@@ -25,6 +22,7 @@ from firmwright.pipeline.freshness import ContentChecker
 from firmwright.pipeline.platform_words import name_build, read_platforms
 from firmwright.pipeline.recipe_words import RECIPES, find_recipes, list_names
 from firmwright.pipeline.workers import use_own_runners
+from firmwright.process import catch_signals
 from firmwright.terminal.reporter import StageReporter
 
 if TYPE_CHECKING:
@@ -127,13 +125,6 @@ def refuse_lost_command(words: Sequence[str]) -> None:
         sys.exit(1)
 
 
-def stop_on_interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """End at ctrl-C with one line; what is finished stays finished."""
-    if os.getpid() == MAIN_PROCESS:
-        print("\ninterrupted; finished stages are kept", file=sys.stderr)
-    sys.exit(130)
-
-
 def count_processes() -> int:
     """Return how many stages run at a time: with several builds one for each core, else 0.
 
@@ -153,8 +144,7 @@ def count_processes() -> int:
 gc.set_threshold(20_000, 200)
 
 refuse_lost_command(sys.argv[1:])
-MAIN_PROCESS = os.getpid()
-signal.signal(signal.SIGINT, stop_on_interrupt)
+catch_signals("; finished stages are kept")
 use_own_runners()
 
 try:

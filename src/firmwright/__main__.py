@@ -1,4 +1,4 @@
-"""The command ``firmwright``, which ctrl-C ends with one line from its first import on."""
+"""The command ``firmwright``: every end of it is one line, from its first import on."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Run one command; return its exit code, or 130 where the user ended it."""
+    """Run one command; return its exit code, 130 if the user interrupted it."""
     try:
-        from firmwright.cli import main as run  # takes a fifth of a second
+        from firmwright.process import catch_signals, open_streams, tell_end
 
-        return run()
+        open_streams()
+        catch_signals()
+        try:
+            try:
+                from firmwright.cli import main as run  # takes a fifth of a second
+
+                return run()
+            finally:
+                sys.stdout.flush()
+        except Exception as error:
+            return tell_end(error)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return 130

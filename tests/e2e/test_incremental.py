@@ -214,7 +214,17 @@ def test_killed_build_keeps_what_is_finished(repository: Repository) -> None:
     assert resumed == ["objects", *ALL_STAGES[-5:]]
 
 
-def test_interrupted_build_says_so_in_one_line(repository: Repository) -> None:
+@pytest.mark.parametrize(
+    ("number", "line"),
+    [
+        (signal.SIGINT, "interrupted"),
+        (signal.SIGTERM, "ended by SIGTERM"),
+        (signal.SIGHUP, "ended by SIGHUP"),
+    ],
+)
+def test_a_signal_ends_a_build_with_one_line(
+    repository: Repository, number: signal.Signals, line: str
+) -> None:
     command = [sys.executable, "-u", "-m", "doit", "build", RECIPE]
     with subprocess.Popen(
         command,
@@ -229,10 +239,10 @@ def test_interrupted_build_says_so_in_one_line(repository: Repository) -> None:
                 break
         while not any((repository.folder / "build").rglob("*.o")):  # others are being compiled
             time.sleep(0.001)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, errors = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert errors.strip() == "interrupted; finished stages are kept"
+    assert process.returncode == 128 + number
+    assert errors.strip() == f"{line}; finished stages are kept"
     assert repository.build(RECIPE)[0] == "objects"
 
 

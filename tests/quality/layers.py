@@ -27,9 +27,19 @@ LAYERS = (
     ("models", "lowering"),
     ("builder", "data", "toolchain", "transforms", "codegen"),
     ("custom", "shared_cache", "ir"),
-    ("cluster", "documents", "web"),
+    ("process",),
+    ("cluster", "documents", "forked", "web"),
     ("checked_file", "child", "created_folders"),
-    ("cores", "errors", "folders", "plugins", "progress", "tvm_import", "wire_format"),
+    (
+        "cores",
+        "errors",
+        "folders",
+        "plugins",
+        "progress",
+        "tvm_import",
+        "user_folders",
+        "wire_format",
+    ),
 )
 """The packages of the source, the highest layer first. A new package needs a place here."""
 

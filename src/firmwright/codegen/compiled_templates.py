@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 from collections.abc import Iterator
 from functools import cached_property
@@ -10,9 +11,9 @@ from pathlib import Path
 
 import jinja2
 from jinja2.bccache import Bucket
-from platformdirs import user_cache_path
 
 from firmwright.checked_file import read_checked, write_checked
+from firmwright.user_folders import find_cache_folder
 
 SETTINGS = ("trim_blocks", "lstrip_blocks", "keep_trailing_newline", "autoescape", "sandboxed")
 """What an environment of ours states and the compiled template depends on."""
@@ -36,7 +37,9 @@ class CompiledTemplates(jinja2.BytecodeCache):
 
     def _place(self, bucket: Bucket) -> Path:
         decisive = f"{self._settings}\0{bucket.key}\0{bucket.checksum}"
-        return user_cache_path("firmwright") / "templates" / DIGEST(decisive.encode()).hexdigest()
+        name = DIGEST(decisive.encode()).hexdigest()
+        folder = find_cache_folder() or Path(os.devnull)  # nothing is kept for a user without home
+        return folder / "templates" / name
 
     @cached_property
     def _settings(self) -> str:

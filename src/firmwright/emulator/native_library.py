@@ -14,12 +14,11 @@ from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from subprocess import CalledProcessError
 
-from platformdirs import user_cache_path
-
 from firmwright.child import make_command
 from firmwright.errors import UserError, describe_exit
 from firmwright.toolchain.compilers import run_compiler
 from firmwright.toolchain.kept import find_kept, keep
+from firmwright.user_folders import find_cache_folder
 
 
 def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
@@ -57,7 +56,10 @@ def find_folder() -> Path:
     It is not in the build folder, which can be part of somebody else's repository. If the cache
     cannot be written, the folder lasts as long as this process.
     """
-    shared = user_cache_path("firmwright") / "native"
+    folder = find_cache_folder()
+    if folder is None:
+        return Path(get_temp_dir())
+    shared = folder / "native"
     with suppress(OSError):
         shared.mkdir(parents=True, exist_ok=True)
     return shared if os.access(shared, os.W_OK) else Path(get_temp_dir())

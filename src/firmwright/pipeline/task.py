@@ -34,6 +34,7 @@ from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.folders import TOP
 from firmwright.models.formats import FORMATS
+from firmwright.process import describe
 from firmwright.recipe import lock
 from firmwright.targets.load import load_target, target_names
 
@@ -184,6 +185,8 @@ def run_action(
         return StageFailed(f"{task}: memory has run out: {error}", job.notes)
     except OSError as error:
         return StageFailed(f"{task}: {tell_system_error(error, job.outdir)}", job.notes)
+    except Exception as error:
+        return StageFailed(f"{task}: {describe(error)}", job.notes)
     return {"notes": list(job.notes), "taken": taken or "", **values}
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
+from firmwright.process import tell_end
 from firmwright.toolchain.compilers import Question
 
 DIED = "the build's process has ended before it was done; the next change builds again"
@@ -79,11 +80,10 @@ def live_as_copy(word: int, told: int, build: Callable[[], Told]) -> None:
                 json.dump(asdict(build()), stream)
                 sys.stdout.flush()
                 sys.stderr.flush()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         pass
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        sys.stderr.flush()
+    except Exception as error:
+        tell_end(error)
     finally:
         os._exit(0)
 

@@ -20,6 +20,8 @@ from typing import Any
 from doit import cmd_run
 from doit.runner import MRunner
 
+from firmwright.errors import describe_exit
+
 from .steady_inputs import SteadyInputs, SteadyRunner
 
 
@@ -31,6 +33,10 @@ class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
     def run_tasks(self, task_dispatcher: Any) -> None:
         try:
             super().run_tasks(task_dispatcher)
+        except BaseException:
+            for worker in multiprocessing.active_children():
+                worker.terminate()  # Python waits for them at its end
+            raise
         finally:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
@@ -73,9 +79,9 @@ def refuse_dead(workers: Sequence[BaseProcess]) -> None:
     for worker in workers:
         code = worker.exitcode
         if code:
-            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             hint = ": memory may have run out" if code == -signal.SIGKILL else ""
-            sys.exit(f"a process of the build ended with {how}{hint}; finished stages are kept")
+            ended = f"{describe_exit(code)}{hint}"
+            sys.exit(f"a process of the build ended with {ended}; finished stages are kept")
 
 
 def end_with_parent() -> None:

@@ -7,7 +7,7 @@ import os
 from importlib.resources import files
 from pathlib import Path
 
-from platformdirs import user_config_path
+from firmwright.user_folders import find_config_folder
 
 PLACE = "FIRMWRIGHT_CACHE"
 """A folder, or an address such as ``http://…`` or ``s3://…``."""
@@ -26,11 +26,14 @@ def read_settings() -> dict[str, str]:
     The file counts where no variable names a cache.
     """
     said = {name: os.environ[name] for name in KEYS.values() if name in os.environ}
-    return said if PLACE in said else {**read_file(find_file()), **said}
+    file = find_file()
+    return said if PLACE in said or file is None else {**read_file(file), **said}
 
 
-def find_file() -> Path:
-    return user_config_path("firmwright") / "config.yaml"
+def find_file() -> Path | None:
+    """Return the place of a user's file, None for a user without a home."""
+    folder = find_config_folder()
+    return folder / "config.yaml" if folder else None
 
 
 def read_file(path: Path) -> dict[str, str]:

@@ -27,7 +27,7 @@ from doit import (
 from doit.cmd_base import DoitCmdBase, tasks_and_deps_iter
 from doit.cmdparse import CmdParseError
 from doit.control import TaskControl
-from doit.exceptions import InvalidCommand, InvalidDodoFile
+from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 from doit.task import Task
 
 from firmwright.errors import did_you_mean
@@ -35,6 +35,7 @@ from firmwright.folders import PREFIXES
 from firmwright.pipeline import snapshot
 from firmwright.pipeline.freshness import Unchanged
 from firmwright.plugins import find_plugins
+from firmwright.process import open_streams, tell_end
 from firmwright.terminal.pipes import end_with_reader
 
 plugin.entry_points_impl = lambda: find_plugins
@@ -56,16 +57,31 @@ OPTIONS_FIRST = """\
 
 
 class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
-    """A command that looks for its task file above where it is given, as with doit's ``-k``."""
+    """A command that looks for its task file above where it is given, as with doit's ``-k``.
+
+    With our task file, an error that nothing else has handled ends it in one line.
+    """
 
     def execute(self, params: Any, args: list[str]) -> Any:
         params.update_defaults({"seek_file": True})
+        open_streams()
+        self.outstream = sys.stdout  # doit has kept the stream from before
+        if params.get("outfile") is sys.__stdout__:
+            params["outfile"] = sys.stdout
         try:
-            return super().execute(params, args)
+            code = super().execute(params, args)
+            sys.stdout.flush()
+            return code
         except InvalidDodoFile as error:
             if params.get("dodoFile") == "dodo.py" and "Could not find" in str(error):
                 raise InvalidDodoFile(NO_TASK_FILE) from None
             raise
+        except (CmdParseError, InvalidCommand, InvalidTask):
+            raise
+        except Exception as error:
+            if TASKS not in sys.modules and not isinstance(error, OSError):
+                raise
+            sys.exit(tell_end(error))
 
 
 class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]

@@ -13,12 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from platformdirs import user_cache_path
-
 from firmwright.child import make_environment
 from firmwright.errors import UserError
 from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
 from firmwright.toolchain.toolchains import Toolchain, load_toolchain, toolchain_names
+from firmwright.user_folders import find_cache_folder
 
 # All that a compiler sees of the environment: variables such as CPATH, CFLAGS or LANG would
 # change what it writes.
@@ -153,7 +152,10 @@ def find_library_cache(local: Path) -> Path:
     They take up to 25 s and 75 MB, so all recipes of a user share them; ``local`` has them where
     the user's cache folder cannot be written.
     """
-    shared = user_cache_path("firmwright") / "zig"
+    folder = find_cache_folder()
+    if folder is None:
+        return local
+    shared = folder / "zig"
     with suppress(OSError):
         shared.mkdir(parents=True, exist_ok=True)
     return shared if os.access(shared, os.W_OK) else local

@@ -1,0 +1,163 @@
+"""How a process of firmwright begins and ends: its streams, its signals, its last line."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from io import TextIOWrapper
+from pathlib import Path
+from types import FrameType
+from typing import TextIO, TypeVar
+
+from firmwright.errors import UserError, first_line, to_printable
+from firmwright.forked import end_copies
+
+Result = TypeVar("Result")
+
+STREAMS = ("stdin", "stdout", "stderr")
+"""The names of the standard streams, in the order of their numbers."""
+
+FAILED = 1
+"""The exit code of a process that could not do its work."""
+
+FAULT_LOG = "fault.log"
+"""In the user's cache folder: the traceback of the last fault of firmwright."""
+
+NO_MEMORY = re.compile(
+    "cannot allocate memory|bad_alloc|bad allocation|can't start new thread|failed to map segment",
+    re.IGNORECASE,
+)
+"""How libraries say that memory has run out, in errors of many classes."""
+
+ENDINGS = {
+    "SIGINT": "\ninterrupted",
+    "SIGTERM": "ended by SIGTERM",
+    "SIGHUP": "ended by SIGHUP",
+    "SIGXCPU": "ended by SIGXCPU: the limit of processor time is reached",
+}
+"""The signals that end a process with a line, and that line."""
+
+
+class Output(TextIOWrapper):
+    """Standard output, whose errors say what they are about. One that was caught comes again."""
+
+    failure: OSError | None = None
+
+    def write(self, text: str) -> int:
+        return self._try(partial(super().write, text))
+
+    def flush(self) -> None:
+        self._try(super().flush)
+
+    def _try(self, work: Callable[[], Result]) -> Result:
+        try:
+            if self.failure is not None:
+                raise self.failure
+            return work()
+        except OSError as error:
+            error.filename = "standard output"
+            self.failure = error
+            raise
+
+
+def open_streams() -> None:
+    """Open the standard streams that are closed; SystemExit if standard output is closed.
+
+    The next file that the process opens would get the number of a closed stream, and programs that
+    it starts would write into that file.
+    """
+    closed = [name for name in STREAMS if getattr(sys, name) is None]
+    for name in closed:
+        setattr(sys, name, open_sink(STREAMS.index(name)))
+    if "stdout" in closed:
+        sys.exit("standard output is closed; to discard the output, redirect it to /dev/null")
+    before = sys.__stdout__
+    if before is not None and sys.stdout is before:
+        sys.stdout = Output(
+            os.fdopen(before.fileno(), "wb", closefd=False),
+            before.encoding,
+            before.errors,
+            line_buffering=before.line_buffering,
+            write_through=before.write_through,
+        )
+
+
+def open_sink(number: int) -> TextIO:
+    """Let a stream of this number come from nowhere and go nowhere, also for other programs."""
+    sink = os.open(os.devnull, os.O_RDWR)
+    os.dup2(sink, number)
+    if sink != number:
+        os.close(sink)
+    return os.fdopen(number, "w" if number else "r", closefd=False)
+
+
+def catch_signals(kept: str = "") -> None:
+    """End this process with one line and 128 + its number at a signal, with all that it started.
+
+    ``kept`` is the end of the line. A signal that is ignored, as after ``nohup``, stays ignored;
+    only ctrl-C does not: a script's shell lets what it starts in the background ignore it.
+    """
+    main = os.getpid()
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        end_copies()
+        line = f"{ENDINGS[signal.Signals(number).name]}{kept}"
+        if os.getpid() != main:  # a worker of a build, which hands its last words on
+            sys.exit(f"a process of the build ended with {signal.Signals(number).name}{kept}")
+        with suppress(OSError, RuntimeError):  # the terminal is gone, or is being written to
+            print(line, file=sys.stderr, flush=True)
+        if number == signal.SIGHUP:
+            sys.stdout = open_sink(1)
+        sys.exit(128 + number)
+
+    for name in ENDINGS:
+        number = signal.Signals[name]
+        if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, stop)
+
+
+def tell_end(error: Exception) -> int:
+    """Print one line for an error that nothing else has handled; return the exit code."""
+    with suppress(OSError):
+        sys.stdout.flush()
+    sys.stdout = open_sink(1)  # Python flushes at its end, and would fail again
+    line = describe(error)
+    if line:
+        with suppress(OSError):
+            print(to_printable(line), file=sys.stderr, flush=True)
+    return FAILED
+
+
+def describe(error: Exception) -> str:
+    """Return the line for an error that ends a process, empty if nobody reads its output."""
+    if isinstance(error, BrokenPipeError):
+        return ""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
+        return f"memory has run out: {first_line(error)}"
+    if isinstance(error, OSError):
+        return f"{error.filename2 or error.filename or Path.cwd()}: {error.strerror or error}"
+    return describe_fault(error)
+
+
+def describe_fault(error: Exception) -> str:
+    """Return the line for an error that nobody expected; the log gets its traceback."""
+    # Imported late: hardly any process has a fault.
+    from firmwright.user_folders import find_cache_folder
+
+    told = "".join(traceback.format_exception(error))
+    what = f"{type(error).__name__}: {first_line(error)}: this is a fault of firmwright"
+    log = (find_cache_folder() or Path.cwd()) / FAULT_LOG
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(told, encoding="utf-8", errors="backslashreplace")
+    except OSError as failed:
+        return f"{what}; please report it ({log} cannot be written: {failed.strerror})\n{told}"
+    return f"{what}; please report it with {log}"
