@@ -96,21 +96,49 @@ def test_the_same_bundles_from_workers_that_die_and_a_cache_that_lies(tmp_path: 
     assert "this stage was run instead" in log
 
 
-def test_an_interrupted_fleet_ends_with_all_that_it_started(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(signal.SIGINT, "interrupted"), (signal.SIGHUP, "ended by SIGHUP")],
+)
+def test_a_stopped_fleet_ends_with_all_that_it_started(
+    tmp_path: Path, number: signal.Signals, said: str
+) -> None:
     repository = new_repository(tmp_path)
     repository.environment["FIRMWRIGHT_CACHE"] = ""
     repository.write("fleet.yaml", "recipes: [digits.yaml]\nplatforms: [host]\n")
     fleet = start(repository)
     wait_for_build(fleet)
     processes = psutil.Process(fleet.pid).children(recursive=True)
-    fleet.send_signal(signal.SIGINT)
-    said = fleet.communicate()[0]
-    assert fleet.returncode == 130
-    assert said == (
-        "interrupted; finished stages are kept\n0 of 1 built, 1 not tried; build/fleet/fleet.html\n"
+    fleet.send_signal(number)
+    output = fleet.communicate()[0]
+    assert fleet.returncode == 128 + number
+    assert output == (
+        f"{said}; finished stages are kept\n0 of 1 built, 1 not tried; build/fleet/fleet.html\n"
     )
     _, left = psutil.wait_procs(processes, timeout=60)
     assert not left
+
+
+BREAK_WORKERS = """
+import os, sys
+if any("local_worker" in word for word in sys.orig_argv):
+    os.write(2, b"ImportError: no module\\n")
+    os._exit(1)
+"""
+
+
+def test_a_fleet_whose_workers_cannot_start_ends(tmp_path: Path) -> None:
+    repository = new_repository(tmp_path / "repository")
+    repository.write("fleet.yaml", "recipes: [digits.yaml]\n")
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages/sitecustomize.py").write_text(BREAK_WORKERS)
+    paths = [str(tmp_path / "packages"), os.environ.get("PYTHONPATH", "")]
+    repository.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    done = repository.run(sys.executable, "-m", "firmwright.cli", "fleet")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "no worker can start: ImportError: no module; see build/fleet/workers.log\n"
+    )
 
 
 def test_without_the_extra_the_command_names_it(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 
 import pytest
 from distributed import Client
@@ -15,7 +15,7 @@ from psutil import CONN_LISTEN, Process
 
 from firmwright.bundle.outcome import Outcome
 from firmwright.cluster import jobs
-from firmwright.cluster.jobs import ClusterError, Workers, connect, run_jobs
+from firmwright.cluster.jobs import ClusterError, Stop, Workers, connect, run_jobs
 from firmwright.cluster.order import Order
 from firmwright.fleet.local import start_cluster
 from firmwright.pipeline.elsewhere import describe_worker
@@ -47,7 +47,8 @@ class Notes:
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """Two workers of this machine."""
-    with start_cluster(2, tmp_path_factory.mktemp("here")) as address, connect(address) as client:
+    folder = tmp_path_factory.mktemp("here")
+    with start_cluster(2, folder, Stop()) as address, connect(address) as client:
         yield client
 
 
@@ -66,7 +67,7 @@ def run_here(
     notes = Notes()
     workers = Workers(here, work.describe, work.describe(), notes)
     return {
-        outcome.job: outcome for outcome in run_jobs(orders, job, Outcome, workers, Event())
+        outcome.job: outcome for outcome in run_jobs(orders, job, Outcome, workers, Stop())
     }, notes
 
 
@@ -123,11 +124,11 @@ def test_a_worker_with_other_packages_is_refused_by_name(cluster: Cluster, tmp_p
         with pytest.raises(
             ClusterError, match="all workers were refused: odd; 20 jobs are not done"
         ):
-            list(run_jobs(orders, work.name_worker, Outcome, workers, Event(), patience=0.1))
+            list(run_jobs(orders, work.name_worker, Outcome, workers, Stop(), patience=0.1))
         assert notes.refused == {"odd": [f"jinja2 is 0.1, here {wanted['jinja2']}"]}
         good = cluster.add("good")  # the fleet goes on with it
         client.wait_for_workers(2)
-        outcomes = list(run_jobs(orders, work.name_worker, Outcome, workers, Event()))
+        outcomes = list(run_jobs(orders, work.name_worker, Outcome, workers, Stop()))
     assert len(outcomes) == 20
     assert {outcome.exact for outcome in outcomes} == {str(good.pid)}
 
@@ -140,7 +141,7 @@ def test_a_scheduler_that_goes_away_ends_the_fleet(cluster: Cluster, tmp_path: P
         client.wait_for_workers(2)
         workers = Workers(client, work.describe, work.describe(), notes)
         orders = work.make_orders(tmp_path, 4)
-        outcomes = run_jobs(orders, work.wait_behind_first, Outcome, workers, Event())
+        outcomes = run_jobs(orders, work.wait_behind_first, Outcome, workers, Stop())
         done.append(next(outcomes).job)
         cluster.scheduler.kill()
         with pytest.raises(ClusterError, match="the scheduler is gone; what is finished stays"):

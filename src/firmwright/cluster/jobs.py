@@ -14,8 +14,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from struct import Struct
-from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from firmwright.errors import UserError, first_line
@@ -44,6 +44,17 @@ GONE = "the scheduler is gone; what is finished stays finished"
 
 class ClusterError(UserError):
     """Jobs that cannot go on, and why: the scheduler or all workers are gone."""
+
+
+@dataclass
+class Stop:
+    """Why jobs have to stop, empty as long as they may go on.
+
+    ``code`` is the exit code of a command that a signal stops, else 0.
+    """
+
+    reason: str = ""
+    code: int = 0
 
 
 class Watcher(Protocol):
@@ -270,21 +281,21 @@ def run_jobs(
     work: Callable[[Order, int], T],
     fail: Callable[[str, str], T],
     workers: Workers,
-    stop: Event,
+    stop: Stop,
     patience: float = PATIENCE,
 ) -> Iterator[T]:
     """Yield what came out of each job, in the order in which they end.
 
     ``work`` runs on a worker, with the job and an end of a lifeline. ``fail`` makes what comes out
     of a job that gave nothing, of its name and a message. The job of a worker that dies is given to
-    another one. Raises ClusterError once ``stop`` is set, where the scheduler goes away, and where
-    all workers do for ``patience`` seconds.
+    another one. Raises ClusterError if ``stop`` has a reason, if the scheduler goes away, and if
+    there is no worker for ``patience`` seconds.
     """
     dispatch = Dispatch(orders, work, fail, workers)
     last_seen = time.monotonic()
     while dispatch.waiting or dispatch.running:
-        if stop.is_set():
-            raise ClusterError("interrupted; finished stages are kept")
+        if stop.reason:
+            raise ClusterError(stop.reason)
         with tell_gone():
             workers.look()
         yield from dispatch.collect()

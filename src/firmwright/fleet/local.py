@@ -8,43 +8,54 @@ from contextlib import contextmanager
 from pathlib import Path
 from subprocess import DEVNULL
 from threading import Event, Thread
+from typing import Any
 
 from firmwright.child import run_python
+from firmwright.cluster.jobs import ClusterError, Stop
 from firmwright.cluster.lifeline import hold_lifeline
+from firmwright.errors import first_line
+
+from .local_worker import served_file
 
 WORKER = "firmwright.fleet.local_worker"
 LOG = "workers.log"
 
+STARTS = 3
+"""Times in a row that a worker may end before it serves; then it is not started again."""
+
 
 @contextmanager
-def start_cluster(workers: int, folder: Path) -> Iterator[str]:
+def start_cluster(workers: int, folder: Path, stop: Stop) -> Iterator[str]:
     """Yield the address of a scheduler with workers; one that dies is started again.
 
-    They are in sessions of their own, where ctrl-C does not reach them. What they print goes into
-    a file in ``folder``.
+    They are in sessions of their own, where ctrl-C does not reach them. Their output goes into
+    a file in ``folder``. ``stop`` gets the reason if none of them can start. Raises ClusterError if
+    the scheduler cannot start.
     """
-    from distributed import LocalCluster
-
     folder.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="firmwright-fleet-") as scratch,
-        LocalCluster(
-            n_workers=0,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            scheduler_kwargs={"dashboard": False},
-        ) as cluster,
+        start_scheduler() as cluster,
         (folder / LOG).open("wb") as log,
     ):
         ending = Event()
+        lost: list[str] = []
 
         def keep(name: str, watched: int) -> None:
+            served, failed = served_file(scratch, name), 0
             while not ending.is_set():
+                served.unlink(missing_ok=True)
                 run_python(
                     *(WORKER, str(watched), address, name, scratch),
                     pass_fds=(watched,), start_new_session=True,
                     stdin=DEVNULL, stdout=log, stderr=log,
                 )  # fmt: skip
+                failed = 0 if served.exists() else failed + 1
+                if failed == STARTS:
+                    lost.append(name)
+                    if len(lost) == workers and not stop.reason:
+                        stop.reason = explain_failure(folder / LOG)
+                    return
 
         address = cluster.scheduler_address
         with hold_lifeline() as watched:
@@ -57,3 +68,25 @@ def start_cluster(workers: int, folder: Path) -> Iterator[str]:
                 ending.set()
         for thread in threads:
             thread.join()
+
+
+def start_scheduler() -> Any:
+    """Return a cluster of dask without workers, which only this machine reaches."""
+    from distributed import LocalCluster
+
+    try:
+        return LocalCluster(
+            n_workers=0,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+        )
+    except (OSError, RuntimeError) as error:
+        raise ClusterError(f"the scheduler cannot start: {first_line(error)}") from None
+
+
+def explain_failure(log: Path) -> str:
+    """Return why no worker starts: the last line that one of them printed."""
+    lines = log.read_text("utf-8", "replace").split("\n")
+    last = next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
+    return f"no worker can start{last}; see {log}"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-
-from distributed import Worker
+from pathlib import Path
 
 from firmwright.cluster.lifeline import follow_lifeline
+
+
+def served_file(folder: str, name: str) -> Path:
+    """Return the file by which a worker shows that it serves."""
+    return Path(folder, f"{name}.served")
 
 
 async def serve(scheduler: str, name: str, folder: str) -> None:
@@ -15,10 +19,13 @@ async def serve(scheduler: str, name: str, folder: str) -> None:
 
     Whoever reaches a worker may have it run anything: no other machine does.
     """
+    from distributed import Worker
+
     async with Worker(
         scheduler, name=name, nthreads=1, memory_limit=0, local_directory=folder,
         host="127.0.0.1", dashboard_address="127.0.0.1:0", dashboard=False,
     ) as worker:  # fmt: skip
+        served_file(folder, name).touch()
         await worker.finished()
 
 

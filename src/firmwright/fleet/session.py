@@ -9,13 +9,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 from types import FrameType
 
 from doit import get_var
 
 from firmwright.bundle.outcome import Outcome
-from firmwright.cluster.jobs import ClusterError, Workers, connect, require_extra, run_jobs
+from firmwright.cluster.jobs import ClusterError, Stop, Workers, connect, require_extra, run_jobs
 from firmwright.cluster.order import Order, make_order
 from firmwright.cores import count_cores
 from firmwright.created_folders import claim_folder
@@ -24,6 +23,7 @@ from firmwright.pipeline.build_root import find_build_root, prepare_build_root
 from firmwright.pipeline.command_line import SCHEDULER
 from firmwright.pipeline.elsewhere import describe_worker, list_environment
 from firmwright.pipeline.run_build import BUILD_PROCESS
+from firmwright.process import ENDINGS
 from firmwright.shared_cache import open_cache
 
 from .local import start_cluster
@@ -32,8 +32,11 @@ from .report import PAGE, RESULTS, count, read_results, write_report
 from .table import Watch
 from .worker import build
 
-BUILT, FAILED, STOPPED, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes: all jobs are built, some failed, the fleet could not be run to its end."""
+BUILT, FAILED, STOPPED = 0, 1, 2
+"""Exit codes: all jobs are built, some failed, the fleet could not be run to its end.
+
+A signal gives 128 + its number.
+"""
 
 FOLDER = "fleet"
 """In the build folder: the jobs' own build folders, and the report."""
@@ -83,17 +86,18 @@ def build_all(fleet: Fleet, before: dict[str, Outcome]) -> int:
     watch = Watch(sys.stdout, len(fleet.jobs))
     outcomes: dict[str, Outcome] = {}
     code = BUILT
-    interrupted = catch_interrupts()
-    with find_scheduler(fleet) as address, connect(address) as client:
+    stop = Stop()
+    catch_signals(stop)
+    with find_scheduler(fleet, stop) as address, connect(address) as client:
         workers = Workers(client, describe_worker, describe_worker(), watch)
         try:
-            for outcome in run_jobs(make_orders(fleet), build, Outcome, workers, interrupted):
+            for outcome in run_jobs(make_orders(fleet), build, Outcome, workers, stop):
                 outcomes[outcome.job] = outcome
                 watch.finish(outcome)
         except ClusterError as error:
             watch.screen.close()
             print(to_printable(str(error)), file=sys.stderr)
-            code = INTERRUPTED if interrupted.is_set() else STOPPED
+            code = stop.code or STOPPED
     names = [job.name for job in fleet.jobs]
     write_report(fleet.folder, names, outcomes, before)
     watch.screen.print_hanging("", f"{count(names, outcomes)}; {fleet.folder / PAGE}")
@@ -101,23 +105,24 @@ def build_all(fleet: Fleet, before: dict[str, Outcome]) -> int:
     return code or (FAILED if failed else BUILT)
 
 
-def catch_interrupts() -> Event:
-    """Return what ctrl-C sets from now on; a second one ends the program at once."""
-    interrupted = Event()
+def catch_signals(stop: Stop) -> None:
+    """Let a signal stop the jobs from now on; a second one ends the program at once."""
 
-    def note(_signal: int, _frame: FrameType | None) -> None:
-        if interrupted.is_set():
-            os._exit(INTERRUPTED)  # the workers of this machine end with us
-        interrupted.set()
+    def note(number: int, _frame: FrameType | None) -> None:
+        if stop.code:
+            os._exit(stop.code)  # the workers of this machine end with us
+        ending = ENDINGS[signal.Signals(number).name].strip()
+        stop.reason, stop.code = f"{ending}; finished stages are kept", 128 + number
 
-    signal.signal(signal.SIGINT, note)
-    return interrupted
+    for name in ENDINGS:
+        if signal.getsignal(signal.Signals[name]) != signal.SIG_IGN:
+            signal.signal(signal.Signals[name], note)
 
 
-def find_scheduler(fleet: Fleet) -> AbstractContextManager[str]:
+def find_scheduler(fleet: Fleet, stop: Stop) -> AbstractContextManager[str]:
     """Return the address of the scheduler that was named, or of one here that lasts as long."""
     if fleet.scheduler is None:
-        return start_cluster(fleet.workers, fleet.folder)
+        return start_cluster(fleet.workers, fleet.folder, stop)
     return nullcontext(fleet.scheduler)
 
 

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Event
 
 import msgspec
 from doit import get_var
@@ -89,7 +88,7 @@ def try_here(job: Job, trials: Trials) -> Iterator[Tried]:
 def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[Tried]:
     """Try on the workers of a scheduler, which may see no file of this build folder."""
     # Imported late: other commands reach no cluster.
-    from firmwright.cluster.jobs import Workers, connect, run_jobs
+    from firmwright.cluster.jobs import Stop, Workers, connect, run_jobs
 
     from .elsewhere import describe_worker, list_environment
 
@@ -97,7 +96,7 @@ def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[Tried]:
     failed = []
     with connect(scheduler) as client:
         workers = Workers(client, describe_worker, describe_worker(), Watch(job))
-        for tried in run_jobs(orders, try_ways, Tried, workers, Event()):
+        for tried in run_jobs(orders, try_ways, Tried, workers, Stop()):
             if tried.failure:
                 job.note(f"trial {tried.trial} failed on the cluster: {tried.failure}")
                 failed.append(tried.trial)
