@@ -120,7 +120,7 @@ class KillHammer:
         return killed
 
 
-SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def kill(process: subprocess.Popen[str], whom: str, number: signal.Signals) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.hammer.campaign import FindingError, run_campaign
+from tests.hammer.environments import SHORT, Case, EnvironmentHammer, list_cases
 from tests.hammer.faults import FaultHammer
 from tests.hammer.kills import BuildFolder, KillHammer
 from tests.hammer.models import ModelHammer
@@ -36,6 +37,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> ModelHammer:
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> BuildFolder:
     return BuildFolder(tmp_path_factory.mktemp("builds"))
+
+
+@pytest.fixture(scope="module")
+def environments(builds: BuildFolder) -> EnvironmentHammer:
+    return EnvironmentHammer(builds)
 
 
 @settings(short, max_examples=60)
@@ -68,6 +74,12 @@ def test_builds_among_files_of_the_user(tmp_path: Path) -> None:
             hammer.try_case(random.Random(f"0/{number}"))
     finally:
         hammer.close()
+
+
+@pytest.mark.needs("cc", "unshare")
+@pytest.mark.parametrize("case", list_cases(SHORT), ids=lambda c: f"{c.fault.name}, {c.command[0]}")
+def test_an_environment(environments: EnvironmentHammer, case: Case) -> None:
+    environments.try_case(case)
 
 
 def test_builds_can_be_interrupted_from_a_shells_background() -> None:
