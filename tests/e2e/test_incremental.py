@@ -215,7 +215,7 @@ def test_killed_build_keeps_what_is_finished(repository: Repository) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "line"),
+    ("number", "ending"),
     [
         (signal.SIGINT, "interrupted"),
         (signal.SIGTERM, "ended by SIGTERM"),
@@ -223,7 +223,7 @@ def test_killed_build_keeps_what_is_finished(repository: Repository) -> None:
     ],
 )
 def test_a_signal_ends_a_build_with_one_line(
-    repository: Repository, number: signal.Signals, line: str
+    repository: Repository, number: signal.Signals, ending: str
 ) -> None:
     command = [sys.executable, "-u", "-m", "doit", "build", RECIPE]
     with subprocess.Popen(
@@ -242,7 +242,7 @@ def test_a_signal_ends_a_build_with_one_line(
         process.send_signal(number)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 128 + number
-    assert errors.strip() == f"{line}; finished stages are kept"
+    assert errors.strip() == f"{ending}; finished stages are kept"
     assert repository.build(RECIPE)[0] == "objects"
 
 

@@ -105,7 +105,7 @@ LONG = (
         for folder, settings, codes, line in (
             ("build", "", (FAILED,), "cannot write to the build folder build"),
             ("cache", "export FIRMWRIGHT_CACHE=$PWD/cache; ", (DONE,), "."),
-            ("home", "export HOME=$PWD/home; ", (DONE,), ""),
+            ("home", "export HOME=$PWD/home; ", (FAILED,), "config.yaml: Permission denied"),
             ("tmp", "export TMPDIR=$PWD/tmp; ", (FAILED,), "TMPDIR="),
         )
     ),

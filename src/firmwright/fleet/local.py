@@ -12,6 +12,9 @@ from typing import Any
 
 from firmwright.child import run_python
 from firmwright.cluster.jobs import ClusterError, Stop
+
+
+from firmwright.cluster.jobs import ClusterError, Stop, silence_dask
 from firmwright.cluster.lifeline import hold_lifeline
 from firmwright.errors import first_line
 
@@ -74,6 +77,7 @@ def start_scheduler() -> Any:
     """Return a cluster of dask without workers, which only this machine reaches."""
     from distributed import LocalCluster
 
+    silence_dask()
     try:
         return LocalCluster(
             n_workers=0,

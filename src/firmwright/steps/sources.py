@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from firmwright.project.slot import NetworkSlot, refuse_place
 from firmwright.project.write import write_project
 from firmwright.steps.network import find_driven_devices, read_network
 from firmwright.toolchain.boards import load_board
+from firmwright.toolchain.compilers import explain_missing_compiler
 
 
 def make_detector(
@@ -48,10 +48,15 @@ def list_class_names(job: Job) -> tuple[str, ...]:
 
 
 def read_compiler_version(job: Job) -> str:
-    """Return the compiler's version; '' where it is not installed: then nothing is compiled."""
-    with suppress(UserError):
-        return compiler_tool(job.build).version() or ""
-    return ""
+    """Return the compiler's version, '' if the compiler is not installed.
+
+    Raises UserError if it is installed and does not run: the next build would keep its result.
+    """
+    try:
+        missing = explain_missing_compiler(job.build.toolchain, job.platform.architecture)
+    except UserError:  # half installed
+        return ""
+    return "" if missing else compiler_tool(job.build).version() or ""
 
 
 def refuse_shared_devices(job: Job) -> None:
