@@ -20,7 +20,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name in settings.KEYS.values():
         monkeypatch.delenv(name, raising=False)
-    folder = settings.find_file().parent
+    file = settings.find_file()
+    assert file is not None
+    folder = file.parent
     folder.mkdir()
     return folder
 

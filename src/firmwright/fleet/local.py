@@ -11,9 +11,6 @@ from threading import Event, Thread
 from typing import Any
 
 from firmwright.child import run_python
-from firmwright.cluster.jobs import ClusterError, Stop
-
-
 from firmwright.cluster.jobs import ClusterError, Stop, silence_dask
 from firmwright.cluster.lifeline import hold_lifeline
 from firmwright.errors import first_line
