@@ -49,7 +49,7 @@ class Fault:
 ALL = (BUILD, LIST, PLATFORMS)
 SMALL_DISK = 'mount -t tmpfs -o size={size} tmpfs "{folder}" || exit 99; "$@"'
 CLOSED, FULL = "standard output is closed", "standard output: No space left on device"
-NO_TMPDIR = "TMPDIR=/nowhere: not a folder that can be written"
+NO_TMPDIR = "TMPDIR=/dev/null/missing: not a folder that can be written"
 NO_LOCKS = "this file system has no locks"
 MEMORY = "memory|allocate|map segment|exit code|SIG"
 FILES = "open files"
@@ -60,7 +60,7 @@ SHORT = (
     Fault("no locks", 'LD_PRELOAD=$PWD/nolocks.so "$@"', (DONE,), NO_LOCKS, noted=True),
     Fault("closed output", '"$@" >&-', (FAILED,), CLOSED, ALL),
     Fault("full output", '"$@" >/dev/full', (FAILED,), FULL, ALL),
-    Fault("no TMPDIR", 'TMPDIR=/nowhere "$@"', (FAILED,), NO_TMPDIR, (BUILD, LIST)),
+    Fault("no TMPDIR", 'TMPDIR=/dev/null/missing "$@"', (FAILED,), NO_TMPDIR, (BUILD, LIST)),
 )
 LONG = (
     Fault("closed errors", '"$@" 2>&-', (DONE,), commands=ALL),
@@ -68,7 +68,7 @@ LONG = (
     Fault("closed input", '"$@" <&-', (DONE,), commands=ALL),
     Fault("all closed", '"$@" <&- >&- 2>&-', commands=ALL),
     Fault("no HOME", 'unset HOME; "$@"', (DONE,), commands=ALL),
-    Fault("a missing HOME", 'HOME=/nowhere/home "$@"', (DONE,), commands=ALL),
+    Fault("a missing HOME", 'HOME=$PWD/missing/home "$@"', (DONE,), commands=ALL),
     Fault("HOME is a file", 'HOME=/dev/null "$@"', (DONE,)),
     Fault("a bad cache folder", 'XDG_CACHE_HOME=/dev/null/x "$@"', (DONE,)),
     Fault("a relative cache folder", 'XDG_CACHE_HOME=x "$@"', (DONE,)),
