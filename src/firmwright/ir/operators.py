@@ -32,7 +32,7 @@ ELEMENTWISE = relax_names(
     "bitwise_xor ceil clip cos cosh dequantize divide equal erf exp floor floor_divide "
     "floor_mod greater greater_equal isfinite isinf isnan left_shift less less_equal log "
     "logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative "
-    "nn.gelu nn.gelu_tanh nn.leakyrelu nn.prelu nn.relu nn.relu6 nn.silu nn.softplus "
+    "nn.gelu nn.gelu_tanh nn.leakyrelu nn.prelu nn.relu nn.silu nn.softplus "
     "not_equal power quantize right_shift round rsqrt sigmoid sign sin sinh sqrt square "
     "subtract tan tanh where"
 )
@@ -97,8 +97,8 @@ def read_clip_bounds(value: relax.Expr) -> tuple[float, float] | None:
     if name == "relax.clip" and all(hasattr(a, "value") for a in value.args[1:]):
         low, high = (float(a.value) for a in value.args[1:])
         return low, high
-    if name in ("relax.nn.relu", "relax.nn.relu6"):
-        return 0.0, 6.0 if name.endswith("6") else inf
+    if name == "relax.nn.relu":
+        return 0.0, inf
     if name in ("relax.maximum", "relax.minimum") and isinstance(value.args[1], Constant):
         limit = constant_array(value.args[1])
         if limit.size == 1 and static_shape(value) == static_shape(value.args[0]):

@@ -7,7 +7,7 @@ from math import prod
 
 import tvm
 from tvm import tirx
-from tvm.s_tir import Schedule
+from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV, ScheduleError
 from tvm_ffi import structural_walk
 
@@ -95,7 +95,7 @@ def is_reduction(schedule: Schedule, block: SBlockRV) -> bool:
     return count_spatial_loops(schedule, block) < len(schedule.get(block).iter_vars)
 
 
-def is_cheap(block: tirx.SBlock) -> bool:
+def is_cheap(block: SBlock) -> bool:
     """Tell whether computing a value again costs no more than loading it, or nearly so."""
     calls: set[str] = set()
     structural_walk(block.body, (tvm.ir.Call, lambda call: calls.add(callee_name(call))))

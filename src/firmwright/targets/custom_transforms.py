@@ -55,7 +55,7 @@ def find_problem(result: Any, before: relax.Function) -> str:
     return ""
 
 
-def format_extent(extent: tvm.tirx.PrimExpr) -> str:
+def format_extent(extent: tvm.tirx.Expr) -> str:
     return str(int(extent) if isinstance(extent, tvm.tirx.IntImm) else extent)
 
 

@@ -177,7 +177,7 @@ CHANNELWISE: dict[str, Callable[[tvm.ir.Call, Ranges], Ranges | None]] = {
     "relax.quantize": quantize_ranges,
     "relax.mean": mean_ranges,
     **dict.fromkeys(relax_names("nn.avg_pool2d nn.max_pool2d"), pool_ranges),
-    **dict.fromkeys(relax_names("clip maximum minimum nn.relu nn.relu6"), clip_ranges),
+    **dict.fromkeys(relax_names("clip maximum minimum nn.relu"), clip_ranges),
     **dict.fromkeys(PERMUTATIONS, move_ranges),
 }
 """Operators whose result has in each channel what the same channel of their first operand gives."""

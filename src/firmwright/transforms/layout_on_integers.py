@@ -84,7 +84,7 @@ def has_same_quant_params(dequantize: tvm.ir.Call, quantize: tvm.ir.Call) -> boo
 
 
 ACTIVATIONS = relax_names(
-    "add clip divide maximum minimum multiply nn.leakyrelu nn.relu nn.relu6 sigmoid subtract tanh"
+    "add clip divide maximum minimum multiply nn.leakyrelu nn.relu sigmoid subtract tanh"
 )
 """What networks have between a convolution and its quantize."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import tvm
 from tvm import tirx
-from tvm.s_tir import Schedule
+from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV
 from tvm_ffi import structural_walk
 
@@ -126,7 +126,7 @@ def is_one(number: tirx.Expr) -> bool:
     return isinstance(number, tirx.IntImm) and int(number) == 1
 
 
-def find_called_functions(body: tirx.SBlock) -> tuple[str, ...]:
+def find_called_functions(body: SBlock) -> tuple[str, ...]:
     """Return what is called, without the inline arithmetic of the project's own headers."""
     own = OPERATORS.union(*functions_by_header().values())
     names: set[str] = set()

@@ -125,7 +125,7 @@ def convert_operator(value: relax.Expr, new: Mapping[relax.Var, relax.Var]) -> r
 
 
 KEEPS_ZEROS = relax_names(
-    "abs astype ceil floor left_shift multiply negative nn.leakyrelu nn.relu nn.relu6 right_shift "
+    "abs astype ceil floor left_shift multiply negative nn.leakyrelu nn.relu right_shift "
     "round sign sqrt square"
 )
 """Operators that make zeros of zeros, whatever their constants are."""
