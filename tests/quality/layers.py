@@ -30,16 +30,8 @@ LAYERS = (
     ("process",),
     ("cluster", "documents", "forked", "web"),
     ("checked_file", "child", "created_folders"),
-    (
-        "cores",
-        "errors",
-        "folders",
-        "plugins",
-        "progress",
-        "tvm_import",
-        "user_folders",
-        "wire_format",
-    ),
+    ("cores", "plugins", "progress", "tvm_import", "user_folders", "wire_format"),
+    ("errors", "folders"),
 )
 """The packages of the source, the highest layer first. A new package needs a place here."""
 

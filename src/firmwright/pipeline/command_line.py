@@ -35,6 +35,7 @@ from firmwright.toolchain import (
     to_host_platform,
     toolchain_names,
 )
+from firmwright.tvm_import import check_versions
 
 from .budget import check_measurable
 from .build_root import prepare_build_root
@@ -66,9 +67,10 @@ given_words: list[str] = []
 def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> list[Job]:
     """Read every recipe that the command line names, or all of ``recipes/``.
 
-    ``of_networks`` are the stages of a firmware of several networks. Raises DiagnosticError with
-    the mistakes of all recipes.
+    ``of_networks`` are the stages of a firmware of several networks. Raises WrongVersionError
+    for a wrong TVM, and DiagnosticError with the mistakes of all recipes.
     """
+    check_versions()
     check_variables()
     root = prepare_build_root()
     paths = find_recipes()

@@ -19,10 +19,11 @@ from firmwright.toolchain import (
     platform_names,
     toolchain_names,
 )
+from firmwright.tvm_import import find_versions
 
 Row = tuple[str, ...]
 
-PACKAGES = {"apache-tvm": "", "onnx": "", "onnxruntime": "", "torch": "torch"}
+PACKAGES = {"onnx": "", "onnxruntime": "", "torch": "torch"}
 """Packages that decide what can be built, and the extra of firmwright that brings one."""
 
 
@@ -76,6 +77,9 @@ def list_packages() -> Iterator[Row]:
     yield "package", "version, or how to get it"
     yield "firmwright", __version__
     yield "python", machine.python_version()
+    for name, found, wanted in find_versions():
+        remedy = f"; expected {wanted}: python -m pip install {name}=={wanted}"
+        yield name, found if found == wanted else f"{found}{remedy}"
     for name, extra in PACKAGES.items():
         try:
             yield name, version(name)
