@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from sysconfig import get_path
 
 import nox
 
@@ -69,6 +70,16 @@ def s3(session: nox.Session) -> None:
     environment = {"PYTHONPATH": paths}
     command = (sys.executable, "-m", "pytest", tests, *session.posargs)
     session.run(*command, external=True, env=environment)
+
+
+@nox.session(venv_backend="venv")
+def canary(session: nox.Session) -> None:
+    """Try the newest TVM in an environment of its own: report names that are gone, and build."""
+    session.install("apache-tvm", "apache-tvm-ffi")
+    # All other packages are those of this environment; the new TVM comes first.
+    (packages,) = Path(session.virtualenv.location).glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(f"{Path.cwd() / 'src'}\n{get_path('purelib')}\n")
+    session.run("python", "-m", "tests.quality.canary")
 
 
 @nox.session(venv_backend="venv")
