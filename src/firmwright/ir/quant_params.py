@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import tvm
 
+from firmwright.ir.nodes import Call
 from firmwright.ir.relax import constant_array, dtype_of, operator_name
 
 
@@ -40,7 +40,7 @@ class QuantParams:
         return kept * self.scale
 
 
-def read_quant_params(call: tvm.ir.Call) -> QuantParams:
+def read_quant_params(call: Call) -> QuantParams:
     """Return the constant parameters of a Relax quantize or dequantize of a whole tensor."""
     scale, zero_point = (constant_array(a).reshape(-1)[0] for a in call.args[1:3])
     quantizes = operator_name(call) == "relax.quantize"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tvm import relax
-
 from firmwright.ir.kernels import FloatOperator
+from firmwright.ir.nodes import Function, Var, VarBinding
 from firmwright.ir.operators import relax_names, short_name
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import list_bindings, operator_name, read_variables
@@ -27,9 +26,9 @@ class ArithmeticUse:
 
 def summarize_use(
     region: Region,
-    function: relax.Function,
-    values: Mapping[relax.Var, Value],
-    finished: relax.Function,
+    function: Function,
+    values: Mapping[Var, Value],
+    finished: Function,
 ) -> ArithmeticUse:
     """Tell what became of a region's operators: ``values`` by variables of its old function.
 
@@ -49,7 +48,7 @@ def summarize_use(
     )
 
 
-def list_quantized_operators(region: Region, function: relax.Function) -> list[relax.VarBinding]:
+def list_quantized_operators(region: Region, function: Function) -> list[VarBinding]:
     """Return the operators that read, directly or through others, a dequantized value."""
     parameters = zip(function.params, region.inputs, strict=True)
     dequantized = {p for p, name in parameters if name in region.dequantized}
@@ -65,7 +64,7 @@ def list_quantized_operators(region: Region, function: relax.Function) -> list[r
     return found
 
 
-def find_source_name(region: Region, variable: relax.Var) -> str:
+def find_source_name(region: Region, variable: Var) -> str:
     """Return the operator's name in the model, or else the first that its region has."""
     name = str(variable.name)
     return name if is_source_name(name) else next(iter(region.sources), "")

@@ -12,10 +12,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import tvm
-from tvm import relax
 
 from firmwright.ir.layer import Layer, LayerKind, Matrices, MatrixProduct
+from firmwright.ir.nodes import Call, Expr, Function
 from firmwright.ir.relax import dtype_of, operator_name, static_shape
 from firmwright.lowering.kernels.quantized_tensor import (
     BATCH_MATMUL,
@@ -44,12 +43,12 @@ Axes = tuple[tuple[int, int], ...]
 class Operand:
     """A parameter of the region: its grid, and as what axes a product reads it."""
 
-    parameter: relax.Expr
+    parameter: Expr
     grid: QuantizedTensor
     axes: Axes
 
 
-def read_matrix_product(function: relax.Function, rounding: str) -> MatrixProduct | None:
+def read_matrix_product(function: Function, rounding: str) -> MatrixProduct | None:
     """Return the products that a region's function is; None for anything else.
 
     ``rounding`` is that of the recipe, "tflite" or "onnx".
@@ -67,7 +66,7 @@ def read_matrix_product(function: relax.Function, rounding: str) -> MatrixProduc
     return make_product(operands[0], operands[1], roles, operator, grid, rounding)
 
 
-def read_operand(argument: relax.Expr, definitions: Definitions) -> Operand | None:
+def read_operand(argument: Expr, definitions: Definitions) -> Operand | None:
     """Return what an argument reads; None where that is no byte of one grid."""
     seen, source = find_views(argument, definitions)
     grid = read_bytes(source, definitions)
@@ -80,11 +79,9 @@ def read_operand(argument: relax.Expr, definitions: Definitions) -> Operand | No
     return None if axes is None or len(axes) < 2 else Operand(parameter, grid, axes)
 
 
-def find_views(
-    argument: relax.Expr, definitions: Definitions
-) -> tuple[list[tvm.ir.Call], relax.Expr]:
+def find_views(argument: Expr, definitions: Definitions) -> tuple[list[Call], Expr]:
     """Return the views that lead to an argument, the first one first, and of what they are."""
-    views: list[tvm.ir.Call] = []
+    views: list[Call] = []
     while (call := definitions.get(argument)) is not None and operator_name(call) in VIEWS:
         views.insert(0, call)
         argument = call.args[0]
@@ -96,7 +93,7 @@ def lay_axes(shape: tuple[int, ...]) -> Axes:
     return tuple((size, prod(shape[axis + 1 :])) for axis, size in enumerate(shape))
 
 
-def change_axes(axes: Axes, view: tvm.ir.Call) -> Axes | None:
+def change_axes(axes: Axes, view: Call) -> Axes | None:
     """Return the axes of a view; None where they have no steps."""
     if operator_name(view) == TURNED:
         order = view.attrs.axes

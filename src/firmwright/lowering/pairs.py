@@ -7,9 +7,9 @@ from math import prod
 
 import numpy as np
 import numpy.typing as npt
-from tvm import relax
 
 from firmwright.ir.layer import Addition, Array, Pair, Product
+from firmwright.ir.nodes import Function
 from firmwright.ir.relax import dtype_of, operator_name, static_shape
 from firmwright.lowering.kernels.elementwise import HEADROOM_BITS
 from firmwright.lowering.kernels.fixed_point import (
@@ -26,7 +26,7 @@ LARGEST_TERM = 2**30
 SIGNS = {"relax.add": (1, 1), "relax.subtract": (1, -1)}
 
 
-def read_pair(function: relax.Function, rounding: str) -> Pair | None:
+def read_pair(function: Function, rounding: str) -> Pair | None:
     """Return the sum, difference or product that a region's function is; None for anything else.
 
     ``rounding`` is that of the recipe, "tflite" or "onnx".

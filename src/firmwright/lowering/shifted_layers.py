@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tvm
-from tvm import relax
 
 from firmwright.ir.layer import Array, Layer, LayerRounding, Scaling
+from firmwright.ir.nodes import Call, Expr, Function
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import Constant, constant_array, dtype_of, list_bindings, operator_name
 from firmwright.lowering.layer_arithmetic import settle_constant_channels
@@ -33,7 +32,7 @@ ARITHMETIC = ("relax.right_shift", "relax.add", "relax.multiply")
 """What may follow the sums, from the last to the first."""
 
 
-def read_shifted_layer(function: relax.Function) -> Layer | None:
+def read_shifted_layer(function: Function) -> Layer | None:
     """Return the layer that a region's function is; None for anything else."""
     results = function.body.body.fields
     if len(function.params) != 1 or len(results) != 1:
@@ -61,9 +60,7 @@ def read_shifted_layer(function: relax.Function) -> Layer | None:
     return make_layer(shape, numbers, dtype_of(data), dtype_of(results[0]), (low, high))
 
 
-def read_clipped(
-    result: relax.Expr, definitions: Definitions
-) -> tuple[relax.Expr, int, int] | None:
+def read_clipped(result: Expr, definitions: Definitions) -> tuple[Expr, int, int] | None:
     """Return what is clipped and cast to bytes, and the limits of that."""
     call = follow_reshapes(result, definitions)
     if call is None or operator_name(call) != "relax.astype" or dtype_of(call) not in BYTES:
@@ -76,16 +73,14 @@ def read_clipped(
     return clip.args[0], int(bounds[0]), int(bounds[1])
 
 
-def follow_reshapes(result: relax.Expr, definitions: Definitions) -> tvm.ir.Call | None:
+def follow_reshapes(result: Expr, definitions: Definitions) -> Call | None:
     call = definitions.get(result)
     while call is not None and operator_name(call) == "relax.reshape":
         call = definitions.get(call.args[0])
     return call
 
 
-def read_arithmetic(
-    argument: relax.Expr, definitions: Definitions
-) -> tuple[tvm.ir.Call | None, list[Array]]:
+def read_arithmetic(argument: Expr, definitions: Definitions) -> tuple[Call | None, list[Array]]:
     """Return the operator behind a shift, a sum and a product with constants, and these three."""
     found = [np.zeros(1, "int64"), np.zeros(1, "int64"), np.ones(1, "int64")]
     call = definitions.get(argument)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from math import prod
 
-from tvm import relax
-
 from firmwright.ir.layer import Softmax
+from firmwright.ir.nodes import Function
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.lowering.layers import find_quantized_call, read_bytes, reads_parameter
 
 
-def read_softmax(function: relax.Function, rounding: str) -> Softmax | None:
+def read_softmax(function: Function, rounding: str) -> Softmax | None:
     """Return the softmax that a region's function is; None for anything else.
 
     ``rounding`` is that of the recipe: TFLite's own kernel computes on integers.

@@ -8,9 +8,8 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-import tvm
-from tvm import relax
 
+from firmwright.ir.nodes import Call, Expr
 from firmwright.ir.relax import operator_name
 from firmwright.lowering.kernels.activations import (
     absolute,
@@ -46,7 +45,7 @@ from firmwright.lowering.kernels.rounding import fuse_activation
 from firmwright.lowering.kernels.softmax import softmax
 from firmwright.lowering.kernels.tables import concatenate, lower_chain_by_table, round_half_away
 
-IntegerKernel = Callable[[RegionBuilder, tvm.ir.Call, OutputQuantParams], relax.Expr | None]
+IntegerKernel = Callable[[RegionBuilder, Call, OutputQuantParams], Expr | None]
 
 INTEGER_KERNELS: dict[str, IntegerKernel] = {
     "relax.add": partial(add_or_subtract, combine=operator.add),
@@ -87,12 +86,10 @@ class TfliteRounding:
     nearest: RoundFunction = staticmethod(round_half_away)
     nearest_in_c = "roundf"
 
-    def lower_to_integers(self, builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
+    def lower_to_integers(self, builder: RegionBuilder, call: Call) -> Expr | None:
         return compare(builder, call) if operator_name(call) in COMPARISONS else None
 
-    def quantize(
-        self, builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams
-    ) -> relax.Expr:
+    def quantize(self, builder: RegionBuilder, argument: Expr, grid: OutputQuantParams) -> Expr:
         operand, narrowed = fuse_activation(builder.definitions, argument, grid, self.nearest)
         source = builder.value(operand)
         if isinstance(source, QuantizedTensor):

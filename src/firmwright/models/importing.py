@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from firmwright.errors import UserError, first_line
 
 if TYPE_CHECKING:
-    import tvm
+    from firmwright.ir.nodes import IRModule
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def suppress_output() -> Iterator[None]:
         os.close(sink)
 
 
-def run_importer(name: str, convert: Callable[[], tvm.IRModule]) -> tvm.IRModule:
+def run_importer(name: str, convert: Callable[[], IRModule]) -> IRModule:
     """Return what an importer makes of the model ``name``; UserError with its reason otherwise."""
     with suppress_output():
         try:

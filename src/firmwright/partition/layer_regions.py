@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import tvm
-from tvm import relax
-
+from firmwright.ir.nodes import IRModule, VarBinding
 from firmwright.ir.operators import FusionKind, short_name
 from firmwright.ir.regions import RuleViolation
 from firmwright.partition.layers import CONVERSIONS, LayerGraph
@@ -15,10 +13,10 @@ from firmwright.targets.placement import Composite, Placement
 
 
 def make_layer_kind(
-    module: tvm.IRModule,
-    bindings: Sequence[relax.VarBinding],
-    is_refused: Callable[[relax.VarBinding], object],
-) -> Callable[[relax.VarBinding], FusionKind]:
+    module: IRModule,
+    bindings: Sequence[VarBinding],
+    is_refused: Callable[[VarBinding], object],
+) -> Callable[[VarBinding], FusionKind]:
     """Return what tells the grouping an operator's kind: one that is refused stands alone.
 
     Between a dequantize and a quantize it does not, for there is nothing between to hand over.
@@ -26,7 +24,7 @@ def make_layer_kind(
     dequantized = find_dequantized(list(bindings))
     kind = make_binding_kind(module, dequantized, True)
 
-    def of_binding(binding: relax.VarBinding) -> FusionKind:
+    def of_binding(binding: VarBinding) -> FusionKind:
         splits = binding.var not in dequantized and short_name(binding.value) not in CONVERSIONS
         return FusionKind.ALONE if splits and is_refused(binding) else kind(binding)
 

@@ -13,10 +13,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-import tvm
-from tvm import relax
-
 from firmwright.errors import UserError
+from firmwright.ir.nodes import Function, IRModule
 from firmwright.ir.regions import TRANSFORM, Partition, Region, make_move_region
 from firmwright.ir.relax import set_functions
 from firmwright.ir.tensors import ModelInterface, Tensor
@@ -27,8 +25,8 @@ DEVICE, PLAIN = "the device's layout", "the plain layout"
 
 
 def insert_transforms(
-    module: tvm.IRModule, partition: Partition, device: str, layout: Layout, fallback: str
-) -> tuple[tvm.IRModule, Partition]:
+    module: IRModule, partition: Partition, device: str, layout: Layout, fallback: str
+) -> tuple[IRModule, Partition]:
     """Insert the fewest transforms between the regions of ``device`` and the others.
 
     Where several ways need as few, take the one that moves the fewest bytes. Functions of other
@@ -58,8 +56,8 @@ def insert_transforms(
 
 
 def convert_functions(
-    module: tvm.IRModule, names: Iterable[str], layout: Layout
-) -> dict[str, relax.Function]:
+    module: IRModule, names: Iterable[str], layout: Layout
+) -> dict[str, Function]:
     """Return the functions that can be in the layout, rewritten for it."""
     converted = {name: layout.convert_function(module[name]) for name in names}
     return {name: function for name, function in converted.items() if function is not None}
@@ -183,7 +181,7 @@ class TransformInserter:
         self.moved: dict[str, str] = {}
         self.tensors = [self.plain[n] for n in partition.inputs]
         self.regions: list[Region] = []
-        self.functions: dict[str, relax.Function] = {}
+        self.functions: dict[str, Function] = {}
 
     def add(self, region: Region) -> None:
         """Append a region, and in front of it the transforms that its inputs need.

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from tvm import relax
-
+from firmwright.ir.nodes import Expr, Var, VarBinding
 from firmwright.ir.parts import find_first_element, keeps_order, list_parts
 from firmwright.ir.relax import Constant, dtype_of, operator_name, read_variables
 from firmwright.ir.tensors import ELEMENT_BYTES
 
 
-def find_picks(
-    bindings: Sequence[relax.VarBinding], fixed: Collection[relax.Var]
-) -> dict[relax.Var, int]:
+def find_picks(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> dict[Var, int]:
     """Return the variables that show a part of a tensor, and the byte at which it begins.
 
     What is ``fixed`` is none, and has none.
@@ -25,23 +22,21 @@ def find_picks(
         b.var: first * ELEMENT_BYTES[dtype_of(b.var)]
         for b in bindings
         if operator_name(b.value) == "relax.take"
-        and isinstance(b.value.args[0], relax.Var)
+        and isinstance(b.value.args[0], Var)
         and {b.var, b.value.args[0]}.isdisjoint(fixed)
         for first in [find_first_element(b.value)]
         if first is not None
     }
 
 
-def find_joints(
-    bindings: Sequence[relax.VarBinding], fixed: Collection[relax.Var]
-) -> set[relax.Var]:
+def find_joints(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> set[Var]:
     """Return the variables that join results of operators, and other shapes of these on the way.
 
     Each result is joined once. None of them is ``fixed``.
     """
     made = {b.var: b.value for b in bindings if not isinstance(b.value, Constant)}
-    joined: set[relax.Var] = set()
-    found: set[relax.Var] = set()
+    joined: set[Var] = set()
+    found: set[Var] = set()
     for binding in bindings:
         ways = [find_way(part, made) for part in list_parts(binding.value)]
         sources = {way[-1] for way in ways}
@@ -52,7 +47,7 @@ def find_joints(
     return found
 
 
-def find_way(value: relax.Expr, made: Mapping[relax.Var, relax.Expr]) -> list[relax.Expr]:
+def find_way(value: Expr, made: Mapping[Var, Expr]) -> list[Expr]:
     """Return a value, and what has its bytes in other shapes, up to what computes them."""
     way = [value]
     while keeps_order(made.get(way[-1])):

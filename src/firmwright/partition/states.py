@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-import tvm
-
+from firmwright.ir.nodes import IRModule
 from firmwright.ir.operators import ELEMENTWISE
 from firmwright.ir.regions import COPY, Partition, Region, make_move_region
 from firmwright.ir.relax import set_functions
@@ -14,8 +13,8 @@ from firmwright.partition.memories import make_copy_function
 
 
 def copy_next_values(
-    module: tvm.IRModule, partition: Partition, device: str
-) -> tuple[tvm.IRModule, Partition]:
+    module: IRModule, partition: Partition, device: str
+) -> tuple[IRModule, Partition]:
     """Insert copies of next values, which ``device`` executes; what follows reads the copies.
 
     A state that becomes another one, such as a tap of a delay line, is copied because all states

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from .artifact import ARRAYS, LOWERED_STAGE, MODULE, NETWORK_STAGE, PATH, Artifact
 
 if TYPE_CHECKING:
-    import tvm
     from numpy.typing import NDArray
 
     from firmwright.ir.kernels import KeptRegions, Kernels
+    from firmwright.ir.nodes import IRModule
     from firmwright.ir.regions import Partition
     from firmwright.ir.tensors import BatchLayout, ModelInterface, ModelSignature
     from firmwright.planning import Plan
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 INTERFACE_CLASS = "firmwright.ir.tensors:ModelInterface"
 
 MODEL_INTERFACE: Artifact[ModelInterface] = Artifact("model", "model.json", INTERFACE_CLASS)
-MODEL_MODULE: Artifact[tvm.IRModule] = Artifact("model", "module.json", MODULE)
+MODEL_MODULE: Artifact[IRModule] = Artifact("model", "module.json", MODULE)
 MODEL_SIGNATURE: Artifact[ModelSignature] = Artifact(
     "model", "signature.json", "firmwright.ir.tensors:ModelSignature"
 )
@@ -53,7 +53,7 @@ QUANTIZED_RELAX: Artifact[Path] = Artifact("quantized", "model.relax", PATH)
 """Only in shift arithmetic: the network's definition then."""
 
 NETWORK_INTERFACE: Artifact[ModelInterface] = Artifact(NETWORK_STAGE, "model.json", INTERFACE_CLASS)
-NETWORK_MODULE: Artifact[tvm.IRModule] = Artifact(NETWORK_STAGE, "module.json", MODULE)
+NETWORK_MODULE: Artifact[IRModule] = Artifact(NETWORK_STAGE, "module.json", MODULE)
 
 NETWORK_VALUES: Artifact[NetworkValues] = Artifact(
     NETWORK_STAGE, "values.json", "firmwright.verify.record:NetworkValues"
@@ -66,11 +66,11 @@ BATCH: Artifact[BatchChoice] = Artifact(
 PARTITION: Artifact[Partition] = Artifact(
     "partition", "partition.json", "firmwright.ir.regions:Partition"
 )
-REGIONS: Artifact[tvm.IRModule] = Artifact("partition", "module.json", MODULE)
+REGIONS: Artifact[IRModule] = Artifact("partition", "module.json", MODULE)
 """The network with a function a region."""
-LOWERED: Artifact[tvm.IRModule] = Artifact(LOWERED_STAGE, "module.json", MODULE)
+LOWERED: Artifact[IRModule] = Artifact(LOWERED_STAGE, "module.json", MODULE)
 """The same as it is lowered: a device may have put regions in the place of others."""
-LOWERED_MODEL: Artifact[tvm.IRModule] = Artifact(LOWERED_STAGE, "model.relax", MODULE)
+LOWERED_MODEL: Artifact[IRModule] = Artifact(LOWERED_STAGE, "model.relax", MODULE)
 """Only where a device has: the network of these regions, which is the reference then."""
 INTERFACE: Artifact[ModelInterface] = Artifact("partition", "interface.json", INTERFACE_CLASS)
 """The inputs and outputs of the C function: whole batches, as they lie in memory."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-import tvm
-
 from firmwright.compile import Rewrite
+from firmwright.ir.nodes import IRModule
 from firmwright.targets.custom_transforms import apply_user_transform
 
 from .job import Job
@@ -17,7 +16,7 @@ from .places import error_at_key
 def list_custom_rewrites(job: Job) -> list[Rewrite]:
     """Return the user's rewrites; what goes wrong in one is a DiagnosticError at its place."""
 
-    def apply(index: int, reference: str, module: tvm.IRModule) -> tvm.IRModule:
+    def apply(index: int, reference: str, module: IRModule) -> IRModule:
         with error_at_key(job.recipe, ("transforms", "extra", index)):
             return apply_user_transform(reference, job.recipe.path.parent, module)
 

@@ -21,15 +21,14 @@ from firmwright.targets import Device
 from .job import Job
 
 if TYPE_CHECKING:
-    import tvm
-
     from firmwright.ir.kernels import Kernels
+    from firmwright.ir.nodes import IRModule
 
 Ways = Mapping[str, tuple[str, ...]]
 """The ways of each layer that has several, first the usual one, by the region's name."""
 
 
-def list_ways(partition: Partition, module: tvm.IRModule, mix: Sequence[Device]) -> Ways:
+def list_ways(partition: Partition, module: IRModule, mix: Sequence[Device]) -> Ways:
     """Return the ways of the layers that can be written in several."""
     devices = {device.name: device for device in mix}
     found = {
@@ -75,7 +74,7 @@ def is_untuned(job: Job) -> bool:
 
 
 def tune_mix(
-    job: Job, partition: Partition, module: tvm.IRModule, mix: Sequence[Device]
+    job: Job, partition: Partition, module: IRModule, mix: Sequence[Device]
 ) -> tuple[Device, ...]:
     """Return the devices, which know the ways of the job's file.
 

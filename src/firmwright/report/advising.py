@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
-import tvm
-
+from firmwright.ir.nodes import IRModule
 from firmwright.ir.regions import Change, Partition, Region, Remedy, RuleViolation
 from firmwright.ir.relax import list_bindings, list_constants
 from firmwright.ir.tensors import Tensor
@@ -39,7 +38,7 @@ class Network:
     """
 
     partition: Partition
-    module: tvm.IRModule
+    module: IRModule
     mix: Sequence[Device]
     timing: Timing | None
 
@@ -143,7 +142,7 @@ class Network:
 
 
 def advise(
-    partition: Partition, module: tvm.IRModule, mix: Sequence[Device], timing: Timing | None
+    partition: Partition, module: IRModule, mix: Sequence[Device], timing: Timing | None
 ) -> tuple[Advice, ...]:
     """Return what would save something, most first, then what may, and at last what stays.
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import tvm
-
 from firmwright.compile import prepare_module
 from firmwright.errors import UserError
+from firmwright.ir.nodes import IRModule
 from firmwright.ir.tensors import ModelInterface
 from firmwright.partition.outline import count_operator_macs
 from firmwright.pipeline import artifacts
@@ -17,13 +16,13 @@ from firmwright.pipeline.options import select_rewrites
 from firmwright.transforms.integers.remarks import explain_floats
 
 
-def rewrite_network(job: Job, network: tvm.IRModule) -> tuple[tvm.IRModule, ModelInterface]:
+def rewrite_network(job: Job, network: IRModule) -> tuple[IRModule, ModelInterface]:
     """Apply every rewrite to the network that is compiled: optional, custom, canonical."""
     module = prepare_module(network, select_rewrites(job), list_custom_rewrites(job))
     return module, artifacts.NETWORK_INTERFACE.read(job)
 
 
-def note_saved_macs(job: Job, network: tvm.IRModule, module: tvm.IRModule) -> None:
+def note_saved_macs(job: Job, network: IRModule, module: IRModule) -> None:
     """Say how many multiply-accumulates the rewrites leave, if they save some.
 
     Before the rewrites they may not be countable: shapes may be computed.
@@ -35,7 +34,7 @@ def note_saved_macs(job: Job, network: tvm.IRModule, module: tvm.IRModule) -> No
             job.note(f"rewritten to {left:,} multiply-accumulates from {own:,}")
 
 
-def note_float_layers(job: Job, module: tvm.IRModule) -> None:
+def note_float_layers(job: Job, module: IRModule) -> None:
     """Say which layers of whole numbers are computed in float32 all the same, and why."""
     layers = explain_floats(module) if "UseIntegers" in select_rewrites(job) else []
     if layers:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import tvm
-from tvm import relax
-
+from firmwright.ir.nodes import IRModule, Var, VarBinding
 from firmwright.ir.regions import RuleViolation
 from firmwright.targets import Device
 from firmwright.targets.fact_context import kind_of
@@ -20,14 +18,14 @@ class DeviceAssignment:
 
     mix: Sequence[Device]
     taken: Mapping[str, Sequence[Composite]]
-    violations: Mapping[str, Mapping[relax.Var, tuple[RuleViolation, ...]]]
+    violations: Mapping[str, Mapping[Var, tuple[RuleViolation, ...]]]
 
     def device_of(self, name: str) -> Device:
         """Return the device of that name, or the last one."""
         return next((d for d in self.mix if d.name == name), self.mix[-1])
 
     def find_refusals(
-        self, bindings: Sequence[relax.VarBinding], anchor: relax.VarBinding, device: Device
+        self, bindings: Sequence[VarBinding], anchor: VarBinding, device: Device
     ) -> tuple[RuleViolation, ...]:
         """Return why the devices before ``device`` did not take a group's operators."""
         found: list[RuleViolation] = []
@@ -43,11 +41,11 @@ class DeviceAssignment:
         return tuple(found)
 
 
-def ask_devices(module: tvm.IRModule, mix: Sequence[Device]) -> DeviceAssignment:
+def ask_devices(module: IRModule, mix: Sequence[Device]) -> DeviceAssignment:
     """Ask all devices but the last, in order; an operator goes to the first that takes it."""
     taken: dict[str, Sequence[Composite]] = {}
     violations = {}
-    gone: set[relax.Var] = set()
+    gone: set[Var] = set()
     for device in mix[:-1]:
         placement = device.target.place(module, device.context)
         free = [c for c in placement.composites if gone.isdisjoint(c.variables)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tvm import relax
-
+from firmwright.ir.nodes import Function
 from firmwright.ir.tensors import Storage
 
 
@@ -19,8 +18,8 @@ class Layout(Protocol):
     def storage(self, shape: tuple[int, ...]) -> Storage:
         """Return how a tensor of this shape lies in memory."""
 
-    def convert_function(self, function: relax.Function) -> relax.Function | None:
+    def convert_function(self, function: Function) -> Function | None:
         """Return a region's function on tensors in this layout; None where it needs plain ones."""
 
-    def make_transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> relax.Function:
+    def make_transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> Function:
         """Return the function from the plain layout to this one, or back."""

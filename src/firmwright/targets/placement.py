@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tvm import relax
-
+from firmwright.ir.nodes import Var
 from firmwright.ir.regions import RuleViolation
 
 
@@ -19,7 +18,7 @@ class Composite:
     """
 
     kind: str
-    variables: tuple[relax.Var, ...]
+    variables: tuple[Var, ...]
     reason: str = ""
 
 
@@ -28,4 +27,4 @@ class Placement:
     """What a device takes, and why it does not take other operators, by their variables."""
 
     composites: tuple[Composite, ...] = ()
-    violations: Mapping[relax.Var, tuple[RuleViolation, ...]] = field(default_factory=dict)
+    violations: Mapping[Var, tuple[RuleViolation, ...]] = field(default_factory=dict)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tvm
-
+from firmwright.ir.nodes import IRModule
 from firmwright.ir.tensors import ModelInterface
 
 from .input_ranges import find_input_ranges, find_whole_inputs
@@ -11,7 +10,7 @@ from .record import NetworkValues
 from .steps import find_output_steps
 
 
-def describe_values(module: tvm.IRModule, interface: ModelInterface) -> NetworkValues:
+def describe_values(module: IRModule, interface: ModelInterface) -> NetworkValues:
     """Return what the network states of its inputs and outputs, by their names."""
     names = [tensor.name for tensor in interface.parameters]
     ranges = dict(zip(names, find_input_ranges(module), strict=True))

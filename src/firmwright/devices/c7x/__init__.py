@@ -14,9 +14,8 @@ from firmwright.devices.cpu import CPU
 from firmwright.targets import Context, Target
 
 if TYPE_CHECKING:
-    import tvm
-
     from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.nodes import IRModule
     from firmwright.ir.regions import Region
     from firmwright.targets.placement import Placement
 
@@ -33,17 +32,17 @@ class C7xTarget(Target):
     libraries_variable = LIBRARIES_VARIABLE
     rewrites = CPU.rewrites
 
-    def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
+    def place(self, _module: IRModule, _context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement
 
         return Placement()
 
-    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+    def lower(self, region: Region, module: IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.devices.c7x.lowering import lower_to_c7x
 
         return lower_to_c7x(region, module, context)
 
-    def describe_kernel(self, region: Region, module: tvm.IRModule, context: Context, /) -> str:
+    def describe_kernel(self, region: Region, module: IRModule, context: Context, /) -> str:
         from firmwright.devices.c7x.lowering import describe_kernel
 
         return describe_kernel(region, module, context)

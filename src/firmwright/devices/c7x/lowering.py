@@ -6,8 +6,6 @@ from dataclasses import replace
 from functools import partial
 from math import ceil
 
-import tvm
-
 from firmwright.devices.c7x.cost import Core, add_transfer, read_core
 from firmwright.devices.c7x.forms import cut, make_forms
 from firmwright.devices.c7x.injective import schedule_for_c7x, use_annotations
@@ -16,6 +14,7 @@ from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.devices.cpu.lowering import find_form, lower_by_form
 from firmwright.ir.kernels import Cycles, LoweredRegion
 from firmwright.ir.layer import Layer, Pair
+from firmwright.ir.nodes import IRModule
 from firmwright.ir.regions import Region
 from firmwright.lowering.region import lower_region
 from firmwright.targets import Context
@@ -24,7 +23,7 @@ PAIR_CYCLES = 3
 """Assumed of a vector of sums of two tensors: nine instructions, three in a cycle."""
 
 
-def lower_to_c7x(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
+def lower_to_c7x(region: Region, module: IRModule, context: Context) -> LoweredRegion:
     """Lower a region by a form, or from TIR where none fits or the user has a strategy."""
     core = read_core(context.platform)
     layer, choice = find_form(region, module, context, make_forms(core))
@@ -37,9 +36,7 @@ def lower_to_c7x(region: Region, module: tvm.IRModule, context: Context) -> Lowe
     return replace(lowered, kernel=replace(lowered.kernel, cycles=estimate_layer(core, layer)))
 
 
-def lower_to_loops(
-    region: Region, module: tvm.IRModule, context: Context, core: Core
-) -> LoweredRegion:
+def lower_to_loops(region: Region, module: IRModule, context: Context, core: Core) -> LoweredRegion:
     strategies = (*context.strategies, *STRATEGIES)
     scheduler = partial(schedule_for_c7x, core=core)
     lowered = lower_region(region, module, context.rounding, strategies, scheduler, use_annotations)
@@ -57,7 +54,7 @@ def estimate_layer(core: Core, layer: AnyLayer) -> Cycles | None:
     return add_transfer(core, strips.compute_cycles, strips.moved_bytes, beside=True)
 
 
-def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> str:
+def describe_kernel(region: Region, module: IRModule, context: Context) -> str:
     """Return the form of a region, or "loops" and why no form fits."""
     layer, choice = find_form(region, module, context, make_forms(read_core(context.platform)))
     if choice.form:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from firmwright.targets import Context, Target
 
 if TYPE_CHECKING:
-    import tvm
-
     from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.nodes import IRModule
     from firmwright.ir.regions import Change, Region, Suggestion
     from firmwright.targets.placement import Placement
 
@@ -35,22 +34,22 @@ class CpuTarget(Target):
         "UseIntegers",
     )
 
-    def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
+    def place(self, _module: IRModule, _context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement
 
         return Placement()
 
-    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+    def lower(self, region: Region, module: IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.devices.cpu.lowering import lower_to_c
 
         return lower_to_c(region, module, context)
 
-    def list_ways(self, region: Region, module: tvm.IRModule, context: Context, /) -> Sequence[str]:
+    def list_ways(self, region: Region, module: IRModule, context: Context, /) -> Sequence[str]:
         from firmwright.devices.cpu.lowering import list_ways
 
         return list_ways(region, module, context)
 
-    def describe_kernel(self, region: Region, module: tvm.IRModule, context: Context, /) -> str:
+    def describe_kernel(self, region: Region, module: IRModule, context: Context, /) -> str:
         from firmwright.devices.cpu.lowering import describe_kernel
 
         return describe_kernel(region, module, context)
@@ -58,7 +57,7 @@ class CpuTarget(Target):
     def estimate_cycles(
         self,
         region: Region,
-        module: tvm.IRModule,
+        module: IRModule,
         context: Context,
         _changes: Sequence[Change] = (),
         /,
@@ -68,7 +67,7 @@ class CpuTarget(Target):
         return estimate_cycles(region, module, context)
 
     def suggest(
-        self, region: Region, module: tvm.IRModule, context: Context, /
+        self, region: Region, module: IRModule, context: Context, /
     ) -> Sequence[Suggestion]:
         from firmwright.devices.cpu.advice import suggest
 

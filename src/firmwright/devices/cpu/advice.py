@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import prod
 
-import tvm
-
 from firmwright.devices.cpu.forms.form import Choice, Form, choose
 from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.devices.cpu.lowering import find_way
 from firmwright.devices.cpu.table import FORMS
 from firmwright.ir.layer import FloatLayer, Layer, LayerKind, LayerRounding
+from firmwright.ir.nodes import IRModule
 from firmwright.ir.regions import Region, Suggestion
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
@@ -47,7 +46,7 @@ ON_INTEGERS = {
 }
 
 
-def estimate_cycles(region: Region, module: tvm.IRModule, context: Context) -> int | None:
+def estimate_cycles(region: Region, module: IRModule, context: Context) -> int | None:
     """Return about how many instructions a region takes; None for floats without products."""
     if not region.macs:
         return None if has_floats(region, module, context) else estimate_moves(region, module)
@@ -55,7 +54,7 @@ def estimate_cycles(region: Region, module: tvm.IRModule, context: Context) -> i
 
 
 def estimate_products(
-    region: Region, module: tvm.IRModule, context: Context, layer: AnyLayer | None, choice: Choice
+    region: Region, module: IRModule, context: Context, layer: AnyLayer | None, choice: Choice
 ) -> int:
     """Return about how many instructions a region takes that is written in this way."""
     is_float = isinstance(layer, FloatLayer) if layer else has_floats(region, module, context)
@@ -63,7 +62,7 @@ def estimate_products(
     return round(region.macs * cost)
 
 
-def estimate_moves(region: Region, module: tvm.IRModule) -> int:
+def estimate_moves(region: Region, module: IRModule) -> int:
     """Return about how many instructions a region takes that multiplies no integers."""
     function = module[region.name]
     tensors = (*function.params, *function.body.body.fields)
@@ -78,7 +77,7 @@ def estimate_mac(form: Form | None, is_float: bool, architecture: str) -> float:
     return form.cost if form else LOOPS
 
 
-def has_floats(region: Region, module: tvm.IRModule, context: Context) -> bool:
+def has_floats(region: Region, module: IRModule, context: Context) -> bool:
     """Tell whether loops compute floats: those of the model, or quantized values in float32."""
     use = use_integer_arithmetic(region, module, ROUNDINGS[context.rounding])[1]
     result = module[region.name].body.body.fields[0]
@@ -86,7 +85,7 @@ def has_floats(region: Region, module: tvm.IRModule, context: Context) -> bool:
     return bool(use.float_operators) or is_float_model
 
 
-def suggest(region: Region, module: tvm.IRModule, context: Context) -> Iterator[Suggestion]:
+def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Suggestion]:
     """Yield what lets a region take fewer instructions: less work, integers, a core, a function."""
     layer, choice = find_way(region, module, context)
     now = None

@@ -14,9 +14,8 @@ from firmwright.devices.mla.option_table import OPTIONS
 from firmwright.targets import Context, Target
 
 if TYPE_CHECKING:
-    import tvm
-
     from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.nodes import IRModule
     from firmwright.ir.regions import Region
     from firmwright.targets.placement import Placement
 
@@ -43,12 +42,12 @@ class MlaTarget(Target):
 
         return mla_rules().operators
 
-    def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
+    def place(self, module: IRModule, context: Context, /) -> Placement:
         from firmwright.devices.mla.placing import place_layers
 
         return place_layers(module, context)
 
-    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+    def lower(self, region: Region, module: IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.planning.nested import lower_in_layers
 
         return lower_in_layers(region, module, context, STAND_IN)

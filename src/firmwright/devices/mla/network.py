@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import tvm
 from onnx import helper
 
 from firmwright.errors import UserError
+from firmwright.ir.nodes import IRModule
 from firmwright.ir.relax import main_bindings
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models.onnx.export import TO_CHANNELS_FIRST, TO_CHANNELS_LAST, OnnxValue
@@ -40,7 +40,7 @@ class SimaNetwork:
     layout: str
 
 
-def export_network(module: tvm.IRModule, interface: ModelInterface) -> SimaNetwork:
+def export_network(module: IRModule, interface: ModelInterface) -> SimaNetwork:
     """Write a network as ONNX.
 
     Raises UserError for an input of other numbers than floats and those on a grid, and for
@@ -74,7 +74,7 @@ class NetworkExporter(QuantizedExporter):
 
     refusal = "target: mla: operators that have no form in the ONNX graph for SiMa's compiler:"
 
-    def __init__(self, module: tvm.IRModule, interface: ModelInterface, layout: str) -> None:
+    def __init__(self, module: IRModule, interface: ModelInterface, layout: str) -> None:
         self.grids = {t.name: t for t in (*interface.inputs, *interface.outputs)}
         self.channels_last = layout == "NHWC"
         inputs, outputs = (

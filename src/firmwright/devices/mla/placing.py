@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import tvm
-from tvm import relax
-
 from firmwright.devices.mla.options import MlaOptions, read_options
 from firmwright.devices.mla.rules import mla_rules
+from firmwright.ir.nodes import Expr, IRModule, Var, VarBinding
 from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Remedy, RuleViolation
 from firmwright.partition.grouping import Group, group_operators
@@ -30,7 +28,7 @@ FUSION_ANCHORS = frozenset({"conv2d", "depthwise_conv2d", "conv2d_transpose", "m
 """Bias and activation behind one of these are part of it."""
 
 
-def place_layers(module: tvm.IRModule, context: Context) -> Placement:
+def place_layers(module: IRModule, context: Context) -> Placement:
     """Take what breaks no rule, as regions; every other layer gets the rules that it breaks."""
     bindings, outputs = read_graph(module)
     checker = OperatorChecker(read_options(context), bindings)
@@ -45,7 +43,7 @@ def place_layers(module: tvm.IRModule, context: Context) -> Placement:
 class OperatorChecker:
     """What SiMa's tables, or the target's options, say against operators."""
 
-    def __init__(self, options: MlaOptions, bindings: Sequence[relax.VarBinding]) -> None:
+    def __init__(self, options: MlaOptions, bindings: Sequence[VarBinding]) -> None:
         self.options = options
         self.network = make_fact_context(bindings)
 
@@ -56,7 +54,7 @@ class OperatorChecker:
             return (RuleViolation("data conversion", sentence),)
         return tuple(dict.fromkeys(o for b in computing for o in self.check_operator(b)))
 
-    def check_operator(self, binding: relax.VarBinding) -> tuple[RuleViolation, ...]:
+    def check_operator(self, binding: VarBinding) -> tuple[RuleViolation, ...]:
         """Return the rules that one operator breaks."""
         kind, precision = kind_of(binding.value), self.options.values["precision"]
         precisions = mla_rules().operators.get(kind)
@@ -78,7 +76,7 @@ class OperatorChecker:
         return find_violations(mla_rules().rules, facts)
 
 
-def is_fused(call: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> bool:
+def is_fused(call: Expr, values: Mapping[Var, Expr]) -> bool:
     """Tell a bias or an activation behind a convolution or a product, which is part of it."""
     while short_name(call) in mla_rules().fused:
         producer = values.get(call.args[0])

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from firmwright.targets import Context, Target
 
 if TYPE_CHECKING:
-    import tvm
-
     from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.nodes import IRModule
     from firmwright.ir.regions import Change, Region, Suggestion
     from firmwright.targets.layout import Layout
     from firmwright.targets.placement import Placement
@@ -35,7 +34,7 @@ class SomaDoryTarget(Target):
         {"analog": SWITCH, "layout_transform": SWITCH, "requant_transform": SWITCH}
     )
 
-    def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
+    def prepare(self, module: IRModule, context: Context, /) -> IRModule:
         from firmwright.devices.soma_dory.placing import prepare_layers
         from firmwright.devices.soma_dory.requantization import narrow_operands, replace_divisions
 
@@ -44,7 +43,7 @@ class SomaDoryTarget(Target):
             module = replace_divisions(module)
         return prepare_layers(module, context)
 
-    def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
+    def place(self, module: IRModule, context: Context, /) -> Placement:
         from firmwright.devices.soma_dory.placing import place_layers
 
         return place_layers(module, context)
@@ -54,7 +53,7 @@ class SomaDoryTarget(Target):
 
         return DeviceLayout(allows_transforms=context.options.get("layout_transform") != "0")
 
-    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+    def lower(self, region: Region, module: IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.devices.soma_dory.analog import read_analog_layer
         from firmwright.devices.soma_dory.cost import Accelerator
         from firmwright.devices.soma_dory.lowering import lower_layer, lower_transform
@@ -71,7 +70,7 @@ class SomaDoryTarget(Target):
     def estimate_cycles(
         self,
         region: Region,
-        module: tvm.IRModule,
+        module: IRModule,
         context: Context,
         changes: Sequence[Change] = (),
         /,
@@ -84,7 +83,7 @@ class SomaDoryTarget(Target):
         return estimate_function(module[region.name], numbers, changes)
 
     def suggest(
-        self, region: Region, module: tvm.IRModule, context: Context, /
+        self, region: Region, module: IRModule, context: Context, /
     ) -> Sequence[Suggestion]:
         from firmwright.devices.soma_dory.advice import suggest
 

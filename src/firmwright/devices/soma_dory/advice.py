@@ -11,8 +11,6 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-import tvm
-from tvm import relax
 
 from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
 from firmwright.devices.soma_dory.geometry import generate_forms
@@ -20,6 +18,7 @@ from firmwright.devices.soma_dory.layer import Layer, LayerKind
 from firmwright.devices.soma_dory.matching import find_layers, make_layer
 from firmwright.devices.soma_dory.rules import check_layer
 from firmwright.devices.soma_dory.tiles import Tile
+from firmwright.ir.nodes import Call, Function
 from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Change, Suggestion
 from firmwright.ir.relax import static_shape
@@ -35,7 +34,7 @@ def estimate_untiled_cycles(layer: Layer, accelerator: Accelerator) -> int:
 
 
 def estimate_function(
-    function: relax.Function, numbers: Mapping[str, Any], changes: Sequence[Change]
+    function: Function, numbers: Mapping[str, Any], changes: Sequence[Change]
 ) -> int | None:
     """Return the cycles of what a region's function computes, after ``changes``.
 
@@ -55,7 +54,7 @@ def estimate_function(
     return estimate_untiled_cycles(accepted, Accelerator.from_numbers(numbers).limit_to_driver())
 
 
-def read_any_layer(function: relax.Function) -> Layer | None:
+def read_any_layer(function: Function) -> Layer | None:
     """Return the layer that a function is, or that its products would be on integers.
 
     None for one of the analog core, of which no cycles are known.
@@ -69,7 +68,7 @@ def read_any_layer(function: relax.Function) -> Layer | None:
     return read_products(anchors[0])
 
 
-def read_products(call: tvm.ir.Call) -> Layer | None:
+def read_products(call: Call) -> Layer | None:
     """Return the geometry of a convolution or product of any type, with weights of zero."""
     shape, weights = (static_shape(operand) for operand in call.args[:2])
     outputs = static_shape(call)
@@ -144,7 +143,7 @@ def resize(layer: Layer) -> Layer:
     return replace(layer, out_height=height, out_width=width)
 
 
-def suggest(function: relax.Function, numbers: Mapping[str, Any]) -> Iterator[Suggestion]:
+def suggest(function: Function, numbers: Mapping[str, Any]) -> Iterator[Suggestion]:
     """Yield the number of output channels nearby that fills the accelerator's lanes, or half."""
     layer = read_any_layer(function)
     accelerator = Accelerator.from_numbers(numbers).limit_to_driver()

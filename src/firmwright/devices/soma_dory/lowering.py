@@ -10,8 +10,6 @@ from __future__ import annotations
 import textwrap
 from math import prod
 
-import tvm
-
 from firmwright.codegen.templates import make_environment, render
 from firmwright.devices.soma_dory.body import render_layer
 from firmwright.devices.soma_dory.cost import Accelerator
@@ -21,6 +19,7 @@ from firmwright.devices.soma_dory.tiles import align
 from firmwright.devices.soma_dory.tiling import Tiling, find_best_tiling
 from firmwright.devices.soma_dory.weights import pack_weights
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
+from firmwright.ir.nodes import IRModule
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import dtype_of, static_shape
 
@@ -98,7 +97,7 @@ def sample_bytes(layer: Layer, channels: int, height: int, width: int) -> int:
     return channels * height * align(width)
 
 
-def lower_transform(region: Region, module: tvm.IRModule) -> LoweredRegion:
+def lower_transform(region: Region, module: IRModule) -> LoweredRegion:
     """Lower a transform to or from device layout; its function's shapes tell which.
 
     Where rows need no padding it is the same in both directions.

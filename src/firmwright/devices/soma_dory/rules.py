@@ -8,7 +8,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from tvm import relax
 
 from firmwright.devices.soma_dory.cost import Accelerator
 from firmwright.devices.soma_dory.layer import Layer, LayerKind
@@ -20,6 +19,7 @@ from firmwright.devices.soma_dory.matching import (
     read_scalar,
 )
 from firmwright.devices.soma_dory.tiling import explain_no_tiling
+from firmwright.ir.nodes import Expr
 from firmwright.ir.regions import RuleViolation
 from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.targets.rules import Rule, find_violations, read_rules
@@ -123,7 +123,7 @@ def count_bits(low: int, high: int) -> int:
     return high.bit_length() if low >= 0 else 8
 
 
-def describe_operand(operand: relax.Expr) -> str:
+def describe_operand(operand: Expr) -> str:
     """Say what is added or shifted by: a number, a constant of a shape, or no constant."""
     number = read_scalar(operand)
     if number is not None:
@@ -133,7 +133,7 @@ def describe_operand(operand: relax.Expr) -> str:
     return f"a {kind}, {shape}"
 
 
-def describe_range(weights: relax.Expr) -> str:
+def describe_range(weights: Expr) -> str:
     if not isinstance(weights, Constant):
         return "any values"
     array = constant_array(weights)

@@ -15,9 +15,8 @@ from firmwright.devices.tidl.option_table import OPTIONS
 from firmwright.targets import Context, Target
 
 if TYPE_CHECKING:
-    import tvm
-
     from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.nodes import IRModule
     from firmwright.ir.regions import Region
     from firmwright.targets.placement import Placement
 
@@ -55,12 +54,12 @@ class TidlTarget(Target):
 
         return tidl_rules().operators
 
-    def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
+    def place(self, module: IRModule, context: Context, /) -> Placement:
         from firmwright.devices.tidl.placing import place_regions
 
         return place_regions(module, context)
 
-    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+    def lower(self, region: Region, module: IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.devices.tidl.grids import is_quantized_float
         from firmwright.planning.nested import lower_in_layers
 

@@ -7,20 +7,20 @@ from math import frexp
 from typing import Any
 
 import numpy as np
-from tvm import relax
 
+from firmwright.ir.nodes import Function, VarBinding
 from firmwright.ir.operators import short_name
 from firmwright.ir.relax import constant_array, dtype_of
 
 GRID_OPERATORS = frozenset({"quantize", "dequantize"})
 
 
-def is_quantized(bindings: Iterable[relax.VarBinding]) -> bool:
+def is_quantized(bindings: Iterable[VarBinding]) -> bool:
     """Tell whether operators quantize or dequantize: the scales are decided then."""
     return any(short_name(b.value) in GRID_OPERATORS for b in bindings)
 
 
-def grid_facts(bindings: Iterable[relax.VarBinding]) -> dict[str, Any]:
+def grid_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
     """Return what rules ask of a layer's scales and zero points, weights and biases among them.
 
     ``grids`` says in words what a chip of one symmetric scale a tensor does not take.
@@ -40,11 +40,11 @@ def grid_facts(bindings: Iterable[relax.VarBinding]) -> dict[str, Any]:
     }
 
 
-def is_float(function: relax.Function) -> bool:
+def is_float(function: Function) -> bool:
     """Tell a region of floats, as TIDL takes it of a network that is not quantized."""
     return all(dtype_of(v) == "float32" for v in function.params)
 
 
-def is_quantized_float(function: relax.Function) -> bool:
+def is_quantized_float(function: Function) -> bool:
     """Tell a region of floats that is quantized inside: what stands in for TIDL's own."""
     return is_float(function) and is_quantized(b for x in function.body.blocks for b in x.bindings)

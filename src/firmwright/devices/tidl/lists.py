@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvm import relax
-
 from firmwright.devices.tidl.option_table import OPTIONS
 from firmwright.devices.tidl.options import TidlOptions
 from firmwright.devices.tidl.rules import tidl_rules
 from firmwright.errors import did_you_mean
+from firmwright.ir.nodes import VarBinding
 from firmwright.ir.operators import is_same_kind
 from firmwright.ir.regions import Remedy, RuleViolation
 from firmwright.ir.tensors import is_source_name
@@ -52,7 +51,7 @@ def explain_denial(rule: str, entry: str) -> RuleViolation:
 
 
 def check_lists(
-    options: TidlOptions, bindings: Sequence[relax.VarBinding], groups: Sequence[Group]
+    options: TidlOptions, bindings: Sequence[VarBinding], groups: Sequence[Group]
 ) -> None:
     """Raise OptionError for a list's entry that nothing in the network is called."""
     types, names = {kind_of(b.value) for b in bindings}, names_of(bindings)

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tvm
-from tvm import relax
-
 from firmwright.devices.tidl.grids import grid_facts, is_quantized
 from firmwright.devices.tidl.lists import check_layer_name, check_layer_type, check_lists
 from firmwright.devices.tidl.options import (
@@ -22,6 +19,7 @@ from firmwright.devices.tidl.options import (
 )
 from firmwright.devices.tidl.pruning import prune
 from firmwright.devices.tidl.rules import tidl_rules
+from firmwright.ir.nodes import IRModule, VarBinding
 from firmwright.ir.regions import RuleViolation
 from firmwright.ir.relax import static_shape
 from firmwright.partition.grouping import Group, group_operators
@@ -39,7 +37,7 @@ INDEX_KINDS = frozenset({"argmax", "argmin"})
 """Operators whose results count elements: they are integers in every network."""
 
 
-def place_regions(module: tvm.IRModule, context: Context) -> Placement:
+def place_regions(module: IRModule, context: Context) -> Placement:
     """Take what breaks no rule, as regions; every other layer gets the rules that it breaks."""
     options = read_options(context)
     bindings, outputs = read_graph(module)
@@ -66,7 +64,7 @@ class OperatorChecker:
     """What speaks against operators: a list of the user's, an operator TIDL has not, a rule."""
 
     def __init__(
-        self, options: TidlOptions, chip: Mapping[str, Any], bindings: Sequence[relax.VarBinding]
+        self, options: TidlOptions, chip: Mapping[str, Any], bindings: Sequence[VarBinding]
     ) -> None:
         self.options = options
         self.chip = chip
@@ -89,7 +87,7 @@ class OperatorChecker:
         return tuple(dict.fromkeys(found))
 
     def check_operator(
-        self, binding: relax.VarBinding, layer: Sequence[relax.VarBinding] = ()
+        self, binding: VarBinding, layer: Sequence[VarBinding] = ()
     ) -> tuple[RuleViolation, ...]:
         """Return the rules that one operator breaks, in its ``layer`` or by itself."""
         kind = kind_of(binding.value)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from tvm import relax
-
 from firmwright.devices.tidl.options import TidlOptions
+from firmwright.ir.nodes import Var
 from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Remedy, RuleViolation
 from firmwright.ir.relax import dtype_of, static_shape
@@ -84,11 +83,11 @@ def check_call(
     return RuleViolation("region without products", sentence)
 
 
-def tensors_of(number: int, layers: LayerGraph) -> set[relax.Var]:
+def tensors_of(number: int, layers: LayerGraph) -> set[Var]:
     return layers.inputs_of([number]) | layers.results_of([number])
 
 
-def count_bytes(tensor: relax.Var) -> int:
+def count_bytes(tensor: Var) -> int:
     return prod(static_shape(tensor)) * ELEMENT_BYTES[dtype_of(tensor)]
 
 

@@ -28,14 +28,13 @@ from firmwright.recipe.files import is_description_file
 from firmwright.toolchain import Platform, load_platform
 
 if TYPE_CHECKING:
-    import tvm
-
     from firmwright.devices.tidl.record import Artifacts
+    from firmwright.ir.nodes import IRModule
 
 RECORD: Artifact[Artifacts] = Artifact(
     "artifacts", "artifacts.json", "firmwright.devices.tidl.record:Artifacts"
 )
-STAND_INS: Artifact[tvm.IRModule] = Artifact("stand_in", "module.json", MODULE)
+STAND_INS: Artifact[IRModule] = Artifact("stand_in", "module.json", MODULE)
 
 
 def options(job: Job) -> Any:

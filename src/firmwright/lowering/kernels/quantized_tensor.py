@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import tvm
-from tvm import relax
 
+from firmwright.ir.nodes import Call, Expr
 from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES
 
@@ -31,7 +30,7 @@ class QuantizedTensor:
     these are, '' for stored integers; ``activation_dtype`` the type of what went into the sums.
     """
 
-    data: relax.Expr
+    data: Expr
     scale: npt.NDArray[np.float64]
     zero_point: npt.NDArray[np.int64]
     axis: int
@@ -76,7 +75,7 @@ class QuantizedTensor:
         return values.reshape(shape)
 
 
-Value: TypeAlias = relax.Expr | QuantizedTensor
+Value: TypeAlias = Expr | QuantizedTensor
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class OutputQuantParams:
         return replace(self, low=bounds[0], high=bounds[1])
 
 
-def read_dequantize(call: tvm.ir.Call, data: Value) -> QuantizedTensor | None:
+def read_dequantize(call: Call, data: Value) -> QuantizedTensor | None:
     """Return what a ``relax.dequantize`` of ``data`` stands for, if its grid is constant."""
     scale, zero_point = call.args[1:]
     if isinstance(data, QuantizedTensor) or not dtype_of(data).startswith(("int", "uint")):
@@ -121,7 +120,7 @@ def read_dequantize(call: tvm.ir.Call, data: Value) -> QuantizedTensor | None:
     )
 
 
-def bound_magnitude(data: relax.Expr, zero_point: npt.NDArray[np.int64]) -> int:
+def bound_magnitude(data: Expr, zero_point: npt.NDArray[np.int64]) -> int:
     """Bound the magnitude of data - zero_point: by the values of a constant, else by its type."""
     if isinstance(data, Constant):
         values = constant_array(data).astype("int64")
@@ -139,7 +138,7 @@ def largest_integer(dtype: str) -> int:
     return int(np.iinfo(dtype).max)
 
 
-def read_quant_params(call: tvm.ir.Call) -> OutputQuantParams | None:
+def read_quant_params(call: Call) -> OutputQuantParams | None:
     """Return the grid of a ``relax.quantize``, if it is one constant grid of integers."""
     scale, zero_point = call.args[1:]
     dtype = str(call.attrs.out_dtype)

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import tvm
 
+from firmwright.ir.nodes import Call
 from firmwright.ir.relax import operator_name
 
 Real = npt.NDArray[np.float64]
@@ -67,12 +67,12 @@ FUNCTIONS_WITH_ATTRIBUTES: dict[str, Callable[..., Real]] = {
 }
 
 
-def can_evaluate(call: tvm.ir.Call) -> bool:
+def can_evaluate(call: Call) -> bool:
     name = operator_name(call).removeprefix("relax.")
     return name in FUNCTIONS or name in FUNCTIONS_WITH_ATTRIBUTES
 
 
-def evaluate(call: tvm.ir.Call, arguments: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def evaluate(call: Call, arguments: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """Apply a call's operator; numbers are taken and returned as float32, truths as bool."""
     name = operator_name(call).removeprefix("relax.")
     wide = [a if a.dtype == bool else a.astype("float64") for a in arguments]

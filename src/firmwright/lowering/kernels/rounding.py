@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-import tvm
-from tvm import relax
-
+from firmwright.ir.nodes import Call, Expr, Var
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, RoundFunction
@@ -22,21 +20,19 @@ class Rounding(Protocol):
     nearest_in_c: str
     """The same as a function of C's library."""
 
-    def quantize(
-        self, builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams
-    ) -> relax.Expr:
+    def quantize(self, builder: RegionBuilder, argument: Expr, grid: OutputQuantParams) -> Expr:
         """Put a float32 argument of the region's function on a grid."""
 
-    def lower_to_integers(self, builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
+    def lower_to_integers(self, builder: RegionBuilder, call: Call) -> Expr | None:
         """Compute a call whose result is no real number on integers; None leaves it to float32."""
 
 
 def fuse_activation(
-    definitions: Mapping[relax.Var, tvm.ir.Call],
-    argument: relax.Expr,
+    definitions: Mapping[Var, Call],
+    argument: Expr,
     grid: OutputQuantParams,
     nearest: RoundFunction,
-) -> tuple[relax.Expr, OutputQuantParams]:
+) -> tuple[Expr, OutputQuantParams]:
     """Return what a chain of ReLUs and clips reads, and the grid with their limits.
 
     ``definitions`` are what variables are bound to. Exact because rounding to a grid never

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import torch
-import tvm
 from torch.export.graph_signature import InputKind, OutputKind
 
 from firmwright.errors import UserError
+from firmwright.ir.nodes import IRModule
 from firmwright.ir.tensors import State, Tensor
 from firmwright.models.states import reorder_ports
 
@@ -51,7 +51,7 @@ def make_state(name: str, buffer: torch.Tensor) -> State:
     return State(Tensor(name, tuple(buffer.shape), dtype), little.tobytes())
 
 
-def move_states_last(module: tvm.IRModule, states: Collection[str]) -> tvm.IRModule:
+def move_states_last(module: IRModule, states: Collection[str]) -> IRModule:
     """Put the states, by their inputs' names, behind other inputs, and the first outputs last."""
     if not states:
         return module

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import tvm
-from tvm import relax
 
+from firmwright.ir.nodes import Call, IRModule, Var, VarBinding
 from firmwright.ir.relax import main_bindings, operator_name, read_variables
 from firmwright.ir.tensors import is_source_name
 from firmwright.transforms.integers.ranges import (
@@ -21,7 +20,7 @@ from firmwright.transforms.integers.rewriting import choose_type
 from firmwright.transforms.integers.steps import Array, are_whole, is_float, read_constant
 
 
-def explain_floats(module: tvm.IRModule) -> list[tuple[str, str]]:
+def explain_floats(module: IRModule) -> list[tuple[str, str]]:
     """Return the layers of whole weights that are computed in floats, and the reason of each.
 
     Weights of -1, 0 and 1 alone are no sign of a graph of integers.
@@ -43,14 +42,14 @@ def explain_floats(module: tvm.IRModule) -> list[tuple[str, str]]:
     ]
 
 
-def name_layer(variable: relax.Var, bindings: list[relax.VarBinding]) -> str:
+def name_layer(variable: Var, bindings: list[VarBinding]) -> str:
     """Return the name of a layer in the model; its bias has it where there is one."""
     readers = [b.var for b in bindings if variable in read_variables(b.value)]
     names = [str(v.name) for v in (variable, *readers)]
     return next((name for name in names if is_source_name(name)), names[0])
 
 
-def explain_layer(call: tvm.ir.Call, ranges: Mapping[relax.Var, Range], weights: Array) -> str:
+def explain_layer(call: Call, ranges: Mapping[Var, Range], weights: Array) -> str:
     """Return what is missing for a layer to be one of integers."""
     data = ranges.get(call.args[0])
     if data is None or not np.isfinite(data.magnitude):
