@@ -36,7 +36,7 @@ def test_a_wheel_is_another_installation(tmp_path: Path) -> None:
 
 
 def test_a_wheel_is_not_made_of_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheel, "ROOT", tmp_path)
+    monkeypatch.setattr(wheel, "IS_CHECKOUT", False)
     with pytest.raises(UserError, match="no editable installation"):
         install_wheel(tmp_path)
 
