@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from .layers import ROOT
 from .tvm_names import find_gone, find_names, list_used
 
 SOURCE = """
@@ -37,3 +40,16 @@ def test_names_are_found_in_imports_annotations_and_texts(tmp_path: Path) -> Non
     found = find_names(tmp_path / "source.py")
     assert sorted(found) == sorted(GONE + THERE)
     assert sorted(find_gone(found)) == [(name, "") for name in GONE]
+
+
+def test_names_that_need_a_package_that_is_not_installed() -> None:
+    name = "tvm.relax.frontend.torch.exported_program_translator.ExportedProgramImporter"
+    program = f"""
+import sys
+sys.modules["torch"] = None
+from tests.quality.tvm_names import find_gone
+print(*find_gone(["{name}"]))
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == f"('{name}', 'torch')\n"

@@ -86,7 +86,7 @@ def find_texts(nodes: list[ast.AST]) -> Iterator[str]:
 def is_there(name: str) -> bool:
     """Return whether the installed TVM has a name; the first letters of operators count, too.
 
-    Raises ModuleNotFoundError if a module of TVM needs a package that is not installed.
+    Raises ImportError if a module of TVM needs a package that is not installed.
     """
     kind, _, text = name.rpartition(" ")
     tvm = import_module("tvm")
@@ -100,8 +100,8 @@ def is_there(name: str) -> bool:
         if not hasattr(found, part):
             try:
                 import_module(".".join(name.split(".")[:length]))
-            except ModuleNotFoundError as error:
-                if not is_of_tvm(error.name or ""):
+            except ImportError as error:
+                if not is_of_tvm(find_lacking(error)):
                     raise
                 return False
         found = getattr(found, part)
@@ -114,8 +114,15 @@ def find_gone(names: Iterable[str]) -> Iterator[tuple[str, str]]:
         try:
             if not is_there(name):
                 yield name, ""
-        except ModuleNotFoundError as error:
-            yield name, error.name or ""
+        except ImportError as error:
+            yield name, find_lacking(error)
+
+
+def find_lacking(error: ImportError) -> str:
+    """Return the module that an import lacks; TVM raises errors of its own from the first one."""
+    while isinstance(error.__cause__, ImportError):
+        error = error.__cause__
+    return error.name or ""
 
 
 def main() -> int:
