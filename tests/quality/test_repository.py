@@ -130,3 +130,9 @@ def test_general_code_names_no_device() -> None:
             lines = [name, *path.read_text(encoding="utf-8").splitlines()]
             found += [f"{name}: {line}" for line in lines if names.search(line)]
     assert not found
+
+
+def test_the_changelog_is_short() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 80
+    assert [line for line in lines if len(line) > 120] == []
