@@ -90,7 +90,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
-    """Import an ONNX file; see :class:`firmwright.models.formats.TorchImporter`."""
+    """Import an ONNX file; see :class:`firmwright.models.formats.Importer`."""
     model, remarks = parse(data, name)
     grids = find_in_onnx(model)
     name_nodes(model.graph)

@@ -44,7 +44,7 @@ ASSERTIONS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async
 
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
-    """Import an exported program; see :class:`firmwright.models.formats.TorchImporter`."""
+    """Import an exported program; see :class:`firmwright.models.formats.Importer`."""
     program = load_program(data, name)
     core = decompose(program, name)
     states = expose_states(core, name)

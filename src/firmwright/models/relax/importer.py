@@ -39,7 +39,7 @@ RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call
 
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
-    """Read and check a Relax module; see :class:`firmwright.models.formats.TorchImporter`."""
+    """Read and check a Relax module; see :class:`firmwright.models.formats.Importer`."""
     module = tvm.ir.load_json(data.decode())
     grids, stated = find_in_relax(module), find_outputs_in_relax(module)
     check_functions(module, name)

@@ -32,7 +32,7 @@ DIMENSION_REFUSAL = "quantized_dimension must be in range"
 
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
-    """Import a TFLite file; see :class:`firmwright.models.formats.TorchImporter`."""
+    """Import a TFLite file; see :class:`firmwright.models.formats.Importer`."""
     digest = hashlib.sha256(data).hexdigest()
     data, remarks = check_file(data, name)
     check_model(tflite.Model.GetRootAsModel(data, 0), name)
