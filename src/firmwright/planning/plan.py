@@ -30,7 +30,7 @@ from firmwright.planning.loops import (
 )
 from firmwright.planning.placement import Choices, Placement, choose_memories, pin_buffers
 from firmwright.planning.schedule import Schedule, schedule_regions
-from firmwright.planning.states import find_written_states, list_next_values, list_states
+from firmwright.planning.state_buffers import find_written_states, list_next_values, list_states
 
 
 class Input(msgspec.Struct, frozen=True, tag=True):
