@@ -14,7 +14,7 @@ from firmwright.ir.small_types import from_bytes, to_bytes
 from firmwright.ir.tensors import STORED_AS, STRING, State
 from firmwright.models.formats import ReferenceOutputs, Samples
 from firmwright.models.onnx.attributes import drop_unknown_attributes
-from firmwright.models.onnx.parts import split_model
+from firmwright.models.onnx.graph_parts import split_model
 from firmwright.models.sequence import run_in_sequence
 
 if TYPE_CHECKING:
