@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.models.onnx.reference import run_reference
+from firmwright.models.onnx.onnxruntime_outputs import run_reference
 from firmwright.toolchain import Build, load_platform, load_toolchain
 from firmwright.verify.protocol import decode_outputs
 from tests.networks.firmware import executed, lowered

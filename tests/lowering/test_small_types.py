@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from firmwright.ir.small_types import from_bytes, to_bytes
 from firmwright.ir.tensors import STORED_AS
-from firmwright.models.onnx.reference import run_onnx_evaluator
+from firmwright.models.onnx.onnxruntime_outputs import run_onnx_evaluator
 from tests.networks.firmware import SANITIZED, run_generated
 from tests.networks.onnx_models import graph, node, value
 

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.models.onnx.graph_parts import MOST_NODES, split_model
-from firmwright.models.onnx.reference import run_reference
+from firmwright.models.onnx.onnxruntime_outputs import run_reference
 from tests.networks.onnx_models import graph, node, value
 
 Array = npt.NDArray[Any]

@@ -20,7 +20,7 @@ from msgspec import structs
 from firmwright.ir.tensors import BatchLayout, Tensor
 from firmwright.postprocess.boxes import Box
 from firmwright.postprocess.detector import ENCODINGS, Detector, fit_detector
-from firmwright.postprocess.reference import detect
+from firmwright.postprocess.numpy_detection import detect
 from firmwright.recipe.postprocess import BoxCode, Confidence, Detection, Head
 
 from .compiled import REFUSED, CompiledDetector, detection
@@ -238,15 +238,15 @@ def test_every_encoding_is_in_the_recipe_and_on_its_page() -> None:
 DIGEST_OF_FUNCTIONS = """
 import hashlib
 import numpy as np
-from firmwright.postprocess import reference
+from firmwright.postprocess import numpy_detection
 from firmwright.recipe.postprocess import Confidence
 
 values = np.random.default_rng(0).normal(0, 4, 100_000).astype("float32")
-functions = (*reference.CENTER_FUNCTIONS.values(), reference.sigmoid)
+functions = (*numpy_detection.CENTER_FUNCTIONS.values(), numpy_detection.sigmoid)
 found = [function(values) for function in functions]
-found += [f(values, np.float32(3), np.float32(7)) for f in reference.SIZE_FUNCTIONS.values()]
-found += [reference.compute_expected_bins(values.reshape(4, 25, -1))]
-found += [reference.apply_confidence(abs(values), Confidence(0, "sigmoid", 0.6))]
+found += [f(values, np.float32(3), np.float32(7)) for f in numpy_detection.SIZE_FUNCTIONS.values()]
+found += [numpy_detection.compute_expected_bins(values.reshape(4, 25, -1))]
+found += [numpy_detection.apply_confidence(abs(values), Confidence(0, "sigmoid", 0.6))]
 assert {array.dtype.name for array in found} == {"float32"}
 print(hashlib.sha256(b"".join(array.tobytes() for array in found)).hexdigest())
 """

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firmwright.postprocess.boxes import Box, compute_iou, match_boxes
-from firmwright.postprocess.reference import detect
+from firmwright.postprocess.numpy_detection import detect
 from firmwright.recipe.postprocess import Confidence
 
 from .compiled import CompiledDetector, list_detector

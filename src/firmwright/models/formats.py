@@ -114,7 +114,7 @@ FORMATS = {
             (".onnx",),
             "firmwright.models.onnx.importer",
             ("onnx", "onnxruntime"),
-            reference="firmwright.models.onnx.reference",
+            reference="firmwright.models.onnx.onnxruntime_outputs",
             in_float64="firmwright.models.onnx.float64",
         ),
         Format(

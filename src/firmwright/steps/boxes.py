@@ -17,7 +17,7 @@ from firmwright.postprocess.boxes import Box
 from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import fit_detector
 from firmwright.postprocess.drawing import draw_boxes
-from firmwright.postprocess.reference import detect
+from firmwright.postprocess.numpy_detection import detect
 from firmwright.verify.detection import AGREEMENT_IOU, DetectionReport, match_samples
 
 

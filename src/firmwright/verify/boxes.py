@@ -9,7 +9,7 @@ from firmwright.data.arrays import OutputsByName
 from firmwright.ir.tensors import ModelInterface
 from firmwright.postprocess.boxes import Box, compute_mean_average_precision, match_boxes
 from firmwright.postprocess.detector import Detector, fit_detector
-from firmwright.postprocess.reference import detect
+from firmwright.postprocess.numpy_detection import detect
 from firmwright.recipe.postprocess import Detection
 from firmwright.verify.record import BoxAccuracy, BoxRates
 

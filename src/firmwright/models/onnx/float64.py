@@ -15,7 +15,7 @@ from firmwright.ir.tensors import State
 from firmwright.models.formats import ReferenceOutputs, Samples
 from firmwright.models.onnx.attributes import drop_unknown_attributes
 from firmwright.models.onnx.domains import get_opset
-from firmwright.models.onnx.reference import take_bytes
+from firmwright.models.onnx.onnxruntime_outputs import take_bytes
 from firmwright.models.sequence import run_in_sequence
 
 PER_AXIS_OPSET = 21

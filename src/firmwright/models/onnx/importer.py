@@ -44,7 +44,7 @@ from firmwright.models.onnx.graph.rewrites import REWRITES
 from firmwright.models.onnx.graph.small_types import store_in_bytes
 from firmwright.models.onnx.graph.specialize import specialize
 from firmwright.models.onnx.graph.strings import store_strings
-from firmwright.models.onnx.reference import run_reference as run_reference
+from firmwright.models.onnx.onnxruntime_outputs import run_reference as run_reference
 
 
 class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
