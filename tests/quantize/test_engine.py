@@ -13,10 +13,10 @@ from onnx import helper
 from firmwright.errors import UserError
 from firmwright.quantize.bias_correction import compute_channel_means
 from firmwright.quantize.calibration import calibrate
+from firmwright.quantize.chosen_layers import choose_layers
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate
 from firmwright.quantize.integer_io import remove_float_io
-from firmwright.quantize.layers import choose_layers
 from firmwright.recipe.quantization import QuantizeOptions
 
 from .networks import Array, graph_of, options, ready, residual_network, samples

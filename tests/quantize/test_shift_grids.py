@@ -7,7 +7,7 @@ import onnx
 from onnx import helper
 
 from firmwright.ir.quant_params import QuantParams
-from firmwright.quantize.layers import choose_layers
+from firmwright.quantize.chosen_layers import choose_layers
 from firmwright.quantize.shift_scales import coarsen_scales
 from firmwright.quantize.weights import find_weights
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import onnx
 
 from firmwright.data.samples import Sample
+from firmwright.quantize.chosen_layers import LayerChoice
 from firmwright.quantize.graph import Array, evaluate
 from firmwright.quantize.layer_by_layer import evaluate_layers
-from firmwright.quantize.layers import LayerChoice
 
 BIAS_OPERATORS = ("Conv", "ConvTranspose", "Gemm")
 MAX_SAMPLES = 64

@@ -21,7 +21,7 @@ from firmwright.models.onnx.graph.recurrent import name_without_step
 from firmwright.quantize.activations import find_fused_outputs, simplify_activations
 from firmwright.quantize.bias_correction import correct_biases
 from firmwright.quantize.calibration import Distribution
-from firmwright.quantize.layers import LayerChoice, choose_layers
+from firmwright.quantize.chosen_layers import LayerChoice, choose_layers
 from firmwright.quantize.quant_params import (
     GATE_RANGES,
     SOFTMAX_RANGE,

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import onnx
 
 from firmwright.ir.quant_params import QuantParams
+from firmwright.quantize.chosen_layers import LayerChoice
 from firmwright.quantize.graph import read_attributes
-from firmwright.quantize.layers import LayerChoice
 from firmwright.quantize.quant_params import FINER_SCALES, next_power_of_two, to_float32
 
 BIAS_STEPS = 2.0**30
