@@ -10,7 +10,7 @@ import numpy as np
 
 from firmwright.compile import compile_network
 from firmwright.models import FORMATS
-from firmwright.project.exports import ExportedNetwork, write_export
+from firmwright.project.export_packages import ExportedNetwork, write_export
 from firmwright.project.network import Network
 from firmwright.project.write import make_ports, write_project
 from firmwright.recipe import parse_target

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from firmwright.codegen.c_literals import format_c_values
-from firmwright.project.exports import ExportedNetwork
+from firmwright.project.export_packages import ExportedNetwork
 from tests.project.exported import make_exported
 
 STRICT = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")

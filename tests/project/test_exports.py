@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.project.exports import write_export
+from firmwright.project.export_packages import write_export
 from firmwright.recipe.schema import load_schema
 from tests.project.exported import export, make_exported
 from tests.project.packages import ARM, QEMU, SEMIHOSTED, run

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from firmwright.ir.tensors import Tensor
-from firmwright.project.exports import find_loaded_kind
+from firmwright.project.export_packages import find_loaded_kind
 from firmwright.project.interface import Port
-from firmwright.recipe.exports import load_export
+from firmwright.recipe.build_systems import load_export
 from tests.project.exported import export, make_exported
 from tests.project.mlperf import API, DEVICE, INTERNAL, write_load_commands
 from tests.project.packages import QEMU

@@ -13,7 +13,7 @@ from firmwright.data.signals import SignalQuality, SignalStatistics
 from firmwright.errors import UserError
 from firmwright.quantize.record import LayerAccuracy
 from firmwright.recipe.quantization import Thresholds
-from firmwright.report.accuracy import format_accuracy, format_failure
+from firmwright.report.accuracy_table import format_accuracy, format_failure
 from firmwright.verify.accuracy import Evaluation, Metric, measure_accuracy
 from firmwright.verify.labels import read_class_labels
 from firmwright.verify.record import AccuracyRecord

@@ -17,8 +17,8 @@ from firmwright.documents.schema_check import Finding, find_errors, quote
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import UserError
 from firmwright.recipe import defaults
+from firmwright.recipe.build_systems import find_export_errors
 from firmwright.recipe.catalog import Catalog, KnownDevice, find_name_errors
-from firmwright.recipe.exports import find_export_errors
 from firmwright.recipe.files import find_missing_files, find_references
 from firmwright.recipe.flags import find_flag_errors
 from firmwright.recipe.schema import load_schema

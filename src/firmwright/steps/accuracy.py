@@ -21,7 +21,7 @@ from firmwright.pipeline.options import require
 from firmwright.pipeline.samples import read_real_samples, read_samples
 from firmwright.postprocess.classes import read_class_names
 from firmwright.quantize.float_network import FloatReference, compare_with_float
-from firmwright.report.accuracy import format_accuracy, format_failure
+from firmwright.report.accuracy_table import format_accuracy, format_failure
 from firmwright.steps.network import read_network
 from firmwright.verify.accuracy import Evaluation, dequantize_outputs, measure_accuracy
 from firmwright.verify.boxes import BoxComparer, fit_float_detector

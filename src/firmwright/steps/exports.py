@@ -8,7 +8,7 @@ from firmwright.errors import UserError
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
-from firmwright.project.exports import ExportedNetwork, write_export
+from firmwright.project.export_packages import ExportedNetwork, write_export
 from firmwright.project.write import make_ports
 from firmwright.steps.demo import read_sample
 from firmwright.steps.network import find_driven_devices

@@ -15,7 +15,7 @@ from firmwright.pipeline.explain import find_job_memories
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import chooses_memories
 from firmwright.recipe.lock import Lock
-from firmwright.report.accuracy import format_accuracy
+from firmwright.report.accuracy_table import format_accuracy
 from firmwright.report.estimates import LayerEstimate
 from firmwright.report.layers import CodeLines, LayerFacts, ReportedLayer, describe_layers
 from firmwright.report.memories import count_constants

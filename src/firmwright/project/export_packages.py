@@ -1,7 +1,7 @@
 """The network as packages of other build systems: a folder of ``templates/exports`` for each.
 
-``export.yaml`` in it is a :class:`firmwright.recipe.exports.Export`. The templates lie at their
-places in the package; ``{{name}}`` in a place is filled in as in a text.
+The folder's ``export.yaml`` is a :class:`firmwright.recipe.build_systems.Export`. The templates
+have the paths of their files in the package. ``{{name}}`` in a path is replaced as in a template.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from firmwright.errors import UserError
 from firmwright.project.files import network_file
 from firmwright.project.interface import Port, view_as_c_type
 from firmwright.project.write import write_file
-from firmwright.recipe.exports import Export, load_export
+from firmwright.recipe.build_systems import Export, load_export
 from firmwright.toolchain import Platform
 
 PORTABLE_SUFFIXES = frozenset({".c", ".h", ".json"})
