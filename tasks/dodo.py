@@ -92,14 +92,14 @@ def task_lock() -> Iterator[dict[str, Any]]:
 
 def task_reproduce() -> Iterator[dict[str, Any]]:
     """Yield the tasks that build a recipe twice and compare: reproduce:digits-rv32-bare."""
-    from firmwright.pipeline import reproduce
+    from firmwright.rebuild import reproduce
 
     yield from reproduce.make_tasks(get_jobs())
 
 
 def task_tune() -> Iterator[dict[str, Any]]:
     """Yield the tasks that find the fastest C of each layer: tune:digits-rv32-bare."""
-    from firmwright.pipeline import tune_task
+    from firmwright.tune import tasks as tune_task
 
     yield from tune_task.make_tasks(get_jobs())
 

@@ -13,7 +13,7 @@ from firmwright.cluster.lifeline import follow_lifeline
 from firmwright.cluster.order import LOG
 from firmwright.pipeline.command_line import run_tasks, set_variables
 from firmwright.pipeline.task import make_tasks
-from firmwright.pipeline.trials import WAYS, make_trial_job, read_tried
+from firmwright.tune.trials import WAYS, make_trial_job, read_tried
 
 
 def main(watched: int, folder: Path, words: list[str]) -> int:

@@ -10,10 +10,9 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firmwright import __version__
+from firmwright import __version__, bundle_commands
 from firmwright.errors import UserError, did_you_mean
 from firmwright.fleet import command as fleet_command
-from firmwright.pipeline import bundle_commands
 from firmwright.pipeline.build_root import find_build_root
 from firmwright.pipeline.command_line import (
     NO_USER_CODE,
@@ -261,7 +260,7 @@ def find_task(jobs: Sequence[Job], stage: str) -> str:
 
 def watch_recipes(options: argparse.Namespace) -> int:
     """Build until ctrl-C, after every change; return the exit code."""
-    from firmwright.pipeline.watch import watch
+    from firmwright.watch.command import watch
 
     enter_repository()
     given = to_doit_arguments(options)
@@ -279,7 +278,7 @@ def watch_recipes(options: argparse.Namespace) -> int:
         return run_tasks(dodo, given)
 
     def list_paths() -> Iterator[str]:
-        from firmwright.pipeline.watched import list_own_files
+        from firmwright.pipeline.snapshot_files import list_own_files
         from firmwright.tasks import dodo
 
         return (str(path) for job in dodo.get_jobs() for path in list_own_files(job))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.pipeline.trials import TRIAL
 from firmwright.recipe.tuned import TunedNetwork, read_tuned
+from firmwright.tune.trials import TRIAL
 from firmwright.verify.record import RunRecord
 from tests.fleet.cluster import Cluster
 from tests.fleet.processes import find_processes

@@ -16,16 +16,16 @@ from threading import Timer
 import pytest
 
 from firmwright.folders import PACKAGE, TOP
-from firmwright.pipeline.file_alarm import FileAlarm
 from firmwright.pipeline.freshness import identify
-from firmwright.pipeline.waiting_copy import DIED, Told, WaitingCopy
-from firmwright.pipeline.watch import (
+from firmwright.watch.command import (
     WAITING,
     is_in_memory,
     list_changed_since,
     name_changed,
     wait_for_change,
 )
+from firmwright.watch.file_watcher import FileWatcher
+from firmwright.watch.warm_process import DIED, BuildResult, WarmProcess
 
 from .conftest import Repository, ran
 
@@ -135,14 +135,14 @@ def test_change_is_seen_once_it_is_whole(tmp_path: Path) -> None:
     file.touch()
     before = identify([str(file)])
     file.write_text("changed")
-    with FileAlarm() as alarm:
+    with FileWatcher() as alarm:
         assert wait_for_change(before, alarm) == identify([str(file)]) != before
 
 
 def test_alarm_rings_at_a_change_beside_a_path(tmp_path: Path) -> None:
     file, long = tmp_path / "file", 60.0
     file.touch()
-    with FileAlarm() as alarm:
+    with FileWatcher() as alarm:
         alarm.listen_beside([str(file), str(tmp_path / "missing/file")])
         begun = time.monotonic()
         Timer(0.1, lambda: file.write_text("changed")).start()
@@ -151,14 +151,14 @@ def test_alarm_rings_at_a_change_beside_a_path(tmp_path: Path) -> None:
 
 
 def test_without_an_alarm_it_sleeps(tmp_path: Path) -> None:
-    with FileAlarm():
+    with FileWatcher():
         pass  # now its module is imported, which needs a file itself
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
     try:
-        alarm = FileAlarm()
+        alarm = FileWatcher()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     alarm.listen_beside([str(tmp_path)])
@@ -168,40 +168,40 @@ def test_without_an_alarm_it_sleeps(tmp_path: Path) -> None:
 
 
 def test_copy_that_dies_knows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    def die() -> Told:
+    def die() -> BuildResult:
         signal.raise_signal(signal.SIGKILL)
-        return Told((), ["a"])
+        return BuildResult((), ["a"])
 
-    with WaitingCopy(die) as copy:
-        assert copy.build() == Told((), ())
+    with WarmProcess(die) as copy:
+        assert copy.build() == BuildResult((), ())
     assert capsys.readouterr().err == f"{DIED}\n"
 
 
 def test_copy_without_a_word_ends_with_its_owner() -> None:
-    with WaitingCopy(lambda: Told((), ["a"])):
+    with WarmProcess(lambda: BuildResult((), ["a"])):
         pass
 
 
 def test_copy_ends_at_ctrl_c(capfd: pytest.CaptureFixture[str]) -> None:
     ignored = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with WaitingCopy(lambda: Told((), ["a"])) as copy:
+        with WarmProcess(lambda: BuildResult((), ["a"])) as copy:
             status = Path(f"/proc/{copy.process}/stat")
             while status.read_text().rpartition(")")[2].split()[0] != "S":  # it waits
                 time.sleep(0.01)
             os.kill(copy.process, signal.SIGINT)
-            assert copy.build() == Told((), ())
+            assert copy.build() == BuildResult((), ())
     finally:
         signal.signal(signal.SIGINT, ignored)
     assert "KeyboardInterrupt" not in capfd.readouterr().err
 
 
 def test_mistake_in_a_copy_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
-    def fail() -> Told:
+    def fail() -> BuildResult:
         raise RuntimeError("what no one thought of")
 
-    with WaitingCopy(fail) as copy:
-        assert copy.build() == Told((), ())
+    with WarmProcess(fail) as copy:
+        assert copy.build() == BuildResult((), ())
     assert "what no one thought of" in capfd.readouterr().err
 
 

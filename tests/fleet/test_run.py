@@ -18,7 +18,7 @@ from firmwright.cluster import jobs
 from firmwright.cluster.jobs import ClusterError, Stop, Workers, connect, run_jobs
 from firmwright.cluster.order import Order
 from firmwright.fleet.local import start_cluster
-from firmwright.pipeline.elsewhere import describe_worker
+from firmwright.pipeline.remote_jobs import describe_worker
 
 from . import work
 from .cluster import Cluster

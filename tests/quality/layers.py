@@ -12,10 +12,11 @@ SOURCE = ROOT / "src" / "firmwright"
 LAYERS = (
     ("__main__",),
     ("api", "cli", "onnx_backend"),
-    ("fleet",),
+    ("bundle_commands", "fleet"),
     ("steps", "tasks"),
     ("devices",),
     ("terminal",),
+    ("rebuild", "tune", "watch"),
     ("pipeline",),
     ("bundle",),
     ("report",),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import DiagnosticError
-from firmwright.pipeline.elsewhere import list_environment
+from firmwright.pipeline.remote_jobs import list_environment
 from firmwright.shared_cache import open_cache, settings
 from firmwright.shared_cache.stores import FolderStore
 

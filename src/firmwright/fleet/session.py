@@ -21,7 +21,7 @@ from firmwright.created_folders import claim_folder
 from firmwright.errors import UserError, to_printable
 from firmwright.pipeline.build_root import find_build_root, prepare_build_root
 from firmwright.pipeline.command_line import SCHEDULER
-from firmwright.pipeline.elsewhere import describe_worker, list_environment
+from firmwright.pipeline.remote_jobs import describe_worker, list_environment
 from firmwright.pipeline.run_build import BUILD_PROCESS
 from firmwright.process import ENDINGS
 from firmwright.shared_cache import open_cache

@@ -18,7 +18,7 @@ from .artifacts import KERNELS, PARTITION, PLAN, REGIONS
 from .job import Job
 from .options import chooses_memories
 from .places import locate_key
-from .tuning import list_found_ways, tune_mix
+from .tuned_layers import list_found_ways, tune_mix
 
 
 def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:

@@ -10,7 +10,7 @@ from firmwright.ir.kernels import Kernels
 from firmwright.pipeline.artifacts import KEPT_REGIONS, KERNELS, LOWERED, PARTITION, WEIGHTS
 from firmwright.pipeline.explain import explain_partition, find_unmet_demands
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.tuning import is_untuned, tell_ways, tune_command, tune_mix
+from firmwright.pipeline.tuned_layers import is_untuned, tell_ways, tune_command, tune_mix
 from firmwright.targets.custom_strategies import load_extensions
 
 from .kept_regions import digest_regions, keep_regions, read_kept

@@ -117,8 +117,8 @@ def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
     if TASKS not in sys.modules:  # another task file has a task of this name
         return tasks
     # Imported late: a build searches nothing.
-    from firmwright.pipeline import trials
     from firmwright.pipeline.command_line import SCHEDULER
+    from firmwright.tune import trials
 
     if "num_process" in params._non_default_keys:
         asked, scheduler = params["num_process"], get_var(SCHEDULER)

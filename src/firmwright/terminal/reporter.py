@@ -148,7 +148,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         self.show_overview()
         if "build" in self.tasks and (self.skipped or self.succeeded):
             # Imported late: where no stage was asked, nothing is to be kept.
-            from firmwright.pipeline.watched import keep_snapshot
+            from firmwright.pipeline.snapshot_files import keep_snapshot
 
             with suppress(UserError, OSError):  # something changes, or cannot be written
                 keep_snapshot(self.tasks, self.skipped, self.succeeded)

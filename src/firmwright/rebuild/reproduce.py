@@ -14,15 +14,14 @@ from typing import Any
 
 from firmwright.created_folders import INDEX_FILE
 from firmwright.errors import UserError
-
-from .command_line import NO_USER_CODE, refuses_code
-from .inputs import to_absolute, user_files
-from .job import Job
-from .networks import leave_out_members
-from .recipe_words import find_start
-from .run_build import run_build
-from .task import Title, run_action
-from .wheel import install_wheel
+from firmwright.pipeline.command_line import NO_USER_CODE, refuses_code
+from firmwright.pipeline.inputs import to_absolute, user_files
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.networks import leave_out_members
+from firmwright.pipeline.recipe_words import find_start
+from firmwright.pipeline.run_build import run_build
+from firmwright.pipeline.task import Title, run_action
+from firmwright.rebuild.wheel import install_wheel
 
 INSTALLATION = "a wheel in place of the sources"
 EVERYWHERE = (

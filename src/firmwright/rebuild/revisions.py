@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 
 from firmwright.bundle.bundle import Bundle, read_bundle
 from firmwright.errors import UserError
-
-from .run_build import run_build
+from firmwright.pipeline.run_build import run_build
 
 
 def open_bundle(text: str, place: Path, words: Sequence[str] = ()) -> Bundle:

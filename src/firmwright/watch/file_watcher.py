@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from inotify_simple import INotify
 
 
-class FileAlarm:
+class FileWatcher:
     """Sleeps until something changes in the folders of files, or for a time where none tells.
 
     Not every file system tells, and only so many folders are told of: the files have the word.
@@ -28,7 +28,7 @@ class FileAlarm:
             with suppress(OSError):  # the user has as many as the system grants
                 self.inotify = INotify()
 
-    def __enter__(self) -> FileAlarm:
+    def __enter__(self) -> FileWatcher:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -29,12 +29,11 @@ from firmwright.documents.sizes import parse_size
 from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError, to_printable
 from firmwright.ir.records import to_plain
+from firmwright.pipeline.command_line import NO_USER_CODE, add_no_user_code
+from firmwright.rebuild.bundle import rebuild, search_in
+from firmwright.rebuild.revisions import open_bundle
 from firmwright.report.difference import format_difference, format_markdown
 from firmwright.report.inspection import format_inspection
-
-from .command_line import NO_USER_CODE, add_no_user_code
-from .rebuild import rebuild, search_in
-from .revisions import open_bundle
 
 SAME, DIFFERS, BROKEN = 0, 1, 2
 """Exit codes of ``diff`` and ``rebuild``, as those of the program ``diff``."""

@@ -18,12 +18,11 @@ from firmwright.cluster.here import run_here
 from firmwright.cluster.order import Order, make_order, run_program
 from firmwright.cores import count_cores
 from firmwright.errors import UserError
+from firmwright.pipeline.artifacts import RUN, RUN_OUTPUTS
+from firmwright.pipeline.command_line import NO_USER_CODE, SCHEDULER, place_paths, refuses_code
+from firmwright.pipeline.job import Job
 from firmwright.progress import report
 from firmwright.recipe.tuned import TunedNetwork, format_tuned
-
-from .artifacts import RUN, RUN_OUTPUTS
-from .command_line import NO_USER_CODE, SCHEDULER, place_paths, refuses_code
-from .job import Job
 
 TRIAL = "firmwright.tasks.trial"
 """The program that builds and runs a trial."""
@@ -39,7 +38,7 @@ Trials = Mapping[str, TunedNetwork]
 
 
 @dataclass(frozen=True)
-class Tried:
+class TrialResult:
     """What came out of a trial, or the ``failure`` that says why nothing did.
 
     ``instructions`` are those of one inference, ``by_region`` its parts. ``outputs`` has the
@@ -54,7 +53,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Watch:
+class ClusterObserver:
     """Notes what happens on a cluster."""
 
     job: Job
@@ -69,7 +68,7 @@ class Watch:
         self.job.note(f"trial {job}: its worker died; another one gets it")
 
 
-def run_trials(job: Job, trials: Trials) -> Iterator[Tried]:
+def run_trials(job: Job, trials: Trials) -> Iterator[TrialResult]:
     """Yield what came out of each trial, in the order in which they end."""
     scheduler = get_var(SCHEDULER)
     ended = try_on_cluster(job, trials, scheduler) if scheduler else try_here(job, trials)
@@ -79,24 +78,23 @@ def run_trials(job: Job, trials: Trials) -> Iterator[Tried]:
         yield tried
 
 
-def try_here(job: Job, trials: Trials) -> Iterator[Tried]:
+def try_here(job: Job, trials: Trials) -> Iterator[TrialResult]:
     """Try on this machine; all that comes before the kernels is shared."""
     orders = make_orders(job, trials, job.cache / "tune", job.outdir, {})
     return run_here(orders, try_ways, side_by_side)
 
 
-def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[Tried]:
+def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[TrialResult]:
     """Try on the workers of a scheduler, which may see no file of this build folder."""
     # Imported late: other commands reach no cluster.
     from firmwright.cluster.jobs import Stop, Workers, connect, run_jobs
-
-    from .elsewhere import describe_worker, list_environment
+    from firmwright.pipeline.remote_jobs import describe_worker, list_environment
 
     orders = make_orders(job, trials, job.cache / "cluster", None, list_environment())
     failed = []
     with connect(scheduler) as client:
-        workers = Workers(client, describe_worker, describe_worker(), Watch(job))
-        for tried in run_jobs(orders, try_ways, Tried, workers, Stop()):
+        workers = Workers(client, describe_worker, describe_worker(), ClusterObserver(job))
+        for tried in run_jobs(orders, try_ways, TrialResult, workers, Stop()):
             if tried.failure:
                 job.note(f"trial {tried.trial} failed on the cluster: {tried.failure}")
                 failed.append(tried.trial)
@@ -128,12 +126,12 @@ def make_orders(
     ]
 
 
-def try_ways(order: Order, watched: int) -> Tried:
+def try_ways(order: Order, watched: int) -> TrialResult:
     """Build and run a trial; no mistake is raised."""
     try:
-        return msgspec.json.decode(run_program(order, watched), type=Tried)
+        return msgspec.json.decode(run_program(order, watched), type=TrialResult)
     except UserError as error:
-        return Tried(order.name, str(error))
+        return TrialResult(order.name, str(error))
 
 
 def make_trial_job(job: Job, folder: Path) -> Job:
@@ -145,9 +143,9 @@ def make_trial_job(job: Job, folder: Path) -> Job:
     return replace(job, origin=origin, ways=folder / WAYS, outdir=folder)
 
 
-def read_tried(job: Job, trial: str) -> Tried:
+def read_tried(job: Job, trial: str) -> TrialResult:
     """Return what came out of a trial, once its job has run."""
     run, outputs = RUN.read(job), RUN_OUTPUTS.read(job)
     by_region = {name: count // run.samples for name, count in run.instructions_by_region.items()}
     digests = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in outputs.items()}
-    return Tried(trial, "", run.instructions or 0, by_region, digests)
+    return TrialResult(trial, "", run.instructions or 0, by_region, digests)

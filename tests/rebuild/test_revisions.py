@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.pipeline.revisions import check_out
+from firmwright.rebuild.revisions import check_out
 
 
 def git(folder: Path, *words: str) -> None:

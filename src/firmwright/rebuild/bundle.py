@@ -20,9 +20,8 @@ from firmwright.bundle.archive import MAX_DEPTH, BrokenBundleError, check_name
 from firmwright.bundle.bundle import Bundle, read_bundle
 from firmwright.data.fetch import MIRROR_VARIABLE, find_in_mirror
 from firmwright.errors import UserError
+from firmwright.pipeline.run_build import run_build
 from firmwright.recipe.lock import find_package_versions
-
-from .run_build import run_build
 
 
 class RebuildError(UserError):

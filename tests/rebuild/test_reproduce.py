@@ -11,10 +11,10 @@ import pytest
 
 from firmwright.bundle.archive import write_archive
 from firmwright.errors import UserError
-from firmwright.pipeline import wheel
-from firmwright.pipeline.reproduce import read_result, runs, write_all_differences
 from firmwright.pipeline.run_build import run_build
-from firmwright.pipeline.wheel import install_wheel
+from firmwright.rebuild import wheel
+from firmwright.rebuild.reproduce import read_result, runs, write_all_differences
+from firmwright.rebuild.wheel import install_wheel
 
 
 def test_programs_that_vary_a_build_are_tried_first() -> None:

@@ -7,17 +7,16 @@ from functools import partial
 from typing import Any
 
 from firmwright.created_folders import INDEX_FILE
-
-from . import missing_programs
-from .job import Job
-from .networks import leave_out_members
-from .task import Title, run_action
+from firmwright.pipeline import missing_programs
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.networks import leave_out_members
+from firmwright.pipeline.task import Title, run_action
 
 SENTENCE = "find the fastest C of each layer by counted instructions"
 
 
 def tune(job: Job) -> None:
-    from . import search
+    from firmwright.tune import search
 
     search.tune(job)
 

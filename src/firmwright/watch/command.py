@@ -27,16 +27,15 @@ from doit import get_initial_workdir
 from firmwright.bundle.components import read_license
 from firmwright.child import make_command, make_environment
 from firmwright.folders import PREFIXES
+from firmwright.pipeline import artifacts, snapshot
+from firmwright.pipeline.artifact import Artifact
+from firmwright.pipeline.code_digest import CODE_FOLDERS, CODE_SUFFIXES, code_digest
+from firmwright.pipeline.command_line import make_catalog
+from firmwright.pipeline.freshness import Identity, identify
+from firmwright.pipeline.task import find_deciding_packages
 from firmwright.toolchain.compilers import ANSWERS
-
-from . import artifacts, snapshot
-from .artifact import Artifact
-from .code_digest import CODE_FOLDERS, CODE_SUFFIXES, code_digest
-from .command_line import make_catalog
-from .file_alarm import FileAlarm
-from .freshness import Identity, identify
-from .task import find_deciding_packages
-from .waiting_copy import Told, WaitingCopy
+from firmwright.watch.file_watcher import FileWatcher
+from firmwright.watch.warm_process import BuildResult, WarmProcess
 
 PAUSE, REST = 0.1, 0.002
 """Seconds between two looks at the files, and between two that have to be the same.
@@ -65,20 +64,20 @@ def watch(
     # A script's shell lets what it starts in the background ignore the signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
-        with FileAlarm() as alarm:
+        with FileWatcher() as alarm:
             build_until_code_changes(partial(build_here, build, list_paths), recipes, alarm)
         start_again()
     return 0
 
 
 def build_until_code_changes(
-    build: Callable[[], Told], recipes: Sequence[str], alarm: FileAlarm
+    build: Callable[[], BuildResult], recipes: Sequence[str], alarm: FileWatcher
 ) -> None:
     """Build, and build again after each change of a file, until this process has old code."""
     paths: Sequence[str] = [*recipes, *snapshot.list_always()]
     begun, before, after = 0, dict[str, Identity](), dict[str, Identity]()
     while True:
-        with WaitingCopy(build) as copy:
+        with WarmProcess(build) as copy:
             if after:
                 changed = list_changed_since(begun, before, after)
                 before = after if changed else wait_for_change(after, alarm)
@@ -98,7 +97,7 @@ def build_until_code_changes(
             print(WAITING, file=sys.stderr, flush=True)
 
 
-def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]) -> Told:
+def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]) -> BuildResult:
     """Build in this process; a recipe that cannot be read ends it, with a message."""
     snapshot.BEGUN = time.time_ns()
     known = set(sys.modules)
@@ -107,7 +106,7 @@ def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]
         paths = sorted({*list_paths(), *snapshot.list_always()})
     except SystemExit:
         paths = []
-    return Told(list_imported(known), paths, [*ANSWERS.items()])
+    return BuildResult(list_imported(known), paths, [*ANSWERS.items()])
 
 
 def list_imported(known: Collection[str]) -> list[str]:
@@ -167,7 +166,7 @@ def list_changed(before: dict[str, Identity], after: dict[str, Identity]) -> lis
     return [path for path in before if after[path] != before[path]]
 
 
-def wait_for_change(before: dict[str, Identity], alarm: FileAlarm) -> dict[str, Identity]:
+def wait_for_change(before: dict[str, Identity], alarm: FileWatcher) -> dict[str, Identity]:
     """Return what is not all as it was, as soon as it is not and has come to rest."""
     alarm.listen_beside(before)
     now = before

@@ -12,17 +12,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from firmwright.errors import UserError
+from firmwright.pipeline.artifacts import LOWERED, PARTITION
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.places import locate_key
+from firmwright.pipeline.tuned_layers import Ways, describe_network, list_ways
 from firmwright.recipe.recipe import tuned_path
 from firmwright.recipe.tuned import TunedLayer, TunedNetwork, read_tuned, write_tuned
 from firmwright.report.explanation import format_count
 
-from .artifacts import LOWERED, PARTITION
-from .job import Job
-from .places import locate_key
-from .tuning import Ways, describe_network, list_ways
-
 if TYPE_CHECKING:
-    from .trials import Tried
+    from firmwright.tune.trials import TrialResult
 
 USUAL, TOGETHER = 0, "together"
 """The trial of the usual ways, and that of the fastest of all layers."""
@@ -87,12 +86,12 @@ def make_trial(network: TunedNetwork, ways: Ways, number: int) -> TunedNetwork:
     return replace(network, layers=layers)
 
 
-def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, Tried]:
+def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, TrialResult]:
     """Return what came out of the trials by their numbers; a note says which failed.
 
     Raises UserError where the usual ways failed.
     """
-    from .trials import run_trials
+    from firmwright.tune.trials import run_trials
 
     ended = {}
     for tried in run_trials(job, {str(number): trial for number, trial in enumerate(trials)}):
@@ -108,14 +107,14 @@ def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, Tried]:
     return ended
 
 
-def try_together(job: Job, found: TunedNetwork, usual: Tried) -> Tried:
+def try_together(job: Job, found: TunedNetwork, usual: TrialResult) -> TrialResult:
     """Return what came out of the fastest ways of all layers.
 
     Raises UserError where they do not build together, though each was in a trial that did.
     """
     if all(layer.way == layer.usual for layer in found.layers.values()):
         return usual
-    from .trials import run_trials
+    from firmwright.tune.trials import run_trials
 
     (tried,) = run_trials(job, {TOGETHER: found})
     if tried.failure:
@@ -127,7 +126,7 @@ def try_together(job: Job, found: TunedNetwork, usual: Tried) -> Tried:
     return tried
 
 
-def check_outputs(usual: Tried, tried: Tried) -> None:
+def check_outputs(usual: TrialResult, tried: TrialResult) -> None:
     """Raise UserError where a trial has other outputs than the usual ways: all have to agree."""
     other = [name for name, digest in usual.outputs.items() if tried.outputs[name] != digest]
     if other:
@@ -137,7 +136,7 @@ def check_outputs(usual: Tried, tried: Tried) -> None:
         )
 
 
-def choose_ways(ways: Ways, tried: Mapping[int, Tried]) -> dict[str, TunedLayer]:
+def choose_ways(ways: Ways, tried: Mapping[int, TrialResult]) -> dict[str, TunedLayer]:
     """Return the way of each layer that takes the fewest instructions, the first of several."""
     chosen = {}
     for name, of in ways.items():

@@ -21,7 +21,7 @@ DIED = "the build's process has ended before it was done; the next change builds
 
 
 @dataclass(frozen=True)
-class Told:
+class BuildResult:
     """What a build says of itself: what it imported, and what it depends on, if it knows.
 
     ``answers`` are what programs print, such as a compiler's version, each with the question.
@@ -32,13 +32,13 @@ class Told:
     answers: Sequence[tuple[Question, str]] = ()
 
 
-class WaitingCopy:
+class WarmProcess:
     """The other end of a copy, which builds at the word.
 
     It ends with its build, with this process, and at ctrl-C, without a word of its own.
     """
 
-    def __init__(self, build: Callable[[], Told]) -> None:
+    def __init__(self, build: Callable[[], BuildResult]) -> None:
         word, self.word = os.pipe()
         self.told, told = os.pipe()
         gc.freeze()  # a collection in the copy would copy all of these objects
@@ -50,7 +50,7 @@ class WaitingCopy:
         os.close(word)
         os.close(told)
 
-    def __enter__(self) -> WaitingCopy:
+    def __enter__(self) -> WarmProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -59,19 +59,19 @@ class WaitingCopy:
         os.close(self.told)
         os.waitpid(self.process, 0)
 
-    def build(self) -> Told:
+    def build(self) -> BuildResult:
         """Give the word, and return what the copy tells; nothing, with a message, if it dies."""
         with suppress(BrokenPipeError):
             os.write(self.word, b"!")
         with os.fdopen(self.told, encoding="utf-8", closefd=False) as stream:
             text = stream.read()
         if text:
-            return Told(**json.loads(text))
+            return BuildResult(**json.loads(text))
         print(DIED, file=sys.stderr)
-        return Told((), ())
+        return BuildResult((), ())
 
 
-def live_as_copy(word: int, told: int, build: Callable[[], Told]) -> None:
+def live_as_copy(word: int, told: int, build: Callable[[], BuildResult]) -> None:
     """Be the copy, until the end."""
     try:
         touch_memory()

@@ -1,0 +1,1 @@
+"""Builds that start again when a file changes."""
