@@ -117,7 +117,7 @@ def find_home() -> str:
 
 def list_package_folders() -> Iterator[str]:
     """Yield the folders that have installed packages, and that of firmwright."""
-    folders = (*site.getsitepackages(), site.getusersitepackages(), PACKAGE)
+    folders = (*site.getsitepackages(), site.getusersitepackages(), str(PACKAGE))
     return (os.path.realpath(folder) for folder in folders)
 
 
