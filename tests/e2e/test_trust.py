@@ -362,6 +362,7 @@ def test_changes_of_a_signed_bundle_are_detected(built: Repository) -> None:
         ('{"signatures": []}', "not an envelope"),
         ('{"payload": 1, "payloadType": "", "signatures": []}', "not an envelope"),
         ('{"payload": "", "payloadType": "", "signatures": [1]}', "not an envelope"),
+        ('{"payload": "", "payloadType": [], "signatures": []}', "not an envelope"),
         ('{"payload": "", "payload": "", "payloadType": "", "signatures": []}', "stands twice"),
         ('{"payload": "", "payloadType": "", "signatures": []}', "fewer than 1"),
     ],

@@ -195,6 +195,19 @@ def load_public_key(path: Path) -> Any:
         ) from None
 
 
+class StatedSignature(msgspec.Struct):
+    keyid: str
+    sig: str
+
+
+class StatedEnvelope(msgspec.Struct, rename="camel"):
+    """The types of an envelope's parts, which ``Envelope.from_dict`` does not compare."""
+
+    payload: str
+    payload_type: str
+    signatures: list[StatedSignature]
+
+
 def make_envelope(payload: bytes, signatures: Mapping[str, Any]) -> Envelope:
     """Return an envelope with signatures by the ids of their keys."""
     from securesystemslib.dsse import Envelope
@@ -222,6 +235,7 @@ def parse_envelope(encoded: bytes, shown: str) -> Envelope:
     if not isinstance(signatures, list) or len(signatures) > MAX_SIGNATURES:
         raise BrokenBundleError(f"{shown}: not an envelope (DSSE) of at most 100 signatures")
     try:
+        msgspec.convert(content, StatedEnvelope)
         return Envelope.from_dict(dict(content))
     except (Error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BrokenBundleError(f"{shown}: not an envelope (DSSE): {first_line(error)}") from None
