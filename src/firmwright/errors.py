@@ -30,7 +30,13 @@ class Diagnostic:
 
 
 class UserError(Exception):
-    """A mistake in what the user wrote or gave; its text says what to do."""
+    """An error of the user; its text says what to do, and shows no secret of an address.
+
+    Messages go to terminals, logs and the state of doit, so addresses are masked here.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(mask_addresses(str(message)))
 
 
 class DiagnosticError(UserError):
@@ -80,8 +86,35 @@ def describe_exit(code: int) -> str:
     return known.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
 
 
+CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0"  # without width
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb"  # and of both directions
+    "\ud800-\udfff\U000e0000-\U000e0fff]"  # halves of characters, tags
+)
+"""Characters that control a terminal or a page, or are not seen.
+
+The list is fixed: ``str.isprintable`` differs between versions of Python, and so would bundles.
+"""
+
+
 def to_printable(text: str) -> str:
-    """Return text from outside for a terminal: what would control it is shown as an escape."""
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
-    )
+    r"""Return text with ``\uXXXX`` in place of each of :data:`CONTROLS`.
+
+    JSON, YAML and TOML read this escape within quotes; it has two halves above U+FFFF.
+    """
+    return CONTROLS.sub(escape_character, text)
+
+
+def escape_character(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+
+
+def mask_addresses(text: str) -> str:
+    """Return text whose addresses show no user, password, query or fragment.
+
+    ``Path`` writes an address with one slash.
+    """
+    text = re.sub(r"((?:https?:/|\w://)/?)[^\s@'\"]+@", r"\1…@", text)
+    return re.sub(r"((?:https?:/|\w://)[^\s?#'\"]*[?#])[^\s'\"]+", r"\1…", text)

@@ -71,7 +71,7 @@ def test_a_model_that_holds_code_is_code(tmp_path: Path) -> None:
     for model in (
         "net.pt2",
         "{path: net.bin, format: pt2}",
-        "{url: 'https://a.example/n.pt2?x=1'}",
+        "{url: 'https://a.example/n.pt2?ref=1'}",
     ):
         path.write_text(f"model: {model}\n")
         assert [code.python for code in find_own_code(path)] == ["the model"]

@@ -252,7 +252,7 @@ def test_no_message_shows_a_password(server: ThreadingHTTPServer, tmp_path: Path
     server.shutdown()
     server.server_close()
     place = f"127.0.0.1:{server.server_port}"
-    with pytest.raises(CacheError, match=f"^http://{place}/team/ac/{KEY}: "):
+    with pytest.raises(CacheError, match=f"^http://…@{place}/team/ac/{KEY}: "):
         SharedCache(WebStore(f"http://me:secret@{place}/team")).restore(KEY, tmp_path)
 
 
@@ -321,7 +321,7 @@ def test_of_100_poisoned_entries_none_is_used(
         ("FIRMWRIGHT_CACHE", "http://", "'http://' is no address, as http://cache.example"),
         ("FIRMWRIGHT_CACHE", "ftp://", "'ftp://' names no place behind the scheme"),
         ("FIRMWRIGHT_CACHE", "https:/h/x", "an address begins with two slashes: https://…"),
-        ("FIRMWRIGHT_CACHE", "http://a:b@h:99999", "'http://h:99999' is no address"),
+        ("FIRMWRIGHT_CACHE", "http://a:b@h:99999", "'http://…@h:99999' is no address"),
         ("FIRMWRIGHT_CACHE", "/etc/passwd/x", "'/etc/passwd' is not a folder"),
         ("FIRMWRIGHT_CACHE_SIZE", "much", "expected a size, as 512 B, .* or 2 GiB, found 'much'"),
     ],

@@ -7,12 +7,13 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from firmwright.data.sources import DataFile
 from firmwright.errors import UserError
 
 MIRROR_VARIABLE = "FIRMWRIGHT_MIRROR"
+SIGNED_VARIABLE = "FIRMWRIGHT_SIGNED_URLS"
 
 
 class WrongDigestError(UserError):
@@ -71,15 +72,42 @@ def download(url: str, sha256: str, what: str) -> bytes:
     """Return the file at an address; UserError where it cannot be had, or is another."""
     from firmwright import web
 
+    signed = add_query(url)
     try:
-        data = web.download(web.open_session(), url)
+        data = web.download(web.open_session(), signed)
     except web.WebError as error:
+        failure = hide_query(f"cannot download {what}: {error}", signed)
         raise UserError(
-            f"{url}: cannot download {what}: {error}; a folder in {MIRROR_VARIABLE} that holds the "
+            f"{url}: {failure}; a folder in {MIRROR_VARIABLE} that holds the "
             f"file with sha256 {sha256} serves as well"
         ) from None
     check_digest(data, sha256, url)
     return data
+
+
+def add_query(url: str) -> str:
+    """Return an address with the query that ``FIRMWRIGHT_SIGNED_URLS`` has for it.
+
+    Addresses there are separated by spaces. One that ends with ``/`` before its query counts for
+    all files below. So a query goes only to the server that the user names with it. Raises
+    UserError for an address without a query.
+    """
+    place, _, query = url.partition("?")
+    for signed in os.environ.get(SIGNED_VARIABLE, "").split():
+        start, _, secret = signed.partition("?")
+        if not (start.startswith(("http://", "https://")) and secret):
+            raise UserError(f"{SIGNED_VARIABLE}: an entry is not an http address with a query")
+        if place == start or (start.endswith("/") and place.startswith(start)):
+            return f"{place}?{query}{'&' * bool(query)}{secret}"
+    return url
+
+
+def hide_query(text: str, url: str) -> str:
+    """Return what a server says without the query of its address, which some servers repeat."""
+    query = urlsplit(url).query
+    for secret in (query, *(value for _, value in parse_qsl(query))):
+        text = text.replace(secret, "…") if secret else text
+    return text
 
 
 def check_digest(data: bytes, sha256: str, shown_as: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from firmwright.documents.yaml_text import Pointer
-from firmwright.errors import did_you_mean
+from firmwright.errors import did_you_mean, mask_addresses
 
 Schema = Mapping[str, Any]
 Properties = Mapping[str, Schema]
@@ -231,8 +231,8 @@ def describe(value: Any) -> str:
 
 
 def quote(text: str) -> str:
-    """Return text in quotes, on one line, of bounded length, without an address's password."""
-    return _shorten(re.sub(r"(?<=://)[^\s/@]+@", "…@", repr(text)))
+    """Return text in quotes, on one line, of bounded length, without secrets of an address."""
+    return _shorten(mask_addresses(repr(text)))
 
 
 def _shorten(text: str, limit: int = 80) -> str:

@@ -13,7 +13,7 @@ from firmwright.errors import Diagnostic, DiagnosticError, UserError
 
 from .entry import CachedFile, CacheError, Entry, decode, describe_files, encode
 from .settings import LIMIT, PLACE, ROLE, read_settings
-from .stores import BucketStore, FolderStore, PatientStore, Store, WebStore, hide_password
+from .stores import BucketStore, FolderStore, PatientStore, Store, WebStore
 
 DEFAULT_LIMIT = "10 GiB"
 ROLES = ("both", "read", "write")
@@ -97,8 +97,7 @@ def open_store(place: str, size: str) -> Store:
         raise refuse(PLACE, f"an address begins with two slashes: {scheme.partition(':')[0]}://…")
     if scheme in ("http", "https") and separator:
         if not is_address(place):
-            shown = hide_password(place)
-            raise refuse(PLACE, f"'{shown}' is no address, as http://cache.example:8080/team")
+            raise refuse(PLACE, f"'{place}' is no address, as http://cache.example:8080/team")
         return WebStore(place)
     if separator and not rest:
         raise refuse(PLACE, f"'{place}' names no place behind the scheme")
@@ -119,10 +118,10 @@ def open_store(place: str, size: str) -> Store:
 
 
 def is_address(text: str) -> bool:
-    """Tell whether a text names a host, and a port that there can be."""
+    """Return whether a text names a host and a possible port, without a query."""
     try:
         parts = urlsplit(text)
-        return bool(parts.hostname) and parts.port != 0
+        return bool(parts.hostname) and parts.port != 0 and not (parts.query or parts.fragment)
     except ValueError:
         return False
 

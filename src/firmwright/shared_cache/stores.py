@@ -217,12 +217,7 @@ class WebStore:
             raise CacheError(f"{self.find(name)}: {error}") from None
 
     def find(self, name: str) -> str:
-        return f"{hide_password(self.address)}/{name}"
-
-
-def hide_password(address: str) -> str:
-    """Return an address without a user and a password."""
-    return re.sub(r"//[^/]*@", "//", address)
+        return f"{self.address}/{name}"
 
 
 class BucketStore:

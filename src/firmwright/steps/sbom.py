@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from firmwright import __version__
 from firmwright.bundle import cyclonedx, spdx
@@ -48,7 +49,8 @@ def list_included(job: Job, read: Lock) -> Iterator[Component]:
     """Yield what is in the firmware: network, templates, the compiler's parts, libraries."""
     model = artifacts.MODEL_INTERFACE.read(job)
     source = job.recipe.model
-    name = Path(source.path or source.url or "").name or source.python or model.format
+    file = source.path or urlsplit(source.url or "").path
+    name = Path(file).name or source.python or model.format
     described = f"format {model.format}"
     if source.signature:
         described += f"; signed by the key with SHA-256 {artifacts.MODEL_SIGNATURE.read(job).key}"
