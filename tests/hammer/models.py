@@ -5,17 +5,11 @@
 
 from __future__ import annotations
 
-import faulthandler
-import multiprocessing
 import random
-import resource
-import signal
 import sys
 import tempfile
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +22,8 @@ from google.protobuf.message import Message
 
 from firmwright.errors import UserError
 from tests.hammer.campaign import FindingError, Watch, run_campaign
+from tests.hammer.child import try_in_child
+from tests.hammer.mutators import mutate_bytes
 from tests.networks.firmware import format_of, lowered
 from tests.networks.qdq_operators import random_graph
 from tests.networks.tflite_models import ModelBuilder
@@ -159,17 +155,6 @@ def draw_words(draw: random.Random) -> list[str]:
     return [draw.choice(list_operator_names()), draw.choice(("axis", "axes", "pads", "perm", "to"))]
 
 
-def mutate_bytes(value: bytes, draw: random.Random) -> bytes:
-    change = draw.randrange(4)
-    if change == 0 or not value:
-        return value + draw.randbytes(draw.randint(1, 8))
-    if change == 1:
-        return value[: draw.randrange(len(value))]
-    changed = bytearray(value)
-    changed[draw.randrange(len(value))] ^= draw.randrange(1, 256)
-    return bytes(changed)
-
-
 def list_objects(tree: Any) -> Iterator[Any]:
     """Yield a flatbuffer's tables, as objects."""
     yield tree
@@ -239,7 +224,7 @@ class ModelHammer:
         except Exception:  # the writers of both formats refuse values in many ways
             return "cannot be written"
         try:
-            return try_in_child(lambda: self.compile(data))
+            return try_in_child(lambda: self.compile(data), SECONDS, MEMORY)
         except FindingError as finding:
             raise FindingError(f"model {base} of make_bases, changed: {finding}") from None
 
@@ -252,42 +237,6 @@ class ModelHammer:
                     raise FindingError("refused without a word") from None
                 return "refused"
         return "compiled"
-
-
-def try_in_child(case: Callable[[], str]) -> str:
-    """Return what a call gives in a copy of this process, which has to survive it."""
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=send_outcome, args=(sender, case))
-    child.start()
-    sender.close()
-    try:
-        if not receiver.poll(SECONDS):
-            raise FindingError(f"hangs: more than {SECONDS} s")
-        outcome, text = receiver.recv()
-    except EOFError:
-        child.join()
-        code = child.exitcode or 0
-        raise FindingError(f"crash: {signal.Signals(-code).name if code < 0 else code}") from None
-    finally:
-        receiver.close()
-        child.kill()
-        child.join()
-    if outcome is None:
-        raise FindingError(text)
-    return str(outcome)
-
-
-def send_outcome(sender: Connection, case: Callable[[], str]) -> None:
-    faulthandler.disable()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    try:
-        sender.send((case(), ""))
-    except FindingError as finding:
-        sender.send((None, str(finding)))
-    except Exception:
-        sender.send((None, traceback.format_exc()))
 
 
 def main(arguments: list[str]) -> int:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.hammer.campaign import FindingError, run_campaign
 from tests.hammer.environments import SHORT, Case, EnvironmentHammer, list_cases
 from tests.hammer.faults import FaultHammer
+from tests.hammer.formats import FormatHammer
 from tests.hammer.kills import BuildFolder, KillHammer
 from tests.hammer.models import ModelHammer
 from tests.hammer.recipes import RecipeHammer
@@ -44,6 +45,12 @@ def environments(builds: BuildFolder) -> EnvironmentHammer:
     return EnvironmentHammer(builds)
 
 
+@pytest.fixture(scope="module")
+def formats(builds: BuildFolder, tmp_path_factory: pytest.TempPathFactory) -> FormatHammer:
+    (bundle,) = builds.folder.glob("build/digits/*.tar.gz")
+    return FormatHammer(tmp_path_factory.mktemp("formats"), bundle)
+
+
 @settings(short, max_examples=60)
 @given(draw=draws)
 def test_recipes(recipes: RecipeHammer, draw: random.Random) -> None:
@@ -54,6 +61,35 @@ def test_recipes(recipes: RecipeHammer, draw: random.Random) -> None:
 @given(draw=draws)
 def test_models(models: ModelHammer, draw: random.Random) -> None:
     models.try_case(draw)
+
+
+@pytest.mark.needs("gcc")
+def test_formats_are_read_unchanged(formats: FormatHammer) -> None:
+    """What a hammer changes has to be right before, or it would be rejected for that alone."""
+    unread = {target.name for target in formats.targets}
+    for target in formats.targets:
+        for name, content in target.bases:
+            path = formats.folder / f"unchanged {target.name.replace('/', ' ')}" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+            if formats.read(target, path, Unchanged()) == "read":
+                unread.discard(target.name)
+    assert not unread
+
+
+class Unchanged(random.Random):
+    """Draws nothing that changes an answer."""
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        del start, stop, step
+        return 1
+
+
+@pytest.mark.needs("gcc")
+@settings(short, max_examples=120)
+@given(draw=draws)
+def test_formats(formats: FormatHammer, draw: random.Random) -> None:
+    formats.try_case(draw)
 
 
 @pytest.mark.needs("gcc")
