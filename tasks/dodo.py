@@ -23,12 +23,15 @@ from firmwright.pipeline.platform_words import name_build, read_platforms
 from firmwright.pipeline.recipe_words import RECIPES, find_recipes, list_names
 from firmwright.pipeline.workers import use_own_runners
 from firmwright.process import catch_signals
+from firmwright.terminal.guard import guard_output
 from firmwright.terminal.reporter import StageReporter
 
 if TYPE_CHECKING:
     from firmwright.pipeline.job import Job
 
 # Everything else is imported late: a build with nothing to do makes no tasks.
+
+guard_output()  # doit's own commands print names of files, and errors
 
 NO_RECIPE = f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/"
 """What `doit build` says without a word in a repository that keeps no recipes there."""

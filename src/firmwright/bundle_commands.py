@@ -27,7 +27,7 @@ from firmwright.bundle.signing import (
 )
 from firmwright.documents.sizes import parse_size
 from firmwright.documents.whole_file import write_whole
-from firmwright.errors import UserError, to_printable
+from firmwright.errors import UserError
 from firmwright.ir.records import to_plain
 from firmwright.pipeline.command_line import NO_USER_CODE, add_no_user_code
 from firmwright.rebuild.bundle import rebuild, search_in
@@ -120,7 +120,7 @@ def run_command(options: argparse.Namespace) -> int:
     try:
         return COMMANDS[options.command](options)
     except UserError as error:
-        print(to_printable(str(error)), file=sys.stderr)
+        print(error, file=sys.stderr)
         verified = options.command == "verify-bundle"
         return UNTRUSTED if verified and isinstance(error, UntrustedBundleError) else BROKEN
 
@@ -130,7 +130,7 @@ def run_inspect(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found, "inspection.schema.json")
     else:
-        print(to_printable(format_inspection(found)))
+        print(format_inspection(found))
     return 0
 
 
@@ -144,10 +144,10 @@ def run_diff(options: argparse.Namespace) -> int:
         print_json(found, "difference.schema.json")
     elif options.html:
         write_page(options.html, render_bundles(before, after, found))
-        print(to_printable(f"wrote {options.html}"))
+        print(f"wrote {options.html}")
     else:
         text = format_markdown(found) if options.markdown else format_difference(found)
-        print(to_printable(text))
+        print(text)
     return SAME if found.is_same else DIFFERS
 
 
@@ -167,7 +167,7 @@ def write_page(path: Path, text: str) -> None:
 def run_sign(options: argparse.Namespace) -> int:
     envelope = options.envelope or envelope_path(options.bundle)
     key = sign_bundle(read_bundle(options.bundle), options.key, envelope)
-    print(f"wrote {to_printable(str(envelope))}, signed by {key}")
+    print(f"wrote {envelope}, signed by {key}")
     return 0
 
 
@@ -182,7 +182,7 @@ def run_image(options: argparse.Namespace) -> int:
     output = options.output or options.bundle.with_name(name)
     content = make_mcuboot_image(read_bundle(options.bundle), options.key, layout)
     write_whole(output, content)
-    print(to_printable(f"wrote {output} ({len(content):,} bytes)"))
+    print(f"wrote {output} ({len(content):,} bytes)")
     return 0
 
 
@@ -197,7 +197,7 @@ def read_size(name: str, text: str) -> int:
 def run_verify(options: argparse.Namespace) -> int:
     envelope = options.envelope or envelope_path(options.bundle)
     bundle = verify_bundle(options.bundle, options.policy, envelope)
-    print(to_printable(f"{options.bundle}: trusted, sha256 {bundle.sha256}"))
+    print(f"{options.bundle}: trusted, sha256 {bundle.sha256}")
     return TRUSTED
 
 
@@ -212,15 +212,15 @@ def run_rebuild(options: argparse.Namespace) -> int:
     if not rebuilt.is_same(bundle):
         from firmwright.bundle.first_difference import find_first  # it imports numpy
 
-        print(to_printable(format_difference(compare_bundles(bundle, rebuilt.bundle))))
+        print(format_difference(compare_bundles(bundle, rebuilt.bundle)))
         first = find_first(bundle.files, rebuilt.bundle.files)
-        print(to_printable(f"\nfirst: {first}\nthe build is kept in {rebuilt.place}"))
+        print(f"\nfirst: {first}\nthe build is kept in {rebuilt.place}")
         return DIFFERS
     rebuilt.remove()
-    print(to_printable(f"{bundle.path}: the same, sha256 {bundle.sha256}"))
+    print(f"{bundle.path}: the same, sha256 {bundle.sha256}")
     if options.attest:
         key = sign_bundle(bundle, options.attest, envelope)
-        print(f"wrote {to_printable(str(envelope))}, signed by {key}")
+        print(f"wrote {envelope}, signed by {key}")
     return SAME
 
 
@@ -228,13 +228,13 @@ def run_push(options: argparse.Namespace) -> int:
     envelope = options.envelope or envelope_path(options.bundle)
     reference = parse_reference(options.reference)
     for line in push_bundle(options.bundle, envelope, reference):
-        print(to_printable(line), flush=True)
+        print(line, flush=True)
     return 0
 
 
 def run_pull(options: argparse.Namespace) -> int:
     for line in pull_bundle(parse_reference(options.reference), options.folder):
-        print(to_printable(line), flush=True)
+        print(line, flush=True)
     return 0
 
 

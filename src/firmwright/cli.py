@@ -27,6 +27,7 @@ from firmwright.pipeline.profile import PROFILE
 from firmwright.pipeline.recipe_words import enter_repository, find_recipes
 from firmwright.recipe.overrides import list_overrides
 from firmwright.terminal.arguments import Parser
+from firmwright.terminal.guard import guard_output
 from firmwright.terminal.pipes import end_with_reader
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 a stage failed, 2 wrong usage."""
+    guard_output()
     options = make_parser().parse_args(arguments)
     for commands, run in OTHERS:
         if options.command in commands:

@@ -36,3 +36,8 @@ def test_nothing_leaves_a_comment(text: str) -> None:
     assert "*/" not in shown
     assert "/*" not in shown
     assert "\n" not in shown
+    assert "??" not in shown  # "??/" at the end of a line is a backslash
+
+
+def test_question_marks_in_a_row_are_no_trigraph() -> None:
+    assert escape_comment("a???/") == "a? ? ?/"

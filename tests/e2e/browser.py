@@ -23,6 +23,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
+from firmwright.errors import to_printable
 from firmwright.report.page import render_page
 from firmwright.report.report import Report
 
@@ -192,7 +193,7 @@ def test_hostile_names_are_shown_and_do_nothing(
     path = hostile.folder / "build/net/net-rv32-bare.html"
     with open_page(chromium, path, width) as opened:
         shown = opened.locator("#layer-table bdi").all_text_contents()
-        assert {*NAMES} <= {*shown}
+        assert {*map(to_printable, NAMES)} <= {*shown}
         assert opened.evaluate("document.documentElement.scrollWidth === window.innerWidth")
         assert opened.locator("img, iframe").count() == 0
 

@@ -74,7 +74,7 @@ def test_names_in_a_model_do_not_control_the_terminal(repository: Repository) ->
     model.graph.node[3].op_type = "No\x1b[2JSuch\u202e"
     onnx.save(model, repository.folder / "m.onnx")
     text = fail_with(repository, "model: m.onnx\n")
-    assert r"No Op registered for No\x1b[2JSuch\u202e" in text
+    assert r"No Op registered for No\u001b[2JSuch\u202e" in text
     assert "\x1b" not in text
 
 

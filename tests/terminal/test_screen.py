@@ -94,7 +94,7 @@ def test_a_file_gets_plain_lines_that_are_not_wrapped() -> None:
         f"  {NOTE}",
         f"✗ stage        {'long' * 13}…       0.0 s",
         "head text",
-        "     \\x1b[31m" + "long" * 99,
+        "     \\u001b[31m" + "long" * 99,
         "  a      12",
         "  label",
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from firmwright.errors import CONTROLS
+
 KEYWORDS = frozenset(
     """
     auto break case char const continue default do double else enum extern float for goto if
@@ -66,5 +68,6 @@ def make_unique_identifiers(names: Iterable[str]) -> list[str]:
 
 def escape_comment(text: str) -> str:
     """Make any text safe between comment marks, on one line."""
-    printable = "".join(c if c.isprintable() else " " for c in text)
-    return printable.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
+    printable = re.sub(r"[\n\t]", " ", CONTROLS.sub(" ", text))
+    apart = printable.replace("*/", "* /").replace("/*", "/ *")
+    return re.sub(r"\?(?=\?)", "? ", apart)  # "??/" is a backslash

@@ -16,6 +16,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from firmwright.codegen.c_literals import format_c_string, format_c_value, format_c_values
 from firmwright.codegen.compiled_templates import CompiledTemplates
 from firmwright.codegen.names import escape_comment
+from firmwright.errors import to_printable
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -39,6 +40,13 @@ def find_templates(name: str, own: Sequence[Path] = ()) -> list[Traversable]:
 
 def read_template(name: str) -> str:
     return template_folder().joinpath(*name.split("/")).read_text(encoding="utf-8")
+
+
+class PrintableTemplate(jinja2.Template):
+    """A template whose text controls no terminal, whatever the names in it hold."""
+
+    def render(self, *args: Any, **kwargs: Any) -> str:
+        return to_printable(super().render(*args, **kwargs))
 
 
 class Confined(ImmutableSandboxedEnvironment):
@@ -67,6 +75,7 @@ def new_environment(
         keep_trailing_newline=True,
         autoescape=escapes,
     )
+    env.template_class = PrintableTemplate
     env.bytecode_cache = CompiledTemplates(env)
     return env
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from firmwright.errors import Diagnostic, DiagnosticError
+from firmwright.errors import CONTROLS, Diagnostic, DiagnosticError
 
 Pointer = tuple[str | int, ...]
 
@@ -90,6 +90,17 @@ def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Position], list
     builder = _Builder(shown)
     data = builder.build_value(root, (), root)
     return data, builder.places, builder.findings
+
+
+def write_yaml(data: Any, **options: Any) -> str:
+    """Return the YAML of plain data, readable, with control characters as escapes.
+
+    ``options`` are those of ``yaml.safe_dump``.
+    """
+    import yaml
+
+    text: str = yaml.safe_dump(data, allow_unicode=True, **options)
+    return text if CONTROLS.search(text) is None else str(yaml.safe_dump(data, **options))
 
 
 def _line_and_column(text: str, index: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import Any
 from doit import doit_cmd, get_var
 from doit.cmd_base import Command
 
-from firmwright.errors import UserError, did_you_mean, to_printable
+from firmwright.errors import UserError, did_you_mean
 from firmwright.pipeline.command_line import (
     NO_USER_CODE,
     place_paths,
@@ -101,7 +101,7 @@ def print_matrix(as_json: bool) -> int:
     try:
         jobs = read_jobs()
     except UserError as error:
-        print(to_printable(str(error)), file=sys.stderr)
+        print(error, file=sys.stderr)
         return REFUSED
     if as_json and len(jobs) > MOST_IN_MATRIX:
         hint = "split the fleet into files, or build all of it in one job by `firmwright fleet`"

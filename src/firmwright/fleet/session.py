@@ -18,7 +18,7 @@ from firmwright.cluster.jobs import ClusterError, Stop, Workers, connect, requir
 from firmwright.cluster.order import Order, make_order
 from firmwright.cores import count_cores
 from firmwright.created_folders import claim_folder
-from firmwright.errors import UserError, to_printable
+from firmwright.errors import UserError
 from firmwright.pipeline.build_root import find_build_root, prepare_build_root
 from firmwright.pipeline.command_line import SCHEDULER
 from firmwright.pipeline.remote_jobs import describe_worker, list_environment
@@ -64,7 +64,7 @@ def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
         before = read_results(fleet.folder / RESULTS)
         return build_all(fleet, before)
     except UserError as error:
-        print(to_printable(str(error)), file=sys.stderr)
+        print(error, file=sys.stderr)
         return STOPPED
 
 
@@ -96,7 +96,7 @@ def build_all(fleet: Fleet, before: dict[str, Outcome]) -> int:
                 watch.finish(outcome)
         except ClusterError as error:
             watch.screen.close()
-            print(to_printable(str(error)), file=sys.stderr)
+            print(error, file=sys.stderr)
             code = stop.code or STOPPED
     names = [job.name for job in fleet.jobs]
     write_report(fleet.folder, names, outcomes, before)

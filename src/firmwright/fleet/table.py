@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from firmwright.bundle.outcome import Outcome
-from firmwright.errors import to_printable
 from firmwright.terminal.open_screen import open_screen
 from firmwright.terminal.screen import DONE, FAILED
 
@@ -42,7 +41,7 @@ class Watch:
         running.sentence = describe(outcome)
         self.screen.finish(outcome.job, FAILED if outcome.failure else DONE)
         for line in outcome.failure.splitlines():
-            self.screen.print_hanging("  ", to_printable(line), "dim")
+            self.screen.print_hanging("  ", line, "dim")
 
 
 def describe(outcome: Outcome) -> str:

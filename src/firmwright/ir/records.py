@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.errors import UserError
+from firmwright.errors import UserError, to_printable
 
 Record = TypeVar("Record")
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -32,8 +32,12 @@ def write_record(path: Path, record: object) -> None:
 
 
 def encode_record(record: object) -> bytes:
-    """Return a dataclass, or plain data, as indented JSON, with every field that is set."""
-    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+    """Return a dataclass, or plain data, as indented JSON, with every field that is set.
+
+    A terminal that shows it is not controlled by it.
+    """
+    text = msgspec.json.format(msgspec.json.encode(record), indent=1).decode()
+    return f"{to_printable(text)}\n".encode()
 
 
 def to_plain(record: object) -> Any:

@@ -9,6 +9,7 @@ from pkgutil import resolve_name
 from typing import Any, Generic, Protocol, TypeVar
 
 from firmwright.created_folders import INDEX_FILE
+from firmwright.errors import to_printable
 
 from .freshness import read_identity
 
@@ -117,7 +118,7 @@ def write_file(path: Path, kind: str, value: Any) -> None:
     if kind == MODULE:
         import tvm
 
-        path.write_text(tvm.ir.save_json(value), encoding="utf-8")
+        path.write_text(to_printable(tvm.ir.save_json(value)), encoding="utf-8")
         return
     from firmwright.ir.records import write_arrays, write_record
 

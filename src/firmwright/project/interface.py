@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from firmwright.errors import to_printable
 from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.records import to_plain
 from firmwright.ir.tensors import Storage, Tensor
@@ -162,7 +163,8 @@ def describe_states(states: Sequence[StatePort]) -> tuple[InterfaceState, ...] |
 def encode_interface(interface: NetworkInterface) -> str:
     """Return the text of the file: JSON with sorted keys."""
     content = {"$schema": SCHEMA_FILE, **to_plain(interface)}
-    return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
+    return f"{to_printable(text)}\n"
 
 
 def view_as_c_type(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from firmwright.documents.schema_check import Schema
-from firmwright.documents.yaml_text import Pointer
+from firmwright.documents.yaml_text import Pointer, write_yaml
 from firmwright.recipe.files import make_portable
 from firmwright.recipe.recipe import Recipe
 from firmwright.recipe.schema import rewrite_data
@@ -17,10 +17,8 @@ def restate(recipe: Recipe) -> str:
 
     What the schema gives by default is left out; of absolute paths only the file's name stays.
     """
-    import yaml
-
     stated = drop_empty(rewrite_data(make_portable(recipe.data), forget_default))
-    return yaml.safe_dump(stated, allow_unicode=True, sort_keys=True, width=100)
+    return write_yaml(stated, sort_keys=True, width=100)
 
 
 SHOWN = (("platform",), ("target",))

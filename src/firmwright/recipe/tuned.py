@@ -15,6 +15,7 @@ import msgspec
 
 from firmwright.documents.document import Document, load_document
 from firmwright.documents.whole_file import write_whole
+from firmwright.errors import to_printable
 from firmwright.recipe.schema import load_schema
 
 FORMAT_VERSION = 1
@@ -91,4 +92,4 @@ def format_tuned(platforms: Mapping[str, TunedNetwork]) -> str:
 
 def quote(text: str) -> str:
     """Return text as YAML reads it back as text, whatever it looks like."""
-    return msgspec.json.encode(text).decode()
+    return to_printable(msgspec.json.encode(text).decode())

@@ -12,10 +12,10 @@ from functools import cache
 from types import MappingProxyType
 
 import jinja2
-import yaml
 from markupsafe import Markup
 
 from firmwright.codegen.templates import new_environment, read_template
+from firmwright.documents.yaml_text import write_yaml
 from firmwright.report.advice import Advice
 from firmwright.report.charts import (
     draw_arenas,
@@ -73,7 +73,7 @@ def render_page(report: Report, code: Mapping[int, str] = MappingProxyType({})) 
         tracks=tracks,
         arenas=draw_arenas(report.memory),
         roofline=roofline,
-        recipe=yaml.safe_dump(report.recipe, sort_keys=False, allow_unicode=True, width=80),
+        recipe=write_yaml(report.recipe, sort_keys=False, width=80),
         css=read_asset("report.css.j2"),
         script=read_asset("report.js.j2"),
         shown_layers=NAMED_LAYERS,

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from firmwright.errors import to_printable
 from firmwright.report.layers import ReportedLayer
 from firmwright.report.report import Report
 
@@ -65,7 +66,7 @@ def write_csv(layers: Iterable[ReportedLayer]) -> str:
     for layer in layers:
         cells = (read(layer) for read in COLUMNS.values())
         writer.writerow(disarm(cell) for cell in cells)
-    return text.getvalue()
+    return to_printable(text.getvalue())
 
 
 def disarm(cell: Value) -> Value:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
 
-from firmwright.errors import UserError, to_printable
+from firmwright.errors import UserError
 from firmwright.ir.records import encode_record
 from firmwright.pipeline.explain import advise_job
 from firmwright.pipeline.job import Job
@@ -27,7 +27,7 @@ def print_layer(jobs: Sequence[Job], name: str, as_json: bool) -> int:
         try:
             found = follow_layers(job, name)
         except UserError as error:
-            print(to_printable(f"{job.recipe.path}: {error}"), file=sys.stderr)
+            print(f"{job.recipe.path}: {error}", file=sys.stderr)
             return 1
         if as_json:
             print(encode_record(found).decode(), end="")

@@ -7,6 +7,7 @@ from pathlib import Path
 import onnx
 import tvm
 
+from firmwright.errors import to_printable
 from firmwright.models.onnx import importer
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
@@ -46,7 +47,7 @@ def run(job: Job, folder: Path) -> None:
     if wanted.arithmetic == "shift":
         module, interface = make_shift_network(module, interface)
         (folder / artifacts.QUANTIZED_RELAX.file).write_text(
-            tvm.ir.save_json(module), encoding="utf-8"
+            to_printable(tvm.ir.save_json(module)), encoding="utf-8"
         )
     artifacts.NETWORK_MODULE.write(folder, module)
     artifacts.NETWORK_INTERFACE.write(folder, interface)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .guard import guard
+
 STANDARD_ERROR = 2
 
 LIBRARY_LOG = ".libraries.log"
@@ -25,7 +27,7 @@ def keep_library_output(log: Path) -> Iterator[None]:
     try:
         with os.fdopen(os.dup(terminal), "w", buffering=1, errors="backslashreplace") as stream:
             if is_standard_error(python):
-                sys.stderr = stream
+                sys.stderr = guard(stream)
             yield
     finally:
         sys.stderr = python

@@ -10,9 +10,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from firmwright.errors import to_printable
 from firmwright.progress import Progress
 from firmwright.report.rows import Part
 
+from .guard import guard_output
 from .screen import PLAIN_WIDTH, Screen
 
 NARROWEST = 20
@@ -61,6 +63,7 @@ class LiveScreen(Screen):
     def start(self, task: str, stage: str, sentence: str) -> None:
         super().start(task, stage, sentence)
         self.live.start()
+        guard_output()  # rich has put another stream in the place of standard error
 
     def finish(self, task: str, mark: Part) -> None:
         """Replace what is shown of a running task by the line that stays."""
@@ -88,7 +91,7 @@ class LiveScreen(Screen):
         ]
         if counted := self.count():
             lines.append([(counted, "dim")])
-        return Group(*(Text.assemble(*line) for line in lines))
+        return Group(*(assemble(line) for line in lines))
 
     def find_mark(self, now: float) -> Part:
         return SPINNER[int(now * REFRESHES) % len(SPINNER)], "cyan"
@@ -99,14 +102,19 @@ class LiveScreen(Screen):
         return fitting.plain
 
     def print_line(self, parts: Sequence[Part]) -> None:
-        self.console.print(Text.assemble(*parts), soft_wrap=True)
+        self.console.print(assemble(parts), soft_wrap=True)
 
     def print_beside(self, head: str, body: Sequence[Part]) -> None:
         """Print text beside a head; it is wrapped, and goes on below its first line."""
         room = max(self.console.width - len(head), NARROWEST)
-        lines = Text.assemble(*body).split("\n")
+        lines = assemble(body).split("\n")
         wrapped = [part for line in lines for part in line.wrap(self.console, room)]
         for number, line in enumerate(wrapped):
             shown = Text.assemble((head if number == 0 else " " * len(head), "dim"), line)
             shown.rstrip()
             self.console.print(shown, soft_wrap=True)
+
+
+def assemble(parts: Sequence[Part]) -> Text:
+    """Return styled text that has no control characters but the styles'."""
+    return Text.assemble(*((to_printable(text), style) for text, style in parts))

@@ -8,6 +8,7 @@ from typing import TextIO
 
 from firmwright.progress import Progress
 
+from .guard import find_unguarded
 from .screen import Screen
 
 
@@ -26,4 +27,4 @@ def open_screen(
     # Imported late, because it imports rich, which a file does not need.
     from .live_screen import LiveScreen
 
-    return LiveScreen(stream, events, count)
+    return LiveScreen(find_unguarded(stream), events, count)

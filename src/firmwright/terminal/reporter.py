@@ -14,13 +14,14 @@ from doit.exceptions import TaskFailed
 from doit.reporter import ConsoleReporter
 
 from firmwright import progress
-from firmwright.errors import UserError, to_printable
+from firmwright.errors import UserError
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.build_root import find_build_root
 from firmwright.pipeline.profile import Times
 from firmwright.pipeline.snapshot import UpToDate, list_finished
 from firmwright.report.rows import Row, make_row, read_rows
 
+from .guard import guard
 from .library_output import LIBRARY_LOG, keep_library_output
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
     desc = "one line for each stage, and a table of the results"
 
     def __init__(self, outstream: Any, options: Any) -> None:
-        super().__init__(outstream, options)
+        super().__init__(guard(outstream), options)
         self.tasks: Mapping[str, Any] = {}
         self.selected: Collection[str] = ()
         self.skipped: list[Any] = []
@@ -96,7 +97,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.finish(task, title, False, getattr(fail, "notes", ()))
         if isinstance(fail, TaskFailed):
             self.outstream.flush()
-            print(to_printable(fail.get_msg().rstrip()), file=sys.stderr)
+            print(fail.get_msg().rstrip(), file=sys.stderr)
         else:
             super().add_failure(task, fail)
             print(self.library_log.read_text(errors="replace"), end="", file=sys.stderr)
@@ -179,7 +180,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         try:
             write_origins(job, self.list_done())
         except UserError as error:
-            print(to_printable(str(error)), file=sys.stderr)
+            print(error, file=sys.stderr)
 
     def show_finished(self) -> None:
         """Say of the recipes for which nothing ran where their results are."""

@@ -90,7 +90,8 @@ class Screen:
 
     def print_line(self, parts: Sequence[Part]) -> None:
         try:
-            print("".join(text for text, _ in parts), file=self.stream, flush=True)
+            text = to_printable("".join(text for text, _ in parts))
+            print(text, file=self.stream, flush=True)
         except BrokenPipeError:  # nobody reads on; Python would complain of it at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
             sys.exit(1)
@@ -99,7 +100,7 @@ class Screen:
         self.print_line([(title, "bold")])
 
     def print_hanging(self, head: str, text: str, style: str = "") -> None:
-        self.print_beside(head, [(to_printable(text), style)])
+        self.print_beside(head, [(text, style)])
 
     def print_beside(self, head: str, body: Sequence[Part]) -> None:
         """Print text beside a head; its other lines go on below the first."""

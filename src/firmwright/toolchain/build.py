@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import TypeVar
 
 from firmwright.cores import count_cores
-from firmwright.errors import UserError, describe_exit
+from firmwright.errors import UserError, describe_exit, to_printable
 from firmwright.progress import track
 from firmwright.toolchain.compilers import Compiler, ToolError, find_library_cache, run_compiler
 from firmwright.toolchain.float_abi import check_float_abi
@@ -242,7 +242,8 @@ def run_tool(command: Sequence[str], folder: Path, cache: Path, what: str, failu
     except subprocess.CalledProcessError as error:
         log = cache / f"failed-{Path(what).name}.txt"
         cache.mkdir(parents=True, exist_ok=True)
-        log.write_text(f"cd {folder}\n{shlex.join(command)}\n\n{error.stdout}", encoding="utf-8")
+        text = to_printable(f"cd {folder}\n{shlex.join(command)}\n\n{error.stdout}")
+        log.write_text(text, encoding="utf-8")
         ended = f" ({describe_exit(error.returncode)})" if error.returncode < 0 else ""
         raise ToolError(f"{what}: {failure}{ended}", error.stdout, log) from error
 

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from firmwright.errors import UserError
+from firmwright.errors import UserError, to_printable
 from firmwright.toolchain.boards import Sdk, is_built_elsewhere, load_board
 from firmwright.toolchain.build import Build
 from firmwright.toolchain.compilers import ToolError, explain_missing_compiler
@@ -81,7 +81,7 @@ def make_firmware(project: Path, sdk: Sdk, scratch: Path, cache: Path) -> Path:
     if done.returncode:
         cache.mkdir(parents=True, exist_ok=True)
         log = cache / "failed-make.txt"
-        log.write_text(done.stdout, encoding="utf-8")
+        log.write_text(to_printable(done.stdout), encoding="utf-8")
         raise ToolError("the SDK's make failed", done.stdout, log)
     found = sorted(scratch.glob(sdk.firmware))
     if len(found) != 1:

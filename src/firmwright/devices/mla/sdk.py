@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from firmwright.errors import UserError
+from firmwright.errors import UserError, to_printable
 from firmwright.targets.vendor_tool import run_vendor_tool
 
 PYTHON_VARIABLE = "AFE_PYTHON"
@@ -80,7 +80,7 @@ def run_script(sdk: Sdk, folder: Path, log: Path) -> str:
     """
     done = run_python(sdk, [SCRIPT], folder)
     log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text(done.stdout, encoding="utf-8")
+    log.write_text(to_printable(done.stdout), encoding="utf-8")
     if done.returncode != 0:
         raise UserError(describe_failure(sdk, f"exit code {done.returncode}", done.stdout, log))
     try:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from firmwright.devices.tidl.names import RegionFiles
-from firmwright.errors import UserError
+from firmwright.errors import UserError, to_printable
 from firmwright.targets.vendor_tool import run_vendor_tool
 from firmwright.toolchain import Platform
 from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
@@ -104,7 +104,7 @@ def run_import(tools: ToolFolder, folder: Path, files: RegionFiles, log: Path) -
     command = make_import_command(place, files.config)
     done = run_vendor_tool(command, folder, PASSED_VARIABLES, added)
     log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text(done.stdout, encoding="utf-8")
+    log.write_text(to_printable(done.stdout), encoding="utf-8")
     missing = [name for name in files.tool_files if not (folder / name).is_file()]
     if done.returncode != 0 or missing:
         raise UserError(describe_failure(command, done, missing, log))
