@@ -23,6 +23,7 @@ from firmwright.codegen.c_integers import keep_types
 from firmwright.codegen.c_library import list_parameter_types
 from firmwright.codegen.c_literals import format_c_float
 from firmwright.codegen.changed_values import mark_changed_loads, unmark_loads
+from firmwright.codegen.data_indices import bound_data_indices, remove_marks
 from firmwright.codegen.index_divisions import protect_index_divisions
 from firmwright.codegen.library_calls import (
     emit_library_calls,
@@ -53,6 +54,8 @@ FLATTENING_PASSES = (
 """From blocks to plain loops over arrays of one axis."""
 
 LOWERING_PASSES = (
+    bound_data_indices,
+    remove_marks,
     *FLATTENING_PASSES,
     lowered.NarrowDataType(32),
     schedulable.LoopPartition(),
@@ -125,7 +128,7 @@ def lower_to_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
 def flatten_prim_func(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Return plain loops over arrays of one axis, for a target that goes on from there."""
     module = tvm.IRModule({"kernel": function.with_attr("global_symbol", "kernel")})
-    for step in FLATTENING_PASSES:
+    for step in (bound_data_indices, *FLATTENING_PASSES):
         module = step(module)
     return module["kernel"]
 

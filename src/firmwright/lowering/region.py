@@ -35,6 +35,7 @@ from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
 from firmwright.lowering.kernels.extremes import argmax, argmin
 from firmwright.lowering.kernels.normalization import instance_norm
 from firmwright.lowering.kernels.rounding import Rounding
+from firmwright.lowering.kernels.scatter import index_put, scatter_elements, scatter_nd
 from firmwright.lowering.kernels.selection import argsort, sort, topk
 from firmwright.lowering.library_call import unwrap_library_calls
 from firmwright.lowering.onnx_rounding import OnnxRounding
@@ -60,6 +61,9 @@ OWN_STRATEGIES = (
     Strategy("relax.argmax", argmax),
     Strategy("relax.argmin", argmin),
     Strategy("relax.nn.instance_norm", instance_norm),
+    Strategy("relax.scatter_elements", scatter_elements),
+    Strategy("relax.scatter_nd", scatter_nd),
+    Strategy("relax.index_put", index_put),
 )
 """For operators whose lowering by TVM needs TVM's runtime, or is not exact enough."""
 

@@ -11,13 +11,14 @@ from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.schedule import SBlockRV, ScheduleError
 from tvm_ffi import structural_walk
 
+from firmwright.codegen.data_indices import BOUNDED
 from firmwright.ir.kernels import Cycles
 
 SPATIAL = 0
 WRAPPED_PREFIX = "wrapped_"
 """First part of the names in wrapped_integers.h, whose functions cost nothing."""
 
-CHEAP_CALLS = frozenset({"prim.if_then_else", "prim.likely"})
+CHEAP_CALLS = frozenset({"prim.if_then_else", "prim.likely", BOUNDED})
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from tvm import relax, te, tirx
 
+from firmwright.codegen.data_indices import mark_bounded
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.fixed_point import call_fixed_point
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, RoundFunction
@@ -64,7 +65,8 @@ def quantize_real(
     def element(indices: Any, data: te.Tensor, table: te.Tensor) -> Any:
         x = data(*indices)
         place = call_fixed_point("fixed_float_place", x, first, last, multiplier, steps.exponent)
-        return to_storage(call_fixed_point("fixed_float_steps", x, place, table(place)), grid)
+        begin = table(mark_bounded(place))
+        return to_storage(call_fixed_point("fixed_float_steps", x, place, begin), grid)
 
     return builder.emit_elements("quantize", element, real, table, result="quantized")
 

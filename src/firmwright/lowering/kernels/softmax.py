@@ -16,6 +16,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax, te
 
+from firmwright.codegen.data_indices import mark_bounded
 from firmwright.ir.relax import static_shape
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.fixed_point import (
@@ -97,7 +98,7 @@ def softmax_rows(
 
     def exponential(row: tuple[Any, ...], number: Any) -> Integer:
         distance = largest(*row).astype("int32") - data(*of_class(row, number)).astype("int32")
-        return table(distance)
+        return table(mark_bounded(distance))  # no element exceeds the largest
 
     def share(row: tuple[Any, ...], number: Any) -> Integer:
         """One class's exponential in Q12.19, rounded."""

@@ -1,0 +1,206 @@
+"""Indices and lengths of loops that data decides, kept within the arrays.
+
+TVM's operators trust their indices. Here each index that contains a load, and that no analysis
+bounds, is bounded: a read takes the nearest element, a write outside of its array is left out.
+Code whose indices are known does not change.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from math import prod
+
+import tvm
+from tvm import tirx
+from tvm.s_tir import SBlock, SBlockRealize
+from tvm_ffi import structural_equal, structural_map, structural_walk
+
+from firmwright.codegen.float_casts import limit_casts
+from firmwright.codegen.index_divisions import bind_ranges
+from firmwright.codegen.loads import depends_on_data
+
+BOUNDED = "bounded_index"
+"""Marks an index as within its array, for a reason that no analysis finds."""
+
+LARGEST_COUNT = 2**10
+"""The most turns of a loop whose length only data limits, as that of RoiAlign's samples."""
+
+SUMS = (tirx.Add, tirx.Sub, tirx.Mul)
+
+UNKNOWN = 2**31 - 1
+"""The largest int32: what the analysis says of a length of which it knows nothing."""
+
+
+def bound_data_indices(module: tvm.IRModule) -> tvm.IRModule:
+    """Bound every index, cast and loop length that depends on data; the rest stays as it is."""
+    bounded = {name: bound_function(part) for name, part in module.functions.items()}
+    return tvm.IRModule(bounded, attrs=module.attrs)
+
+
+def bound_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    body = limit_casts(function.body)
+    bounds = Bounds(body)
+    rules = (
+        (tvm.ir.TensorLoad, bounds.clamp_load),
+        (tirx.BufferStore, bounds.guard_store),
+        (tirx.For, LoopLengths(body, bounds.analyzer).limit),
+    )
+    return function.with_body(structural_map(body, rules))
+
+
+def mark_bounded(index: tirx.Expr) -> tirx.Expr:
+    """Mark an index that its kernel keeps within the array; the C does not show the mark."""
+    return tirx.call_pure_extern(str(index.ty.dtype), BOUNDED, index)
+
+
+def is_marked(value: tirx.Expr) -> bool:
+    is_call = isinstance(value, tvm.ir.Call) and len(value.args) == 2
+    return is_call and getattr(value.args[0], "value", None) == BOUNDED
+
+
+def drop_marked(index: tirx.Expr) -> tirx.Expr:
+    """Return what an index adds to its marked parts."""
+
+    def drop(call: tvm.ir.Call) -> tirx.Expr:
+        return tirx.const(0, str(call.ty.dtype)) if is_marked(call) else call
+
+    return structural_map(index, (tvm.ir.Call, drop))
+
+
+def remove_marks(module: tvm.IRModule) -> tvm.IRModule:
+    """Replace each mark by its index. Call it after :func:`bound_data_indices`."""
+
+    def unmark(call: tvm.ir.Call) -> tirx.Expr:
+        return call.args[1] if is_marked(call) else call
+
+    unmarked = {
+        name: part.with_body(structural_map(part.body, (tvm.ir.Call, unmark)))
+        for name, part in module.functions.items()
+    }
+    return tvm.IRModule(unmarked, attrs=module.attrs)
+
+
+class Bounds:
+    """Bounds the indices of one function, by the ranges of its variables."""
+
+    def __init__(self, body: tirx.Stmt) -> None:
+        self.analyzer = tvm.sym.Analyzer()
+        bind_ranges(body, self.analyzer)
+
+    def is_open(self, index: tirx.Expr, length: int) -> bool:
+        """Return whether data decide an index, and may give one outside of [0, length)."""
+        if not depends_on_data(index) or not depends_on_data(drop_marked(index)):
+            return False
+        bound = self.analyzer.const_int_bound(index)
+        return bool(bound.min_value < 0 or bound.max_value >= length)
+
+    def clamp(self, buffer: tirx.Buffer, indices: list[tirx.Expr]) -> list[tirx.Expr]:
+        """Return indices of which those that are open give the nearest element."""
+        clamped = []
+        for index, length in zip(indices, read_shape(buffer), strict=True):
+            if self.is_open(index, length):
+                zero, last = (tirx.const(n, str(index.ty.dtype)) for n in (0, length - 1))
+                index = tirx.max(tirx.min(self.limit_terms(index, buffer), last), zero)
+            clamped.append(index)
+        return clamped
+
+    def clamp_load(self, load: tvm.ir.TensorLoad) -> tirx.Expr:
+        if not any(map(depends_on_data, load.indices)):
+            return load
+        return tirx.BufferLoad(load.source, self.clamp(load.source, load.indices), load.span)
+
+    def guard_store(self, store: tirx.BufferStore) -> tirx.Stmt:
+        """Store only if the indices are within the buffer; the value may read the same element."""
+        buffer = store.buffer
+        pairs = list(zip(store.indices, read_shape(buffer), strict=True))
+        is_open = [self.is_open(index, length) for index, length in pairs]
+        if not any(is_open):
+            return store
+        limited = [
+            self.limit_terms(index, buffer) if opened else index
+            for (index, _), opened in zip(pairs, is_open, strict=True)
+        ]
+        clamped = self.clamp(buffer, store.indices)
+
+        def read_guarded(load: tvm.ir.TensorLoad) -> tirx.Expr:
+            same = load.source.same_as(buffer) and structural_equal(list(load.indices), clamped)
+            return tirx.BufferLoad(buffer, limited, load.span) if same else load
+
+        value = structural_map(store.value, (tvm.ir.TensorLoad, read_guarded))
+        within = [
+            tirx.And(tirx.const(0, str(index.ty.dtype)) <= index, index < length)
+            for index, (_, length), opened in zip(limited, pairs, is_open, strict=True)
+            if opened
+        ]
+        guarded = tirx.BufferStore(buffer, value, limited, store.span)
+        return tirx.IfThenElse(reduce(tirx.And, within), guarded, None)
+
+    def limit_terms(self, index: tirx.Expr, buffer: tirx.Buffer) -> tirx.Expr:
+        """Keep the terms of a sum so small that the sum does not overflow.
+
+        A term beyond the number of the buffer's elements is outside of it, and stays so.
+        """
+        if not isinstance(index, SUMS):
+            return index
+        return type(index)(*(self.limit_term(side, buffer) for side in (index.a, index.b)))
+
+    def limit_term(self, index: tirx.Expr, buffer: tirx.Buffer) -> tirx.Expr:
+        if isinstance(index, SUMS):
+            return self.limit_terms(index, buffer)
+        limit = prod(read_shape(buffer))
+        bound = self.analyzer.const_int_bound(index)
+        if not depends_on_data(index) or -limit <= bound.min_value <= bound.max_value <= limit:
+            return index
+        low, high = (tirx.const(n, str(index.ty.dtype)) for n in (-limit, limit))
+        return tirx.max(tirx.min(index, high), low)
+
+
+def read_shape(buffer: tirx.Buffer) -> list[int]:
+    return [int(length) for length in buffer.shape]
+
+
+class LoopLengths:
+    """Limits the turns of loops whose lengths depend on data, and starts sums before them.
+
+    TVM starts a sum in the first turn of its loops. If a loop has no turn, nothing writes the
+    result.
+    """
+
+    def __init__(self, body: tirx.Stmt, analyzer: tvm.sym.Analyzer) -> None:
+        self.analyzer = analyzer
+        self.inner: set[tirx.Var] = set()
+        structural_walk(body, (tirx.For, self.note_inner))
+
+    def note_inner(self, loop: tirx.For) -> None:
+        if depends_on_data(loop.extent):
+            structural_walk(loop.body, (tirx.For, lambda inner: self.inner.add(inner.loop_var)))
+
+    def limit(self, loop: tirx.For) -> tirx.Stmt:
+        if not depends_on_data(loop.extent):
+            return loop
+        starts: list[tirx.Stmt] = []
+
+        def take_start(realize: SBlockRealize) -> SBlockRealize:
+            block = realize.block
+            if block.init is None:
+                return realize
+            variables = [v.var for v in block.iter_vars]
+            places = dict(zip(variables, realize.iter_values, strict=True))
+            starts.append(structural_map(block.init, (tirx.Var, lambda v: places.get(v, v))))
+            finished = SBlock(
+                block.iter_vars, block.reads, block.writes, block.name_hint, block.body, None,
+                block.alloc_buffers, block.match_buffers, block.annotations, block.span,
+            )  # fmt: skip
+            return SBlockRealize(realize.iter_values, realize.predicate, finished, realize.span)
+
+        body = loop.body
+        if loop.loop_var not in self.inner:
+            body = structural_map(body, (SBlockRealize, take_start))
+        extent = loop.extent
+        if self.analyzer.const_int_bound(extent).max_value >= UNKNOWN:
+            extent = tirx.min(extent, tirx.const(LARGEST_COUNT, str(extent.ty.dtype)))
+        limited = tirx.For(
+            loop.loop_var, loop.min, extent, loop.kind, body, loop.thread_binding,
+            loop.annotations, loop.step, loop.span,
+        )  # fmt: skip
+        return tirx.SeqStmt([*starts, limited]) if starts else limited

@@ -1,0 +1,106 @@
+"""Casts of floats to integers, which C leaves undefined for NaN and what is out of range.
+
+Casts of the model are limited before (:mod:`firmwright.transforms.undefined_behavior`); those here
+are of coordinates that TVM's operators compute, and of integers that a network has as floats.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+import tvm
+from tvm import tirx
+from tvm_ffi import structural_map, structural_walk
+
+from firmwright.codegen.loads import depends_on_data
+
+ROUNDED = frozenset(("prim.ceil", "tirx.floor", "tirx.nearbyint", "tirx.round", "tirx.trunc"))
+
+
+def limit_casts(body: tirx.Stmt) -> tirx.Stmt:
+    """Give every cast of a float that data decides, and products of such casts, a defined value."""
+    return structural_map(body, ((tirx.Cast, limit_cast), (tirx.Mul, wrap_product)))
+
+
+def wrap_product(product: tirx.Mul) -> tirx.Expr:
+    """Multiply two integers that come of floats in the unsigned type, which wraps around."""
+    dtype = str(product.ty.dtype)
+    if dtype not in ("int32", "int64") or not all(map(comes_of_floats, (product.a, product.b))):
+        return product
+    wide = (tirx.Cast(f"u{dtype}", side) for side in (product.a, product.b))
+    return tirx.Cast(dtype, tirx.Mul(*wide))
+
+
+def comes_of_floats(value: tirx.Expr) -> bool:
+    found: list[bool] = []
+
+    def look(cast: tirx.Cast) -> None:
+        found.append("float" in str(cast.value.ty.dtype) and depends_on_data(cast))
+
+    structural_walk(value, (tirx.Cast, look))
+    return any(found)
+
+
+def limit_cast(cast: tirx.Cast) -> tirx.Expr:
+    """Limit a float that is cast to an integer, unless its type has all the integers.
+
+    NaN takes the largest integer. A coordinate, which is computed in place, gets half of the range
+    of 32 bits or more: its neighbors do not overflow.
+    """
+    source, target = str(cast.value.ty.dtype), str(cast.ty.dtype)
+    if not source.startswith("float") or not target.startswith(("int", "uint")):
+        return cast
+    limits = np.iinfo(target)
+    found = find_span(cast.value)
+    if not depends_on_data(cast.value) or found.fits(limits.min, limits.max):
+        return cast
+    is_stored = isinstance(cast.value, (tvm.ir.TensorLoad, tirx.Min, tirx.Max))
+    parts = 1 if is_stored or limits.bits < 32 else 2
+    largest = int(np.finfo(source).max)
+    low, last = max(int(limits.min) // parts, -largest), min(int(limits.max) // parts, largest)
+    high = np.array(last, source)
+    if int(high) > last:
+        high = np.nextafter(high, np.array(0, source))
+    ends = [tirx.const(float(end), source) for end in (low, high)]
+    return tirx.Cast(target, tirx.max(tirx.min(cast.value, ends[1]), ends[0]))
+
+
+class Span(NamedTuple):
+    """The least and the greatest value of a float, and whether it may be NaN."""
+
+    low: float = -inf
+    high: float = inf
+    nan: bool = True
+
+    def fits(self, low: int, high: int) -> bool:
+        """Return whether all values, rounded toward zero, are from ``low`` to ``high``."""
+        return not self.nan and low - 1 < self.low and self.high < high + 1
+
+
+def find_span(value: tirx.Expr) -> Span:
+    """Return the values that a float can have, as its limits and rounding say.
+
+    The C of a minimum is ``a < b ? a : b``: it is b if one of them is NaN.
+    """
+    if isinstance(value, tirx.FloatImm):
+        return Span(value.value, value.value, bool(np.isnan(value.value)))
+    if isinstance(value, (tirx.Min, tirx.Max)):
+        one, other = find_span(value.a), find_span(value.b)
+        pick = min if isinstance(value, tirx.Min) else max
+        low, high = pick(one.low, other.low), pick(one.high, other.high)
+        if one.nan:
+            low, high = min(low, other.low), max(high, other.high)
+        return Span(low, high, other.nan)
+    if isinstance(value, tirx.Cast) and str(value.value.ty.dtype).startswith(("int", "uint")):
+        limits = np.iinfo(str(value.value.ty.dtype))
+        return Span(float(limits.min), float(limits.max), False)
+    if isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") in ROUNDED:
+        return round_span(find_span(value.args[0]))
+    return Span()
+
+
+def round_span(span: Span) -> Span:
+    low, high = (np.floor(span.low), np.ceil(span.high)) if not span.nan else (-inf, inf)
+    return Span(float(low), float(high), span.nan)

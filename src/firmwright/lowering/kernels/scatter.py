@@ -1,0 +1,170 @@
+"""Writes at computed places: scatter_elements, scatter_nd and index_put.
+
+TVM's own loops count the place of an element in the whole tensor. An index that is too large for
+its axis would write into the next row. These loops keep an index per axis, so that a write with an
+index out of range can be left out (:mod:`firmwright.codegen.data_indices`). Updates are applied in
+their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as script
+
+from firmwright.ir.relax import static_shape
+from firmwright.lowering.kernels.selection import if_then
+
+Position = tuple[Any, ...]
+
+COMBINATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "update": lambda _, update: update,
+    "add": lambda element, update: element + update,
+    "mul": lambda element, update: element * update,
+    "min": tirx.min,
+    "max": tirx.max,
+}
+"""The new element, of the element and an update, by the operator's reduction."""
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Copies data, and combines the elements at computed places with updates.
+
+    ``turns`` are the lengths of the loops over the updates. ``read_indices`` gets the tensors of
+    indices and a position in the loops, and returns an index per axis: an integer of a tensor, or
+    a loop variable. ``read_update`` gives the position of an update. ``from_end`` says that a
+    negative index counts from the end.
+    """
+
+    turns: tuple[int, ...]
+    read_indices: Callable[[Sequence[Any], Position], list[Any]]
+    read_update: Callable[[Position], Position]
+    reduction: str
+    from_end: bool
+
+    def __call__(self, data: te.Tensor, updates: te.Tensor, *indices: te.Tensor) -> te.Tensor:
+        tensors = [data, updates, *indices]
+        return te.extern(
+            [data.shape],
+            tensors,
+            lambda ins, outs: self.build_statement(ins, outs[0]),
+            in_buffers=[tirx.decl_buffer(t.shape, str(t.dtype), layout=None) for t in tensors],
+            out_buffers=[tirx.decl_buffer(data.shape, str(data.dtype), layout=None)],
+            dtype=str(data.dtype),
+            name="scattered",
+        )
+
+    def build_statement(self, inputs: Sequence[Any], result: Any) -> tirx.Stmt:
+        with IRBuilder() as builder:
+            shape = [int(length) for length in result.shape]
+            data, updates, *indices = (script.buffer_proxy(b) for b in inputs)
+            result = script.buffer_proxy(result)
+            with script.seq_scope():
+                with ExitStack() as loops:
+                    place = enter_loops(loops, shape)
+                    result[place] = data[place]
+                with ExitStack() as loops:
+                    position = enter_loops(loops, self.turns)
+                    found = self.read_indices(indices, position)
+                    place = self.compute_place(found, shape)
+                    update = updates[self.read_update(position)]
+                    result[place] = COMBINATIONS[self.reduction](result[place], update)
+            return builder.get()
+
+    def compute_place(self, found: Sequence[Any], shape: Sequence[int]) -> Position:
+        """Keep the indices that come from tensors in variables, and return all of them."""
+        place = []
+        for axis, (index, length) in enumerate(zip(found, shape, strict=True)):
+            if isinstance(index, tirx.Var):
+                place.append(index)
+                continue
+            dtype = "int64" if str(index.ty.dtype) in ("int64", "uint32", "uint64") else "int32"
+            kept = IRBuilder.name(f"place_{axis}", script.alloc_buffer([1], dtype))
+            kept = script.buffer_proxy(kept)
+            kept[0] = tirx.Cast(dtype, index)
+            if self.from_end:
+                with if_then(kept[0] < 0):
+                    kept[0] = kept[0] + tirx.const(length, dtype)
+            place.append(kept[0])
+        return tuple(place)
+
+
+def enter_loops(loops: ExitStack, lengths: Sequence[int]) -> Position:
+    """Open a loop for each length, at least one, and return the variables of the lengths."""
+    if not lengths:
+        loops.enter_context(script.serial(0, 1))
+    return tuple(
+        IRBuilder.name(f"i{n}", loops.enter_context(script.serial(0, length)))
+        for n, length in enumerate(lengths)
+    )
+
+
+def scatter_elements(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    """Return loops for indices of the updates' shape, along one axis of the data."""
+    data, indices, updates = call.args
+    axis = int(call.attrs.axis) % len(static_shape(data))
+
+    def read_indices(tensors: Sequence[Any], position: Position) -> list[Any]:
+        found: list[Any] = list(position)
+        found[axis] = tensors[0][position]
+        return found
+
+    turns = tuple(static_shape(indices))
+    scatter = Scatter(turns, read_indices, tuple, str(call.attrs.reduction), from_end=True)
+    return emit_scatter(builder, scatter, "scatter_elements", data, updates, indices)
+
+
+def scatter_nd(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    """Return loops for vectors of indices, along the last axis, into the first axes of the data.
+
+    Importers count negative indices from the end where the format does.
+    """
+    data, indices, updates = call.args
+    *batch, count = static_shape(indices)
+
+    def read_indices(tensors: Sequence[Any], position: Position) -> list[Any]:
+        vector = position[: len(batch)]
+        return [tensors[0][(*vector, n)] for n in range(count)] + [*position[len(batch) :]]
+
+    turns = (*batch, *static_shape(data)[count:])
+    scatter = Scatter(turns, read_indices, tuple, str(call.attrs.reduction), from_end=False)
+    return emit_scatter(builder, scatter, "scatter_nd", data, updates, indices)
+
+
+def index_put(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    """Return loops for a tensor of indices per axis; indices and values are broadcast."""
+    data, indices, values = call.args
+    fields = list(indices.fields) if isinstance(indices, relax.Tuple) else [indices]
+    shapes = [static_shape(field) for field in fields]
+    turns = np.broadcast_shapes(*shapes)
+
+    def read_indices(tensors: Sequence[Any], position: Position) -> list[Any]:
+        pairs = zip(tensors, shapes, strict=True)
+        return [tensor[broadcast(position, shape)] for tensor, shape in pairs]
+
+    def read_update(position: Position) -> Position:
+        return broadcast(position, static_shape(values))
+
+    reduction = "add" if bool(call.attrs.accumulate) else "update"
+    scatter = Scatter(turns, read_indices, read_update, reduction, from_end=True)
+    return emit_scatter(builder, scatter, "index_put", data, values, *fields)
+
+
+def broadcast(position: Position, shape: Sequence[int]) -> Position:
+    """Return a position in a tensor that is broadcast to the shape of the loops."""
+    last = position[len(position) - len(shape) :]
+    return tuple(i if length > 1 else 0 for i, length in zip(last, shape, strict=True))
+
+
+def emit_scatter(
+    builder: relax.BlockBuilder, scatter: Scatter, name: str, *tensors: relax.Expr
+) -> relax.Expr:
+    return builder.call_te(scatter, *tensors, primfunc_name_hint=name)
