@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError
-from firmwright.models.tflite import data_movement
+from firmwright.models.tflite import data_movement, indices
 from firmwright.models.tflite.lstm import convert_lstm
 from firmwright.models.tflite.svdf import convert_svdf
 
@@ -269,9 +269,11 @@ CORRECTIONS: dict[str, Correction] = {
     "BATCH_MATMUL": convert_batch_matmul,
     "BATCH_TO_SPACE_ND": data_movement.convert_batch_to_space,
     "DEQUANTIZE": convert_dequantize,
+    "EMBEDDING_LOOKUP": indices.convert_embedding_lookup,
     "EXP": convert_exp,
     "EXPAND_DIMS": convert_expand_dims,
     "FULLY_CONNECTED": convert_fully_connected,
+    "GATHER_ND": indices.convert_gather_nd,
     "GELU": convert_gelu,
     "MAXIMUM": make_min_max(relax.op.maximum),
     "MINIMUM": make_min_max(relax.op.minimum),
@@ -279,6 +281,7 @@ CORRECTIONS: dict[str, Correction] = {
     "PRELU": convert_prelu,
     "RESIZE_BILINEAR": convert_resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": data_movement.convert_resize_nearest_neighbor,
+    "SCATTER_ND": indices.convert_scatter_nd,
     "SOFTMAX": convert_softmax,
     "SPACE_TO_BATCH_ND": data_movement.convert_space_to_batch,
     "SQUARED_DIFFERENCE": convert_squared_difference,
