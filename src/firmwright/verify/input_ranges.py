@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from math import prod
-
 import numpy as np
 import tvm
 from tvm import relax
@@ -19,21 +15,14 @@ from firmwright.ir.relax import (
     main_bindings,
     operator_name,
     read_variables,
-    static_shape,
 )
 from firmwright.transforms import canonicalize
 from firmwright.transforms.integers.ranges import SUMS
 from firmwright.transforms.integers.steps import are_whole, read_constant
-
-Readers = Mapping[relax.Var, Sequence[relax.VarBinding]]
+from firmwright.verify.index_ranges import Readers, find_index_range, find_readers
 
 PASSING = PERMUTATIONS | relax_names("ceil floor nn.pad round strided_slice")
 """Operators behind which a range still is that of their operand."""
-
-INDEXED = relax_names("gather_elements take")
-"""Operators whose second operand counts the elements of an axis of the first."""
-
-INDEX_PASSING = PASSING | relax_names("astype where")
 
 EVERYTHING: Range = (-np.inf, np.inf)
 
@@ -46,22 +35,15 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
     Integers are what the axes have that they index. None where a range is not finite.
     """
     parameters = module["main"].params
-    indexed = any(operator_name(b.value) in INDEXED for b in main_bindings(module))
-    if not indexed and not any("float" in dtype_of(p) for p in parameters):
-        return tuple(None for _ in parameters)
     readers = find_readers(module)
+    indices = [find_finite(find_index_range(p, readers)) for p in parameters]
+    if not any("float" in dtype_of(p) for p in parameters):
+        return tuple(indices)
     if not all(is_only_quantized(p, readers) for p in parameters):
         module = canonicalize(module)  # then limits are constants; it takes a while
         readers = find_readers(module)
-    return tuple(find_range(p, readers) for p in module["main"].params)
-
-
-def find_readers(module: tvm.IRModule) -> Readers:
-    readers: dict[relax.Var, list[relax.VarBinding]] = defaultdict(list)
-    for binding in main_bindings(module):
-        for variable in read_variables(binding.value):
-            readers[variable].append(binding)
-    return readers
+    pairs = zip(module["main"].params, indices, strict=True)
+    return tuple(found or find_range(p, readers) for p, found in pairs)
 
 
 def is_only_quantized(variable: relax.Var, readers: Readers) -> bool:
@@ -78,24 +60,15 @@ def is_only_quantized(variable: relax.Var, readers: Readers) -> bool:
 def find_range(parameter: relax.Var, readers: Readers) -> Range | None:
     dtype = dtype_of(parameter)
     if "float" not in dtype:
-        count = count_indexed(parameter, readers)
-        return (0, count - 1) if np.isfinite(count) else None
+        return None
     largest = float(np.finfo("float16" if dtype == "float16" else "float32").max)
     low, high = join_ranges(parameter, readers)
     return (low, high) if -largest < low < high < largest else None
 
 
-def count_indexed(variable: relax.Var, readers: Readers) -> float:
-    """Return the length of the shortest axis that a variable indexes, infinity for none."""
-    counts = [np.inf]
-    for binding in readers.get(variable, ()):
-        call, name = binding.value, operator_name(binding.value)
-        if name in INDEXED and call.args[1].same_as(variable):
-            lengths, axis = static_shape(call.args[0]), call.attrs.axis
-            counts.append(prod(lengths) if axis is None else lengths[int(axis)])
-        elif name in INDEX_PASSING:
-            counts.append(count_indexed(binding.var, readers))
-    return min(counts)
+def find_finite(limits: Range) -> Range | None:
+    low, high = limits
+    return (int(low), int(high)) if low <= high and np.isfinite(limits).all() else None
 
 
 def join_ranges(variable: relax.Var, readers: Readers) -> Range:
