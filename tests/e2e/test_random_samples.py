@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.hammer.networks import MADE
 from tests.networks.onnx_models import quantized
 from tests.networks.whole_floats import WholeFloats
 
@@ -63,6 +65,29 @@ def test_whole_numbers_that_a_recipe_states_are_drawn_and_proven(tmp_path: Path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "float32" not in done.stdout
     assert repository.manifest("build/r/r-host.tar.gz")["run"]["drawn"] == {"input": [3, 9]}
+
+
+@pytest.mark.parametrize("name", ["scatter_elements add", "gather_nd"])
+def test_random_indices_are_within_their_axis(name: str, tmp_path: Path) -> None:
+    repository = new_repository(tmp_path / "r")
+    repository.write("r.yaml", "model: net.onnx\nplatform: host\nrun: {samples: 3}\n")
+    (repository.folder / "net.onnx").write_bytes(MADE[name].load())
+    done = repository.doit("build", "recipe=r.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    drawn = repository.manifest("build/r/r-host.tar.gz")["run"]["drawn"]
+    assert drawn["i"] == ([0, 4] if "scatter" in name else [0, 2])
+
+
+def test_a_step_of_float16_is_within_the_default_tolerance(tmp_path: Path) -> None:
+    """The sums of ONNX Runtime are in another order: a result on the edge is rounded elsewhere."""
+    repository = new_repository(tmp_path / "r")
+    repository.write("r.yaml", "model: net.onnx\nplatform: host\nrun: {samples: 16}\n")
+    (repository.folder / "net.onnx").write_bytes(MADE["float16"].load())
+    done = repository.doit("build", "recipe=r.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    with np.load(repository.folder / "build/r/host/run/outputs.npz") as outputs:
+        apart = np.abs(outputs["firmware_0"].astype(float) - outputs["reference_0"].astype(float))
+    assert 0 < apart.max() <= 2**-11
 
 
 def test_tokens_beyond_the_table_are_told_at_the_samples(tmp_path: Path) -> None:

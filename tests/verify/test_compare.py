@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -47,6 +48,21 @@ def test_tolerance_is_absolute_plus_relative() -> None:
     assert (agreement.mismatches, agreement.differences, agreement.max_difference) == (0, 1, 1.5)
     with pytest.raises(UserError):
         compare([OUTPUT], row(10, 11.6, 0, 0), row(10, 10, 0, 0), tolerance)
+
+
+@pytest.mark.parametrize(("kind", "last"), [("float16", 2**-11), ("bfloat16", 2**-8)])
+def test_a_step_of_a_16_bit_float_is_the_distance_of_its_neighbors(kind: str, last: float) -> None:
+    output, dtype = Tensor("y", (2,), kind), np.dtype(getattr(ml_dtypes, kind, kind))
+    expected = [[np.array([0.75, float("nan")], dtype)]]
+    near = [[np.array([0.75 + last, float("nan")], dtype)]]
+    tolerance = Tolerance(0, 0, range=1e-4, steps=1)
+    assert compare([output], near, expected, tolerance).differences == 1
+    far, number = ([[np.array(a, dtype)]] for a in ([0.75 + 2 * last, np.nan], [0.75, 1.0]))
+    for wrong in (far, number):
+        with pytest.raises(UserError, match="1 of 2 values"):
+            compare([output], wrong, expected, tolerance)
+    with pytest.raises(UserError, match="1 of 2 values"):
+        compare([output], near, expected, EXACT)
 
 
 def test_range_is_of_all_samples_and_of_floating_point_alone() -> None:

@@ -40,10 +40,11 @@ def complete_data(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> di
 
 
 def find_default_tolerance(data: Mapping[str, Any]) -> dict[str, float]:
-    """Return what the reference's own sums in float32 may be off by.
+    """Return the error that the reference's sums in float32 may have.
 
     A sum of n terms of float32 errs by up to n · 2^-24 of its magnitude, of a few thousand by a
-    ten-thousandth. What decides between two neighbors of a grid moves a result by a step.
+    ten-thousandth. An error that decides between two neighbors of a grid, or of a 16-bit float,
+    moves a result by a step.
     """
     steps = float(data.get("rounding", find_default_rounding(data)) == "onnx")
     return {"absolute": 0.0, "relative": 0.0, "range": 1e-4, "steps": steps}

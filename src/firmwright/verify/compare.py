@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from firmwright.errors import UserError
 from firmwright.ir.small_types import to_model_type
-from firmwright.ir.tensors import STRING, Tensor
+from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS, STRING, Tensor
 from firmwright.recipe import Tolerance
 from firmwright.verify.record import Agreement
 
@@ -38,6 +39,7 @@ def compare(
     """Compare every element; UserError with the first one that is beyond the tolerance.
 
     ``steps`` are the sizes of a step of the last quantized tensor, an output each; without them 0.
+    A step of a 16-bit float is not below the distance of its neighbors (:func:`compute_step`).
     Behind the outputs' there may be those of states.
     """
     values = mismatches = differences = exact = 0
@@ -52,7 +54,8 @@ def compare(
             if tensor.stated_dtype != STRING:  # of which the bytes are compared
                 a, b = to_model_type(a, tensor), to_model_type(b, tensor)
             apart = compute_distance(a, b)
-            wrong = apart > compute_allowance(b, tolerance, span, step)
+            larger = np.maximum(step, compute_step(b, tensor))
+            wrong = apart > compute_allowance(b, tolerance, span, larger)
             values += a.size
             differences += int(np.count_nonzero(apart))
             mismatches += int(np.count_nonzero(wrong))
@@ -106,8 +109,20 @@ def compute_span(arrays: Sequence[Array]) -> float:
     return float(np.ptp(finite)) if finite.size else 0.0
 
 
+def compute_step(expected: Array, tensor: Tensor) -> npt.NDArray[np.float64]:
+    """Return the distance of each element to its neighbor in a 16-bit float; 0 for other types."""
+    if tensor.stated_dtype not in SIXTEEN_BIT_FLOATS:
+        return np.zeros(1)
+    limits = ml_dtypes.finfo(tensor.stated_dtype)  # type: ignore[no-untyped-call]
+    size = np.nan_to_num(np.abs(expected.astype("float64")), nan=0.0)
+    normal = np.clip(size, float(limits.smallest_normal), float(limits.max))
+    exponent = np.floor(np.log2(normal))
+    steps: npt.NDArray[np.float64] = float(limits.eps) * 2.0**exponent
+    return steps
+
+
 def compute_allowance(
-    expected: Array, tolerance: Tolerance, span: float, step: float
+    expected: Array, tolerance: Tolerance, span: float, step: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Return how far each element may be from the reference's."""
     size = np.abs(expected.astype("float64"))
