@@ -35,8 +35,8 @@ from firmwright.hardware.access import check_access, load_access
 from firmwright.ir.tensors import Tensor
 from firmwright.models import FORMATS
 from firmwright.pipeline.command_line import make_catalog
-from firmwright.pipeline.revisions import check_out
 from firmwright.postprocess.classes import read_class_names
+from firmwright.rebuild.revisions import check_out
 from firmwright.recipe.lock import Lock, read_lock
 from firmwright.recipe.networks import load_networks
 from firmwright.recipe.postprocess import Classes
