@@ -15,6 +15,7 @@ def options(job: Job) -> Any:
     return {
         "inputs": job.recipe.canonical["quantize"]["calibration"]["inputs"],
         "samples": quantize.calibration.samples,
+        "per_channel": quantize.per_channel,
         "equalize": quantize.equalize,
         "restore": quantize.arithmetic == "shift",
         "sixteen_bit": quantize.sixteen_bit,

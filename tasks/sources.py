@@ -40,6 +40,7 @@ def options(job: Job) -> Any:
         "loadables": [asdict(load_toolchain(name)) for name in job.platform.modules.values()],
         "classes": recipe.canonical.get("classes"),
         "detection": recipe.canonical.get("detection"),
+        "export": recipe.export is not None,
         "demo": msgspec.to_builtins(recipe.demo) if recipe.demo else None,
         "libraries": recipe.canonical.get("libraries"),
     }
