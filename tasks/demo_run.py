@@ -9,7 +9,7 @@ from firmwright.pipeline.artifacts import DEMO, DEMO_CONSOLE, OBJECTS, PARTITION
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import find_extra_archives
 from firmwright.pipeline.stage import Stage
-from firmwright.pipeline.tools import compiler_tool, emulator_tool
+from firmwright.pipeline.tools import emulator_tool
 from firmwright.toolchain.boards import load_board
 
 
@@ -32,6 +32,6 @@ STAGE = Stage(
     options=options,
     inputs=lambda job: [archive for archive in find_extra_archives(job) if archive.is_file()],
     templates=lambda job: [f"{device}/**/*.j2" for device in job.platform.accelerators],
-    tools=lambda job: [compiler_tool(job.build), emulator_tool(job.emulator, job.platform)],
+    tools=lambda job: [job.compiler, emulator_tool(job.emulator, job.platform)],
     applies=lambda job: job.recipe.demo and not job.recipe.demo.indefinite and job.can_emulate,
 )

@@ -10,7 +10,7 @@ from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, OBJECTS, PROJ
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import find_extra_archives
 from firmwright.pipeline.stage import Stage
-from firmwright.pipeline.tools import compiler_tool, list_sdk_tools
+from firmwright.pipeline.tools import list_sdk_tools
 
 LINKED = ("elf", "map")
 FLASHED = ("bin", "hex")
@@ -46,7 +46,7 @@ STAGE = Stage(
     writes=(FIRMWARE, FIRMWARE_SIZE),
     options=options,
     inputs=inputs,
-    tools=lambda job: [compiler_tool(job.build), *list_sdk_tools(job.platform)],
+    tools=lambda job: [job.compiler, *list_sdk_tools(job.platform)],
     applies=lambda job: job.has_firmware,
     archive=lambda job: {name: job.folder("firmware") / name for name in list_images(job)},
 )

@@ -10,7 +10,6 @@ from firmwright.created_folders import INDEX_FILE
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
-from firmwright.pipeline.tools import compiler_tool
 from firmwright.toolchain.boards import load_board
 
 from . import run, sources
@@ -42,7 +41,7 @@ SOURCES = Stage(
     options=source_options,
     inputs=lambda job: [path for member in job.members for path in sources.inputs(member)],
     templates=lambda job: [p for member in job.members for p in sources.templates(member)],
-    tools=lambda job: [compiler_tool(job.build)] if job.has_firmware else [],
+    tools=lambda job: [job.compiler] if job.has_firmware else [],
     archive=lambda job: artifacts.PROJECT.pack(job, "src/"),
 )
 RUN = Stage(

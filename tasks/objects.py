@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from firmwright.pipeline.artifacts import OBJECTS, PROJECT
 from firmwright.pipeline.stage import Stage
-from firmwright.pipeline.tools import compiler_tool
 from firmwright.toolchain.boards import is_built_elsewhere
 
 STAGE = Stage(
@@ -14,6 +13,6 @@ STAGE = Stage(
     reads=(PROJECT,),
     writes=(OBJECTS,),
     options=lambda job: job.build_settings,
-    tools=lambda job: [compiler_tool(job.build)],
+    tools=lambda job: [job.compiler],
     applies=lambda job: not is_built_elsewhere(job.platform.board),
 )

@@ -20,7 +20,6 @@ from firmwright.pipeline.artifacts import (
 )
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
-from firmwright.pipeline.tools import compiler_tool
 from firmwright.toolchain import load_toolchain
 
 
@@ -76,6 +75,6 @@ STAGE = Stage(
     options=options,
     inputs=inputs,
     templates=templates,
-    tools=lambda job: [compiler_tool(job.build)] if job.has_firmware else [],
+    tools=lambda job: [job.compiler] if job.has_firmware else [],
     archive=lambda job: PROJECT.pack(job, "src/"),
 )

@@ -67,11 +67,13 @@ def test_lock_has_the_digests_of_files_and_samples(locked: Repository) -> None:
     }
     assert len(found["samples"]["run"]) == len(set(found["samples"]["run"])) == 3
     assert set(found["versions"]) == {
-        *("apache-tvm", "firmwright", "jinja2", "numpy", "onnx", "onnxruntime"),
-        *("perfetto", "unicorn", "zig"),
+        *("apache-tvm", "apache-tvm-ffi", "firmwright", "jinja2", "markupsafe", "ml-dtypes"),
+        *("msgspec", "numpy", "onnx", "onnxruntime", "perfetto", "protobuf", "pyelftools"),
+        *("pyyaml", "unicorn", "zig"),
     }
+    assert set(found["programs"]) == {"zig"}
     manifest = locked.manifest("build/digits/digits-rv32-bare.tar.gz")
-    assert manifest["inputs"] == {"files": found["files"], "samples": found["samples"]}
+    assert manifest["inputs"] == {key: found[key] for key in ("files", "samples", "programs")}
     assert manifest["versions"] == found["versions"]
 
 
@@ -175,8 +177,8 @@ def test_the_emulator_is_locked_and_others_stand_beside_it(changed: Repository) 
         ('{"files": {"\udcff": ""}}', "digits.lock: not a lock: "),
         ("{}", "digits.lock: not a lock: Object missing required field `lock_version`"),
         (
-            '{"lock_version": 2, "files": {}, "samples": {}, "versions": {}}',
-            "digits.lock: of version 2, this firmwright reads 1",
+            '{"lock_version": 1, "files": {}, "samples": {}, "versions": {}}',
+            "digits.lock: of version 1, this firmwright reads 2",
         ),
     ],
 )

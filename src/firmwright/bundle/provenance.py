@@ -70,6 +70,8 @@ def list_dependencies(bundle: Bundle) -> Iterator[dict[str, Any]]:
     for purpose, digests in manifest["inputs"]["samples"].items():
         for number, digest in enumerate(digests):
             yield {"name": f"{purpose} sample {number}", "digest": {"sha256": digest}}
+    for name, digest in manifest["inputs"].get("programs", {}).items():
+        yield {"name": f"files that {name} opens", "digest": {"sha256": digest}}
     for name, version in manifest["versions"].items():
         yield {"name": name, "annotations": {"version": version}}
 

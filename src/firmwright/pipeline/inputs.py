@@ -82,8 +82,15 @@ def list_tools(job: Job) -> list[Tool]:
 
 
 def stamp_tools(job: Job) -> list[Any]:
-    """Return what tells the tools that decide from others, without starting one."""
+    """Return the stamps of the packages and tools that decide."""
     return [find_packages(job), *([tool.name, tool.stamp()] for tool in list_tools(job))]
+
+
+def collect_programs(job: Job) -> dict[str, str]:
+    """Return the digests of the files that each compiler opens, by its name in a lock, sorted."""
+    tools = {tool.locked_as: tool for tool in list_tools(job) if tool.locked_as}
+    found = {name: tool.find() for name, tool in sorted(tools.items())}
+    return {name: each.digest for name, each in found.items() if each}
 
 
 def collect_versions(job: Job) -> dict[str, str]:
@@ -101,7 +108,7 @@ def collect_fixed_inputs(job: Job) -> lock.Lock:
     packages = find_device_packages(job.recipe)
     files = lock.name_files(user_files(job), job.recipe.path.parent, packages)
     digests = {name: file_digest(path) for name, path in sorted(files.items())}
-    return lock.Lock(lock.LOCK_VERSION, digests, {}, collect_versions(job))
+    return lock.Lock(lock.LOCK_VERSION, digests, {}, collect_versions(job), collect_programs(job))
 
 
 def collect_inputs(job: Job) -> lock.Lock:

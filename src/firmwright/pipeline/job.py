@@ -26,7 +26,7 @@ from firmwright.toolchain.toolchains import TOOLCHAINS
 from .artifact import LOWERED_STAGE, NETWORK_STAGE
 from .declaration import Scope, StageDeclaration
 from .devices import device_files, load_custom_targets
-from .tools import collect_settings
+from .tools import Tool, collect_settings, compiler_tool
 
 KERNELS_STAGE = "kernels"
 
@@ -317,6 +317,11 @@ class Job:
     def build_settings(self) -> dict[str, Any]:
         """Return everything of platform and toolchain that decides about objects and firmware."""
         return collect_settings(self.build)
+
+    @property
+    def compiler(self) -> Tool:
+        """The compiler of the firmware."""
+        return compiler_tool(self.build, self.recipe.list_files("libraries"))
 
     def note(self, text: str) -> None:
         """Tell the user something about the network; it is shown below the stage."""

@@ -56,19 +56,22 @@ def lock_command(job: Job) -> str:
 
 
 def update_lock(job: Job, platforms: list[Job]) -> None:
-    """Write the lock; it keeps the versions of other toolchains and emulators that it has.
+    """Write the lock; it keeps its entries of other toolchains and emulators.
 
     Raises UserError where one lock cannot hold for all ``platforms`` that the recipe is built for.
     """
     refuse_other_files(job, platforms)
     found = inputs.collect_inputs(job)
-    before: dict[str, str] = {}
+    before = found
     with suppress(UserError):  # a damaged lock is replaced
-        locked = read_lock(job.recipe.path)
-        before = locked.versions if locked else {}
-    kept = {name: before[name] for name in list_alternatives() if name in before}
-    all_versions = dict(sorted({**kept, **found.versions}.items()))
-    changed = write_lock(job.recipe.path, replace(found, versions=all_versions))
+        before = read_lock(job.recipe.path) or found
+    kept = {n: version for n, version in before.versions.items() if n in list_alternatives()}
+    merged = replace(
+        found,
+        versions=dict(sorted({**kept, **found.versions}.items())),
+        programs=dict(sorted({**before.programs, **found.programs}.items())),
+    )
+    changed = write_lock(job.recipe.path, merged)
     job.note(f"{lock_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
 
 

@@ -67,7 +67,6 @@ def can_be_watched(job: Job) -> bool:
         any(code.python for code in find_own_code(job.recipe.path))
         or job.recipe.list_files("libraries")
         or any(point.module.partition(".")[0] != "firmwright" for point in find_targets())
-        or any(tool.program is None for tool in list_tools(job))
         or any(c in str(PurePath(path).parent) for path in paths for c in WILDCARDS)
     )
 
@@ -84,4 +83,4 @@ def list_own_files(job: Job) -> Iterator[Path]:
     ]
     yield from own
     yield from {path.parent for path in own}
-    yield from (Path(tool.program) for tool in list_tools(job) if tool.program)
+    yield from (Path(path) for tool in list_tools(job) for path in tool.list_watched())

@@ -1,45 +1,56 @@
-"""Programs that decide about results: what tells one from another, and their versions."""
+"""Programs that decide about results: the files that identify them, and their versions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from shutil import which
-from typing import Any, Protocol
+from typing import Any
 
 from firmwright.errors import UserError
-from firmwright.toolchain import Build, Platform, Toolchain, compiler_folder, find_compiler
+from firmwright.toolchain import Build, Platform, find_compiler
 from firmwright.toolchain.boards import Sdk, load_board
-from firmwright.toolchain.compilers import stamp_program
+from firmwright.toolchain.compilers import find_command
+from firmwright.toolchain.opened_files import OpenedFiles, find_opened_files, list_included
 from firmwright.toolchain.sdk import find_sdk_folders
-from firmwright.toolchain.tool_folder import ToolFolder
 
+from .fingerprint import Fingerprint, find_fingerprint
 from .freshness import file_digest
-
-
-class Installation(Protocol):
-    """What is installed; ``identity`` tells it from another."""
-
-    @property
-    def identity(self) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
 class Tool:
     """A program that a stage runs.
 
-    ``stamp()`` tells one installation from another without starting it. ``version()`` is what a
-    lock states; None where nothing is installed for it. ``program`` is the file whose change shows
-    another installation, '' for a Python package; None where more than one file shows it.
+    ``find`` returns the fingerprint of all files that it opens, None if it is not installed; it
+    raises UserError if the installation is damaged. ``version`` returns the text for a lock, None
+    if the tool has none. ``locked_as`` names the fingerprint in a lock; empty if a lock has the
+    version only.
     """
 
     name: str
-    stamp: Callable[[], Any]
+    find: Callable[[], Fingerprint | None]
     version: Callable[[], str | None]
-    program: str | None = None
+    locked_as: str = ""
+
+    def stamp(self) -> str:
+        """Return the digest of the files that the tool opens, or the reason why there is none."""
+        try:
+            found = self.find()
+        except UserError as error:  # which the stage raises again
+            return str(error)
+        return found.digest if found else "not installed"
+
+    def list_watched(self) -> Iterable[str]:
+        """Return the files and folders whose change may be another stamp."""
+        try:
+            found = self.find()
+        except UserError:
+            return ()
+        return found.watched if found else ()
 
 
 def collect_settings(build: Build) -> dict[str, Any]:
@@ -61,24 +72,29 @@ def find_named_files(build: Build) -> list[Path]:
     return [path for path in map(Path, words) if path.is_absolute() and path.is_file()]
 
 
-def compiler_tool(build: Build) -> Tool:
-    toolchain = build.toolchain
+def compiler_tool(build: Build, sources: Iterable[Path] = ()) -> Tool:
+    """Return a build's compiler; ``sources`` are C of the user's, which may include any header."""
+    toolchain, architecture = build.toolchain, build.platform.architecture
     return Tool(
         toolchain.name,
-        partial(stamp_compiler, build),
-        lambda: find_compiler(toolchain, build.platform.architecture).version,
-        find_program(toolchain),
+        partial(fingerprint_compiler, build, sources),
+        lambda: find_compiler(toolchain, architecture).version,
+        toolchain.name if toolchain.python_module else f"{toolchain.name} for {architecture}",
     )
 
 
-def find_program(toolchain: Toolchain) -> str | None:
-    """Return the file of a toolchain that is one program; '' if it is a Python package or missing.
-
-    None stands for one that is a folder.
-    """
-    if toolchain.variable:
+def fingerprint_compiler(build: Build, sources: Iterable[Path]) -> Fingerprint | None:
+    toolchain, architecture = build.toolchain, build.platform.architecture
+    command = find_command(toolchain)
+    if command is None:
         return None
-    return "" if toolchain.python_module else which(toolchain.program) or ""
+    headers = list_included(sources)
+    words = (*build.compile_flags, *build.settings.link_flags, *build.settings.libraries)
+
+    def look() -> OpenedFiles:
+        return find_opened_files(build, find_compiler(toolchain, architecture), headers)
+
+    return find_fingerprint([*command, *words, *headers], look)
 
 
 def list_sdk_tools(platform: Platform) -> list[Tool]:
@@ -86,57 +102,42 @@ def list_sdk_tools(platform: Platform) -> list[Tool]:
     sdk = load_board(platform.board).sdk
     if sdk is None:
         return []
-    return [
-        Tool(
-            name,
-            partial(stamp_installation, partial(find_sdk_folder, sdk, name)),
-            partial(digest_sdk, sdk, name),
-        )
-        for name in sdk.folders
-    ]
+    return [folder_tool(name, partial(list_sdk_files, sdk, name)) for name in sdk.folders]
 
 
-def find_sdk_folder(sdk: Sdk, variable: str) -> ToolFolder:
-    return find_sdk_folders(sdk)[variable]
+def list_sdk_files(sdk: Sdk, variable: str) -> OpenedFiles:
+    folder = find_sdk_folders(sdk)[variable]
+    files = [folder.path / name for name in folder.files]
+    return OpenedFiles(tuple(map(str, files)), tuple({str(file.parent): None for file in files}))
 
 
-def digest_sdk(sdk: Sdk, variable: str) -> str:
-    return f"sha256 {find_sdk_folder(sdk, variable).digest}"
+def folder_tool(name: str, find: Callable[[], OpenedFiles | None]) -> Tool:
+    """Return a tool whose version is the digest of its files; ``find`` lists these."""
 
+    def fingerprint() -> Fingerprint | None:
+        opened = find()
+        return find_fingerprint([name, *opened.files], lambda: opened) if opened else None
 
-def stamp_installation(find: Callable[[], Installation | None]) -> list[Any]:
-    """Return what tells one installation from another, from a broken one, or from none."""
-    try:
-        found = find()
-    except UserError as error:  # which the stage raises again
-        return [str(error)]
-    return found.identity if found else []
+    def digest() -> str | None:
+        found = fingerprint()
+        return f"sha256 {found.digest[:16]}" if found else None
 
-
-def stamp_compiler(build: Build) -> list[Any]:
-    toolchain = build.toolchain
-    if toolchain.python_module:
-        return [toolchain.python_module, version(toolchain.python_module)]
-    if toolchain.variable:
-        return stamp_installation(lambda: compiler_folder(toolchain, build.platform.architecture))
-    return stamp_program(toolchain.program)
+    return Tool(name, fingerprint, digest)
 
 
 def emulator_tool(name: str, platform: Platform) -> Tool:
-    qemu = platform.qemu if name not in ("native", "unicorn") else None
-    return Tool(
-        name,
-        partial(stamp_emulator, name, platform),
-        partial(read_version, name, platform),
-        (which(qemu.program) or "") if qemu else "",
-    )
+    find = partial(fingerprint_emulator, name, platform)
+    return Tool(name, find, partial(read_version, name, platform))
 
 
-def stamp_emulator(name: str, platform: Platform) -> list[Any]:
+def fingerprint_emulator(name: str, platform: Platform) -> Fingerprint | None:
+    """Return the fingerprint of a QEMU's program, or of unicorn's version."""
     if name == "unicorn":
-        return [version("unicorn")]
+        facts = OpenedFiles((), facts=(version("unicorn"),))
+        return find_fingerprint([name, *facts.facts], lambda: facts)
     qemu = platform.qemu if name != "native" else None
-    return stamp_program(qemu.program) if qemu else []
+    program = which(qemu.program) if qemu else None
+    return find_fingerprint([program], lambda: OpenedFiles((program,))) if program else None
 
 
 def read_version(name: str, platform: Platform) -> str | None:

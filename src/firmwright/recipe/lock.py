@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,9 +20,12 @@ from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
 from firmwright.recipe.recipe import lock_path
 
-LOCK_VERSION = 1
+LOCK_VERSION = 2
 
-CORE_PACKAGES = ("apache-tvm", "firmwright", "jinja2", "numpy", "perfetto")
+CORE_PACKAGES = (
+    *("apache-tvm", "apache-tvm-ffi", "firmwright", "jinja2", "markupsafe", "ml-dtypes", "msgspec"),
+    *("numpy", "perfetto", "protobuf", "pyelftools", "pyyaml"),
+)
 """Packages that compute or write what is in every bundle."""
 QUANTIZATION_PACKAGES = ("onnx", "onnxruntime")
 PICTURE_PACKAGES = ("pillow",)
@@ -36,13 +39,15 @@ class Lock:
 
     ``samples`` has them under ``calibration``, ``evaluate`` and ``run``, as the network takes
     them. ``versions`` are those of the tools that decide about the bytes; toolchains and emulators
-    stand there by their own names.
+    stand there by their own names. ``programs`` has, for each compiler and processor, the SHA-256
+    of all files that it opens: its programs, headers, libraries and start-up files.
     """
 
     lock_version: int
     files: dict[str, str]
     samples: dict[str, tuple[str, ...]]
     versions: dict[str, str]
+    programs: dict[str, str] = field(default_factory=dict)
 
 
 read_version = cache(version)
@@ -112,6 +117,7 @@ def compare_locks(lock: Lock, found: Lock, alternatives: Collection[str]) -> lis
         *compare_files(lock.files, found.files),
         *compare_samples(lock.samples, found.samples),
         *compare_versions(lock.versions, found.versions, alternatives),
+        *compare_programs(lock.programs, found.programs),
     ]
 
 
@@ -149,3 +155,15 @@ def compare_versions(
             yield f"{name} ({ours}) is not in the lock"
         elif ours is not None and ours != theirs:
             yield f"{name} is {ours}, locked is {theirs}"
+
+
+def compare_programs(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
+    """Yield the compilers whose files differ; a lock may have compilers that the build lacks."""
+    for name, digest in sorted(found.items()):
+        if name not in locked:
+            yield f"the files that {name} opens are not in the lock"
+        elif locked[name] != digest:
+            yield (
+                f"the files that {name} opens (libraries, headers, programs) have changed: "
+                f"sha256 {digest[:16]}, locked is {locked[name][:16]}"
+            )

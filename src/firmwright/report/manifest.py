@@ -213,7 +213,7 @@ class Manifest:
 
 INCLUDED: Mapping[type, tuple[str, ...]] = {
     ModelInterface: ("format", "sha256"),
-    Lock: ("files", "samples"),
+    Lock: ("files", "samples", "programs"),
     RunRecord: (
         "emulator", "reference", "instructions", "macs", "samples", "mismatches", "differences",
         "values", "max_difference", "tolerance", "drawn", "counts",

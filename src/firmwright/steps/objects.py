@@ -19,7 +19,6 @@ from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import is_own, place_at_library
 from firmwright.pipeline.places import error_at_key, locate_key
-from firmwright.pipeline.tools import stamp_compiler
 from firmwright.toolchain import compile_object, find_compiler
 from firmwright.toolchain.build import compile_each, object_path
 from firmwright.toolchain.layout import list_sources
@@ -93,7 +92,7 @@ def run(job: Job, folder: Path) -> None:
     project = PROJECT.read(job)
     with error_at_key(job.recipe, ("toolchain",)):
         compiler = find_compiler(job.build.toolchain, job.platform.architecture)
-    decisive = [compiler.version, stamp_compiler(job.build), job.build_settings]
+    decisive = [compiler.version, job.compiler.stamp(), job.build_settings]
     keys = digest_sources(project, str(decisive))
     last = OBJECTS.read(job)
     listed = last / "objects.json"

@@ -12,7 +12,6 @@ from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import place_library
 from firmwright.pipeline.places import error_at_key
-from firmwright.pipeline.tools import compiler_tool
 from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.project.build_id import list_stating, state_build_id
@@ -56,7 +55,7 @@ def read_compiler_version(job: Job) -> str:
         missing = explain_missing_compiler(job.build.toolchain, job.platform.architecture)
     except UserError:  # half installed
         return ""
-    return "" if missing else compiler_tool(job.build).version() or ""
+    return "" if missing else job.compiler.version() or ""
 
 
 def refuse_shared_devices(job: Job) -> None:

@@ -81,7 +81,7 @@ def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
     The message names the other toolchains that would do for ``architecture``; a version that does
     not know it is refused. The version of one that comes as a folder has the digest of its files.
     """
-    command = _find_command(toolchain)
+    command = find_command(toolchain)
     if command is None:
         raise UserError(_describe_missing(toolchain, architecture))
     version = _read_version(toolchain, command)
@@ -95,7 +95,7 @@ def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
 
 def explain_missing_compiler(toolchain: Toolchain, architecture: str) -> str:
     """Say how to install a toolchain's compiler; empty where it is present."""
-    return "" if _find_command(toolchain) else _describe_missing(toolchain, architecture)
+    return "" if find_command(toolchain) else _describe_missing(toolchain, architecture)
 
 
 def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> ToolFolder | None:
@@ -161,7 +161,8 @@ def find_library_cache(local: Path) -> Path:
     return shared if os.access(shared, os.W_OK) else local
 
 
-def _find_command(toolchain: Toolchain) -> tuple[str, ...] | None:
+def find_command(toolchain: Toolchain) -> tuple[str, ...] | None:
+    """Return how a compiler's command line begins, None if it is not installed."""
     if toolchain.variable:
         folder = compiler_folder(toolchain)
         return (str(folder.path / toolchain.program),) if folder else None
@@ -247,5 +248,5 @@ def _supports(toolchain: Toolchain, architecture: str) -> bool:
     if architecture not in toolchain.architectures:
         return False
     with suppress(UserError):  # half installed
-        return _find_command(toolchain) is not None
+        return find_command(toolchain) is not None
     return False

@@ -19,15 +19,6 @@ class ToolFolder:
     files: tuple[str, ...]
 
     @property
-    def identity(self) -> list[list[object]]:
-        """Return what tells one installation from another without reading it."""
-        found = [(self.path / name).stat() for name in self.files]
-        return [
-            [name, status.st_size, status.st_mtime_ns]
-            for name, status in zip(self.files, found, strict=True)
-        ]
-
-    @property
     def digest(self) -> str:
         """Return the first 16 digits of the SHA-256 over the files, in their order."""
         total = hashlib.sha256()

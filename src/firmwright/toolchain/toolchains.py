@@ -69,6 +69,11 @@ class Toolchain:
         """Tell whether it builds for this architecture."""
         return architecture in self.architectures
 
+    @property
+    def reports_files(self) -> bool:
+        """Whether the compiler has gcc's options, among them those that list the files it opens."""
+        return self.output[:1] == ("-c",)
+
     def uses_script(self, architecture: str) -> bool:
         """Tell whether it links by the board's linker script."""
         return any("{script}" in flag for flag in self.settings_for(architecture).link_flags)

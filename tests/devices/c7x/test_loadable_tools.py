@@ -20,7 +20,7 @@ from firmwright.devices.c7x.loadable import (
 )
 from firmwright.devices.c7x.loadable_files import loadable_makefile_variables
 from firmwright.errors import UserError
-from firmwright.pipeline.tools import stamp_compiler
+from firmwright.pipeline.tools import compiler_tool
 from firmwright.toolchain import find_compiler, load_platform, to_host_platform
 from tests.toolchain.folders import calls, fake_cgt7x_folder
 from tests.toolchain.projects import render
@@ -170,9 +170,12 @@ def test_a_build_knows_one_installation_from_another(
 ) -> None:
     build = make_loadable_build(load_platform("am62a"))
     assert build is not None
-    first = stamp_compiler(build)
-    assert [entry[0] for entry in first] == ["bin/cl7x", "bin/strip7x", "lib/rts7504_le.lib"]
+    compiler = compiler_tool(build)
+    first = compiler.stamp()
+    (cgt / "include").mkdir(exist_ok=True)
+    (cgt / "include" / "c7x.h").write_text("/* a header that the toolchain does not list */")
+    second = compiler.stamp()
     (cgt / "lib" / "rts7504_le.lib").write_text("another library")
-    assert stamp_compiler(build) != first
+    assert len({first, second, compiler.stamp()}) == 3
     monkeypatch.delenv("CGT7X_ROOT")
-    assert stamp_compiler(build) == []
+    assert compiler.stamp() == "not installed"

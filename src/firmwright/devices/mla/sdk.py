@@ -12,6 +12,7 @@ from typing import Any
 
 from firmwright.errors import UserError, to_printable
 from firmwright.targets.vendor_tool import run_vendor_tool
+from firmwright.toolchain.opened_files import OpenedFiles, list_folder
 
 PYTHON_VARIABLE = "AFE_PYTHON"
 """Names the interpreter of the SDK, or a program that calls it."""
@@ -27,6 +28,15 @@ RECORD = "sdk.json"
 VERSION_PROGRAM = (
     "from afe.apis.release_v1 import get_model_sdk_version; print(get_model_sdk_version())"
 )
+PACKAGES_PROGRAM = """\
+import importlib.metadata, importlib.util, json, sys
+afe = importlib.util.find_spec("afe")
+print(json.dumps({
+    "folders": [*afe.submodule_search_locations] if afe else [],
+    "path": sys.path[1:],
+    "versions": sorted(f"{d.name} {d.version}" for d in importlib.metadata.distributions()),
+}))
+"""
 LOG_LINES = 12
 """Last lines of a failed script's log that its message shows."""
 
@@ -37,13 +47,6 @@ class Sdk:
 
     python: Path
     variable: str
-
-    @property
-    def identity(self) -> list[object]:
-        """Return what tells one installation from another without starting it."""
-        status = self.python.stat()
-        release = os.environ.get("MODEL_COMPILER_VERSION", "")
-        return [str(self.python), status.st_size, status.st_mtime_ns, release]
 
 
 def find_sdk() -> Sdk | None:
@@ -65,9 +68,28 @@ def find_sdk() -> Sdk | None:
 
 
 def read_version(sdk: Sdk) -> str:
-    """Ask the SDK for its version; UserError where it does not answer."""
+    """Ask the SDK for its version; UserError if it does not answer."""
+    return ask(sdk, VERSION_PROGRAM)
+
+
+def list_installed_files(sdk: Sdk) -> OpenedFiles:
+    """Return the interpreter, all files of SiMa's package, and the versions of all packages.
+
+    Raises UserError if the interpreter does not run.
+    """
+    installed = json.loads(ask(sdk, PACKAGES_PROGRAM))
+    found = [list_folder(Path(folder)) for folder in installed["folders"]]
+    return OpenedFiles(
+        (str(sdk.python), *(file for each in found for file in each.files)),
+        (*installed["path"], *(place for each in found for place in each.places)),
+        tuple(installed["versions"]),
+    )
+
+
+def ask(sdk: Sdk, program: str) -> str:
+    """Return the last line that a program prints in the SDK's Python; UserError if it fails."""
     with TemporaryDirectory() as empty:  # `-c` imports modules from the current folder
-        done = run_python(sdk, ["-c", VERSION_PROGRAM], Path(empty))
+        done = run_python(sdk, ["-c", program], Path(empty))
     if done.returncode != 0:
         raise UserError(describe_failure(sdk, f"exit code {done.returncode}", done.stdout, None))
     return done.stdout.strip().splitlines()[-1]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firmwright.devices.mla.sdk import find_sdk, read_version
+from firmwright.devices.mla.sdk import find_sdk, list_installed_files, read_version
 from firmwright.pipeline.artifact import Artifact, pack_listed
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE, PARTITION
+from firmwright.pipeline.fingerprint import Fingerprint, find_fingerprint
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import (
     canonical_run_inputs,
@@ -17,10 +19,12 @@ from firmwright.pipeline.options import (
     rewrite_options,
 )
 from firmwright.pipeline.stage import Stage
-from firmwright.pipeline.tools import Tool, stamp_installation
+from firmwright.pipeline.tools import Tool
 
 if TYPE_CHECKING:
     from firmwright.report.manifest import ArtifactsReport
+
+SDK_NAME = "SiMa Model SDK"
 
 RECORD: Artifact[ArtifactsReport] = Artifact(
     "artifacts", "artifacts.json", "firmwright.report.manifest:ArtifactsReport"
@@ -49,6 +53,14 @@ def ask_version() -> str | None:
     return read_version(sdk) if sdk else None
 
 
+def fingerprint_sdk() -> Fingerprint | None:
+    sdk = find_sdk()
+    if sdk is None:
+        return None
+    release = os.environ.get("MODEL_COMPILER_VERSION", "")
+    return find_fingerprint([str(sdk.python), release], lambda: list_installed_files(sdk))
+
+
 ARTIFACTS = Stage(
     name="artifacts",
     sentence="write what SiMa's compiler needs, and compile where it is installed",
@@ -58,6 +70,6 @@ ARTIFACTS = Stage(
     options=options,
     inputs=calibration_files,
     templates=lambda _: ["mla/sdk/*.j2"],
-    tools=lambda _: [Tool("SiMa Model SDK", partial(stamp_installation, find_sdk), ask_version)],
+    tools=lambda _: [Tool(SDK_NAME, fingerprint_sdk, ask_version, SDK_NAME)],
     archive=partial(pack_listed, RECORD),
 )

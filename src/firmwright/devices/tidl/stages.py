@@ -23,9 +23,10 @@ from firmwright.pipeline.artifacts import (
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import canonical_run_inputs, list_run_files, mix_options
 from firmwright.pipeline.stage import Stage
-from firmwright.pipeline.tools import Tool, stamp_installation
+from firmwright.pipeline.tools import Tool, folder_tool
 from firmwright.recipe.files import is_description_file
 from firmwright.toolchain import Platform, load_platform
+from firmwright.toolchain.opened_files import OpenedFiles, list_folder
 
 if TYPE_CHECKING:
     from firmwright.devices.tidl.record import Artifacts
@@ -71,16 +72,14 @@ def artifacts_name(job: Job, batch: int = 0) -> str:
     return f"{recipe.name}_{name}_{built_for}_tidl_{c7x}{size}"
 
 
-def read_tools_version(platform: Platform) -> str | None:
-    """Return the digest of TI's tools, which tell their version only when they run."""
-    tools = find_tools(platform)
-    return f"sha256 {tools.digest}" if tools else None
-
-
 def list_tools(job: Job) -> list[Tool]:
-    platform = job.platform
-    stamp = partial(stamp_installation, partial(find_tools, platform))
-    return [Tool("TIDL tools", stamp, partial(read_tools_version, platform))]
+    """Return TI's tools, which show their version only when they run: all files count."""
+    return [folder_tool("TIDL tools", partial(list_tool_files, job.platform))]
+
+
+def list_tool_files(platform: Platform) -> OpenedFiles | None:
+    tools = find_tools(platform)
+    return list_folder(tools.path) if tools else None
 
 
 STAND_IN = Stage(

@@ -1,0 +1,182 @@
+"""The files that a compiler opens for a build: programs, headers, libraries, start-up files.
+
+A compiler of gcc's kind reports them itself: ``-M`` lists headers; ``-v`` and the linker's
+``--verbose`` show each program, file and folder in which it searches. Another compiler counts by
+all files of its folder, or by the record of its Python package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from itertools import product
+from pathlib import Path
+
+from firmwright.toolchain.build import Build, driver_words, link_command
+from firmwright.toolchain.compilers import Compiler, run_compiler
+
+HEADERS = (
+    *("stdint.h", "stdbool.h", "stddef.h", "stdarg.h", "string.h", "stdlib.h", "stdio.h", "math.h"),
+    *("arm_neon.h", "arm_mve.h", "immintrin.h", "cpuid.h", "unistd.h", "fcntl.h", "poll.h"),
+    *("signal.h", "sys/mman.h", "sys/wait.h", "sys/stat.h", "sys/socket.h", "sys/prctl.h"),
+    *("sys/ioctl.h", "sys/auxv.h", "linux/rpmsg.h", "linux/remoteproc_cdev.h"),
+    *("linux/dma-heap.h", "linux/dma-buf.h", "avr/io.h", "avr/interrupt.h", "avr/sleep.h"),
+)
+"""The compiler's and the C library's headers that firmwright's templates include."""
+
+SYSTEM_LIBRARIES = (
+    *("ld-linux", "libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so"),
+    *("libgcc_s.so", "libstdc++.so", "libz.so", "libzstd.so", "liblzma.so", "libtinfo.so"),
+    *("libedit.so", "libbsd.so", "libmd.so", "libxml2.so", "libffi.so", "libicu", "libjansson.so"),
+)
+"""Libraries that programs need to run, and that decide about no byte of an object."""
+
+PATH_WORD = re.compile(r"(?<![\w./*$-])(?:-[LBI])?(/[\w.][^\s\"'`,;()=:]*)")
+INCLUDED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
+CONFIGURED = re.compile(r"^Configured with: .*$", re.M)
+"""The paths on this line are of the machine on which the compiler was built."""
+PROGRAM_START = b"\x7fELF"
+
+
+@dataclass(frozen=True)
+class OpenedFiles:
+    """Files that decide about the results of a tool, by their contents.
+
+    ``places`` are the folders in which it looks for them, and paths at which it finds no file now:
+    a new file there may come first. ``facts`` are further texts that decide, such as versions.
+    """
+
+    files: tuple[str, ...]
+    places: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+
+
+def find_opened_files(build: Build, compiler: Compiler, headers: Collection[str]) -> OpenedFiles:
+    """Return the files that a build's compiler and linker open outside of the project.
+
+    ``headers`` are the names that the user's own sources include.
+    """
+    toolchain = build.toolchain
+    if toolchain.python_module:
+        return read_package(toolchain.python_module, Path(compiler.command[0]))
+    if toolchain.reports_files:
+        return ask_compiler(build, compiler, [*HEADERS, *sorted(headers)])
+    return list_folder(Path(compiler.folder or compiler.command[0]))
+
+
+def list_included(sources: Iterable[Path]) -> list[str]:
+    """Return the names that sources include, sorted; those of missing sources are left out."""
+    texts = (path.read_bytes() for path in sources if path.is_file())
+    return sorted({os.fsdecode(name) for text in texts for name in INCLUDED.findall(text)})
+
+
+def read_package(module: str, program: Path) -> OpenedFiles:
+    """Return the program of a Python package, and the digests of its files as pip recorded them."""
+    try:
+        installed = distribution(module)
+    except PackageNotFoundError:
+        return OpenedFiles((str(program),))
+    record = installed.read_text("RECORD") or ""
+    # Scripts outside of the package name the environment; only its own files are alike everywhere.
+    lines = sorted(line for line in record.splitlines() if line.startswith(f"{module}/"))
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    places = (str(program.parent), str(program.parent.parent))
+    return OpenedFiles((str(program),), places, (installed.version, digest))
+
+
+def list_folder(folder: Path) -> OpenedFiles:
+    """Return all files below a folder, or the one file; hidden ones are left out."""
+    if folder.is_file():
+        return OpenedFiles((str(folder),), (str(folder.parent),))
+    files, places = [], []
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(n for n in folders if not n.startswith(".") and n != "__pycache__")
+        places.append(place)
+        files += [f"{place}/{name}" for name in sorted(names) if not name.startswith(".")]
+    return OpenedFiles(tuple(files), tuple(places))
+
+
+def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> OpenedFiles:
+    """Let a compiler of gcc's kind compile and link an empty program, and report what it opens.
+
+    A header that does not exist for the processor is left out. A failed link is no error here: the
+    build's own link reports it, and the linker opens its files before it fails.
+    """
+    words = driver_words(build, compiler)
+    with tempfile.TemporaryDirectory(prefix="firmwright-probe-") as name:
+        folder = Path(name).resolve()
+        (folder / "main.c").write_text("int main(void) { return 0; }\n")
+        (folder / "probe.ld").write_text("SECTIONS { .text : { *(.text*) } }\n")
+        sources = [f"header_{number}.c" for number, _ in enumerate(headers)]
+        for source, header in zip(sources, headers, strict=True):
+            (folder / source).write_text(f"#include <{header}>\n")
+        linked = link_command(build, compiler, ["main.c"], "probe.elf", "probe.ld")
+        included = run_probe([*compiler.command, *words, "-M", *sources], folder)
+        traced = run_probe([*linked, "-v", "-Wl,--verbose", "-Wl,--trace"], folder)
+        programs = [*find_programs(compiler, words, folder)]
+        found = [*PATH_WORD.findall(included), *PATH_WORD.findall(traced)]
+    own = (f"{folder}/", f"{tempfile.gettempdir()}/cc", f"{tempfile.gettempdir()}/main-")
+    listed = {path for path in (*found, *programs) if not path.startswith(own)}
+    files = sorted(path for path in listed if Path(path).is_file())
+    loaded = {each for path in files if is_program(path) for each in list_loaded(path)}
+    folders = [path for path in listed if Path(path).is_dir()]
+    below = {os.path.dirname(header) for header in headers}  # noqa: PTH120
+    searched = {f"{folder}/{each}" for folder, each in product(folders, below)}
+    places = {*listed.difference(files), *searched, *os.get_exec_path()}
+    return OpenedFiles(tuple(sorted({*files, *loaded})), tuple(sorted(places)))
+
+
+def run_probe(command: Sequence[str], folder: Path) -> str:
+    """Return the output of a compiler, also if it fails, without the line CONFIGURED."""
+    try:
+        output = run_compiler(command, folder, folder)
+    except subprocess.CalledProcessError as error:
+        output = str(error.stdout)
+    return CONFIGURED.sub("", output)
+
+
+def find_programs(compiler: Compiler, words: Sequence[str], folder: Path) -> Iterator[str]:
+    """Yield the paths of the compiler, and of the assembler and the linker that it runs."""
+    yield shutil.which(compiler.command[0]) or compiler.command[0]
+    chosen = [word.partition("=")[2] for word in words if word.startswith("-fuse-ld=")]
+    for name in ("as", "ld", *(f"ld.{linker}" for linker in chosen)):
+        answer = run_probe([*compiler.command, f"-print-prog-name={name}"], folder).strip()
+        program = shutil.which(answer)
+        if program:
+            yield program
+
+
+def is_program(path: str) -> bool:
+    """Return whether a file is a program, or a library that programs load."""
+    if not os.access(path, os.X_OK):
+        return False
+    with Path(path).open("rb") as file:
+        return file.read(len(PROGRAM_START)) == PROGRAM_START
+
+
+def list_loaded(program: str) -> list[str]:
+    """Return the libraries that Linux loads with a program, without SYSTEM_LIBRARIES."""
+    if not sys.platform.startswith("linux"):
+        return []
+    with tempfile.TemporaryDirectory(prefix="firmwright-probe-") as folder:
+        done = subprocess.run(
+            [program],
+            cwd=folder,
+            env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    found = re.findall(r"(?:=>\s|^\s*)(/\S+)", done.stdout, re.M)
+    return [path for path in found if not Path(path).name.startswith(SYSTEM_LIBRARIES)]
