@@ -1,24 +1,37 @@
-"""Which files of the recipe's folder a ``python: module:function`` model is made of.
+"""The files that a ``python: module:function`` of a recipe is made of.
 
-Told from the sources alone, without running them: a build with nothing to do must not execute
-a user's code. What the sources do not tell (a module's name put together at run time, a data
-file) has to be named under ``files``; :mod:`firmwright.models.relax.python_call` refuses a function
-that reads anything else in that folder, so that no change of it can go unnoticed.
+They are found in the sources alone, without running them: a build with nothing to do must not
+execute a user's code. Other files that it reads (data, a module whose name is composed at run time)
+have to be named under ``files``; :mod:`firmwright.models.relax.python_call` rejects a function that
+reads anything else in the recipe's folder.
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from .imports import list_imports
+from .installed_modules import find_installed
 
-def source_files(module: str, folder: Path) -> list[Path]:
-    """Return the files of ``module``, and of all that it imports, that lie in ``folder``; sorted.
 
-    Empty for a module that is installed elsewhere. Imports inside functions count.
+def list_source_files(module: str, folder: Path) -> list[Path]:
+    """Return the files of ``module``, and of all that it imports but the standard library.
+
+    Those in ``folder`` come first, sorted, then those of installed modules. Imports inside
+    functions count.
+    """
+    own, installed = trace_imports(module, folder)
+    return [*own, *find_installed(installed).files]
+
+
+def trace_imports(module: str, folder: Path) -> tuple[list[Path], set[str]]:
+    """Return the files in ``folder`` that a module is made of, and the other names it imports.
+
+    The names are those of modules and packages at the top.
     """
     found: dict[Path, None] = {}
+    others: set[str] = set()
     waiting = [module]
     seen: set[str] = set()
     while waiting:
@@ -26,11 +39,14 @@ def source_files(module: str, folder: Path) -> list[Path]:
         if name in seen:
             continue
         seen.add(name)
-        for owner, path in files_of(name, folder):
+        files = list(files_of(name, folder))
+        if not files:
+            others.add(name.partition(".")[0])
+        for owner, path in files:
             if path not in found:
                 found[path] = None
                 waiting += list_imports(path, owner)
-    return sorted(found)
+    return sorted(found), others
 
 
 def files_of(module: str, folder: Path) -> Iterator[tuple[str, Path]]:
@@ -49,21 +65,3 @@ def files_of(module: str, folder: Path) -> Iterator[tuple[str, Path]]:
         elif plain.is_file():
             yield name, plain
         place = place / part
-
-
-def list_imports(path: Path, owner: str) -> Iterator[str]:
-    """Yield the full names that a source file imports; ``from a import b`` may mean ``a.b``."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return  # the import itself will say what is wrong
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            # `.` is the package of the file, each further point the one around it.
-            around = owner.split(".")[: -node.level] if node.level else []
-            base = ".".join([*around, *([node.module] if node.module else [])])
-            if base:
-                yield base
-            yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)

@@ -1,10 +1,12 @@
-"""The devices of a recipe that do not come with firmwright: their code and their templates."""
+"""The code of a recipe that does not come with firmwright: devices, templates, Python modules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from firmwright.custom.installed_modules import InstalledCode, find_installed
+from firmwright.custom.sources import trace_imports
 from firmwright.recipe import Recipe
 from firmwright.targets import Target
 from firmwright.targets.custom import CustomTarget, load_custom_target, template_folder
@@ -23,8 +25,20 @@ def load_custom_targets(recipe: Recipe) -> dict[str, Target]:
 
 
 def find_packages(recipe: Recipe) -> dict[str, Path]:
-    """Return the folders of the packages that have installed devices of the mix, by name."""
-    return {target.package: target.module.parent for _, target in find_installed_devices(recipe)}
+    """Return the folders of installed packages whose files the build reads, by name.
+
+    They have devices of the mix, or modules that the recipe's Python imports.
+    """
+    devices = {t.package: t.module.parent for _, t in find_installed_devices(recipe)}
+    return {**devices, **find_installed_code(recipe).folders}
+
+
+def find_installed_code(recipe: Recipe) -> InstalledCode:
+    """Return the installed modules that the recipe's Python and its installed devices import."""
+    names = {target.module_name for _, target in find_installed_devices(recipe)}
+    for function in recipe.functions:
+        names |= trace_imports(function.partition(":")[0], recipe.path.parent)[1]
+    return find_installed(names)
 
 
 def find_installed_devices(recipe: Recipe) -> Iterator[tuple[str, CustomTarget]]:
@@ -52,6 +66,7 @@ def device_files(recipe: Recipe) -> list[Path]:
         whole = (module.parent / "__init__.py").is_file()
         found = module.parent.rglob("*") if whole else [module]
         files.update(file for file in found if file.suffix in SUFFIXES)
+        files.update(find_installed([target.module_name]).files)
     for name, folder in template_folders(recipe).items():
         files.update((folder / name).rglob("*.j2"))
     return sorted(files)

@@ -70,9 +70,7 @@ def find_packages(job: Job) -> dict[str, str]:
     names = {*lock.CORE_PACKAGES, *FORMATS[recipe.model.format].packages}
     names.update(lock.QUANTIZATION_PACKAGES if recipe.quantize else ())
     names.update(lock.PICTURE_PACKAGES if reads_pictures(job) else ())
-    for each in job.all_jobs:
-        names.update(name for device in each.mix for name in device.target.packages)
-    return lock.find_package_versions(names)
+    return lock.find_package_versions(names | job.packages)
 
 
 def list_tools(job: Job) -> list[Tool]:

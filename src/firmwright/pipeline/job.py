@@ -25,7 +25,7 @@ from firmwright.toolchain.toolchains import TOOLCHAINS
 
 from .artifact import LOWERED_STAGE, NETWORK_STAGE
 from .declaration import Scope, StageDeclaration
-from .devices import device_files, load_custom_targets
+from .devices import device_files, find_installed_code, load_custom_targets
 from .tools import Tool, collect_settings, compiler_tool
 
 KERNELS_STAGE = "kernels"
@@ -305,6 +305,13 @@ class Job:
     def device_files(self) -> list[Path]:
         """Return the files of the devices that do not come with firmwright."""
         return device_files(self.recipe)
+
+    @cached_property
+    def packages(self) -> frozenset[str]:
+        """The packages whose versions decide about the results of devices and of user's Python."""
+        of_devices = (d.target.packages for job in self.all_jobs for d in job.mix)
+        code = find_installed_code(self.recipe)
+        return code.packages.union(*of_devices)
 
     @property
     def platform_files(self) -> list[Path]:

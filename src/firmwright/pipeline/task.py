@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -150,7 +151,8 @@ def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
     """Return everything but files that decides about the results, as JSON would give it back."""
     decisive = {
         "firmwright": __version__,
-        "packages": find_deciding_packages(),
+        "python": sys.version_info[:2],
+        "packages": find_deciding_packages() | lock.find_package_versions(job.packages),
         "firmwright's code": code_digest(CODE_FOLDERS),
         "options": stage.options(job),
         "tools": {tool.name: tool.stamp() for tool in stage.tools(job)},

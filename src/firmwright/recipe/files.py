@@ -8,7 +8,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from stat import S_ISDIR
 from typing import Any
 
-from firmwright.custom.sources import source_files
+from firmwright.custom.sources import list_source_files
 from firmwright.data.patterns import WILDCARDS
 from firmwright.data.sources import (
     DataFile,
@@ -57,7 +57,7 @@ def is_description_file(name: str) -> bool:
 
 
 def _list_modules(function: str, folder: Path) -> list[Path]:
-    return source_files(function.partition(":")[0], folder)
+    return list_source_files(function.partition(":")[0], folder)
 
 
 FILE_FORMATS = {

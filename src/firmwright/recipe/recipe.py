@@ -256,6 +256,11 @@ class Recipe:
         listed = (path for each in named for path in each.list_files(self.path.parent))
         return list(dict.fromkeys(listed))
 
+    @property
+    def functions(self) -> list[str]:
+        """The Python functions that the recipe names, each as ``module:function``."""
+        return [each.value for each in self._references if each.format.is_function]
+
     @cached_property
     def _references(self) -> list[FileReference]:
         return find_references(self.data)

@@ -61,6 +61,11 @@ class CustomTarget:
         """The file of its class."""
         return Path(getfile(type(self._target)))
 
+    @property
+    def module_name(self) -> str:
+        """The name at the top of the module that has its class."""
+        return type(self._target).__module__.partition(".")[0]
+
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
         import tvm
 

@@ -1,0 +1,25 @@
+"""The names that a Python source file imports, found without running it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def list_imports(path: Path, owner: str) -> Iterator[str]:
+    """Yield the full names that a source file imports; ``from a import b`` may mean ``a.b``."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return  # the import itself will say what is wrong
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            # `.` is the package of the file, each further point the one around it.
+            around = owner.split(".")[: -node.level] if node.level else []
+            base = ".".join([*around, *([node.module] if node.module else [])])
+            if base:
+                yield base
+            yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)

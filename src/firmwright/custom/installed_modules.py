@@ -1,0 +1,149 @@
+"""The files and versions of the installed modules that a recipe's Python imports.
+
+The files of a small package count one by one. A large package counts by its version, and so do the
+packages that it requires: to read thousands of files in each build would take seconds.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+
+from .imports import list_imports
+
+MAX_FILES = 300
+"""A package with more files counts by its version."""
+
+OWN_PACKAGES = {
+    "PIL": "pillow",
+    "numpy": "numpy",
+    "onnx": "onnx",
+    "onnxruntime": "onnxruntime",
+    "torch": "torch",
+    "tvm": "apache-tvm",
+    "tvm_ffi": "apache-tvm-ffi",
+}
+"""Large packages that firmwright itself uses, by the name of their module."""
+
+NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class InstalledCode:
+    """``files`` count by their contents, ``packages`` (as pip names them) by their versions.
+
+    ``folders`` has the folder of each module or package whose files count, by its name.
+    """
+
+    files: tuple[Path, ...]
+    packages: frozenset[str]
+    folders: dict[str, Path]
+
+
+def find_installed(modules: Iterable[str]) -> InstalledCode:
+    """Return what is installed of these modules, and of all modules that they import.
+
+    ``modules`` are names of modules and packages at the top. The standard library, firmwright and
+    modules that are not installed do not count.
+    """
+    files: dict[Path, None] = {}
+    packages: set[str] = set()
+    folders: dict[str, Path] = {}
+    waiting = sorted(modules, reverse=True)
+    seen = {"firmwright", *sys.stdlib_module_names}
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in OWN_PACKAGES:
+            packages.add(OWN_PACKAGES[name])
+            continue
+        for place in find_places(name):
+            found = list_files(place)
+            owners = find_owners(name, place.parent)
+            packages |= owners
+            if len(found) > MAX_FILES:
+                packages |= find_requirements(owners)
+                found = [file for file in [place / "__init__.py"] if file.is_file()]
+            else:
+                waiting += list_imported(found, name)
+            files.update(dict.fromkeys(found))
+            folders[name] = place if place.is_dir() else place.parent
+    return InstalledCode(tuple(files), frozenset(packages), folders)
+
+
+def find_places(module: str) -> list[Path]:
+    """Return the folders of a package, or the file of a module, without importing it."""
+    with suppress(ImportError, ValueError):
+        spec = find_spec(module)
+        if spec is not None and spec.submodule_search_locations is not None:
+            return [
+                Path(place) for place in spec.submodule_search_locations if Path(place).is_dir()
+            ]
+        if spec is not None and spec.has_location and spec.origin:
+            return [Path(spec.origin)]
+    return []
+
+
+def list_files(place: Path) -> list[Path]:
+    """Return a file, or the files below a package's folder, sorted; at most MAX_FILES + 1."""
+    if place.is_file():
+        return [place]
+    found = (p for p in place.rglob("*") if "__pycache__" not in p.parts and p.is_file())
+    return sorted(islice(found, MAX_FILES + 1))
+
+
+def list_imported(files: Iterable[Path], package: str) -> list[str]:
+    """Return the names at the top that the sources of a package import, sorted."""
+    sources = (path for path in files if path.suffix == ".py")
+    imports = (name for path in sources for name in list_imports(path, f"{package}."))
+    return sorted({name.partition(".")[0] for name in imports})
+
+
+@cache
+def find_owners(module: str, folder: Path) -> frozenset[str]:
+    """Return the names of the packages that pip installed with this module in a folder."""
+    named = get_distribution(module)
+    if named is not None and Path(str(named.locate_file(""))) == folder:
+        return frozenset({named.name})
+    wanted = (f"{module}/", f"{module}.")
+    return frozenset(
+        each.name
+        for each in distributions(path=[str(folder)])
+        if any(line.startswith(wanted) for line in (each.read_text("RECORD") or "").splitlines())
+    )
+
+
+def find_requirements(packages: Iterable[str]) -> set[str]:
+    """Return the names of the installed packages that these require, and those in turn."""
+    found: set[str] = set()
+    waiting = list(packages)
+    while waiting:
+        installed = get_distribution(waiting.pop())
+        if installed is not None and installed.name not in found:
+            found.add(installed.name)
+            waiting += list_required(installed)
+    return found
+
+
+def list_required(installed: Distribution) -> Iterator[str]:
+    """Yield the names that a package requires; those of its extras do not count."""
+    for requirement in installed.requires or ():
+        name = NAME.match(requirement)
+        if name and "extra ==" not in requirement:
+            yield name[0]
+
+
+def get_distribution(name: str) -> Distribution | None:
+    with suppress(PackageNotFoundError):
+        return distribution(name)
+    return None
