@@ -16,6 +16,7 @@ from subprocess import CalledProcessError
 
 from firmwright.child import make_command
 from firmwright.errors import UserError, describe_exit
+from firmwright.toolchain import load_toolchain
 from firmwright.toolchain.compilers import run_compiler
 from firmwright.toolchain.kept import find_kept, keep
 from firmwright.user_folders import find_cache_folder
@@ -29,7 +30,10 @@ def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
     if the compiler fails.
     """
     kept = find_folder()
-    key = hashlib.sha256("\0".join([version("ziglang"), sys.platform, platform.machine()]).encode())
+    # Zig's own headers: those of the machine would be inputs of the build.
+    flags = load_toolchain("zig").settings_for("native").flags
+    decisive = [version("ziglang"), sys.platform, platform.machine(), *flags]
+    key = hashlib.sha256("\0".join(decisive).encode())
     for source, content in sorted(sources.items()):
         key.update(f"\0{source}\0".encode() + content)
     stem = f"{name}-{key.hexdigest()[:16]}"
@@ -39,7 +43,7 @@ def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
         for source, content in sources.items():
             Path(folder, source).write_bytes(content)
         command = make_command("ziglang", "cc", "-std=c99", "-O2", "-g0", "-fPIC")
-        command += ["-shared", "-nostdlib", "-o", f"{name}.so"]
+        command += [*flags, "-shared", "-o", f"{name}.so"]
         command += sorted(source for source in sources if source.endswith(".c"))
         try:
             run_compiler(command, Path(folder), cache=Path(folder))
