@@ -23,6 +23,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 import firmwright
+from firmwright.folders import TOP
 from firmwright.recipe.lock import CORE_PACKAGES
 
 MODULE = "tests.hammer.opened"
@@ -163,12 +164,9 @@ def is_own_file(path: str) -> bool:
     All of the code counts by one digest, descriptions by the values that stages declare. Templates
     are inputs like the user's files.
     """
-    package = Path(firmwright.__file__).parent
-    folders = ("recipes", "tasks", "templates", "toolchains")  # links in a checkout
-    own = [package, *((package / name).resolve() for name in folders)]
-    return not path.endswith(".j2") and any(
-        Path(path).is_relative_to(f) for f in (*own, user_cache_path("firmwright"))
-    )
+    own = [TOP / name for name in ("recipes", "tasks", "templates", "toolchains")]
+    places = (Path(firmwright.__file__).parent, user_cache_path("firmwright"), *own)
+    return not path.endswith(".j2") and any(Path(path).is_relative_to(each) for each in places)
 
 
 def is_standard(path: str) -> bool:
