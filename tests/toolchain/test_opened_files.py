@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import firmwright
+from firmwright.folders import TOP
 from firmwright.toolchain import Build, find_compiler, load_platform, load_toolchain
 from firmwright.toolchain.opened_files import (
     HEADERS,
@@ -16,7 +16,7 @@ from firmwright.toolchain.opened_files import (
     list_included,
 )
 
-TEMPLATES = Path(firmwright.__file__).parent / "templates"
+TEMPLATES = TOP / "templates"
 OF_OTHER_SDKS = re.compile(r"^(hal|archi|kernel|drivers)/|^pulp\.h$|^c7x\.h$|^\{\{")
 """Headers of vendors' SDKs, all of whose files count, and one that the project has."""
 
