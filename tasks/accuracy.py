@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from firmwright.pipeline.artifacts import (
     ACCURACY,
     BATCH_LAYOUT,
@@ -18,16 +16,10 @@ from firmwright.pipeline.artifacts import (
     QUANTIZED_MODEL,
     WEIGHTS,
 )
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import Scope, Stage
+from firmwright.pipeline.options import PORTABLE_NETWORK
+from firmwright.pipeline.stage import ALL, Scope, Stage
 from firmwright.pipeline.tools import compiler_tool
 from firmwright.toolchain import make_host_build
-
-
-def options(job: Job) -> Any:
-    canonical = job.recipe.canonical
-    return {**canonical["evaluate"], "detection": canonical.get("detection")}
-
 
 STAGE = Stage(
     name="accuracy",
@@ -38,7 +30,8 @@ STAGE = Stage(
         *(QUANTIZED_MODEL, NETWORK_INTERFACE, PARTITION, INTERFACE, BATCH_LAYOUT, KERNELS, WEIGHTS),
     ),
     writes=(ACCURACY,),
-    options=options,
+    keys=(*PORTABLE_NETWORK, "evaluate"),
+    platform=ALL,
     inputs=lambda job: job.recipe.list_files("evaluate", "postprocess", "libraries"),
     tools=lambda job: [compiler_tool(make_host_build(job.platform))],
     applies=lambda job: job.recipe.evaluate and not job.origin,

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from firmwright.pipeline.artifacts import BATCH, NETWORK_INTERFACE, NETWORK_MODULE
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import memory_options, mix_options, require, rewrite_options
-from firmwright.pipeline.stage import Stage
-
-
-def options(job: Job) -> Any:
-    batch = require(job.recipe.batch)
-    return {
-        "batch": [batch.size, batch.require],
-        "jobs": [{**mix_options(each), **rewrite_options(each)} for each in job.all_jobs],
-        **memory_options(job),
-        "extensions": job.recipe.extensions,
-    }
-
+from firmwright.pipeline.options import (
+    MEMORIES,
+    MIX,
+    REWRITES,
+)
+from firmwright.pipeline.stage import ALL, Stage
 
 STAGE = Stage(
     name="batch",
@@ -26,7 +16,8 @@ STAGE = Stage(
     run="firmwright.steps.batch:run",
     reads=(NETWORK_MODULE, NETWORK_INTERFACE),
     writes=(BATCH,),
-    options=options,
+    keys=(*MIX, *REWRITES, *MEMORIES, "batch", "compare", "extensions"),
+    platform=ALL,
     inputs=lambda job: [*job.recipe.list_files("transforms", "extensions"), *job.device_files],
     applies=lambda job: job.recipe.batch,
     for_both=True,

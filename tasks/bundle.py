@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from firmwright.pipeline.artifacts import SUMMARY
 from firmwright.pipeline.inputs import user_files
-from firmwright.pipeline.stage import Stage
-from firmwright.recipe.files import make_portable
+from firmwright.pipeline.options import get_build, name_archives
+from firmwright.pipeline.stage import ALL, Stage
 
 STAGE = Stage(
     name="bundle",
@@ -13,7 +13,9 @@ STAGE = Stage(
     run="firmwright.steps.bundle:run",
     reads_all=True,
     writes=(SUMMARY,),
-    options=lambda job: [make_portable(job.recipe.data), job.not_built],
+    keys=ALL,
+    platform=ALL,
+    facts={"build": get_build, "archives": name_archives, "not built": lambda job: job.not_built},
     inputs=lambda job: [*user_files(job), *job.description_files.values()],
     templates=lambda _: ["report/*.j2", "bundle/*.j2"],
     applies=lambda job: not job.origin,

@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import require
 from firmwright.pipeline.stage import Scope, Stage
-
-
-def options(job: Job) -> Any:
-    quantize = require(job.recipe.quantize)
-    return {
-        "inputs": job.recipe.canonical["quantize"]["calibration"]["inputs"],
-        "samples": quantize.calibration.samples,
-        "per_channel": quantize.per_channel,
-        "equalize": quantize.equalize,
-        "restore": quantize.arithmetic == "shift",
-        "sixteen_bit": quantize.sixteen_bit,
-    }
-
 
 STAGE = Stage(
     name="calibration",
@@ -28,7 +11,12 @@ STAGE = Stage(
     run="firmwright.steps.calibration:run",
     reads=(artifacts.MODEL_INTERFACE, artifacts.MODEL_MODULE),
     writes=(artifacts.CALIBRATION, artifacts.DISTRIBUTIONS, artifacts.PREPARED_MODEL),
-    options=options,
+    keys=(
+        "inputs",
+        *("quantize.calibration.inputs", "quantize.calibration.samples", "quantize.equalize"),
+        *("quantize.arithmetic", "quantize.activations", "quantize.weights", "quantize.layers"),
+        "quantize.per_channel",
+    ),
     inputs=lambda job: job.recipe.list_files("quantize"),
     applies=lambda job: job.recipe.quantize,
     scope=Scope.MODEL,

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import list_shown_sample_files, shown_sample_options
+from firmwright.pipeline.options import (
+    SHOWN_SAMPLE,
+    describe_board,
+    list_shown_sample_files,
+)
 from firmwright.pipeline.stage import Stage
-from firmwright.toolchain.boards import load_board
-
-
-def options(job: Job) -> Any:
-    canonical = job.recipe.canonical
-    return {
-        **{key: canonical[key] for key in ("name", "c_prefix", "arena", "demo")},
-        "data_section": load_board(job.platform.board).data_section,
-        "sample": shown_sample_options(job),
-    }
-
 
 STAGE = Stage(
     name="demo",
@@ -31,7 +21,9 @@ STAGE = Stage(
         artifacts.RUN_SAMPLE,
     ),
     writes=(artifacts.DEMO,),
-    options=options,
+    keys=(*SHOWN_SAMPLE, "name", "c_prefix", "arena", "demo"),
+    platform=("name", "board", "accelerators"),
+    facts={"board": describe_board},
     inputs=list_shown_sample_files,
     templates=lambda job: [
         "demo/*.j2",

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
-import msgspec
-
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import list_shown_sample_files, require, shown_sample_options
-from firmwright.pipeline.stage import Stage
-
-
-def options(job: Job) -> Any:
-    recipe = job.recipe
-    return {
-        "name": recipe.name,
-        "c_prefix": recipe.c_prefix,
-        "description": recipe.description,
-        "arena": recipe.arena,
-        "export": msgspec.to_builtins(require(recipe.export)),
-        "platform": asdict(job.platform),
-        "sample": shown_sample_options(job),
-    }
+from firmwright.pipeline.options import (
+    SHOWN_SAMPLE,
+    describe_board,
+    list_shown_sample_files,
+    require,
+)
+from firmwright.pipeline.stage import ALL, Stage
 
 
 def templates(job: Job) -> list[str]:
@@ -43,7 +30,12 @@ STAGE = Stage(
         artifacts.RUN_SAMPLE,
     ),
     writes=(artifacts.EXPORTS,),
-    options=options,
+    keys=(
+        *(*SHOWN_SAMPLE, "name", "c_prefix", "description", "arena", "export"),
+        *("target", "devices", "compare"),
+    ),
+    platform=ALL,
+    facts={"board": describe_board},
     inputs=list_shown_sample_files,
     templates=templates,
     applies=lambda job: job.recipe.export,

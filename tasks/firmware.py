@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, OBJECTS, PROJECT
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import find_extra_archives
-from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.options import (
+    MIX,
+    describe_board,
+    find_extra_archives,
+    get_build,
+    name_archives,
+)
+from firmwright.pipeline.stage import ALL, Stage
 from firmwright.pipeline.tools import list_sdk_tools
 
 LINKED = ("elf", "map")
@@ -24,15 +28,6 @@ def list_images(job: Job) -> list[str]:
     return [*(f"{name}.{suffix}" for name in images for suffix in suffixes), *further]
 
 
-def options(job: Job) -> Any:
-    return {
-        **job.build_settings,
-        "platform": asdict(job.platform),
-        "archives": [archive.name for archive in find_extra_archives(job)],
-        "slot": job.recipe.slot is not None,
-    }
-
-
 def inputs(job: Job) -> list[Path]:
     """Return the archives that are not part of the project."""
     return [archive for archive in find_extra_archives(job) if archive.is_file()]
@@ -44,7 +39,9 @@ STAGE = Stage(
     run="firmwright.steps.firmware:run",
     reads=(PROJECT, OBJECTS),
     writes=(FIRMWARE, FIRMWARE_SIZE),
-    options=options,
+    keys=(*MIX, "slot", "libraries"),
+    platform=ALL,
+    facts={"board": describe_board, "build": get_build, "archives": name_archives},
     inputs=inputs,
     tools=lambda job: [job.compiler, *list_sdk_tools(job.platform)],
     applies=lambda job: job.has_firmware,

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from firmwright.pipeline.artifacts import KEPT_REGIONS, KERNELS, LOWERED, PARTITION, WEIGHTS
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import mix_options
-from firmwright.pipeline.stage import Scope, Stage
-
-
-def options(job: Job) -> Any:
-    recipe = job.recipe
-    wants = ["tuned"] if recipe.tune else []
-    demands = [recipe.allow_fallback, recipe.require_offload]
-    return [mix_options(job), *demands, recipe.extensions, *wants]
-
+from firmwright.pipeline.options import MIX
+from firmwright.pipeline.stage import ALL, Scope, Stage
 
 STAGE = Stage(
     name="kernels",
@@ -23,7 +12,8 @@ STAGE = Stage(
     run="firmwright.steps.kernels:run",
     reads=(PARTITION, LOWERED),
     writes=(KERNELS, WEIGHTS, KEPT_REGIONS),
-    options=options,
+    keys=(*MIX, "allow_fallback", "require_offload", "extensions", "tune"),
+    platform=ALL,
     inputs=lambda job: [*job.recipe.list_files("extensions"), *job.device_files, *job.tuned_files],
     templates=lambda job: [f"{device.name}/layers/*.j2" for device in job.recipe.target],
     scope=Scope.TARGET,

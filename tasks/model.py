@@ -3,27 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Scope, Stage
-
-
-def options(job: Job) -> Any:
-    source = job.recipe.model
-    return {
-        "url": source.url,
-        "python": source.python,
-        "sha256": source.sha256,
-        "format": source.format,
-        "signature": source.signature,
-        "key": source.key,
-        "state": dict(source.state),
-        "inputs": msgspec.to_builtins(job.recipe.inputs),
-    }
 
 
 def inputs(job: Job) -> list[Path]:
@@ -43,7 +26,7 @@ STAGE = Stage(
     sentence="fetch the model and import it",
     run="firmwright.steps.model:run",
     writes=(MODEL_INTERFACE, MODEL_MODULE),
-    options=options,
+    keys=("model", "inputs"),
     inputs=inputs,
     scope=Scope.MODEL,
     about=("model",),

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from firmwright.created_folders import INDEX_FILE
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import Stage
-from firmwright.toolchain.boards import load_board
+from firmwright.pipeline.options import describe_board, get_build
+from firmwright.pipeline.stage import ALL, Stage
 
 from . import run, sources
 
 
-def source_options(job: Job) -> Any:
-    members = [sources.options(member) for member in job.members]
-    return [job.recipe.name, job.recipe.c_prefix, job.concurrent, *members]
-
-
-def run_options(job: Job) -> Any:
-    members = [run.options(member) for member in job.members]
-    return [load_board(job.platform.board).machine, *members]
+def describe_file(job: Job) -> Any:
+    """Return what the file of the networks states; it is not a recipe, and has other keys."""
+    recipe = job.recipe
+    return [recipe.name, recipe.c_prefix, recipe.description, job.concurrent]
 
 
 def run_inputs(job: Job) -> list[Path]:
@@ -36,9 +31,11 @@ SOURCES = Stage(
     sentence="write the C project of all networks",
     run="firmwright.steps.networks:write_sources",
     joins=True,
+    of_members=sources.STAGE,
     reads=sources.STAGE.reads,
     writes=(artifacts.PROJECT,),
-    options=source_options,
+    platform=ALL,
+    facts={"file": describe_file, "build": get_build},
     inputs=lambda job: [path for member in job.members for path in sources.inputs(member)],
     templates=lambda job: [p for member in job.members for p in sources.templates(member)],
     tools=lambda job: [job.compiler] if job.has_firmware else [],
@@ -50,7 +47,9 @@ RUN = Stage(
     run="firmwright.steps.networks:run",
     reads=(artifacts.FIRMWARE,),
     writes=(artifacts.NETWORKS_RUN,),
-    options=run_options,
+    of_members=run.STAGE,
+    platform=ALL,
+    facts={"file": describe_file, "board": describe_board},
     inputs=run_inputs,
     tools=run.list_emulators,
     applies=lambda job: job.is_run,
@@ -61,12 +60,8 @@ BUNDLE = Stage(
     run="firmwright.steps.networks:pack",
     reads_all=True,
     writes=(artifacts.SUMMARY,),
-    options=lambda job: [
-        job.recipe.name,
-        job.recipe.description,
-        job.concurrent,
-        asdict(job.platform),
-    ],
+    platform=ALL,
+    facts={"file": describe_file},
     inputs=lambda job: [member.bundle for member in job.members],
     templates=lambda _: ["bundle/*.j2"],
     publish=lambda job: [job.bundle],

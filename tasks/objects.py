@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from firmwright.pipeline.artifacts import OBJECTS, PROJECT
+from firmwright.pipeline.options import get_build
 from firmwright.pipeline.stage import Stage
 from firmwright.toolchain.boards import is_built_elsewhere
 
@@ -12,7 +13,9 @@ STAGE = Stage(
     run="firmwright.steps.objects:run",
     reads=(PROJECT,),
     writes=(OBJECTS,),
-    options=lambda job: job.build_settings,
+    keys=("cflags",),
+    platform=("architecture",),
+    facts={"build": get_build},
     tools=lambda job: [job.compiler],
     applies=lambda job: not is_built_elsewhere(job.platform.board),
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.options import mix_options, rewrite_options
-from firmwright.pipeline.stage import Scope, Stage
+from firmwright.pipeline.options import MIX, REWRITES
+from firmwright.pipeline.stage import ALL, Scope, Stage
 
 STAGE = Stage(
     name="partition",
@@ -12,7 +12,8 @@ STAGE = Stage(
     run="firmwright.steps.partition:run",
     reads=(artifacts.NETWORK_MODULE, artifacts.NETWORK_INTERFACE, artifacts.BATCH),
     writes=(artifacts.PARTITION, artifacts.REGIONS, artifacts.INTERFACE, artifacts.BATCH_LAYOUT),
-    options=lambda job: {**mix_options(job), **rewrite_options(job)},
+    keys=(*MIX, *REWRITES, "name"),
+    platform=ALL,
     inputs=lambda job: [*job.recipe.list_files("transforms"), *job.device_files],
     scope=Scope.TARGET,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.pipeline.artifacts import INTERFACE, KERNELS, PARTITION, PLAN
-from firmwright.pipeline.options import memory_options
+from firmwright.pipeline.options import MEMORIES, MEMORY_FIELDS
 from firmwright.pipeline.stage import Stage
 
 STAGE = Stage(
@@ -12,5 +12,6 @@ STAGE = Stage(
     run="firmwright.steps.plan:run",
     reads=(INTERFACE, PARTITION, KERNELS),
     writes=(PLAN,),
-    options=memory_options,
+    keys=(*MEMORIES, "slot"),
+    platform=(*MEMORY_FIELDS, "accelerators"),
 )

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from firmwright.pipeline.artifacts import (
     CALIBRATION,
@@ -19,13 +16,6 @@ from firmwright.pipeline.artifacts import (
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
 from firmwright.pipeline.stage import Scope, Stage
-
-
-def options(job: Job) -> Any:
-    """Return the recipe's options, without the names of files: the calibration has digests."""
-    data = msgspec.to_builtins(require(job.recipe.quantize))
-    del data["calibration"]["inputs"]
-    return data
 
 
 def inputs(job: Job) -> list[Path]:
@@ -46,7 +36,7 @@ STAGE = Stage(
     run="firmwright.steps.quantized:run",
     reads=(MODEL_INTERFACE, CALIBRATION, DISTRIBUTIONS, PREPARED_MODEL),
     writes=(QUANTIZED_MODEL, QUANTIZATION),
-    options=options,
+    keys=("quantize", "inputs"),
     inputs=inputs,
     applies=lambda job: job.recipe.quantize,
     scope=Scope.MODEL,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.pipeline.artifacts import OF_SAMPLES, REFERENCE, REFERENCE_OUTPUTS
-from firmwright.pipeline.options import list_run_files, run_sample_options
+from firmwright.pipeline.options import RUN_SAMPLES, list_run_files
 from firmwright.pipeline.stage import Scope, Stage
 
 STAGE = Stage(
@@ -12,7 +12,7 @@ STAGE = Stage(
     run="firmwright.steps.reference:run",
     reads=OF_SAMPLES,
     writes=(REFERENCE, REFERENCE_OUTPUTS),
-    options=run_sample_options,
+    keys=(*RUN_SAMPLES, "model", "inputs"),
     inputs=list_run_files,
     applies=lambda job: job.is_run,
     scope=Scope.TARGET,

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import list_sample_files, run_sample_options
-from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.options import RUN_SAMPLES, describe_board, list_sample_files
+from firmwright.pipeline.stage import ALL, Stage
 from firmwright.pipeline.tools import Tool, emulator_tool
-from firmwright.toolchain.boards import load_board
-
-
-def options(job: Job) -> Any:
-    return {
-        **run_sample_options(job),
-        "tolerance": msgspec.to_builtins(job.recipe.run.tolerance),
-        "detection": job.recipe.canonical.get("detection"),
-        "c_prefix": job.recipe.c_prefix,
-        "machine": load_board(job.platform.board).machine,
-        "qemu": asdict(job.platform.qemu) if job.platform.qemu else None,
-    }
 
 
 def list_emulators(job: Job) -> list[Tool]:
@@ -50,7 +34,18 @@ STAGE = Stage(
         artifacts.FIRMWARE,
     ),
     writes=(artifacts.RUN, artifacts.RUN_SAMPLE, artifacts.RUN_OUTPUTS, artifacts.BOXES),
-    options=options,
+    keys=(
+        *RUN_SAMPLES,
+        "run.tolerance",
+        "run.board",
+        "detection",
+        "classes",
+        "c_prefix",
+        "inputs",
+        "slot",
+    ),
+    platform=ALL,
+    facts={"board": describe_board},
     inputs=inputs,
     templates=lambda job: [f"{device}/**/*.j2" for device in job.platform.accelerators],
     tools=list_emulators,

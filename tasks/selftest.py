@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
-import msgspec
-
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import canonical_run_inputs, list_sample_files
-from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.options import (
+    NETWORK,
+    RUN_SAMPLES,
+    list_sample_files,
+)
+from firmwright.pipeline.stage import ALL, Stage
 from firmwright.pipeline.tools import compiler_tool
 from firmwright.toolchain import make_host_build
-
-
-def options(job: Job) -> Any:
-    spec = job.recipe.run
-    return {
-        "samples": job.recipe.selftest,
-        "seed": spec.seed,
-        "tolerance": msgspec.to_builtins(spec.tolerance),
-        "inputs": canonical_run_inputs(job),
-        "name": job.recipe.name,
-        "c_prefix": job.recipe.c_prefix,
-        "platform": asdict(job.platform),
-        "libraries": job.recipe.canonical.get("libraries"),
-        "cores": job.cores,
-    }
-
 
 STAGE = Stage(
     name="selftest",
@@ -41,7 +23,8 @@ STAGE = Stage(
         artifacts.PLAN,
     ),
     writes=(artifacts.GOLDEN,),
-    options=options,
+    keys=(*NETWORK, *RUN_SAMPLES, "run.tolerance", "selftest"),
+    platform=ALL,
     inputs=lambda job: [*list_sample_files(job), *job.recipe.list_files("libraries")],
     templates=lambda job: [
         "network/*.j2",

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from firmwright.pipeline.artifacts import (
     BATCH_LAYOUT,
@@ -19,30 +15,8 @@ from firmwright.pipeline.artifacts import (
     WEIGHTS,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import Stage
-from firmwright.toolchain import load_toolchain
-
-
-def options(job: Job) -> Any:
-    recipe = job.recipe
-    return {
-        "name": recipe.name,
-        "recipe": recipe.network_sha256,
-        "c_prefix": recipe.c_prefix,
-        "arena": recipe.arena,
-        "hooks": recipe.hooks,
-        "selftest": recipe.selftest,
-        "slot": [msgspec.to_builtins(recipe.slot), recipe.counter] if recipe.slot else None,
-        "cores": job.cores,
-        "platform": asdict(job.platform),
-        "build": job.build_settings,
-        "loadables": [asdict(load_toolchain(name)) for name in job.platform.modules.values()],
-        "classes": recipe.canonical.get("classes"),
-        "detection": recipe.canonical.get("detection"),
-        "export": recipe.export is not None,
-        "demo": msgspec.to_builtins(recipe.demo) if recipe.demo else None,
-        "libraries": recipe.canonical.get("libraries"),
-    }
+from firmwright.pipeline.options import NETWORK, describe_board, describe_modules, get_build
+from firmwright.pipeline.stage import ALL, Stage
 
 
 def inputs(job: Job) -> list[Path]:
@@ -72,7 +46,9 @@ STAGE = Stage(
     run="firmwright.steps.sources:run",
     reads=(INTERFACE, BATCH_LAYOUT, PARTITION, KERNELS, WEIGHTS, PLAN, GOLDEN),
     writes=(PROJECT,),
-    options=options,
+    keys=(*NETWORK, "compare", "counter", "demo", "export"),
+    platform=ALL,
+    facts={"board": describe_board, "build": get_build, "modules": describe_modules},
     inputs=inputs,
     templates=templates,
     tools=lambda job: [job.compiler] if job.has_firmware else [],

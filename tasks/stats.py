@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from firmwright.pipeline.artifacts import KERNELS, PARTITION, PLAN, RUN, TIMELINE
-from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
-
-
-def options(job: Job) -> Any:
-    return {
-        "name": job.recipe.name,
-        "platform": job.platform.name,
-        "c_prefix": job.recipe.c_prefix,
-    }
-
 
 STAGE = Stage(
     name="stats",
@@ -23,7 +11,8 @@ STAGE = Stage(
     run="firmwright.steps.stats:run",
     reads=(PARTITION, KERNELS, PLAN, RUN),
     writes=(TIMELINE,),
-    options=options,
+    keys=("name", "c_prefix"),
+    platform=("name",),
     applies=lambda job: job.counts_instructions,
     archive=lambda job: {f"stats/{job.stats_file}": job.folder("stats") / job.stats_file},
 )

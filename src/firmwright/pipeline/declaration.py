@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -15,6 +15,10 @@ from .tools import Tool
 
 Job = TypeVar("Job")
 """The class of jobs, which imports this module; `stage` has the declarations for it."""
+
+
+ALL = ("*",)
+"""All keys of the recipe, or all fields of the platform."""
 
 
 class Scope(Enum):
@@ -32,13 +36,19 @@ class StageDeclaration(Generic[Job]):
     """One step of the pipeline, with results in a folder of its own.
 
     ``run`` names the function ``(job, folder)`` that writes them into an empty folder
-    ("module:function", imported when it runs). What it writes is decided by ``reads``, the
-    results of earlier stages; by ``options``, the slice of recipe and platform; by ``inputs``,
-    the user's files; by ``templates``, patterns of files below firmwright's own; by ``tools``;
-    and by the code, all of firmwright's: every hand-kept list of what a stage imports has been
-    incomplete. A stage that ``compares`` reads the results of the job that it compares with as
-    well, one that ``reads_all`` those of every other stage. The results of one ``for_both`` hold
-    for the job that it compares with too. One that ``joins`` reads those of the job's members.
+    ("module:function", imported when it runs). Its results depend on ``reads``, the results of
+    earlier stages; on ``keys`` of the recipe, such as ``run.seed``, and fields of the ``platform``
+    (ALL for each of them); on ``variables`` of the environment, of which only counts whether they
+    are set, because their files are inputs; on ``facts``, values by name that follow from other
+    files; on ``inputs``, the user's files; on ``templates``, patterns of files below firmwright's
+    own; on ``tools``; and on all of firmwright's code. ``tests/hammer/keys.py`` records the keys,
+    fields and variables that a stage reads, and fails for one that is not declared. If platforms
+    share the results, no field counts.
+
+    A stage that ``compares`` reads the results of the job that it compares with as well, one that
+    ``reads_all`` those of every other stage. The results of one ``for_both`` hold for the job that
+    it compares with too. One that ``joins`` reads those of the job's members. With ``of_members``,
+    each member counts as it does for that stage.
 
     A recipe that asks nothing of a stage, so that it does not apply, does without; where one asks
     and the platform or machine cannot run the stage, ``explain_absence`` says why. ``archive``
@@ -53,7 +63,10 @@ class StageDeclaration(Generic[Job]):
     run: str
     reads: Sequence[Artifact[Any]] = ()
     writes: Sequence[Artifact[Any]] = ()
-    options: Callable[[Job], Any] = lambda _: None
+    keys: Sequence[str] = ()
+    platform: Sequence[str] = ()
+    variables: Sequence[str] = ()
+    facts: Mapping[str, Callable[[Job], Any]] = field(default_factory=dict)
     inputs: Callable[[Job], Iterable[Path]] = lambda _: ()
     templates: Callable[[Job], Iterable[str]] = lambda _: ()
     tools: Callable[[Job], Iterable[Tool]] = lambda _: ()
@@ -62,6 +75,7 @@ class StageDeclaration(Generic[Job]):
     compares: bool = False
     for_both: bool = False
     joins: bool = False
+    of_members: StageDeclaration[Job] | None = None
     reads_all: bool = False
     archive: Callable[[Job], Mapping[str, Path]] = lambda _: {}
     explain_absence: Callable[[Job], str] = lambda _: ""

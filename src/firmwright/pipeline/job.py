@@ -13,7 +13,7 @@ from typing import Any
 
 from firmwright.data.sources import DataFolders
 from firmwright.recipe import Recipe
-from firmwright.recipe.recipe import lock_path, tuned_path
+from firmwright.recipe.recipe import lock_path, read_recipe, tuned_path
 from firmwright.targets import Device
 from firmwright.targets.load import load_mix
 from firmwright.toolchain import Build, Platform
@@ -137,15 +137,14 @@ class Job:
     @cached_property
     def comparison_job(self) -> Job:
         """The job that compiles the same network for the recipe's ``compare``."""
-        recipe = replace(
-            self.recipe,
-            name=f"{self.recipe.name}-compared",
-            target=self.recipe.compare,
-            allow_fallback=True,
-            require_offload=None,
-            compare=(),
-            demo=None,
-        )
+        left_out = ("compare", "demo", "require_offload")
+        kept = {key: value for key, value in self.recipe.data.items() if key not in left_out}
+        changed = {
+            "name": f"{self.recipe.name}-compared",
+            "target": self.recipe.data["compare"],
+            "allow_fallback": True,
+        }
+        recipe = read_recipe(self.recipe.path, {**kept, **changed})
         outdir = self.outdir / "compared"
         return replace(self, recipe=recipe, outdir=outdir, origin=self)
 

@@ -1,20 +1,29 @@
-"""What of a recipe and a platform decides about several stages."""
+"""The keys of a recipe and the fields of a platform that stages declare, and their values."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from firmwright.recipe import TransformOptions
+from firmwright.recipe import Recipe, TransformOptions
+from firmwright.recipe.files import make_portable
 from firmwright.recipe.quantization import Inputs
+from firmwright.recipe.recipe import BESIDE_THE_NETWORK
 from firmwright.targets import find_rewrites
+from firmwright.toolchain import Platform, load_toolchain
+from firmwright.toolchain.boards import load_board
 
 from .job import Job
+from .stage import ALL, Stage
 
 T = TypeVar("T")
+
+NO_KEYS = frozenset({"path", "data"})
+"""Fields of a recipe that are no keys."""
 
 
 def require(part: T | None) -> T:
@@ -23,17 +32,67 @@ def require(part: T | None) -> T:
     return part
 
 
-def mix_options(job: Job) -> Any:
-    """Return what decides which device takes what, and how it lowers it."""
-    recipe = job.recipe
-    return {
-        "target": [[d.name, d.options] for d in recipe.target],
-        "rounding": recipe.rounding,
-        "fuse_layers": recipe.fuse_layers,
-        "devices": recipe.devices,
-        "wanted_batch": recipe.batch.size if recipe.batch else None,
-        "platform": None if job.is_portable else asdict(job.platform),
+MIX = ("target", "rounding", "fuse_layers", "devices", "batch.size")
+"""Keys by which devices take operators and lower them."""
+REWRITES = ("transforms",)
+MEMORIES = ("memory", "detection.candidates")
+"""Keys by which planning puts buffers into the MEMORY_FIELDS of a platform."""
+MEMORY_FIELDS = ("memories", "stack", "code")
+RUN_SAMPLES = ("batch", "run.samples", "run.seed", "run.inputs", "evaluate.inputs")
+"""Keys by which samples are chosen for the run."""
+SHOWN_SAMPLE = ("run.seed", "run.inputs", "evaluate.inputs")
+"""Keys by which one sample is chosen that a program shows."""
+NETWORK = tuple(sorted({each.name for each in fields(Recipe)} - BESIDE_THE_NETWORK - NO_KEYS))
+"""Keys that decide about the network's digest."""
+OF_PLATFORMS = frozenset({"platform", "toolchain", "cflags", "compile_for_device"})
+PORTABLE_NETWORK = tuple(key for key in NETWORK if key not in OF_PLATFORMS)
+"""The same without those that choose what the firmware runs on."""
+
+
+def collect_options(job: Job, stage: Stage) -> dict[str, Any]:
+    """Return the values of all keys, fields, variables and facts that a stage declares."""
+    stated = () if job.is_shared(stage.name) else stage.platform
+    found: dict[str, Any] = {
+        "recipe": {key: find_key(job.recipe, key) for key in stage.keys},
+        "platform": asdict(job.platform) if stated == ALL else pick_fields(job.platform, stated),
+        "variables": [name for name in stage.variables if os.environ.get(name)],
+        "facts": {name: find(job) for name, find in stage.facts.items()},
     }
+    if stage.of_members is not None:
+        found["members"] = [collect_options(member, stage.of_members) for member in job.members]
+    return found
+
+
+def find_key(recipe: Recipe, key: str) -> Any:
+    """Return the value of a recipe's key in plain data, without absolute paths, None without it."""
+    if (key,) == ALL:
+        return make_portable(recipe.data)
+    value: Any = recipe.canonical
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def pick_fields(platform: Platform, names: Sequence[str]) -> dict[str, Any]:
+    every = asdict(platform)
+    return {name: every[name] for name in names}
+
+
+def get_build(job: Job) -> Any:
+    return job.build_settings
+
+
+def describe_board(job: Job) -> Any:
+    return asdict(load_board(job.platform.board))
+
+
+def describe_modules(job: Job) -> Any:
+    """Return the toolchains of the modules that other cores of the platform load."""
+    return [asdict(load_toolchain(name)) for name in job.platform.modules.values()]
+
+
+def name_archives(job: Job) -> list[str]:
+    return [archive.name for archive in find_extra_archives(job)]
 
 
 def transform_options(job: Job) -> TransformOptions:
@@ -45,23 +104,6 @@ def select_rewrites(job: Job) -> frozenset[str]:
     options = transform_options(job)
     asked = find_rewrites(job.mix)
     return frozenset(asked.union(options.switched_on).difference(options.switched_off))
-
-
-def rewrite_options(job: Job) -> Any:
-    """Return what decides how the network is rewritten."""
-    return {"rewrites": sorted(select_rewrites(job)), "extra": transform_options(job).extra}
-
-
-def memory_options(job: Job) -> Any:
-    """Return what decides whether a network fits the platform's memory."""
-    platform = job.platform
-    return {
-        "memories": {name: asdict(memory) for name, memory in platform.memories.items()},
-        "pins": job.recipe.memory,
-        "stack": platform.stack,
-        "code": platform.code,
-        "boxes": max_boxes(job),
-    }
 
 
 def chooses_memories(job: Job) -> bool:
@@ -91,17 +133,6 @@ def canonical_run_inputs(job: Job) -> Any:
     return canonical["run"]["inputs"] or canonical.get("evaluate", {}).get("inputs")
 
 
-def run_sample_options(job: Job) -> Any:
-    """Return what of the recipe decides which samples the run has."""
-    spec = job.recipe.run
-    return {
-        "batch": job.has_stage("batch"),
-        "samples": spec.samples,
-        "seed": spec.seed,
-        "inputs": canonical_run_inputs(job),
-    }
-
-
 def list_run_files(job: Job) -> list[Path]:
     """Return the user's files that the run's samples are read from."""
     own = job.recipe.run.inputs is not None
@@ -111,11 +142,6 @@ def list_run_files(job: Job) -> list[Path]:
 def list_sample_files(job: Job) -> list[Path]:
     """Return the user's files of the run's samples, and of the classes."""
     return [*list_run_files(job), *job.recipe.list_files("postprocess")]
-
-
-def shown_sample_options(job: Job) -> Any:
-    """Return what decides about the sample that a program shows: the run's first, or one drawn."""
-    return None if job.has_stage("run") else [canonical_run_inputs(job), job.recipe.run.seed]
 
 
 def list_shown_sample_files(job: Job) -> list[Path]:

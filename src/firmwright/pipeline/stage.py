@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .declaration import ALL as ALL
 from .declaration import Scope as Scope
 from .declaration import StageDeclaration
 from .job import Job

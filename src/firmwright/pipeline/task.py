@@ -43,6 +43,7 @@ from . import origins
 from .code_digest import CODE_FOLDERS, code_digest
 from .freshness import InputWatch, Unchanged, file_digest
 from .job import Job
+from .options import collect_options
 from .ownership import claim_folders, list_published, publish, refuse_foreign_targets
 from .places import locate_key
 from .profile import measure
@@ -154,7 +155,7 @@ def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
         "python": sys.version_info[:2],
         "packages": find_deciding_packages() | lock.find_package_versions(job.packages),
         "firmwright's code": code_digest(CODE_FOLDERS),
-        "options": stage.options(job),
+        "options": collect_options(job, stage),
         "tools": {tool.name: tool.stamp() for tool in stage.tools(job)},
     }
     configuration: dict[str, Any] = json.loads(json.dumps(decisive, sort_keys=True, default=list))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from firmwright.devices.c7x import C7X
 from firmwright.devices.c7x.loadable import make_loadable_build
@@ -12,8 +11,8 @@ from firmwright.devices.tidl import TIDL
 from firmwright.devices.tidl.stages import RECORD, has_tools
 from firmwright.pipeline.artifacts import KERNELS, PROJECT
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import find_extra_archives
-from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.options import find_extra_archives, name_archives
+from firmwright.pipeline.stage import ALL, Stage
 from firmwright.pipeline.tools import collect_settings, compiler_tool
 from firmwright.toolchain import Build, Toolchain, load_toolchain
 
@@ -54,11 +53,6 @@ def get_build(job: Job) -> Build:
     return build
 
 
-def options(job: Job) -> Any:
-    archives = [archive.name for archive in find_extra_archives(job)]
-    return {**collect_settings(get_build(job)), "archives": archives}
-
-
 def inputs(job: Job) -> list[Path]:
     return [archive for archive in find_extra_archives(job) if archive.is_file()]
 
@@ -76,7 +70,9 @@ LOADABLE = Stage(
     sentence="build what the C7x loads of the network",
     run="firmwright.devices.c7x.build_loadable:run",
     reads=(KERNELS, PROJECT),
-    options=options,
+    keys=("c_prefix",),
+    platform=ALL,
+    facts={"build": lambda job: collect_settings(get_build(job)), "archives": name_archives},
     inputs=inputs,
     tools=lambda job: [compiler_tool(get_build(job))],
     applies=applies,

@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from firmwright.devices.mla.sdk import find_sdk, list_installed_files, read_version
+from firmwright.devices.mla.sdk import (
+    HOME_VARIABLE,
+    PYTHON_VARIABLE,
+    find_sdk,
+    list_installed_files,
+    read_version,
+)
 from firmwright.pipeline.artifact import Artifact, pack_listed
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE, PARTITION
 from firmwright.pipeline.fingerprint import Fingerprint, find_fingerprint
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import (
-    canonical_run_inputs,
-    list_run_files,
-    mix_options,
-    rewrite_options,
-)
-from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.options import MIX, REWRITES, list_run_files
+from firmwright.pipeline.stage import ALL, Stage
 from firmwright.pipeline.tools import Tool
 
 if TYPE_CHECKING:
@@ -29,18 +30,6 @@ SDK_NAME = "SiMa Model SDK"
 RECORD: Artifact[ArtifactsReport] = Artifact(
     "artifacts", "artifacts.json", "firmwright.report.manifest:ArtifactsReport"
 )
-
-
-def options(job: Job) -> Any:
-    """Return the mix, the rewrites, and how the recipe quantizes with which samples."""
-    canonical = job.recipe.canonical
-    return {
-        "mix": mix_options(job),
-        "rewrites": rewrite_options(job),
-        "quantize": canonical.get("quantize"),
-        "inputs": canonical_run_inputs(job),
-        "require": job.recipe.batch is not None and job.recipe.batch.require,
-    }
 
 
 def calibration_files(job: Job) -> list[Path]:
@@ -67,7 +56,9 @@ ARTIFACTS = Stage(
     run="firmwright.devices.mla.build_archive:run",
     reads=(MODEL_INTERFACE, MODEL_MODULE, PARTITION),
     writes=(RECORD,),
-    options=options,
+    keys=(*MIX, *REWRITES, "name", "batch", "quantize", "inputs", "run.inputs", "evaluate.inputs"),
+    platform=ALL,
+    variables=(PYTHON_VARIABLE, HOME_VARIABLE),
     inputs=calibration_files,
     templates=lambda _: ["mla/sdk/*.j2"],
     tools=lambda _: [Tool(SDK_NAME, fingerprint_sdk, ask_version, SDK_NAME)],

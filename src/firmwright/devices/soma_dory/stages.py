@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from firmwright.devices.soma_dory.chip_program import DRIVER, SDK
 from firmwright.devices.soma_dory.chip_report import ChipReport
@@ -24,8 +23,8 @@ from firmwright.pipeline.artifacts import (
     PROJECT,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import canonical_run_inputs, list_sample_files
-from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.options import RUN_SAMPLES, list_sample_files
+from firmwright.pipeline.stage import ALL, Stage
 from firmwright.pipeline.tools import compiler_tool
 from firmwright.toolchain import make_host_build
 
@@ -47,18 +46,6 @@ def list_sources(_: Job) -> list[Path]:
     return sorted(found)
 
 
-def options(job: Job) -> Any:
-    spec = job.recipe.run
-    return {
-        "samples": spec.samples,
-        "seed": spec.seed,
-        "tolerance": spec.tolerance.absolute,
-        "inputs": canonical_run_inputs(job),
-        "accelerator": dict(job.platform.accelerators["soma_dory"]),
-        "variables": [name for name in (DRIVER, SDK) if name in os.environ],
-    }
-
-
 CHIP_CHECK = Stage(
     name=REPORT.stage,
     sentence="run the chip's project over a model of its registers",
@@ -74,7 +61,9 @@ CHIP_CHECK = Stage(
         PROJECT,
     ),
     writes=(REPORT,),
-    options=options,
+    keys=(*RUN_SAMPLES, "run.tolerance", "c_prefix", "inputs"),
+    platform=ALL,
+    variables=(DRIVER, SDK),
     inputs=lambda job: [*list_sample_files(job), *list_sources(job)],
     templates=lambda _: ["soma_dory/chip_check/**/*.j2", "boards/posix/*.j2"],
     tools=lambda job: [compiler_tool(make_host_build(job.platform))],

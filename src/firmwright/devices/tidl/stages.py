@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from firmwright.created_folders import INDEX_FILE
 from firmwright.devices.tidl.tools import TOOLS_VARIABLE, find_tools
@@ -21,8 +21,8 @@ from firmwright.pipeline.artifacts import (
     REGIONS,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import canonical_run_inputs, list_run_files, mix_options
-from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.options import MIX, list_run_files
+from firmwright.pipeline.stage import ALL, Stage
 from firmwright.pipeline.tools import Tool, folder_tool
 from firmwright.recipe.files import is_description_file
 from firmwright.toolchain import Platform, load_platform
@@ -38,16 +38,8 @@ RECORD: Artifact[Artifacts] = Artifact(
 STAND_INS: Artifact[IRModule] = Artifact("stand_in", "module.json", MODULE)
 
 
-def options(job: Job) -> Any:
-    """Return the mix, and where samples come from."""
-    canonical = job.recipe.canonical
-    quantize = canonical.get("quantize") or {}
-    return {
-        "mix": mix_options(job),
-        "name": artifacts_name(job),
-        "calibration": canonical.get("calibration") or quantize.get("calibration"),
-        "inputs": canonical_run_inputs(job),
-    }
+CALIBRATION = ("calibration", "quantize", "run.inputs", "evaluate.inputs", "inputs")
+"""Keys by which samples are chosen that show the ranges of tensors."""
 
 
 def calibration_files(job: Job) -> list[Path]:
@@ -88,7 +80,9 @@ STAND_IN = Stage(
     run="firmwright.devices.tidl.stand_in:run",
     reads=(NETWORK_INTERFACE, PARTITION, REGIONS, BATCH_LAYOUT),
     writes=(STAND_INS,),
-    options=options,
+    keys=(*MIX, *CALIBRATION, "name", "platform", "compile_for_device"),
+    platform=ALL,
+    variables=(TOOLS_VARIABLE,),
     inputs=calibration_files,
     applies=lambda job: job.recipe.quantize is None,
     gives_regions=True,
@@ -100,7 +94,9 @@ ARTIFACTS = Stage(
     run="firmwright.devices.tidl.build_artifacts:run",
     reads=(MODEL_INTERFACE, NETWORK_INTERFACE, BATCH, PARTITION, REGIONS, BATCH_LAYOUT),
     writes=(RECORD,),
-    options=options,
+    keys=(*MIX, *CALIBRATION, "name", "platform", "compile_for_device"),
+    platform=ALL,
+    variables=(TOOLS_VARIABLE,),
     inputs=calibration_files,
     tools=list_tools,
     archive=partial(pack_listed, RECORD),
@@ -128,7 +124,9 @@ APPLICATION = Stage(
     sentence="write the program that runs the networks of TI's tools",
     run="firmwright.devices.tidl.build_application:run",
     reads=(RECORD, PLAN, PROJECT),
-    options=lambda job: {"name": job.recipe.name, "c_prefix": job.recipe.c_prefix},
+    keys=("name", "c_prefix"),
+    platform=ALL,
+    variables=(TOOLS_VARIABLE,),
     templates=lambda _: ["tidl/application/*.j2"],
     applies=runs_on_tidl_rt,
     archive=list_application,
