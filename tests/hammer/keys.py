@@ -1,0 +1,268 @@
+"""Builds recipes and records the keys, platform fields and variables that each stage reads.
+
+``python -m tests.hammer.keys RECIPE…`` prints what a stage reads and does not declare.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from doit.cmd_base import ModuleTaskLoader
+from doit.doit_cmd import DoitMain
+
+from firmwright.pipeline import task
+from firmwright.pipeline.command_line import set_variables
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import MIX, NETWORK, OF_PLATFORMS
+from firmwright.pipeline.stage import ALL, Stage
+from firmwright.recipe import recipe as recipe_records
+from firmwright.recipe.quantization import (
+    CalibrationOptions,
+    CalibrationSamples,
+    EvaluateOptions,
+    QuantizeOptions,
+)
+from firmwright.recipe.recipe import Recipe
+from firmwright.targets.load import load_target, target_names
+from firmwright.toolchain import Platform, load_toolchain, toolchain_names
+
+KEYS: Mapping[type, str] = {
+    Recipe: "",
+    recipe_records.ModelSource: "model.",
+    recipe_records.Tolerance: "run.tolerance.",
+    recipe_records.BatchRequest: "batch.",
+    recipe_records.RunOptions: "run.",
+    recipe_records.DemoOptions: "demo.",
+    recipe_records.ExportOptions: "export.",
+    recipe_records.SlotOptions: "slot.",
+    QuantizeOptions: "quantize.",
+    CalibrationOptions: "quantize.calibration.",
+    CalibrationSamples: "calibration.",
+    EvaluateOptions: "evaluate.",
+}
+"""The records of a recipe, each with the beginning of its keys."""
+
+DERIVED: Mapping[str, Sequence[str]] = {
+    "canonical": ALL,
+    "sha256": ALL,
+    "data": ALL,
+    "network_sha256": NETWORK,
+}
+"""What a recipe computes of its keys."""
+
+OF_JOBS: Mapping[str, Sequence[str]] = {"mix": MIX, "cores": ("target", "devices")}
+"""What a job computes once of keys; a stage that reads it may find it computed."""
+
+BUILD = "the fact `build`"
+BOOKKEEPING = (
+    *("folder", "name_stage", "is_of_origin", "is_shared", "is_portable", "stages", "makes_stage"),
+    *("network_stage", "lowered_stage", "cache", "device_files", "all_jobs", "comparison_job"),
+    *("has_firmware", "is_run", "can_emulate", "counts_instructions", "emulator"),
+    *("task_name", "bundle_name"),
+)
+"""Of a job: the places of results, and which stages there are. These change the files of results
+that a stage depends on."""
+
+IGNORED_KEYS = frozenset({"path"})
+SYSTEM_VARIABLES = frozenset(
+    {
+        *("HOME", "PATH", "TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH"),
+        *("XDG_CACHE_HOME", "FIRMWRIGHT_CACHE", "FIRMWRIGHT_MIRROR", "FIRMWRIGHT_THREADS"),
+        *("FIRMWRIGHT_NO_USER_CODE", "COLUMNS", "LINES", "TERM", "NO_COLOR", "FORCE_COLOR"),
+    }
+)
+"""Variables of programs, caches and the terminal; tools count by the files that they lead to."""
+
+
+class Recorder:
+    """The reads of the stage that runs; none are recorded while it is paused."""
+
+    def __init__(self) -> None:
+        self.reads: set[tuple[str, str]] | None = None
+        self.needs: Sequence[str] = ()
+        self.undeclared: set[str] = set()
+
+    def add(self, kind: str, *names: str) -> None:
+        if self.reads is not None:
+            self.reads.update((kind, name) for name in names)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        reads, self.reads = self.reads, None
+        try:
+            yield
+        finally:
+            self.reads = reads
+
+    def record(self, job: Job, stage: Stage, run: Callable[[], None]) -> None:
+        """Run a stage, and note the reads that it does not declare."""
+        self.reads, self.needs = set(), stage.needs
+        try:
+            run()
+        finally:
+            found, self.reads = self.reads, None
+            # The stages that declare a variable run again, and a bundle reads the results of all.
+            others = job.stages.values() if stage.reads_all else ()
+            known = {("variable", name) for each in others for name in list_variables(each)}
+            missing = [read for read in found - known if not covers(stage, *read)]
+            self.undeclared.update(f"{stage.name}: {kind} {name}" for kind, name in missing)
+
+
+EXCEPTIONS: Mapping[str, Collection[str]] = {"accuracy": OF_PLATFORMS}
+"""Keys by stages that read them and do not depend on them: accuracy is computed on this machine,
+and has the digest of all keys as a text in its C."""
+
+
+def list_variables(stage: Stage) -> set[str]:
+    """Return the variables that a stage declares, itself or by its facts."""
+    found = {*stage.variables}
+    if "archives" in stage.facts:
+        found |= {load_target(name).libraries_variable for name in target_names()}
+    if "build" in stage.facts:
+        found |= {load_toolchain(name).variable for name in toolchain_names()}
+    return found
+
+
+def covers(stage: Stage, kind: str, name: str) -> bool:
+    """Return whether a stage declares what it reads; a key also if a part of it is declared."""
+    if kind == "key" and name in EXCEPTIONS.get(stage.name, ()):
+        return True
+    if kind == "key":
+        return any(
+            each == "*" or f"{name}.".startswith(f"{each}.") or each.startswith(f"{name}.")
+            for each in stage.keys
+        )
+    if kind == "field":
+        return stage.platform == ALL or name in stage.platform
+    if kind == "variable":
+        return name in list_variables(stage)
+    return name == BUILD and "build" in stage.facts
+
+
+RECORDER = Recorder()
+
+
+def spy(kind: type, note: Callable[[Any, str], None]) -> None:
+    """Let a class call ``note`` with the object and the name of each attribute that is read."""
+    original = kind.__getattribute__
+
+    def read(self: Any, name: str) -> Any:
+        if RECORDER.reads is not None:
+            note(self, name)
+        return original(self, name)  # type: ignore[call-arg]
+
+    kind.__getattribute__ = read  # type: ignore[method-assign, assignment]
+
+
+def spy_on_records() -> None:
+    """Record the reads of recipes, platforms, jobs, toolchains and the environment."""
+    for record, beginning in KEYS.items():
+        is_struct = issubclass(record, msgspec.Struct)
+        names = record.__struct_fields__ if is_struct else [f.name for f in fields(record)]  # type: ignore[attr-defined]
+
+        def note(_: Any, name: str, beginning: str = beginning, names: Any = names) -> None:
+            if name in names and name not in IGNORED_KEYS | DERIVED.keys():
+                RECORDER.add("key", f"{beginning}{name}")
+            elif name in DERIVED and not beginning:
+                RECORDER.add("key", *DERIVED[name])
+
+        spy(record, note)
+    platform_fields = {field.name for field in fields(Platform)}
+    spy(Platform, lambda _, name: RECORDER.add("field", *platform_fields.intersection([name])))
+    spy(Job, note_job)
+    pause_in_bookkeeping()
+    environment = type(os.environ)
+    lookup = environment.__getitem__
+
+    def get_variable(self: Any, name: str) -> Any:
+        caller = sys._getframe(1)
+        while caller.f_code.co_filename.startswith("<frozen"):
+            caller = caller.f_back or sys._getframe()
+        if name not in SYSTEM_VARIABLES and "firmwright" in caller.f_code.co_filename:
+            RECORDER.add("variable", name)
+        return lookup(self, name)
+
+    environment.__getitem__ = get_variable  # type: ignore[method-assign]
+
+
+def note_job(_: Any, name: str) -> None:
+    if name in OF_JOBS:
+        RECORDER.add("key", *OF_JOBS[name])
+    if name in ("build", "build_settings", "compiler"):
+        RECORDER.add("fact", BUILD)
+
+
+def pause_in_bookkeeping() -> None:
+    """Record nothing while a job finds the places of results, and the stages that it has."""
+
+    def pausing(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*given: Any) -> Any:
+            with RECORDER.pause():
+                return function(*given)
+
+        return call
+
+    Recipe.list_files = pausing(Recipe.list_files)  # type: ignore[method-assign]
+    for name in ("sha256", "network_sha256"):
+        setattr(Recipe, name, property(pausing(vars(Recipe)[name].fget)))
+    task.collect_options = pausing(task.collect_options)  # type: ignore[attr-defined]
+    for name in BOOKKEEPING:
+        member = vars(Job)[name]
+        if isinstance(member, property):
+            setattr(Job, name, property(pausing(member.fget)))  # type: ignore[arg-type]
+        elif hasattr(member, "func"):
+            member.func = pausing(member.func)
+        else:
+            setattr(Job, name, pausing(member))
+    has_stage = Job.has_stage
+
+    def ask(self: Job, stage: str) -> bool:
+        if stage not in RECORDER.needs:  # the keys by which it applies
+            return has_stage(self, stage)
+        with RECORDER.pause():
+            return has_stage(self, stage)
+
+    Job.has_stage = ask  # type: ignore[method-assign]
+
+
+def build(recipe: str, outdir: Path) -> list[str]:
+    """Build a recipe in this process; return the undeclared reads, sorted."""
+    words = [f"recipe={recipe}", f"outdir={outdir}"]
+    set_variables(words)
+    run_watched = task.run_watched
+
+    def run(job: Job, stage: Stage, folder: Path, watched: Any) -> None:
+        RECORDER.record(job, stage, lambda: run_watched(job, stage, folder, watched))
+
+    task.run_watched = run
+    from firmwright.tasks import dodo  # it reads the variables while it is imported
+
+    spy_on_records()
+    code = DoitMain(ModuleTaskLoader(vars(dodo))).run(["run", "-n", "0", "build", *words])
+    if code:
+        raise SystemExit(f"{recipe} does not build")
+    return sorted(RECORDER.undeclared)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("recipe")
+    parser.add_argument("outdir", type=Path)
+    given = parser.parse_args()
+    found = build(given.recipe, given.outdir)
+    print(f"{given.recipe}: {len(found)} undeclared", *found, sep="\n  ")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
