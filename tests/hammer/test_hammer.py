@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.hammer.campaign import FindingError, run_campaign
+from tests.hammer.edits import EditHammer
 from tests.hammer.environments import SHORT, Case, EnvironmentHammer, list_cases
 from tests.hammer.faults import FaultHammer
 from tests.hammer.formats import FormatHammer
@@ -138,3 +139,8 @@ def test_a_finding_is_told_with_what_repeats_it(capsys: pytest.CaptureFixture[st
     again = next(line.split("python -m here ")[1] for line in told.splitlines() if "again" in line)
     assert run_campaign("here", try_case, again.split(), 1) == 1
     assert "it fell over" in capsys.readouterr().out
+
+
+def test_edits_give_the_bundles_of_clean_builds(tmp_path: Path) -> None:
+    hammer = EditHammer(tmp_path)
+    assert run_campaign("tests.hammer.edits", hammer.try_edit, ["--count", "6"], 6) == 0

@@ -1,0 +1,219 @@
+"""After any single edit, the next build gives the bundle of a clean build.
+
+``python -m tests.hammer.edits [--count 200] [--seconds S] [--seed 0] [--first 0]``
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from tests.hammer.campaign import FindingError, run_campaign
+from tests.quantize.networks import residual_network, samples
+
+ROOT = Path(__file__).parents[2]
+
+BASE = {"model": "digits.onnx", "run": {"inputs": "inputs.npz", "samples": 1}}
+QUANTIZE = {"calibration": {"inputs": "calibration.npy"}}
+FLOAT = {"model": "float.onnx", "quantize": QUANTIZE, "platform": "host"}
+LOOSE = {"samples": 1, "tolerance": {"absolute": 20}}
+PYTHON = {"image": {"python": "mine:images"}}
+LIBRARY = {"name": "extra", "sources": ["extra.c"], "includes": ["extra.h"]}
+
+RECIPES: Sequence[Mapping[str, Any]] = (
+    {**BASE, "platform": "./board.yaml", "selftest": 1, "demo": {}},
+    {**BASE, "platform": "host", "toolchain": "./tools.yaml", "libraries": [LIBRARY]},
+    {**FLOAT, "run": LOOSE},
+    {**FLOAT, "run": LOOSE, "evaluate": {"inputs": "calibration.npy", "samples": 4}},
+    {**BASE, "platform": "rv32-bare", "batch": 2, "hooks": True},
+    {"model": "digits.onnx", "platform": "host", "run": {"inputs": PYTHON, "samples": 2}},
+    {**BASE, "platform": "diana", "target": "soma_dory, c", "compare": "c"},
+    {
+        **BASE,
+        "platform": "cortex-m4-bare",
+        "export": "cmake",
+        "transforms": {"extra": ["mine:same"]},
+    },
+)
+"""They go through every stage but those of the vendors' tools."""
+
+VALUES: Mapping[str, Sequence[Any]] = {
+    "arena": ["static", "caller", None],
+    "batch": [2, 3, None],
+    "budget": [{"flash": "4 MiB"}, {"ram": "1 MiB"}, None],
+    "c_prefix": ["net", "other", None],
+    "cflags": [["-DONE=1"], ["-O1"], None],
+    "compare": ["c", None],
+    "counter": [1, 2, None],
+    "demo": [{}, {"profile": "individual"}, {"compare": True}, None],
+    "description": ["A network.", "Another one.", None],
+    "evaluate.samples": [3, 4],
+    "export": ["cmake", "zephyr", ["cmake", "platformio"], None],
+    "fuse_layers": [True, False],
+    "hooks": [True, False],
+    "platform": ["host", "rv32-bare", "cortex-m4-bare", "./board.yaml"],
+    "quantize.arithmetic": ["onnx", "shift"],
+    "quantize.bias_correction": [True, False],
+    "quantize.calibration.method": ["minmax", "percentile"],
+    "quantize.calibration.samples": [4, 8],
+    "quantize.equalize": [True, False],
+    "quantize.io": ["integer", "float32"],
+    "quantize.per_channel": [True, False],
+    "quantize.symmetric": [True, False],
+    "rounding": ["onnx", "tflite", None],
+    "run.samples": [1, 2],
+    "run.seed": [1, 2],
+    "run.tolerance": [{"absolute": 21}, {"absolute": 22}],
+    "selftest": [0, 1, 2],
+    "toolchain": ["zig", "gcc", "./tools.yaml", None],
+}
+"""Values of a recipe's keys; None leaves a key out. Those that do not fit are rejected alike."""
+
+MODULE = """\
+import numpy as np
+
+def images():
+    return np.full((4, 1, 1, 8, 8), {number}, np.float32)
+
+def same(module):
+    print({number})
+    return module
+"""
+C_SOURCE = '#include "extra.h"\nint extra(void) {{ return EXTRA + {number}; }}\n'
+C_HEADER = "#define EXTRA {number}\nint extra(void);\n"
+
+
+def describe_board(number: int) -> str:
+    data = read_description("platforms/cortex-m4-bare")
+    return yaml.safe_dump({**data, "name": "board", "stack": f"{8 + number} KiB"})
+
+
+def describe_tools(number: int) -> str:
+    data = read_description("gcc")
+    return yaml.safe_dump({**data, "name": "tools", "flags": [*data["flags"], f"-O{number % 4}"]})
+
+
+def read_description(name: str) -> dict[str, Any]:
+    """Return the description of a platform or toolchain that comes with firmwright."""
+    found: dict[str, Any] = yaml.safe_load((ROOT / f"toolchains/{name}.yaml").read_text("utf-8"))
+    return found
+
+
+FILES: Mapping[str, Callable[[int], str]] = {
+    "mine.py": lambda number: MODULE.format(number=number),
+    "extra.c": lambda number: C_SOURCE.format(number=number),
+    "extra.h": lambda number: C_HEADER.format(number=number),
+    "board.yaml": describe_board,
+    "tools.yaml": describe_tools,
+}
+"""The user's files by a number that an edit changes."""
+
+
+class EditHammer:
+    """A folder for each recipe, with the build that all edits go on with."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recipes = [copy.deepcopy({**recipe}) for recipe in RECIPES]
+        for number in range(len(RECIPES)):
+            self.prepare(folder / str(number))
+
+    def prepare(self, place: Path) -> None:
+        place.mkdir(parents=True)
+        for name in ("digits.onnx", "inputs.npz"):
+            shutil.copyfile(ROOT / "examples" / "digits" / name, place / name)
+        (place / "float.onnx").write_bytes(residual_network())
+        write_samples(place, 0)
+        for name, text in FILES.items():
+            (place / name).write_text(text(0))
+
+    def try_edit(self, draw: random.Random) -> str:
+        """Edit one recipe or one of its files, build it twice and compare."""
+        number = draw.randrange(len(RECIPES))
+        place, recipe = self.folder / str(number), self.recipes[number]
+        if not (place / "r.yaml").exists():
+            (place / "r.yaml").write_text(yaml.safe_dump(recipe))
+            build(place, "kept")
+        before = copy.deepcopy(recipe)
+        edit = edit_file(place, draw) if draw.random() < 0.3 else edit_key(recipe, draw)
+        (place / "r.yaml").write_text(yaml.safe_dump(recipe))
+        kept = build(place, "kept")
+        shutil.rmtree(place / "clean", ignore_errors=True)
+        clean = build(place, "clean")
+        if kept != clean:
+            raise FindingError(f"recipe {number}, {edit}: {kept} is not {clean}, of {recipe}")
+        if not clean:
+            recipe.clear()
+            recipe.update(before)
+            return "rejected alike"
+        return "the same"
+
+
+def edit_key(recipe: dict[str, Any], draw: random.Random) -> str:
+    """Give a key that the recipe may have another value."""
+    names = [name for name in VALUES if name.partition(".")[0] in recipe or "." not in name]
+    name = draw.choice(names)
+    value = draw.choice(VALUES[name])
+    *path, last = name.split(".")
+    parent = recipe
+    for part in path:
+        parent = parent.setdefault(part, {})
+    if value is None:
+        parent.pop(last, None)
+    else:
+        parent[last] = value
+    return f"{name}: {value}"
+
+
+def edit_file(place: Path, draw: random.Random) -> str:
+    name = draw.choice([*FILES, "calibration.npy"])
+    number = draw.randrange(1, 5)
+    if name in FILES:
+        (place / name).write_text(FILES[name](number))
+    else:
+        write_samples(place, number)
+    return f"{name} of number {number}"
+
+
+def write_samples(place: Path, seed: int) -> None:
+    np.save(place / "calibration.npy", np.stack([s["x"] for s in samples(8, seed=seed)]))
+
+
+def build(place: Path, outdir: str) -> str:
+    """Return the digest of the bundle, empty if the build fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "firmwright", "build", "r.yaml", f"outdir={outdir}"],
+        cwd=place,
+        env={**os.environ, "FIRMWRIGHT_CACHE": ""},
+        capture_output=True,
+        check=False,
+    )
+    if b"Traceback" in done.stderr:
+        raise FindingError(done.stderr.decode(errors="replace"))
+    if done.returncode:
+        return ""
+    platform = yaml.safe_load((place / "r.yaml").read_text())["platform"]
+    bundle = place / outdir / f"r-{Path(platform).stem}.tar.gz"
+    return hashlib.sha256(bundle.read_bytes()).hexdigest()
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="firmwright-edits-") as folder:
+        hammer = EditHammer(Path(folder))
+        return run_campaign("tests.hammer.edits", hammer.try_edit, sys.argv[1:], cases=200)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
