@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.devices.mla.sdk import RECORDED, install_sdk
 from tests.quantize.networks import residual_network, samples
-from tests.targets.mla.sdk import RECORDED, install_sdk
 
 from .conftest import Repository, new_repository
 
@@ -238,7 +238,7 @@ def test_package_that_a_module_of_the_recipe_imports(trial: Trial, tmp_path: Pat
 DEVICE = """\
 from importlib.metadata import version
 
-from firmwright.targets.cpu import CpuTarget
+from firmwright.devices.cpu import CpuTarget
 
 
 class Device(CpuTarget):

@@ -203,8 +203,8 @@ def read_owners() -> dict[str, str]:
 def list_declared(arguments: Sequence[str]) -> dict[str, list[str]]:
     """Return the files, the folders of results, and the packages that builds declare."""
     from firmwright.pipeline.command_line import load_jobs, set_variables
+    from firmwright.pipeline.snapshot_files import list_own_files
     from firmwright.pipeline.task import find_deciding_packages, list_own_inputs
-    from firmwright.pipeline.watched import list_own_files
     from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
 
     set_variables([name if "=" in name else f"recipe={name}" for name in arguments])

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firmwright.custom.sources import source_files
+from firmwright.custom.sources import list_source_files
 from firmwright.errors import UserError
 from firmwright.models.relax.importer import import_model, run_reference
 from firmwright.models.relax.python_call import call_model
@@ -53,7 +53,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def call(reference: str, folder: Path, *files: str) -> bytes:
-    known = [*source_files(reference.partition(":")[0], folder), *(folder / f for f in files)]
+    known = [*list_source_files(reference.partition(":")[0], folder), *(folder / f for f in files)]
     return call_model(reference, folder, known)
 
 
