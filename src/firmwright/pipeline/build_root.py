@@ -90,7 +90,8 @@ def find_reasons(root: Path, recipes: Sequence[Path]) -> Iterator[str]:
         yield "is the top of a git repository"
     if (place / "__init__.py").exists() or any(map(place.is_relative_to, list_package_folders())):
         yield "is in a Python package"
-    if stage := next((p for p in place.parents if read_listed(p) - {ALL}), None):
+    results = ((p, read_listed(p)) for p in place.parents)
+    if stage := next((p for p, listed in results if listed and ALL not in listed), None):
         yield f"is in a result of the build in {stage.parent}"
     yield from find_foreign(root)
 
