@@ -96,7 +96,7 @@ def test_the_job_of_a_worker_that_dies_is_done_by_another(here: Client, tmp_path
 def test_a_job_that_kills_its_workers_is_given_up(
     here: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "LIVES", 2)
+    monkeypatch.setattr(jobs, "MAX_WORKER_DEATHS", 2)
     outcomes, _ = run_here(here, work.make_orders(tmp_path, 3), work.die_at_zero)
     assert {name: outcome.failure for name, outcome in outcomes.items()} == {
         "0": "2 workers died over it",

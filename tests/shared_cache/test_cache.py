@@ -222,7 +222,7 @@ def test_no_build_waits_for_a_bad_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stores, "ANSWER", 0.1)
-    monkeypatch.setattr(stores, "PATIENCE", 0.15)
+    monkeypatch.setattr(stores, "MAX_WAIT_S", 0.15)
     monkeypatch.setattr(stores, "PACE", Pace(5.0, 5.0, 0.1, 1 << 17))
     address = f"http://127.0.0.1:{server.server_port}"
     SharedCache(WebStore(address)).keep(KEY, made, [])

@@ -30,9 +30,9 @@ T = TypeVar("T")
 
 POLL = 0.5
 """Seconds after which a worker that came or went is noticed."""
-PATIENCE = 300.0
+IDLE_TIMEOUT_S = 300.0
 """Seconds without any worker after which nothing waits for one any more."""
-LIVES = 10
+MAX_WORKER_DEATHS = 10
 """Workers that may die over one job; then it is the job that kills them."""
 CONNECTION = 10
 """Seconds in which a scheduler answers."""
@@ -232,7 +232,7 @@ class Dispatch(Generic[T]):
                 yield answer
 
     def read_answer(self, order: Order, future: Future[Any]) -> T | None:
-        """Return what came out of a job, None if its worker died; it may do so LIVES times."""
+        """Return the answer of a job, None if its worker died and the job is tried again."""
         from distributed import KilledWorker
 
         if future.status == "finished":
@@ -243,9 +243,9 @@ class Dispatch(Generic[T]):
         if error is not None and not isinstance(error, KilledWorker):
             return self.fail(name, f"{type(error).__name__}: {first_line(error)}")
         self.deaths[name] += 1
-        if self.deaths[name] < LIVES:
+        if self.deaths[name] < MAX_WORKER_DEATHS:
             return None
-        return self.fail(name, f"{LIVES} workers died over it")
+        return self.fail(name, f"{MAX_WORKER_DEATHS} workers died over it")
 
     def hand_out(self) -> None:
         """Give each worker that has none a job, while there are any."""
@@ -282,7 +282,7 @@ def run_jobs(
     fail: Callable[[str, str], T],
     workers: Workers,
     stop: Stop,
-    patience: float = PATIENCE,
+    patience: float = IDLE_TIMEOUT_S,
 ) -> Iterator[T]:
     """Yield what came out of each job, in the order in which they end.
 

@@ -29,7 +29,7 @@ from firmwright.shared_cache import open_cache
 from .local import start_cluster
 from .matrix import FleetJob
 from .report import PAGE, RESULTS, count, read_results, write_report
-from .table import Watch
+from .table import ProgressTable
 from .worker import build
 
 BUILT, FAILED, STOPPED = 0, 1, 2
@@ -83,7 +83,7 @@ def read_words(jobs: list[FleetJob]) -> Fleet:
 
 def build_all(fleet: Fleet, before: dict[str, Outcome]) -> int:
     """Build all jobs and write the report; return the exit code."""
-    watch = Watch(sys.stdout, len(fleet.jobs))
+    watch = ProgressTable(sys.stdout, len(fleet.jobs))
     outcomes: dict[str, Outcome] = {}
     code = BUILT
     stop = Stop()

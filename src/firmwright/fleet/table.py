@@ -10,7 +10,7 @@ from firmwright.terminal.open_screen import open_screen
 from firmwright.terminal.screen import DONE, FAILED
 
 
-class Watch:
+class ProgressTable:
     """Shows which job runs on which worker, how many are done, and what each gave."""
 
     def __init__(self, stream: TextIO, total: int) -> None:

@@ -34,7 +34,7 @@ PACE = web.Pace(connection=10.0, next=20.0, patience=20.0, rate=1 << 17)
 """What a server has to keep to; what it has can be made here too."""
 ANSWER, RATE = 0.5, 1 << 17
 """Seconds that any answer may take, and bytes a second that come behind it."""
-PATIENCE = 30.0
+MAX_WAIT_S = 30.0
 """Seconds that a build waits in all for a store that is slower."""
 
 
@@ -92,7 +92,7 @@ class PatientStore:
     def wait(self, name: str, seconds: float, size: int) -> None:
         """Note how long an answer took; CacheError once that is too long in all."""
         self.waited = max(0.0, self.waited + seconds - ANSWER - size / RATE)
-        if self.waited > PATIENCE:
+        if self.waited > MAX_WAIT_S:
             self.give_up()
             told = f"too slow, {self.waited:.0f} s longer than it should take"
             raise CacheError(f"{self.find(name)}: {told}; it is not asked again")

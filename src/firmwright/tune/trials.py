@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from doit import get_var
 
-from firmwright.cluster.here import run_here
+from firmwright.cluster.local_runner import run_here
 from firmwright.cluster.order import Order, make_order, run_program
 from firmwright.cores import count_cores
 from firmwright.errors import UserError
