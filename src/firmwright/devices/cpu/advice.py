@@ -7,7 +7,7 @@ from math import prod
 
 from firmwright.devices.cpu.forms.form import Choice, Form, choose
 from firmwright.devices.cpu.layer_functions import AnyLayer
-from firmwright.devices.cpu.lowering import find_way
+from firmwright.devices.cpu.lowering import select_kernel
 from firmwright.devices.cpu.table import FORMS
 from firmwright.ir.layer import FloatLayer, Layer, LayerKind, LayerRounding
 from firmwright.ir.nodes import IRModule
@@ -50,7 +50,7 @@ def estimate_cycles(region: Region, module: IRModule, context: Context) -> int |
     """Return about how many instructions a region takes; None for floats without products."""
     if not region.macs:
         return None if has_floats(region, module, context) else estimate_moves(region, module)
-    return estimate_products(region, module, context, *find_way(region, module, context))
+    return estimate_products(region, module, context, *select_kernel(region, module, context))
 
 
 def estimate_products(
@@ -87,7 +87,7 @@ def has_floats(region: Region, module: IRModule, context: Context) -> bool:
 
 def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Suggestion]:
     """Yield what lets a region take fewer instructions: less work, integers, a core, a function."""
-    layer, choice = find_way(region, module, context)
+    layer, choice = select_kernel(region, module, context)
     now = None
     if region.macs:
         now = estimate_products(region, module, context, layer, choice)

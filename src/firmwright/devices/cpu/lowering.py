@@ -35,7 +35,7 @@ from firmwright.targets import Context
 
 def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
     """Lower a region by a form, or from TIR where none fits or the user has a strategy."""
-    layer, choice = find_way(region, module, context)
+    layer, choice = select_kernel(region, module, context)
     if layer and choice.form:
         return lower_by_form(region, module, layer, choice.form, choice.shared)
     lowered = lower_region(region, module, context.rounding, context.strategies)
@@ -57,7 +57,7 @@ def lower_by_form(
 
 def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> str:
     """Return the form of a region, or "loops" and why no form fits."""
-    _, choice = find_way(region, module, context)
+    _, choice = select_kernel(region, module, context)
     if choice.form:
         return choice.form.name
     return f"loops: {'; '.join(choice.refusals)}" if choice.refusals else "loops"
@@ -69,7 +69,7 @@ def list_ways(region: Region, module: tvm.IRModule, context: Context) -> tuple[s
     return () if layer is None else name_ways(layer, context)
 
 
-def find_way(
+def select_kernel(
     region: Region, module: tvm.IRModule, context: Context
 ) -> tuple[AnyLayer | None, Choice]:
     """Return the layer that a region is, and how it is written: as it was tuned, or as usual."""
@@ -82,7 +82,7 @@ def find_form(
 ) -> tuple[AnyLayer | None, Choice]:
     """Return the layer that a region is and the first of the forms that fits, if any does."""
     function = module[region.name]
-    layer = None if has_strategy(function, context) else read(function, context.rounding)
+    layer = None if has_strategy(function, context) else recognize_layer(function, context.rounding)
     if layer is None:
         return None, Choice(None, ())
     return layer, choose(layer, context.platform.features, forms)
@@ -95,7 +95,7 @@ def has_strategy(function: relax.Function, context: Context) -> bool:
     return any(operator_name(value) in wanted for value in values)
 
 
-def read(function: relax.Function, rounding: str) -> AnyLayer | None:
+def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
     """Return what forms can be chosen for; None for all else."""
     layer: AnyLayer | None = read_layer(function, rounding) or read_float_layer(function)
     if layer is None:

@@ -26,7 +26,7 @@ class Scratch:
 
 
 @dataclass(frozen=True)
-class Text:
+class TemplateVariables:
     """What a form's C is rendered with: layers of the same text can share a function.
 
     ``parts`` are functions that it calls by its record: the variables of the templates
@@ -53,11 +53,11 @@ class Packing:
     scratch: tuple[Scratch, ...] = ()
     parts: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     part_parameters: str = ""
-    shared: Text | None = None
+    shared: TemplateVariables | None = None
 
-    def choose_text(self, shared: bool) -> Text:
+    def choose_text(self, shared: bool) -> TemplateVariables:
         """Return the text of a function that layers share, or of a layer's own."""
-        own = Text(self.variant, self.parts)
+        own = TemplateVariables(self.variant, self.parts)
         return self.shared or own if shared else own
 
 

@@ -26,7 +26,7 @@ LANES = 16
 """Bytes in a vector."""
 
 
-def moved_zero(layer: Layer) -> int:
+def compute_shifted_zero_point(layer: Layer) -> int:
     """Return the input's zero point as a signed byte."""
     return layer.input_zero_point - (128 if layer.input_dtype == "uint8" else 0)
 
@@ -116,7 +116,7 @@ def pack_depthwise(layer: Layer) -> Packing:
         {
             **describe_plane(layer, rows, length, plane),
             "stride": length.stride,
-            "zero": moved_zero(layer),
+            "zero": compute_shifted_zero_point(layer),
         },
         {"float_scaled": layer.scaling.rounding is LayerRounding.FLOAT},
         (Scratch("channel", "int8", plane),),

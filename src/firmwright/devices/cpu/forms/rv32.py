@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from firmwright.devices.cpu.forms.form import Packing, Scratch, Text, Tile
+from firmwright.devices.cpu.forms.form import Packing, Scratch, TemplateVariables, Tile
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_arrays
 from firmwright.devices.cpu.forms.tap_order import (
     LARGEST_GROUP,
@@ -110,7 +110,9 @@ def join_rows(layer: Layer) -> Layer:
     return replace(layer, height=1, width=pixels, out_height=1, out_width=pixels, dilation=(1, 1))
 
 
-def describe_texts(layer: Layer, sizes: set[int], tile: Tile) -> tuple[Text, Text]:
+def describe_texts(
+    layer: Layer, sizes: set[int], tile: Tile
+) -> tuple[TemplateVariables, TemplateVariables]:
     """Return the variables of a layer's own function, and of one that layers share."""
     pairs = tile.pixels // 2
     words = share_columns(layer, pairs)
@@ -130,7 +132,7 @@ def describe_texts(layer: Layer, sizes: set[int], tile: Tile) -> tuple[Text, Tex
         "steps": [next(n for n in (4, 3, 2, 1) if layer.channels % n == 0)],
     }
     gather = {**common, "guarded": any(layer.padding), "steps": row["steps"]}
-    own = Text(
+    own = TemplateVariables(
         {**main, "sizes": sorted(sizes), "rows": "inner" if reads_rows else "none"},
         {"gather": gather, "gather_row": row if reads_rows else None},
     )
@@ -139,7 +141,7 @@ def describe_texts(layer: Layer, sizes: set[int], tile: Tile) -> tuple[Text, Tex
     common_row = (layer.kernel, layer.strides) == SHARED_ROW and reads_rows
     all_sizes = sizes <= set(SHARED_SIZES)
     mixed = layer.scaling.rounding is LayerRounding.TWICE
-    shared = Text(
+    shared = TemplateVariables(
         {
             **main,
             "sizes": [*SHARED_SIZES] if all_sizes else sorted(sizes),
