@@ -82,13 +82,13 @@ def partition_network(
 
     The interface gets the storage of the network's inputs and outputs.
     """
-    refuse_forgetful_devices(interface, mix)
+    check_state_support(interface, mix)
     module, partition = partition_module(module, interface, mix)
     module, partition = copy_next_values(module, partition, mix[-1].name)
     return module, add_storage(interface, partition), partition
 
 
-def refuse_forgetful_devices(interface: ModelInterface, mix: Sequence[Device]) -> None:
+def check_state_support(interface: ModelInterface, mix: Sequence[Device]) -> None:
     """Raise UserError for a network with states on a device that cannot keep them."""
     for device in mix if interface.states else ():
         if not device.target.keeps_states:

@@ -12,7 +12,7 @@ import tvm
 from tvm import te
 from tvm_ffi.libinfo import find_dlpack_include_path
 
-from firmwright.codegen.c_source import CFunction, lower_to_c
+from firmwright.codegen.c_source import CFunction, print_c
 from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import LibraryFunction
 from firmwright.lowering.library_call import library_call, unwrap_library_calls
@@ -68,7 +68,7 @@ def called(shape: tuple[int, ...]) -> CFunction:
     higher = library_call("add_one", shape, "float32", lower)
     result = te.compute(data.shape, lambda *i: higher(*i) + lower(*i), "result")
     scheduled = schedule_region(unwrap_library_calls(te.create_prim_func([data, result])))
-    return lower_to_c(scheduled.function, ["input", "output"])
+    return print_c(scheduled.function, ["input", "output"])
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from firmwright.ir.layer import LayerKind, LayerRounding
-from firmwright.lowering.layer_arithmetic import requantize_sums, settle_constant_channels
+from firmwright.lowering.layer_arithmetic import fold_constant_channels, requantize_sums
 from tests.devices.cpu.layers import evaluate, make_layer, scale
 from tests.devices.cpu.shapes import Shape
 
@@ -30,7 +30,7 @@ def test_channels_that_are_always_clamped_are_settled(rounding: LayerRounding) -
     bias = layer.bias.copy()
     bias[[1, 4]] = -(2**30), 2**30
     layer = replace(layer, bias=bias)
-    settled = settle_constant_channels(layer)
+    settled = fold_constant_channels(layer)
     assert [c for c in range(6) if not settled.weights[c].any()] == [1, 4]
     assert settled.largest_sum < 2**20 < layer.largest_sum
     data = generator.integers(-128, 128, (1, 5, 5, 3)).astype("int8")

@@ -88,7 +88,7 @@ class CFunction:
     library_functions: tuple[LibraryFunction, ...]
 
 
-def lower_to_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
+def print_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
     """Lower a scheduled PrimFunc whose buffer parameters are to be called ``names``."""
     target = tvm.target.Target("c")
     attributes = {"global_symbol": "kernel", "target": target, "tirx.noalias": True}

@@ -34,7 +34,7 @@ def requantize_sums(layer: Layer, sums: Array) -> Array:
     return result
 
 
-def settle_constant_channels(layer: Layer) -> Layer:
+def fold_constant_channels(layer: Layer) -> Layer:
     """Return the layer with plain numbers for channels that no input changes.
 
     Training leaves channels behind that a ReLU always clamps; their biases and factors can be

@@ -41,7 +41,7 @@ from firmwright.lowering.kernels.quantized_tensor import (
 from firmwright.lowering.kernels.requantization import find_quotient
 from firmwright.lowering.kernels.rounding import fuse_activation
 from firmwright.lowering.kernels.tables import round_half_away
-from firmwright.lowering.layer_arithmetic import settle_constant_channels
+from firmwright.lowering.layer_arithmetic import fold_constant_channels
 
 CONVOLUTION = "relax.nn.conv2d"
 PRODUCT = "relax.matmul"
@@ -307,7 +307,7 @@ def make_layer(
         low=grid.low,
         high=grid.high,
     )
-    return settle_constant_channels(layer)
+    return fold_constant_channels(layer)
 
 
 def find_limit(data: QuantizedTensor, grid: OutputQuantParams) -> int:

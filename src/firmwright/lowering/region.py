@@ -16,7 +16,7 @@ from tvm.s_tir import SBlock
 from tvm_ffi import structural_map
 
 from firmwright.codegen.c_library import find_unknown_functions
-from firmwright.codegen.c_source import CFunction, lower_to_c
+from firmwright.codegen.c_source import CFunction, print_c
 from firmwright.errors import UserError, first_line
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
 from firmwright.ir.operators import short_name
@@ -125,7 +125,7 @@ def build_kernel(
     weights = tuple(Parameter(n, str(a.dtype), int(a.size), f"{name}_{n}") for n, a in constants)
     names = [p.name for p in (*inputs, *weights, *outputs)]
     names += [p.name for p in scheduled.pointers]
-    result = lower_to_c(scheduled.function, names)
+    result = print_c(scheduled.function, names)
     return Kernel(
         region=name,
         inputs=inputs,

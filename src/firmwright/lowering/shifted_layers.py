@@ -17,7 +17,7 @@ from firmwright.ir.layer import Array, Layer, LayerRounding, Scaling
 from firmwright.ir.nodes import Call, Expr, Function
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import Constant, constant_array, dtype_of, list_bindings, operator_name
-from firmwright.lowering.layer_arithmetic import settle_constant_channels
+from firmwright.lowering.layer_arithmetic import fold_constant_channels
 from firmwright.lowering.layers import (
     BYTES,
     CONVOLUTION,
@@ -139,4 +139,4 @@ def make_layer(
         low=limits[0],
         high=limits[1],
     )
-    return settle_constant_channels(layer)
+    return fold_constant_channels(layer)

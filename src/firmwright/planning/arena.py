@@ -115,7 +115,7 @@ class Trial:
         """Put a buffer beside those before it; tell whether it moved."""
         before, rank = self.placed[name], self.rank[name]
         others = [self.placed[o] for o in self.beside[name] if self.rank[o] < rank]
-        self.placed[name] = after = put_beside(before, others)
+        self.placed[name] = after = find_best_fit(before, others)
         heappush(self.ends, (-after.end, rank, name))
         return after.offset != before.offset
 
@@ -152,7 +152,7 @@ class Arena:
         """Return the buffer in the smallest gap that fits it, between those alive with it."""
         steps = range(buffer.first, buffer.last + 1)
         beside = {other.name: other for step in steps for other in self._alive[step]}
-        return put_beside(buffer, beside.values())
+        return find_best_fit(buffer, beside.values())
 
     def add(self, buffer: Buffer) -> None:
         placed = self.find_place(buffer)
@@ -162,7 +162,7 @@ class Arena:
             self._alive[step].append(placed)
 
 
-def put_beside(buffer: Buffer, neighbours: Iterable[Buffer]) -> Buffer:
+def find_best_fit(buffer: Buffer, neighbours: Iterable[Buffer]) -> Buffer:
     """Return the buffer in the smallest gap between its neighbours that fits it, or behind them."""
     best_gap, best_offset, end = None, 0, 0
     for neighbour in sorted(neighbours, key=lambda p: (p.offset, p.end)):
