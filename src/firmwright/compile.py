@@ -21,7 +21,7 @@ from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import ModelInterface
 from firmwright.partition.layouts import add_storage
 from firmwright.partition.outline import partition_module
-from firmwright.partition.states import copy_next_values
+from firmwright.partition.state_copies import copy_next_values
 from firmwright.planning import make_plan
 from firmwright.planning.batch import batch_network
 from firmwright.progress import track

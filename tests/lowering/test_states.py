@@ -17,7 +17,7 @@ from firmwright.builder import Graph
 from firmwright.compile import compile_network
 from firmwright.ir.tensors import State
 from firmwright.models import FORMATS
-from firmwright.models.states import pair_states
+from firmwright.models.state_pairs import pair_states
 from firmwright.project.network import Network
 from firmwright.recipe import parse_target
 from firmwright.targets.load import load_mix

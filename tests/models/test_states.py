@@ -9,7 +9,7 @@ from ai_edge_litert import schema_py_generated as schema
 from firmwright.compile import compile_network
 from firmwright.errors import UserError
 from firmwright.models import FORMATS
-from firmwright.models.states import StateError, pair_states
+from firmwright.models.state_pairs import StateError, pair_states
 from firmwright.models.tflite.repairs import pack
 from firmwright.recipe import parse_target
 from firmwright.targets.load import load_mix

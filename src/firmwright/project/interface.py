@@ -20,7 +20,7 @@ from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.records import to_plain
 from firmwright.ir.tensors import Storage, Tensor
 from firmwright.postprocess.detector import Detector
-from firmwright.project.states import StatePort
+from firmwright.project.state_ports import StatePort
 
 SCHEMA_FILE = "interface.schema.json"
 

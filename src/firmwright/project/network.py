@@ -17,7 +17,7 @@ from firmwright.postprocess.detector import Detector
 from firmwright.project.inter_core_calls import PROCESSOR_ONLY, Cores
 from firmwright.project.selftest import LayerCheck
 from firmwright.project.slot import NetworkSlot
-from firmwright.project.states import StatePort, make_state_ports
+from firmwright.project.state_ports import StatePort, make_state_ports
 from firmwright.recipe import DemoOptions
 
 

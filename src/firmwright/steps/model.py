@@ -13,7 +13,7 @@ from firmwright.ir.tensors import ModelInterface, ModelSignature
 from firmwright.models import format_of
 from firmwright.models.onnx.external_data import embed_external_data, external_files
 from firmwright.models.relax.python_call import call_model
-from firmwright.models.states import StateError, pair_states
+from firmwright.models.state_pairs import StateError, pair_states
 from firmwright.pipeline.artifacts import (
     MODEL_INTERFACE,
     MODEL_MODULE,

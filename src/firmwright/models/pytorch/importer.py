@@ -29,11 +29,11 @@ from firmwright.ir.relax import rename_variables
 from firmwright.ir.tensors import ModelInterface, Operator, State, Tensor, is_source_name
 from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import refuse_operators, run_importer, suppress_output
+from firmwright.models.pytorch.changed_buffers import expose_states, move_states_last
 from firmwright.models.pytorch.corrections import FIRST_RESULT_ALONE, WHOLE, TorchImporter
 from firmwright.models.pytorch.nodes import describe, draws_numbers, find_call_nodes, kind_of
 from firmwright.models.pytorch.promotion import state_types
 from firmwright.models.pytorch.recurrent import CELLS, are_written_out
-from firmwright.models.pytorch.states import expose_states, move_states_last
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
 from firmwright.models.sequence import run_in_sequence
 

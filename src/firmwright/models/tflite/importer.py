@@ -22,7 +22,7 @@ from firmwright.models.tflite.converter import Converter
 from firmwright.models.tflite.reference import load_interpreter
 from firmwright.models.tflite.reference import run_reference as run_reference
 from firmwright.models.tflite.repairs import convert_constants, repair, repair_dimensions
-from firmwright.models.tflite.states import expose_states
+from firmwright.models.tflite.states_as_inputs import expose_states
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")

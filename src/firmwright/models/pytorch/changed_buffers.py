@@ -10,7 +10,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from firmwright.errors import UserError
 from firmwright.ir.nodes import IRModule
 from firmwright.ir.tensors import State, Tensor
-from firmwright.models.states import reorder_ports
+from firmwright.models.state_pairs import reorder_ports
 
 BATCH_STATISTICS = frozenset({"running_mean", "running_var", "num_batches_tracked"})
 """Buffers of batch normalization, which it changes while it is trained."""
