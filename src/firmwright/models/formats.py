@@ -122,7 +122,7 @@ FORMATS = {
             (".tflite", ".lite"),
             "firmwright.models.tflite.importer",
             ("ai-edge-litert", "tflite"),
-            reference="firmwright.models.tflite.reference",
+            reference="firmwright.models.tflite.litert_outputs",
         ),
         Format(
             "pt2",

@@ -19,8 +19,8 @@ from firmwright.models.formats import Imported, Shapes
 from firmwright.models.importing import refuse_operators, run_importer
 from firmwright.models.tflite.checks import check_model, decode_text, operator_kinds, to_ints
 from firmwright.models.tflite.converter import Converter
-from firmwright.models.tflite.reference import load_interpreter
-from firmwright.models.tflite.reference import run_reference as run_reference
+from firmwright.models.tflite.litert_outputs import load_interpreter
+from firmwright.models.tflite.litert_outputs import run_reference as run_reference
 from firmwright.models.tflite.repairs import convert_constants, repair, repair_dimensions
 from firmwright.models.tflite.states_as_inputs import expose_states
 
