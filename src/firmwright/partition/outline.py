@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import tvm
 from tvm import relax
 
+from firmwright.ir.element_runs import keeps_order
 from firmwright.ir.operators import (
     ELEMENTWISE,
     LAYOUT,
@@ -17,7 +18,6 @@ from firmwright.ir.operators import (
     relax_names,
     short_name,
 )
-from firmwright.ir.parts import keeps_order
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.relax import (
     copy_variables,
@@ -35,8 +35,8 @@ from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
 from firmwright.partition.grouping import Group, group_operators
 from firmwright.partition.layouts import insert_transforms
 from firmwright.partition.memories import assign_memories
-from firmwright.partition.parts import find_joints, find_picks
 from firmwright.partition.uncompilable import refuse_uncompilable
+from firmwright.partition.views import find_joints, find_picks
 from firmwright.targets import Device
 from firmwright.targets.assignment import DeviceAssignment, ask_devices
 

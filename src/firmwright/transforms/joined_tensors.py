@@ -7,7 +7,7 @@ from math import prod
 import tvm
 from tvm import relax
 
-from firmwright.ir.parts import find_first_element, keeps_order, list_parts
+from firmwright.ir.element_runs import find_first_element, keeps_order, list_parts
 from firmwright.ir.relax import definition, read_variables, rewrite_each, static_shape
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from firmwright.ir.element_runs import find_first_element, keeps_order, list_parts
 from firmwright.ir.nodes import Expr, Var, VarBinding
-from firmwright.ir.parts import find_first_element, keeps_order, list_parts
 from firmwright.ir.relax import Constant, dtype_of, operator_name, read_variables
 from firmwright.ir.tensors import ELEMENT_BYTES
 
