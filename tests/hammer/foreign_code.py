@@ -27,7 +27,7 @@ from onnx import TensorProto, helper
 from firmwright.bundle.archive import write_archive
 from firmwright.bundle.bundle import read_bundle
 from firmwright.emulator import block_counter
-from firmwright.toolchain.kept import place
+from firmwright.toolchain.built_files import place
 from tests.hammer.campaign import FindingError
 
 RECIPE = "model: tiny.onnx\nplatform: {platform}\nrun: {{samples: 1}}\n"

@@ -17,8 +17,8 @@ from subprocess import CalledProcessError
 from firmwright.child import make_command
 from firmwright.errors import UserError, describe_exit
 from firmwright.toolchain import load_toolchain
+from firmwright.toolchain.built_files import find_kept, keep
 from firmwright.toolchain.compilers import run_compiler
-from firmwright.toolchain.kept import find_kept, keep
 from firmwright.user_folders import find_cache_folder
 
 

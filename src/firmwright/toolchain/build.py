@@ -21,9 +21,9 @@ from typing import TypeVar
 from firmwright.cores import count_cores
 from firmwright.errors import UserError, describe_exit, to_printable
 from firmwright.progress import track
+from firmwright.toolchain.built_files import find_kept, keep
 from firmwright.toolchain.compilers import Compiler, ToolError, find_library_cache, run_compiler
 from firmwright.toolchain.float_abi import check_float_abi
-from firmwright.toolchain.kept import find_kept, keep
 from firmwright.toolchain.layout import BOARD, FREESTANDING, NETWORK, list_sources
 from firmwright.toolchain.platforms import Platform, load_platform
 from firmwright.toolchain.toolchains import ArchitectureSettings, Toolchain, load_toolchain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from firmwright.toolchain.kept import find_kept, keep
+from firmwright.toolchain.built_files import find_kept, keep
 
 
 def test_a_damaged_file_counts_as_none(tmp_path: Path) -> None:
