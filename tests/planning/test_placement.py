@@ -10,7 +10,7 @@ import pytest
 from firmwright.ir.kernels import Kernel, Kernels, Parameter
 from firmwright.ir.regions import RAM, Partition, Region
 from firmwright.ir.tensors import Tensor
-from firmwright.planning import Choices, Plan, make_plan
+from firmwright.planning import MemoryChoices, Plan, make_plan
 from firmwright.planning.accesses import count_accesses
 from firmwright.planning.arena import arena_bytes
 from firmwright.planning.pins import resolve_pins
@@ -61,7 +61,7 @@ def make_network(device: str = "c") -> tuple[Partition, Kernels]:
 def place(platform: Platform, **pins: str) -> Plan:
     partition, kernels = make_network()
     found = resolve_pins(pins, partition, kernels, platform)
-    return make_plan(partition, kernels, Choices(platform, found))
+    return make_plan(partition, kernels, MemoryChoices(platform, found))
 
 
 def test_accesses_are_counted_by_the_products_that_read_them() -> None:
@@ -106,7 +106,7 @@ def test_states_are_in_ram_and_take_their_room() -> None:
     partition, kernels = make_network()
     platform = make_platform(ram=64)
     memories = {**platform.memories, "ram": replace(platform.memories["ram"], cost=0.5)}
-    choices = Choices(replace(platform, memories=memories))
+    choices = MemoryChoices(replace(platform, memories=memories))
     assert make_plan(partition, kernels, choices).other_arenas == {}
     plan = make_plan(replace(partition, states=1), kernels, choices)
     assert (plan.arena_bytes, plan.state_bytes) == (64, 64)
@@ -130,7 +130,7 @@ def test_without_costs_nothing_moves() -> None:
 def test_what_an_accelerator_reads_stays() -> None:
     partition, kernels = make_network("dla")
     platform = replace(make_platform(), accelerators={"dla": {}})
-    plan = make_plan(partition, kernels, Choices(platform))
+    plan = make_plan(partition, kernels, MemoryChoices(platform))
     assert plan.constants == {"second_sums": "dtcm"}
     assert (plan.arena_bytes, plan.other_arenas) == (64, {})
     with pytest.raises(PinError, match="an accelerator reads or writes it"):
@@ -176,7 +176,7 @@ def test_no_memory_is_filled_beyond_its_size(seed: int) -> None:
     regions, kernels = zip(*layers, strict=True)
     partition = Partition(("t0",), ("t11",), tuple(tensors), regions)
     platform = make_platform(dtcm=draw.randrange(1000), flash=draw.randrange(3000), ram=100_000)
-    plan = make_plan(partition, Kernels(kernels), Choices(platform))
+    plan = make_plan(partition, Kernels(kernels), MemoryChoices(platform))
     sizes = {p.tensor: p.bytes for kernel in kernels for p in kernel.weights}
     for memory in ("dtcm", "qspi"):
         held = sum(size for name, size in sizes.items() if plan.constants.get(name) == memory)

@@ -9,11 +9,11 @@ from firmwright.planning.memory import (
     list_taken,
     memory_uses,
 )
-from firmwright.planning.placement import Choices
+from firmwright.planning.placement import MemoryChoices
 from firmwright.planning.plan import Plan, make_plan
 
 __all__ = [
-    "Choices",
+    "MemoryChoices",
     "MemoryUse",
     "Plan",
     "Program",

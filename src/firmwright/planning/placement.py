@@ -17,7 +17,7 @@ from firmwright.toolchain.platforms import Memory, Platform
 
 
 @dataclass(frozen=True)
-class Choices:
+class MemoryChoices:
     """What decides about memories beside the network.
 
     ``pins`` has the memories that the recipe asks for, by the names of tensors, scratch buffers and
@@ -28,7 +28,7 @@ class Choices:
     pins: Mapping[str, str] = field(default_factory=dict)
     taken: Mapping[str, int] = field(default_factory=dict)
 
-    def take(self, size: int) -> Choices:
+    def take(self, size: int) -> MemoryChoices:
         """Return the choices where so many bytes more of RAM are taken."""
         return replace(self, taken={**self.taken, RAM: self.taken.get(RAM, 0) + size})
 
@@ -64,7 +64,7 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Placement:
+class MemoryAssignment:
     """The buffers, each in its memory, and the memories of the constants that have another one.
 
     ``rooms`` are the memories as they were filled.
@@ -75,7 +75,7 @@ class Placement:
     rooms: Mapping[str, Room] = field(default_factory=dict)
 
 
-def pin_buffers(buffers: Iterable[Buffer], choices: Choices) -> list[Buffer]:
+def pin_buffers(buffers: Iterable[Buffer], choices: MemoryChoices) -> list[Buffer]:
     """Return the buffers, those that the recipe pins in their memories."""
     return [replace(b, memory=choices.pins.get(b.name, b.memory)) for b in buffers]
 
@@ -85,8 +85,8 @@ def choose_memories(
     kernels: Kernels,
     buffers: Sequence[Buffer],
     holders: Mapping[str, str],
-    choices: Choices,
-) -> Placement:
+    choices: MemoryChoices,
+) -> MemoryAssignment:
     """Choose the memory of every buffer that is in RAM and not pinned, and of every constant.
 
     ``holders`` names the buffers that tensors without one lie in. What an accelerator reads or
@@ -104,7 +104,7 @@ def choose_memories(
     for item in sorted(items, key=lambda item: item.name not in fixed):
         filling.put(item, fixed.get(item.name) or filling.choose(item))
     constants = sorted(item.name for item in items if item.buffer is None)
-    return Placement(
+    return MemoryAssignment(
         tuple(replace(b, memory=filling.chosen[b.name]) for b in buffers),
         {n: filling.chosen[n] for n in constants if filling.chosen[n] != filling.home},
         filling.rooms,
@@ -114,7 +114,7 @@ def choose_memories(
 class Filling:
     """The memories as they fill; ``chosen`` has the memory of each item."""
 
-    def __init__(self, choices: Choices) -> None:
+    def __init__(self, choices: MemoryChoices) -> None:
         self.home = choices.platform.constants_memory
         self.chosen: dict[str, str] = {}
         self.rooms = {

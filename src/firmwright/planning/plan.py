@@ -28,7 +28,12 @@ from firmwright.planning.loops import (
     keep_small_loops,
     list_calls,
 )
-from firmwright.planning.placement import Choices, Placement, choose_memories, pin_buffers
+from firmwright.planning.placement import (
+    MemoryAssignment,
+    MemoryChoices,
+    choose_memories,
+    pin_buffers,
+)
 from firmwright.planning.schedule import Schedule, schedule_regions
 from firmwright.planning.state_buffers import find_written_states, list_next_values, list_states
 
@@ -97,7 +102,7 @@ class Plan:
         return {r: f"{prefix}_{self.shared_functions.get(r, r)}" for r in regions}
 
 
-def make_plan(partition: Partition, kernels: Kernels, choices: Choices | None = None) -> Plan:
+def make_plan(partition: Partition, kernels: Kernels, choices: MemoryChoices | None = None) -> Plan:
     """Schedule the regions and give each tensor a place, by ``choices`` in several memories.
 
     Inputs and outputs of the network lie in the caller's buffers, all else in arenas.
@@ -121,7 +126,7 @@ def make_plan(partition: Partition, kernels: Kernels, choices: Choices | None = 
     loops = find_loops(calls, {b.name: b for b in joined})
     loops = keep_small_loops(loops, calls, joined)
     folded = fold_loops(loops, calls, joined, len(schedule.steps))
-    placement = Placement(tuple(folded.buffers))
+    placement = MemoryAssignment(tuple(folded.buffers))
     if choices:
         choices = choices.take(sum(align(state.bytes) for state in states))
         inside = {name: folded.parts[holder][0] for name, holder in holders.items()}
@@ -171,7 +176,9 @@ def moves_evenly(loop: Loop, calls: Sequence[Call], locations: Mapping[str, Loca
     return True
 
 
-def place_in_memories(placement: Placement, states: Sequence[Buffer]) -> dict[str, list[Buffer]]:
+def place_in_memories(
+    placement: MemoryAssignment, states: Sequence[Buffer]
+) -> dict[str, list[Buffer]]:
     """Return the buffers of each memory with their offsets, sorted by its name; of RAM always.
 
     They take no more of a memory than they did while it was filled. Those in RAM lie behind the

@@ -12,7 +12,7 @@ from firmwright.pipeline.artifacts import INTERFACE, KERNELS, PARTITION, PLAN
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import chooses_memories, max_boxes
 from firmwright.pipeline.places import locate_key
-from firmwright.planning import Choices, Program, check_memory, list_taken, make_plan
+from firmwright.planning import MemoryChoices, Program, check_memory, list_taken, make_plan
 from firmwright.planning.pins import resolve_pins
 from firmwright.recipe.pins import PinError
 
@@ -29,7 +29,7 @@ def run(job: Job, folder: Path) -> None:
 
 def choose(
     job: Job, interface: ModelInterface, partition: Partition, kernels: Kernels
-) -> Choices | None:
+) -> MemoryChoices | None:
     """Return what decides about memories, if there is a choice.
 
     Raises DiagnosticError for a pin that cannot be followed.
@@ -42,4 +42,4 @@ def choose(
     except PinError as error:
         mistake = locate_key(recipe, ("memory", error.key), str(error))
         raise DiagnosticError([mistake]) from None
-    return Choices(platform, pins, list_taken(interface, max_boxes(job), platform))
+    return MemoryChoices(platform, pins, list_taken(interface, max_boxes(job), platform))
