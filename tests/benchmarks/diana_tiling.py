@@ -21,7 +21,7 @@ from typing import Any
 import tvm
 
 from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
-from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
 from firmwright.devices.soma_dory.matching import read_layer
 from firmwright.devices.soma_dory.tiles import Tile, footprint
 from firmwright.devices.soma_dory.tiling import Tiling, find_best_tiling
@@ -57,7 +57,7 @@ class Compared:
     """One layer, tiled by us and by DORY."""
 
     name: str
-    layer: Layer
+    layer: AcceleratorLayer
     ours: Tiling
     theirs: Tile
     their_cycles: int
@@ -75,7 +75,7 @@ class Compared:
         return f"| {' | '.join(cells)} |"
 
 
-def compared(name: str, layer: Layer, accelerator: Accelerator) -> Compared:
+def compared(name: str, layer: AcceleratorLayer, accelerator: Accelerator) -> Compared:
     ours, theirs = find_best_tiling(layer, accelerator), dory_tile(layer, accelerator)
     assert theirs is not None, f"{name}: DORY has no tile"
     result = Compared(name, layer, ours, theirs, estimate_cycles(layer, theirs, accelerator).total)
@@ -83,7 +83,7 @@ def compared(name: str, layer: Layer, accelerator: Accelerator) -> Compared:
     return result
 
 
-def shown(layer: Layer, tile: Tile) -> str:
+def shown(layer: AcceleratorLayer, tile: Tile) -> str:
     if layer.kind is LayerKind.ADD and tile.channels == 1:
         return f"{tile.columns:,} bytes"
     return f"{tile.channels} x {tile.rows} x {tile.columns}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from firmwright.devices.soma_dory.cost import Accelerator
-from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
 from firmwright.devices.soma_dory.tiles import Tile, align
 
 BIAS_BYTES = {LayerKind.CONV2D: 4, LayerKind.DEPTHWISE_CONV2D: 4, LayerKind.DENSE: 16}
@@ -38,7 +38,7 @@ class Sizes:
         return read + self.out_channels * self.out_height * self.out_width
 
 
-def dory_tile(layer: Layer, accelerator: Accelerator) -> Tile | None:
+def dory_tile(layer: AcceleratorLayer, accelerator: Accelerator) -> Tile | None:
     """Return DORY's tile, None where it would end with a message."""
     if layer.kind is LayerKind.ADD:
         return addition_tile(layer, accelerator)
@@ -56,7 +56,7 @@ def dory_tile(layer: Layer, accelerator: Accelerator) -> Tile | None:
     return None
 
 
-def whole_layer(layer: Layer) -> Sizes:
+def whole_layer(layer: AcceleratorLayer) -> Sizes:
     if layer.kind is LayerKind.DENSE:
         return Sizes(align(layer.in_channels), layer.out_channels, 1, 1, 1, 1)
     return Sizes(layer.in_channels, layer.out_channels, layer.in_height, align(layer.in_width),
@@ -68,14 +68,14 @@ def untiled(whole: Sizes) -> bool:
     return whole.out_channels <= 16 or (whole.out_height > 1 and whole.out_width > 1)
 
 
-def fits(layer: Layer, sizes: Sizes, accelerator: Accelerator) -> bool:
+def fits(layer: AcceleratorLayer, sizes: Sizes, accelerator: Accelerator) -> bool:
     kernel = layer.kernel[0] * layer.kernel[1]
     inputs, lanes = (1, 16) if layer.kind is LayerKind.DEPTHWISE_CONV2D else (sizes.in_channels, 1)
     weights = sizes.out_channels * (inputs * kernel + BIAS_BYTES[layer.kind]) * lanes
     return sizes.activations <= accelerator.l1 and weights <= accelerator.weights
 
 
-def tiles(layer: Layer, whole: Sizes, rows: bool, columns: bool) -> Iterator[Sizes]:
+def tiles(layer: AcceleratorLayer, whole: Sizes, rows: bool, columns: bool) -> Iterator[Sizes]:
     """Walk the tiles with or without tiled rows and columns, in the solver's order."""
     heights = [(whole.in_height, whole.out_height)]
     widths = [(whole.in_width, whole.out_width)]
@@ -98,7 +98,7 @@ def lengths(whole: int, kernel: int, stride: int) -> Iterator[tuple[int, int]]:
             yield read, result
 
 
-def objective(layer: Layer, sizes: Sizes) -> int:
+def objective(layer: AcceleratorLayer, sizes: Sizes) -> int:
     value = BLOCK * ((sizes.out_width - 1) % 16) + BLOCK * ((sizes.out_channels - 1) % 16)
     value += BLOCK * (sizes.out_width * sizes.out_height >= 16) + BLOCK * sizes.out_width
     if layer.kind is not LayerKind.DEPTHWISE_CONV2D:
@@ -106,12 +106,12 @@ def objective(layer: Layer, sizes: Sizes) -> int:
     return value + sizes.activations
 
 
-def tile_of(layer: Layer, sizes: Sizes) -> Tile:
+def tile_of(layer: AcceleratorLayer, sizes: Sizes) -> Tile:
     columns = min(sizes.out_width, layer.out_width)
     return Tile(sizes.out_channels, sizes.out_height, columns, layer.in_channels)
 
 
-def addition_tile(layer: Layer, accelerator: Accelerator) -> Tile | None:
+def addition_tile(layer: AcceleratorLayer, accelerator: Accelerator) -> Tile | None:
     """All channels; with two buffers for each of the three tiles where the sum is tiled."""
     channels, height, width = layer.out_channels, layer.out_height, align(layer.out_width)
     whole = Tile(channels, height, layer.out_width, channels)

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from firmwright.devices.soma_dory.cost import Accelerator
-from firmwright.devices.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array, LayerKind
 from firmwright.toolchain import load_platform
 
 NUMBERS = load_platform("diana").accelerators["soma_dory"]
@@ -30,15 +30,17 @@ def conv2d(
     kind: LayerKind = LayerKind.CONV2D,
     batch: int = 1,
     seed: int = 0,
-) -> Layer:
+) -> AcceleratorLayer:
     """A convolution of an image (channels, height, width), with weights that fit ``kind``."""
     depth, height, width = image
     out_height = (height + padding[0] + padding[2] - kernel[0]) // stride + 1
     out_width = (width + padding[1] + padding[3] - kernel[1]) // stride + 1
     inputs = 1 if kind is LayerKind.DEPTHWISE_CONV2D else depth
     weights, bias = parameters((channels, inputs, *kernel), seed)
-    layer = Layer(kind, batch, *image, channels, out_height, out_width, kernel, (stride, stride),
-                  padding, 5 + seed % 4, bool(seed % 2), weights, bias)  # fmt: skip
+    layer = AcceleratorLayer(
+        kind, batch, *image, channels, out_height, out_width, kernel, (stride, stride), padding,
+        5 + seed % 4, bool(seed % 2), weights, bias,
+    )  # fmt: skip
     if kind is not LayerKind.ANALOG_CONV2D:
         return layer
     factors = np.random.default_rng(seed).integers(-500, 501, channels).astype("int16")
@@ -48,19 +50,23 @@ def conv2d(
     )  # fmt: skip
 
 
-def depthwise(image: tuple[int, int, int], **options: Any) -> Layer:
+def depthwise(image: tuple[int, int, int], **options: Any) -> AcceleratorLayer:
     return conv2d(image, image[0], kind=LayerKind.DEPTHWISE_CONV2D, **options)
 
 
-def dense(inputs: int, outputs: int, batch: int = 1, seed: int = 0) -> Layer:
+def dense(inputs: int, outputs: int, batch: int = 1, seed: int = 0) -> AcceleratorLayer:
     weights, bias = parameters((outputs, inputs), seed)
-    return Layer(LayerKind.DENSE, batch, inputs, 1, 1, outputs, 1, 1, (1, 1), (1, 1), (0, 0, 0, 0),
-                 5 + seed % 4, bool(seed % 2), weights, bias)  # fmt: skip
+    return AcceleratorLayer(
+        LayerKind.DENSE, batch, inputs, 1, 1, outputs, 1, 1, (1, 1), (1, 1), (0, 0, 0, 0),
+        5 + seed % 4, bool(seed % 2), weights, bias,
+    )  # fmt: skip
 
 
-def add(image: tuple[int, int, int], batch: int = 1, seed: int = 0) -> Layer:
-    return Layer(LayerKind.ADD, batch, *image, *image, (1, 1), (1, 1), (0, 0, 0, 0), seed % 3,
-                 bool(seed % 2), None, None)  # fmt: skip
+def add(image: tuple[int, int, int], batch: int = 1, seed: int = 0) -> AcceleratorLayer:
+    return AcceleratorLayer(
+        LayerKind.ADD, batch, *image, *image, (1, 1), (1, 1), (0, 0, 0, 0), seed % 3,
+        bool(seed % 2), None, None,
+    )  # fmt: skip
 
 
 def parameters(shape: tuple[int, ...], seed: int) -> tuple[Array, Array]:
@@ -69,7 +75,7 @@ def parameters(shape: tuple[int, ...], seed: int) -> tuple[Array, Array]:
     return weights, random.integers(-(2**15), 2**15, shape[0]).astype("int32")
 
 
-def activations(layer: Layer, seed: int = 0) -> list[Array]:
+def activations(layer: AcceleratorLayer, seed: int = 0) -> list[Array]:
     """Random inputs of a layer, (N, C, H, W) or (N, C)."""
     random = np.random.default_rng(seed)
     shape: tuple[int, ...] = (layer.batch, layer.in_channels)
@@ -79,7 +85,7 @@ def activations(layer: Layer, seed: int = 0) -> list[Array]:
     return [random.integers(-128, 128, shape).astype("int8") for _ in range(count)]
 
 
-def computed(layer: Layer, *inputs: Array) -> Array:
+def computed(layer: AcceleratorLayer, *inputs: Array) -> Array:
     """What a layer computes, in numpy."""
     wide = [i.astype("int64") for i in inputs]
     if layer.weights is None or layer.bias is None:
@@ -94,7 +100,7 @@ def computed(layer: Layer, *inputs: Array) -> Array:
     return np.asarray(np.clip(sums >> layer.shift, 0 if layer.relu else -128, 127), "int8")
 
 
-def convolved(layer: Layer, x: Array, weights: Array) -> Array:
+def convolved(layer: AcceleratorLayer, x: Array, weights: Array) -> Array:
     top, left, bottom, right = layer.padding
     padded = np.pad(x, [(0, 0), (0, 0), (top, bottom), (left, right)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, layer.kernel, axis=(2, 3))
@@ -105,7 +111,7 @@ def convolved(layer: Layer, x: Array, weights: Array) -> Array:
 
 
 @st.composite
-def any_layer(draw: st.DrawFn, side: int = 40) -> Layer:
+def any_layer(draw: st.DrawFn, side: int = 40) -> AcceleratorLayer:
     """A small layer of any kind: odd sizes, uneven padding, kernels larger than the image."""
     kind = draw(st.sampled_from(LayerKind))
     batch, seed = draw(st.sampled_from([1, 1, 3])), draw(st.integers(0, 1000))

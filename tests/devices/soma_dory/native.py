@@ -12,7 +12,7 @@ import numpy as np
 from firmwright.codegen.templates import make_environment, render
 from firmwright.devices.soma_dory.cost import Accelerator
 from firmwright.devices.soma_dory.device_layout import device_storage
-from firmwright.devices.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array, LayerKind
 from firmwright.devices.soma_dory.lowering import lower_layer
 from firmwright.ir.kernels import Cycles, LoweredRegion
 from firmwright.ir.regions import Region
@@ -69,7 +69,7 @@ class Model:
         sources = [Path(name).name for name in MODEL]
         compiled(["gcc", *FLAGS, *SANITIZER, "-c", "fw_hal.c", *sources], folder)
 
-    def run(self, layer: Layer, *inputs: Array, compiler: str = "gcc") -> Result:
+    def run(self, layer: AcceleratorLayer, *inputs: Array, compiler: str = "gcc") -> Result:
         """Lower, compile, call; inputs and output are (N, C, H, W) or (N, C), int8."""
         lowered = lower_layer(a_region(layer), layer, self.accelerator)
         library = ctypes.CDLL(str(self.build(lowered, compiler)))
@@ -111,7 +111,7 @@ def compiled(command: list[str], folder: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def a_region(layer: Layer) -> Region:
+def a_region(layer: AcceleratorLayer) -> Region:
     inputs = ("x", "x2") if layer.kind is LayerKind.ADD else ("x",)
     return Region("region_0", "soma_dory", "", layer.kind.value, (), (), inputs, ("y",),
                   layer.macs, False, ())  # fmt: skip

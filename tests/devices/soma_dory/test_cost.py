@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
-from firmwright.devices.soma_dory.layer import Layer
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.tiles import (
     Tile,
     TileTransfer,
@@ -120,7 +120,7 @@ def test_pieces_that_touch_are_one(copy: TileTransfer, pieces: tuple[int, int]) 
 
 @given(any_layer(), st.integers(1, 9), st.integers(1, 40), st.integers(1, 40))
 def test_jobs_cover_every_result_once_and_read_what_it_takes(
-    layer: Layer, rows: int, channels: int, depth: int
+    layer: AcceleratorLayer, rows: int, channels: int, depth: int
 ) -> None:
     tile = Tile(channels, rows, layer.out_width, depth)
     made = np.zeros((layer.out_height, layer.out_width), int)

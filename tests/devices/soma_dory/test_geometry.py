@@ -14,7 +14,7 @@ from firmwright.devices.soma_dory.geometry import (
     use_space_to_depth,
     widen_kernel,
 )
-from firmwright.devices.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array, LayerKind
 from firmwright.devices.soma_dory.rules import check_layer
 from firmwright.toolchain import load_platform
 
@@ -26,13 +26,13 @@ def layer(
     padding: tuple[int, int, int, int],
     channels: int = 3,
     depthwise: bool = False,
-) -> Layer:
+) -> AcceleratorLayer:
     outputs = channels if depthwise else 5
     shape = (outputs, 1 if depthwise else channels, *kernel)
     results = [
         (size[a] + padding[a] + padding[a + 2] - kernel[a]) // strides[a] + 1 for a in (0, 1)
     ]
-    return Layer(
+    return AcceleratorLayer(
         kind=LayerKind.DEPTHWISE_CONV2D if depthwise else LayerKind.CONV2D,
         batch=2,
         in_channels=channels,
@@ -51,7 +51,7 @@ def layer(
     )
 
 
-def sums(of: Layer, images: Array) -> Array:
+def sums(of: AcceleratorLayer, images: Array) -> Array:
     """The definition of a convolution in numpy, (N, C, H, W) to (N, O, H, W)."""
     assert of.weights is not None
     top, left, bottom, right = of.padding
@@ -63,7 +63,7 @@ def sums(of: Layer, images: Array) -> Array:
     return np.asarray(np.einsum("nchwij,ocij->nohw", windows, of.weights.astype("int64")))
 
 
-def images_of(of: Layer) -> Array:
+def images_of(of: AcceleratorLayer) -> Array:
     shape = (of.batch, of.in_channels, of.in_height, of.in_width)
     return np.random.default_rng(1).integers(-128, 128, shape).astype("int8")
 
@@ -86,7 +86,7 @@ def axes(draw: st.DrawFn) -> tuple[int, int, int, int]:
 
 
 @st.composite
-def layers(draw: st.DrawFn) -> Layer:
+def layers(draw: st.DrawFn) -> AcceleratorLayer:
     stride = draw(st.sampled_from((1, 2)))
     (height, kernel_height, top, bottom), (width, kernel_width, left, right) = (
         draw(axes()) for _ in range(2)
@@ -103,7 +103,7 @@ def layers(draw: st.DrawFn) -> Layer:
 
 @settings(max_examples=300, deadline=None)
 @given(layers())
-def test_every_form_gives_the_same_sums(before: Layer) -> None:
+def test_every_form_gives_the_same_sums(before: AcceleratorLayer) -> None:
     images = images_of(before)
     for form in generate_forms(before):
         after = form.layer
@@ -118,7 +118,7 @@ def test_every_form_gives_the_same_sums(before: Layer) -> None:
 @settings(max_examples=50, deadline=None)
 @given(layers(), st.tuples(*[st.integers(0, 2)] * 4))
 def test_padding_in_front_becomes_the_layers_own(
-    before: Layer, padded: tuple[int, int, int, int]
+    before: AcceleratorLayer, padded: tuple[int, int, int, int]
 ) -> None:
     top, left, bottom, right = padded
     if before.in_height <= top + bottom or before.in_width <= left + right:
@@ -178,6 +178,6 @@ def test_results_may_be_more_or_fewer_than_pairs() -> None:
         layer((8, 8), (8, 8), (1, 2), (3, 3, 4, 3)),
     ],
 )
-def test_what_has_no_form_for_the_accelerator(before: Layer) -> None:
+def test_what_has_no_form_for_the_accelerator(before: AcceleratorLayer) -> None:
     numbers = load_platform("diana").accelerators["soma_dory"]
     assert all(check_layer(form.layer, numbers) for form in generate_forms(before))

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from firmwright.devices.soma_dory.device_layout import device_storage
-from firmwright.devices.soma_dory.layer import Layer
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.lowering import lower_layer
 from firmwright.devices.soma_dory.tiles import footprint
 from firmwright.devices.soma_dory.tiling import explain_no_tiling, find_best_tiling
@@ -45,7 +45,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return cache(lambda name: Model(ACCELERATORS[name], folder / name))
 
 
-def check(model: Model, layer: Layer, seed: int = 0, compiler: str = "gcc") -> Result:
+def check(model: Model, layer: AcceleratorLayer, seed: int = 0, compiler: str = "gcc") -> Result:
     inputs = activations(layer, seed)
     found = model.run(layer, *inputs, compiler=compiler)
     np.testing.assert_array_equal(found.output, computed(layer, *inputs))
@@ -99,7 +99,7 @@ def test_what_pads_a_row_is_zero_as_far_as_kernels_reach(models: Any) -> None:
 @settings(deadline=None, max_examples=50)
 @given(any_layer(), st.sampled_from(sorted(ACCELERATORS)))
 def test_any_layer_gives_numpys_bits_in_the_modelled_cycles(
-    models: Any, layer: Layer, name: str
+    models: Any, layer: AcceleratorLayer, name: str
 ) -> None:
     assume(explain_no_tiling(layer, ACCELERATORS[name]) is None)
     check(models(name), layer)

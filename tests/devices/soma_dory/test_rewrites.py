@@ -10,7 +10,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.devices.soma_dory.layer import Array, Layer
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array
 from firmwright.devices.soma_dory.matching import read_layer
 from firmwright.devices.soma_dory.placing import layers_by_match
 from firmwright.devices.soma_dory.rewrites import rewrite_convolutions
@@ -57,7 +57,7 @@ def zeros(
     return lambda x: relax.op.nn.pad(x, widths, "constant", value)
 
 
-def runs_on_diana(layer: Layer) -> bool:
+def runs_on_diana(layer: AcceleratorLayer) -> bool:
     return not check_layer(layer, load_platform("diana").accelerators["soma_dory"])
 
 

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
-from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
 from firmwright.devices.soma_dory.tiles import Tile, flatten_addition, footprint, is_channel_sum
 from firmwright.devices.soma_dory.tiling import (
     channel_options,
@@ -36,7 +36,7 @@ ACCELERATORS = st.builds(
 )
 
 
-def every_tile(layer: Layer, accelerator: Accelerator) -> Iterator[Tile]:
+def every_tile(layer: AcceleratorLayer, accelerator: Accelerator) -> Iterator[Tile]:
     """Walk all tiles that fit: blocks of weights, and rows that are stored in whole pieces."""
 
     def multiples(length: int, of: int = 16) -> list[int]:
@@ -63,7 +63,9 @@ def every_tile(layer: Layer, accelerator: Accelerator) -> Iterator[Tile]:
 
 @settings(deadline=None, max_examples=60)
 @given(any_layer(), ACCELERATORS)
-def test_no_tile_is_faster_than_the_one_found(layer: Layer, accelerator: Accelerator) -> None:
+def test_no_tile_is_faster_than_the_one_found(
+    layer: AcceleratorLayer, accelerator: Accelerator
+) -> None:
     stored = flatten_addition(layer)
     fastest = min(
         (
@@ -86,7 +88,7 @@ def test_no_tile_is_faster_than_the_one_found(layer: Layer, accelerator: Acceler
 
 @settings(deadline=None, max_examples=60)
 @given(any_layer(), st.sampled_from([DIANA, like_diana(l1=9000, weights=9000)]))
-def test_dorys_tile_is_never_faster(layer: Layer, accelerator: Accelerator) -> None:
+def test_dorys_tile_is_never_faster(layer: AcceleratorLayer, accelerator: Accelerator) -> None:
     assume(layer.kind is not LayerKind.ANALOG_CONV2D)  # its cycles are an assumption
     theirs = dory_tile(layer, accelerator)
     assume(theirs is not None)  # and whether it fits with blocks of 16 channels it does not ask

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from firmwright.devices.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array, LayerKind
 from firmwright.devices.soma_dory.tiles import weight_bytes
 from firmwright.devices.soma_dory.weights import pack_weights
 from tests.devices.soma_dory.layers import conv2d, dense, depthwise
@@ -31,7 +31,9 @@ def signed(values: list[int]) -> int:
     return int.from_bytes(bytes(values), "little", signed=True)
 
 
-def weight_and_bias(layer: Layer, data: list[int], out: int, place: tuple[int, ...]) -> list[int]:
+def weight_and_bias(
+    layer: AcceleratorLayer, data: list[int], out: int, place: tuple[int, ...]
+) -> list[int]:
     """Read one weight and one bias; ``place`` is (input, row, column)."""
     height, width = layer.kernel
     block, lane = divmod(out, 16)

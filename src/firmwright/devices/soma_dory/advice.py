@@ -14,7 +14,7 @@ import numpy as np
 
 from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
 from firmwright.devices.soma_dory.geometry import generate_forms
-from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
 from firmwright.devices.soma_dory.matching import find_layers, make_layer
 from firmwright.devices.soma_dory.rules import check_layer
 from firmwright.devices.soma_dory.tiles import Tile
@@ -27,7 +27,7 @@ SIDES = ("pad_top", "pad_left", "pad_bottom", "pad_right")
 """The rules' names of a layer's padding, in its order."""
 
 
-def estimate_untiled_cycles(layer: Layer, accelerator: Accelerator) -> int:
+def estimate_untiled_cycles(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
     """Return the cycles of a layer whose memories are large enough for it."""
     tile = Tile(layer.out_channels, layer.out_height, layer.out_width, layer.in_channels)
     return estimate_cycles(layer, tile, accelerator).total
@@ -54,7 +54,7 @@ def estimate_function(
     return estimate_untiled_cycles(accepted, Accelerator.from_numbers(numbers).limit_to_driver())
 
 
-def read_any_layer(function: Function) -> Layer | None:
+def read_any_layer(function: Function) -> AcceleratorLayer | None:
     """Return the layer that a function is, or that its products would be on integers.
 
     None for one of the analog core, of which no cycles are known.
@@ -68,7 +68,7 @@ def read_any_layer(function: Function) -> Layer | None:
     return read_products(anchors[0])
 
 
-def read_products(call: Call) -> Layer | None:
+def read_products(call: Call) -> AcceleratorLayer | None:
     """Return the geometry of a convolution or product of any type, with weights of zero."""
     shape, weights = (static_shape(operand) for operand in call.args[:2])
     outputs = static_shape(call)
@@ -89,7 +89,7 @@ def read_products(call: Call) -> Layer | None:
     else:
         return None
     top, left, bottom, right = padding
-    return Layer(
+    return AcceleratorLayer(
         kind=kind,
         batch=shape[0],
         in_channels=shape[1],
@@ -108,7 +108,7 @@ def read_products(call: Call) -> Layer | None:
     )
 
 
-def apply_change(layer: Layer, change: Change) -> Layer:
+def apply_change(layer: AcceleratorLayer, change: Change) -> AcceleratorLayer:
     """Return the layer after a change of its geometry; others leave its cycles as they are."""
     if change.fact == "strides":
         return resize(replace(layer, strides=tuple(change.wanted)))
@@ -135,7 +135,7 @@ def apply_change(layer: Layer, change: Change) -> Layer:
     return layer
 
 
-def resize(layer: Layer) -> Layer:
+def resize(layer: AcceleratorLayer) -> AcceleratorLayer:
     """Return a convolution with as many results as its kernel, strides and padding give."""
     top, left, bottom, right = layer.padding
     height = (layer.in_height + top + bottom - layer.kernel[0]) // layer.strides[0] + 1
@@ -160,7 +160,7 @@ def suggest(function: Function, numbers: Mapping[str, Any]) -> Iterator[Suggesti
             yield Suggestion(change, estimate_untiled_cycles(fewer, accelerator), shrinks)
 
 
-def crop_channels(layer: Layer, channels: int) -> Layer:
+def crop_channels(layer: AcceleratorLayer, channels: int) -> AcceleratorLayer:
     """Return a layer of weights with its first output channels alone."""
     assert layer.weights is not None
     assert layer.bias is not None

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tvm import relax
 
-from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
 from firmwright.devices.soma_dory.matching import (
     CONVOLUTION,
     SUM,
@@ -43,7 +43,7 @@ def find_analog_layers(function: relax.Function) -> list[Match]:
     return [match for match in found if match is not None]
 
 
-def read_analog_layer(function: relax.Function) -> Layer:
+def read_analog_layer(function: relax.Function) -> AcceleratorLayer:
     """Return the layer that a region's function computes, which the rules have accepted."""
     (match,) = find_analog_layers(function)
     return make_layer(match)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from firmwright.codegen.templates import make_environment, render
 from firmwright.devices.soma_dory import tiles
 from firmwright.devices.soma_dory.device_layout import ROW, WORD
-from firmwright.devices.soma_dory.layer import Layer
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.tiling import Tiling
 
 
@@ -177,6 +177,6 @@ def round_up_rows(size: str) -> str:
     return f"({size} + {ROW - 1}) / {ROW} * {ROW}"
 
 
-def weight_block_words(layer: Layer) -> int:
+def weight_block_words(layer: AcceleratorLayer) -> int:
     """Return the 32-bit words of weights and biases from one block of channels to the next."""
     return tiles.weight_bytes(layer, 1, layer.in_channels) // WORD

@@ -17,7 +17,7 @@ from typing import Any
 
 from firmwright.devices.soma_dory import tiles
 from firmwright.devices.soma_dory.device_layout import ROW
-from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
 from firmwright.ir.kernels import Cycles
 
 
@@ -62,7 +62,7 @@ class SampleCycles:
     jobs: int
 
 
-def estimate_cycles(layer: Layer, tile: tiles.Tile, accelerator: Accelerator) -> Cycles:
+def estimate_cycles(layer: AcceleratorLayer, tile: tiles.Tile, accelerator: Accelerator) -> Cycles:
     """Return the estimated cycles of the whole batch; ``transfer`` is what nothing hides."""
     parts = estimate_sample(layer, tile, accelerator)
     transfer = count_total(parts, accelerator) - parts.compute
@@ -83,7 +83,9 @@ def count_hidden_cycles(parts: SampleCycles) -> int:
     return shorter - -(-shorter // parts.jobs)
 
 
-def estimate_sample(layer: Layer, tile: tiles.Tile, accelerator: Accelerator) -> SampleCycles:
+def estimate_sample(
+    layer: AcceleratorLayer, tile: tiles.Tile, accelerator: Accelerator
+) -> SampleCycles:
     compute = weights = moves = count = 0
     inputs = tiles.count_inputs(layer)
     for job in tiles.walk_jobs(layer, tile):
@@ -99,7 +101,7 @@ def estimate_sample(layer: Layer, tile: tiles.Tile, accelerator: Accelerator) ->
     return SampleCycles(compute, weights, moves, count)
 
 
-def job_cycles(layer: Layer, job: tiles.TileJob, accelerator: Accelerator) -> int:
+def job_cycles(layer: AcceleratorLayer, job: tiles.TileJob, accelerator: Accelerator) -> int:
     overhead = accelerator.block_overhead
     if layer.kind is LayerKind.ADD:
         copy = tiles.output_transfer(layer, job.rows, job.columns, job.channels)
@@ -117,7 +119,9 @@ def job_cycles(layer: Layer, job: tiles.TileJob, accelerator: Accelerator) -> in
     )
 
 
-def weight_cycles(layer: Layer, channels: int, in_channels: int, accelerator: Accelerator) -> int:
+def weight_cycles(
+    layer: AcceleratorLayer, channels: int, in_channels: int, accelerator: Accelerator
+) -> int:
     """Return the cycles in which weights and bias are fetched: a piece, or one a channel."""
     size = tiles.weight_bytes(layer, channels, in_channels)
     fetches = channels if layer.kind is LayerKind.DEPTHWISE_CONV2D else 1

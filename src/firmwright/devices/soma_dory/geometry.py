@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
 
 KERNELS = (1, 3, 5, 7)
 
@@ -27,7 +27,7 @@ class LayerForm:
     columns come before those of the results.
     """
 
-    layer: Layer
+    layer: AcceleratorLayer
     reads_unpadded: bool = False
     space_to_depth: bool = False
     surplus: int = 0
@@ -48,7 +48,7 @@ class Window:
 
 
 def generate_forms(
-    layer: Layer, padded: tuple[int, int, int, int] | None = None
+    layer: AcceleratorLayer, padded: tuple[int, int, int, int] | None = None
 ) -> Iterator[LayerForm]:
     """Yield the forms of a convolution that give the same sums, the cheapest first.
 
@@ -67,7 +67,7 @@ def generate_forms(
             yield replace(start, layer=paired, space_to_depth=True)
 
 
-def absorb_padding(layer: Layer, padded: tuple[int, int, int, int]) -> Layer:
+def absorb_padding(layer: AcceleratorLayer, padded: tuple[int, int, int, int]) -> AcceleratorLayer:
     """Return the layer on the input without ``padded``, which becomes padding of its own."""
     top, left, bottom, right = padded
     own = layer.padding
@@ -106,7 +106,7 @@ def widen_kernel(form: LayerForm) -> LayerForm | None:
     return replace(form, layer=wider, surplus=columns.surplus)
 
 
-def find_window(layer: Layer, axis: int) -> Window | None:
+def find_window(layer: AcceleratorLayer, axis: int) -> Window | None:
     """Return the smallest odd kernel along an axis that holds the layer's, without surplus if any.
 
     Rows may be padded by up to half of the kernel at each end, columns by half at the first.
@@ -126,7 +126,7 @@ def find_window(layer: Layer, axis: int) -> Window | None:
     return None
 
 
-def use_space_to_depth(layer: Layer) -> Layer | None:
+def use_space_to_depth(layer: AcceleratorLayer) -> AcceleratorLayer | None:
     """Return a layer of stride 1 on an image of half the size, or None if there is none.
 
     Pairs of rows and of columns of the image become channels: channel 4·c + 2·i + j of the new
@@ -160,13 +160,13 @@ def use_space_to_depth(layer: Layer) -> Layer | None:
     )
 
 
-def count_pairs(layer: Layer, axis: int) -> int:
+def count_pairs(layer: AcceleratorLayer, axis: int) -> int:
     """Return the pairs of the image along an axis, with pairs of zeros if results are more."""
     size = (layer.in_height, layer.in_width)[axis]
     return max(-(-size // 2), (layer.out_height, layer.out_width)[axis])
 
 
-def reach_in_pairs(layer: Layer, axis: int) -> int:
+def reach_in_pairs(layer: AcceleratorLayer, axis: int) -> int:
     """Return how many pairs the kernel reaches to either side of a result's own pair."""
     before = layer.padding[axis]
     return max(-(-before // 2), (layer.kernel[axis] - 1 - before) // 2)

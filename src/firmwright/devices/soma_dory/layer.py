@@ -22,7 +22,7 @@ class LayerKind(str, Enum):
 
 
 @dataclass(frozen=True)
-class Layer:
+class AcceleratorLayer:
     """One layer: int8 in, int32 sums, an arithmetic right shift, a clip, int8 out.
 
     Activations are (batch, channels, height, width); of a dense layer (batch, channels), with

@@ -14,7 +14,7 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.devices.soma_dory.body import render_layer
 from firmwright.devices.soma_dory.cost import Accelerator
 from firmwright.devices.soma_dory.device_layout import SPARE, ZEROS
-from firmwright.devices.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array, LayerKind
 from firmwright.devices.soma_dory.tiles import align
 from firmwright.devices.soma_dory.tiling import Tiling, find_best_tiling
 from firmwright.devices.soma_dory.weights import pack_weights
@@ -26,7 +26,7 @@ from firmwright.ir.relax import dtype_of, static_shape
 TEMPLATE = "soma_dory/layers/layout_transform.c.j2"
 
 
-def lower_layer(region: Region, layer: Layer, accelerator: Accelerator) -> LoweredRegion:
+def lower_layer(region: Region, layer: AcceleratorLayer, accelerator: Accelerator) -> LoweredRegion:
     """Return the region's function, its packed weights, and its estimated cycles.
 
     Inputs and outputs are int8 in device layout. Raises UserError where no tiling is possible.
@@ -70,7 +70,7 @@ def describe_tiling(tiling: Tiling) -> str:
     return f"{jobs} jobs, of up to {tile.channels} x {tile.rows} x {tile.columns} results."
 
 
-def count_surplus(layer: Layer) -> int:
+def count_surplus(layer: AcceleratorLayer) -> int:
     """Return how many columns behind those of the results have to be made 0.
 
     Sums of zeros are zeros, and a dense layer has weights of zeros for what pads its outputs.
@@ -80,18 +80,18 @@ def count_surplus(layer: Layer) -> int:
     return min(ZEROS, align(layer.out_width) - layer.out_width)
 
 
-def input_bytes(layer: Layer) -> int:
+def input_bytes(layer: AcceleratorLayer) -> int:
     """Return the bytes of one input in device layout."""
     sample = sample_bytes(layer, layer.in_channels, layer.in_height, layer.in_width)
     return layer.batch * sample + SPARE
 
 
-def output_bytes(layer: Layer) -> int:
+def output_bytes(layer: AcceleratorLayer) -> int:
     sample = sample_bytes(layer, layer.out_channels, layer.out_height, layer.out_width)
     return layer.batch * sample + SPARE
 
 
-def sample_bytes(layer: Layer, channels: int, height: int, width: int) -> int:
+def sample_bytes(layer: AcceleratorLayer, channels: int, height: int, width: int) -> int:
     if layer.kind is LayerKind.DENSE:
         return align(channels)
     return channels * height * align(width)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tvm import relax
 
-from firmwright.devices.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array, LayerKind
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import (
     Constant,
@@ -65,7 +65,7 @@ class MatchedSums:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What the analog core does to sums: see :class:`firmwright.devices.soma_dory.layer.Layer`.
+    """The analog core's conversion of sums, see `firmwright.devices.soma_dory.layer`.
 
     ``step`` is None where it is not one number; ``codes`` is the converter's clip. The activations
     are known to be in ``input_range``.
@@ -283,13 +283,13 @@ def intersect(outer: tuple[float, float], inner: tuple[float, float]) -> tuple[f
     return max(outer[0], inner[0]), min(outer[1], inner[1])
 
 
-def read_layer(function: relax.Function) -> Layer:
+def read_layer(function: relax.Function) -> AcceleratorLayer:
     """Return the layer that a region's function computes, which the rules have accepted."""
     (match,), _ = find_layers(function)
     return make_layer(match)
 
 
-def make_layer(match: Match) -> Layer:
+def make_layer(match: Match) -> AcceleratorLayer:
     """Return the layer of operators that break no rule for operators; its geometry may be any."""
     sums = match.sums
     weights = None if sums.weights is None else constant_array(sums.weights)
@@ -307,7 +307,7 @@ def make_layer(match: Match) -> Layer:
     shift, results = read_scalar(match.shift), static_shape(sums.result)
     assert shift is not None  # a rule
     conversion = match.conversion
-    return Layer(
+    return AcceleratorLayer(
         kind=match.kind,
         batch=batch,
         in_channels=in_channels,

@@ -15,7 +15,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
 from firmwright.devices.soma_dory.matching import Match
 from firmwright.devices.soma_dory.rewrites import make_convolution
 from firmwright.ir.relax import (
@@ -34,14 +34,14 @@ SWAP_ROWS_COLUMNS = [0, 1, 3, 2]
 UPRIGHT = (LayerKind.DENSE, LayerKind.ANALOG_CONV2D)
 """Layers that are not turned: they have no images, or no known cycles."""
 
-LayersByMatch = Mapping[Match, Layer]
+LayersByMatch = Mapping[Match, AcceleratorLayer]
 
 
 def transpose_images(
     module: tvm.IRModule,
     layers: LayersByMatch,
-    accepted: Callable[[Layer], bool],
-    cycles: Callable[[Layer], int],
+    accepted: Callable[[AcceleratorLayer], bool],
+    cycles: Callable[[AcceleratorLayer], int],
 ) -> tvm.IRModule:
     """Turn connected layers where that saves more of the accelerator's ``cycles`` than it costs.
 
@@ -80,7 +80,7 @@ def group_connected(matches: list[Match]) -> list[list[Match]]:
     return components
 
 
-def transpose_layer(layer: Layer) -> Layer:
+def transpose_layer(layer: AcceleratorLayer) -> AcceleratorLayer:
     """Return the layer of the same images with rows and columns exchanged."""
     top, left, bottom, right = layer.padding
     weights = layer.weights

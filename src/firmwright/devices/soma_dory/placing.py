@@ -13,7 +13,7 @@ from firmwright.devices.soma_dory.advice import estimate_untiled_cycles
 from firmwright.devices.soma_dory.analog import find_analog_layers
 from firmwright.devices.soma_dory.clips import split_clips, widen_clip
 from firmwright.devices.soma_dory.cost import Accelerator
-from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
 from firmwright.devices.soma_dory.open_questions import list_open_questions
 from firmwright.devices.soma_dory.orientation import transpose_images
 from firmwright.devices.soma_dory.rewrites import rewrite_convolutions
@@ -52,10 +52,10 @@ def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
         raise UserError("\n    ".join([NO_ANALOG_CORE.format(context.platform.name), *unknown]))
     accelerator = Accelerator.from_numbers(numbers)
 
-    def is_accepted(layer: Layer) -> bool:
+    def is_accepted(layer: AcceleratorLayer) -> bool:
         return not check_layer(layer, numbers)
 
-    def find_accepted(module: tvm.IRModule) -> dict[matching.Match, Layer]:
+    def find_accepted(module: tvm.IRModule) -> dict[matching.Match, AcceleratorLayer]:
         layers = layers_by_match(module, context)
         return {m: layer for m, layer in layers.items() if is_accepted(layer)}
 
@@ -94,7 +94,9 @@ def find_layers(
     return [*matches, *analog.values()], unmatched
 
 
-def layers_by_match(module: tvm.IRModule, context: Context) -> dict[matching.Match, Layer]:
+def layers_by_match(
+    module: tvm.IRModule, context: Context
+) -> dict[matching.Match, AcceleratorLayer]:
     """Return what breaks no rule for operators but one for its clip; its geometry may be any."""
     matches, _ = find_layers(module, context)
     widened = {m: widen_clip(m) for m in matches}

@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from firmwright.devices.soma_dory.geometry import LayerForm, generate_forms
-from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
 from firmwright.devices.soma_dory.matching import Match
 from firmwright.ir.relax import main_bindings, operator_name, rewrite_bindings, static_shape
 
@@ -19,7 +19,9 @@ Replaced = dict[relax.Var, relax.Var]
 
 
 def rewrite_convolutions(
-    module: tvm.IRModule, layers: Mapping[Match, Layer], accepted: Callable[[Layer], bool]
+    module: tvm.IRModule,
+    layers: Mapping[Match, AcceleratorLayer],
+    accepted: Callable[[AcceleratorLayer], bool],
 ) -> tvm.IRModule:
     """Give convolutions that are not ``accepted`` the first of their forms that is.
 
@@ -102,7 +104,7 @@ def build_bindings(
     return [*bindings, relax.VarBinding(binding.var, value)]
 
 
-def make_convolution(image: relax.Var, layer: Layer, call: tvm.ir.Call) -> relax.Expr:
+def make_convolution(image: relax.Var, layer: AcceleratorLayer, call: tvm.ir.Call) -> relax.Expr:
     """Return the int32 sums of a layer that stands for ``call``."""
     groups, weights = int(call.attrs.groups), relax.const(layer.weights, "int8")
     strides, padding = list(layer.strides), list(layer.padding)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from firmwright.devices.soma_dory.cost import Accelerator
-from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
 from firmwright.devices.soma_dory.matching import (
     INT8_RANGE,
     Conversion,
@@ -46,7 +46,9 @@ def check_operators(match: Match) -> tuple[RuleViolation, ...]:
     return find_violations(soma_rules().operators, operator_facts(match))
 
 
-def check_layer(layer: Layer, accelerator: Mapping[str, Any]) -> tuple[RuleViolation, ...]:
+def check_layer(
+    layer: AcceleratorLayer, accelerator: Mapping[str, Any]
+) -> tuple[RuleViolation, ...]:
     """Return the rules that a layer breaks; ``accelerator`` has the platform's numbers."""
     return find_violations(soma_rules().layer, layer_facts(layer, accelerator))
 
@@ -145,7 +147,7 @@ def to_whole_number(limit: float) -> float:
     return int(limit) if limit == limit // 1 and abs(limit) < 2**53 else limit
 
 
-def layer_facts(layer: Layer, accelerator: Mapping[str, Any]) -> dict[str, Any]:
+def layer_facts(layer: AcceleratorLayer, accelerator: Mapping[str, Any]) -> dict[str, Any]:
     top, left, bottom, right = layer.padding
     height, width = layer.kernel
     return {
@@ -169,7 +171,7 @@ def layer_facts(layer: Layer, accelerator: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def largest_sum(layer: Layer) -> int:
+def largest_sum(layer: AcceleratorLayer) -> int:
     """Return the largest magnitude that a sum may have, whatever the input."""
     largest = -int(INT8_RANGE[0])
     if layer.weights is None or layer.bias is None:

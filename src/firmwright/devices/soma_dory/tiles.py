@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from firmwright.devices.soma_dory.device_layout import PIECE, ROW, WORD
-from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
 
 LANES = 16
 """Output channels in a block of weights, and of results in L1."""
@@ -124,18 +124,18 @@ class TileJob:
     stores: bool
 
 
-def row_axis(layer: Layer) -> Axis:
+def row_axis(layer: AcceleratorLayer) -> Axis:
     return Axis(
         layer.in_height, layer.out_height, layer.kernel[0], layer.strides[0], layer.padding[0]
     )
 
 
-def is_channel_sum(layer: Layer) -> bool:
+def is_channel_sum(layer: AcceleratorLayer) -> bool:
     """Tell whether each result is a sum over the input channels."""
     return layer.kind in (LayerKind.CONV2D, LayerKind.DENSE, LayerKind.ANALOG_CONV2D)
 
 
-def flatten_addition(layer: Layer) -> Layer:
+def flatten_addition(layer: AcceleratorLayer) -> AcceleratorLayer:
     """Return the layer as tiles see it: an addition is one row of all bytes of the batch."""
     if layer.kind is not LayerKind.ADD:
         return layer
@@ -144,7 +144,7 @@ def flatten_addition(layer: Layer) -> Layer:
                    out_height=1, out_width=width)  # fmt: skip
 
 
-def channels_per_block(layer: Layer) -> int:
+def channels_per_block(layer: AcceleratorLayer) -> int:
     """Return how many channels of results have their weights in one block of 16 lanes."""
     return LANES // SPACING if layer.kind is LayerKind.DEPTHWISE_CONV2D else LANES
 
@@ -153,7 +153,7 @@ def tile_sizes(length: int, size: int) -> list[int]:
     return [min(size, length - start) for start in range(0, length, size)]
 
 
-def walk_jobs(layer: Layer, tile: Tile) -> Iterator[TileJob]:
+def walk_jobs(layer: AcceleratorLayer, tile: Tile) -> Iterator[TileJob]:
     """Walk the tiles of one sample, in the order in which they are computed."""
     columns = tile_sizes(layer.out_width, tile.columns)
     channels = tile_sizes(layer.out_channels, tile.channels)
@@ -169,7 +169,7 @@ def walk_jobs(layer: Layer, tile: Tile) -> Iterator[TileJob]:
                     yield TileJob(row_span, width, count, depth, loads, j == len(inputs) - 1)
 
 
-def input_transfer(layer: Layer, rows: Span, columns: int, planes: int) -> TileTransfer:
+def input_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: int) -> TileTransfer:
     """Return the transfer of an input tile; of a dense layer ``planes`` is its channels."""
     if layer.kind is LayerKind.DENSE:
         return TileTransfer(1, align(planes), 0)
@@ -177,7 +177,7 @@ def input_transfer(layer: Layer, rows: Span, columns: int, planes: int) -> TileT
     return TileTransfer(planes, rows.read * pitch, layer.in_height * pitch)
 
 
-def output_transfer(layer: Layer, rows: Span, columns: int, planes: int) -> TileTransfer:
+def output_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: int) -> TileTransfer:
     """Return the transfer of a tile of results; of a dense layer ``planes`` is its channels."""
     if layer.kind is LayerKind.DENSE:
         return TileTransfer(1, align(planes), 0)
@@ -185,7 +185,7 @@ def output_transfer(layer: Layer, rows: Span, columns: int, planes: int) -> Tile
     return TileTransfer(planes, rows.size * pitch, layer.out_height * pitch)
 
 
-def row_tile_sizes(layer: Layer) -> list[int]:
+def row_tile_sizes(layer: AcceleratorLayer) -> list[int]:
     """Return how many rows of results a tile may have, most first.
 
     A store that is no multiple of 32 bytes overwrites 16 more (diana-driver.md, T2). Of the
@@ -199,7 +199,7 @@ def row_tile_sizes(layer: Layer) -> list[int]:
     return [height, *(n for n in range(height - 1, 0, -1) if n % rows == 0)]
 
 
-def weight_bytes(layer: Layer, channels: int, in_channels: int) -> int:
+def weight_bytes(layer: AcceleratorLayer, channels: int, in_channels: int) -> int:
     """Return the bytes of weights and biases that are fetched at a time.
 
     A depthwise layer is a job a channel, of which each fetches one block
@@ -231,7 +231,7 @@ class Footprint:
         return self.inputs + self.outputs
 
 
-def footprint(layer: Layer, tile: Tile) -> Footprint:
+def footprint(layer: AcceleratorLayer, tile: Tile) -> Footprint:
     """Return what the tiles take, without second ones for double buffering.
 
     Transfers write whole pieces of 32 bytes into L1, too.
@@ -243,11 +243,11 @@ def footprint(layer: Layer, tile: Tile) -> Footprint:
     return Footprint(read, align(planes_out * bytes_out, PIECE), weights)
 
 
-def count_inputs(layer: Layer) -> int:
+def count_inputs(layer: AcceleratorLayer) -> int:
     return 2 if layer.kind is LayerKind.ADD else 1
 
 
-def plane_bytes(layer: Layer, rows: int, columns: int) -> tuple[int, int]:
+def plane_bytes(layer: AcceleratorLayer, rows: int, columns: int) -> tuple[int, int]:
     """Return the bytes of one channel of the largest input tile and of the largest result."""
     if layer.kind is LayerKind.DENSE:
         return 1, 1
@@ -257,7 +257,7 @@ def plane_bytes(layer: Layer, rows: int, columns: int) -> tuple[int, int]:
     return bytes_in, max(s.size for s in row_spans) * align(columns)
 
 
-def plane_counts(layer: Layer, channels: int, in_channels: int) -> tuple[int, int]:
+def plane_counts(layer: AcceleratorLayer, channels: int, in_channels: int) -> tuple[int, int]:
     """Return how many channels of an input and of results there are in L1 at a time.
 
     Results of sums over channels come in blocks of 16, and take 32 bits each where the sums of

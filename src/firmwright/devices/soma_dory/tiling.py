@@ -21,7 +21,7 @@ from firmwright.devices.soma_dory.cost import (
     estimate_sample,
 )
 from firmwright.devices.soma_dory.device_layout import PIECE
-from firmwright.devices.soma_dory.layer import Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles
 
@@ -30,7 +30,7 @@ from firmwright.ir.kernels import Cycles
 class Tiling:
     """A layer as it is tiled (an addition is one row of bytes), its tiles and their cycles."""
 
-    layer: Layer
+    layer: AcceleratorLayer
     tile: tiles.Tile
     cycles: Cycles
 
@@ -81,7 +81,7 @@ class ChannelTile:
     planes_out: int
 
 
-def find_best_tiling(layer: Layer, accelerator: Accelerator) -> Tiling:
+def find_best_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> Tiling:
     """Return the tiling with the fewest estimated cycles; UserError where no tile fits."""
     reason = explain_no_tiling(layer, accelerator)
     if reason is not None:
@@ -94,7 +94,7 @@ def find_best_tiling(layer: Layer, accelerator: Accelerator) -> Tiling:
     return Tiling(stored, tile, estimate_cycles(stored, tile, accelerator))
 
 
-def explain_no_tiling(layer: Layer, accelerator: Accelerator) -> str | None:
+def explain_no_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> str | None:
     """Say which memory the layer's smallest tiles exceed; None where they fit. Fast."""
     stored = tiles.flatten_addition(layer)
     depths = {stored.in_channels}
@@ -123,12 +123,12 @@ def l1_bytes(accelerator: Accelerator) -> int:
     return accelerator.l1 // (2 if accelerator.double_buffering else 1)
 
 
-def tiles_inputs(layer: Layer, accelerator: Accelerator) -> bool:
+def tiles_inputs(layer: AcceleratorLayer, accelerator: Accelerator) -> bool:
     """Tell whether a later job may continue sums, which the analog core converts at once."""
     return accelerator.input_channel_tiling and layer.kind in (LayerKind.CONV2D, LayerKind.DENSE)
 
 
-def weight_room(layer: Layer, accelerator: Accelerator) -> int:
+def weight_room(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
     """Return the bytes of weights and biases that a job may fetch.
 
     An array of the analog core holds as many outputs as it has columns.
@@ -139,7 +139,7 @@ def weight_room(layer: Layer, accelerator: Accelerator) -> int:
 
 
 def plane_options(
-    layer: Layer, accelerator: Accelerator, channels: Sequence[ChannelTile]
+    layer: AcceleratorLayer, accelerator: Accelerator, channels: Sequence[ChannelTile]
 ) -> list[PlaneTile]:
     """Return the tiles of rows and columns that fit with some tile of channels, largest first."""
     rows, columns = tiles.row_tile_sizes(layer), [layer.out_width]
@@ -154,7 +154,9 @@ def plane_options(
     return options
 
 
-def plane_option(layer: Layer, accelerator: Accelerator, rows: int, columns: int) -> PlaneTile:
+def plane_option(
+    layer: AcceleratorLayer, accelerator: Accelerator, rows: int, columns: int
+) -> PlaneTile:
     row_spans = tiles.row_axis(layer).make_spans(rows)
     spans = list(product(row_spans, tiles.tile_sizes(layer.out_width, columns)))
     copies_in = Counter(tiles.input_transfer(layer, r, c, layer.in_channels) for r, c in spans)
@@ -184,7 +186,7 @@ def split_transfers(
     return cycles_apart, single
 
 
-def channel_options(layer: Layer, accelerator: Accelerator) -> list[ChannelTile]:
+def channel_options(layer: AcceleratorLayer, accelerator: Accelerator) -> list[ChannelTile]:
     """Return the tiles of channels whose weights fit, largest first."""
     outputs = even_sizes(layer.out_channels, tiles.channels_per_block(layer))
     inputs = [layer.in_channels]
@@ -197,7 +199,9 @@ def channel_options(layer: Layer, accelerator: Accelerator) -> list[ChannelTile]
     ]
 
 
-def channel_option(layer: Layer, accelerator: Accelerator, count: int, depth: int) -> ChannelTile:
+def channel_option(
+    layer: AcceleratorLayer, accelerator: Accelerator, count: int, depth: int
+) -> ChannelTile:
     tile = tiles.Tile(count, layer.out_height, layer.out_width, depth)
     parts = estimate_sample(layer, tile, accelerator)
     steps = -(-layer.out_channels // count)
@@ -219,7 +223,10 @@ def even_sizes(length: int, multiple: int) -> list[int]:
 
 
 def choose(
-    layer: Layer, accelerator: Accelerator, planes: list[PlaneTile], channels: list[ChannelTile]
+    layer: AcceleratorLayer,
+    accelerator: Accelerator,
+    planes: list[PlaneTile],
+    channels: list[ChannelTile],
 ) -> tuple[PlaneTile, ChannelTile]:
     """Return the tiles that take the fewest cycles together, of equally fast ones the first."""
     fitting = (
@@ -230,7 +237,7 @@ def choose(
     return min(fitting, key=lambda pair: count_cycles(layer, accelerator, *pair))
 
 
-def count_l1(layer: Layer, plane: PlaneTile, channel: ChannelTile) -> int:
+def count_l1(layer: AcceleratorLayer, plane: PlaneTile, channel: ChannelTile) -> int:
     """Return the bytes of L1 that tiles take; see :func:`tiles.footprint`."""
     read = tiles.align(plane.bytes_in * channel.planes_in, PIECE)
     return tiles.count_inputs(layer) * read + tiles.align(
@@ -239,7 +246,7 @@ def count_l1(layer: Layer, plane: PlaneTile, channel: ChannelTile) -> int:
 
 
 def count_cycles(
-    layer: Layer, accelerator: Accelerator, plane: PlaneTile, channel: ChannelTile
+    layer: AcceleratorLayer, accelerator: Accelerator, plane: PlaneTile, channel: ChannelTile
 ) -> int:
     """Return the cycles of a sample, as :func:`cost.estimate_cycles` counts them job by job."""
     jobs = plane.jobs * channel.jobs

@@ -13,11 +13,11 @@ from collections.abc import Callable
 import numpy as np
 
 from firmwright.devices.soma_dory.device_layout import ROW, WORD, reverse_device_words
-from firmwright.devices.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array, LayerKind
 from firmwright.devices.soma_dory.tiles import BIAS_BYTES, LANES, SPACING, align
 
 
-def pack_weights(layer: Layer) -> Array:
+def pack_weights(layer: AcceleratorLayer) -> Array:
     """Return the bytes (uint8) of a layer's weights and biases; a job reads whole blocks of them.
 
     The layer has weights: it is no addition.
