@@ -11,7 +11,13 @@ copyright = "the firmwright authors"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "examples/**.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+include_patterns = [
+    "docs/**.md",
+    "examples/**.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+]
 exclude_patterns = ["build", ".*", "src", "tests"]
 nitpicky = True
 # Signatures name types of TVM, NumPy and inner modules, which have no page here.
