@@ -41,7 +41,10 @@ Graph = Mapping[str, frozenset[str]]
 
 
 def find_modules() -> dict[str, Path]:
-    """Return the files of the source by module name, without the leading ``firmwright.``."""
+    """Return the files of the source by module name, without the leading ``firmwright.``.
+
+    The top-level ``__init__`` is left out: it only offers ``api.build``, and every import runs it.
+    """
     modules = {}
     for top in (SOURCE, ROOT / "tasks"):
         for path in sorted(top.rglob("*.py")):
