@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.pipeline import snapshot
+from firmwright.pipeline import freshness, snapshot
 from firmwright.pipeline.freshness import read_state
 from firmwright.pipeline.snapshot import UpToDate, read_snapshot, write_snapshot
 
@@ -33,8 +33,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def begin(patch: pytest.MonkeyPatch) -> None:
-    time.sleep(2 * snapshot.TICK / 1e9)
-    patch.setattr(snapshot, "BEGUN", time.time_ns())
+    time.sleep(2 * freshness.TICK / 1e9)
+    patch.setattr(freshness, "BEGUN", time.time_ns())
 
 
 def keep(place: Path) -> None:

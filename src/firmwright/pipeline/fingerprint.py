@@ -18,8 +18,7 @@ from platformdirs import user_cache_path
 
 from firmwright.toolchain.opened_files import OpenedFiles
 
-from .freshness import Identity, file_digest, identify, text_digest
-from .snapshot import is_settled
+from .freshness import Identity, file_digest, identify, is_settled, text_digest
 
 FOLDER = "tools"
 """In the user's cache: a file for each question."""

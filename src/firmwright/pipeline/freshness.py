@@ -14,6 +14,7 @@ import json
 import os
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -38,6 +39,11 @@ Identity = Sequence[int]
 """The same without the digest; of a file that is missing, nothing."""
 
 
+BEGUN = time.time_ns()
+TICK, WHOLE_SECOND = 20_000_000, 1_000_000_000
+"""Nanoseconds: no clock of a file system is slower, unless it counts seconds, some by twos."""
+
+
 def file_identity(status: os.stat_result) -> list[int]:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
@@ -55,6 +61,15 @@ def identify(paths: Iterable[str]) -> dict[str, Identity]:
         except OSError:
             found[path] = []
     return found
+
+
+def is_settled(identity: Identity) -> bool:
+    """Tell whether the last change of a file was before this process began.
+
+    It has to be so long before that another change would have another time.
+    """
+    times = identity[1:3]
+    return all(t + (TICK if t % WHOLE_SECOND else 2 * WHOLE_SECOND) < BEGUN for t in times)
 
 
 def file_digest(path: str | Path) -> str:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from firmwright.errors import UserError
 from firmwright.folders import FOLDERS
 
 from .build_root import STATE_FILE, find_build_root
-from .freshness import FileState, Identity, identify, text_digest
+from .freshness import FileState, Identity, identify, is_settled, text_digest
 from .platform_words import name_build
 from .recipe_words import find_recipes
 
@@ -34,10 +33,6 @@ if TYPE_CHECKING:
 
 FOLDER = ".snapshots"
 """In the build root: a file for each command line."""
-
-BEGUN = time.time_ns()
-TICK, WHOLE_SECOND = 20_000_000, 1_000_000_000
-"""Nanoseconds: no clock of a file system is slower, unless it counts seconds, some by twos."""
 
 
 @dataclass(frozen=True)
@@ -128,15 +123,6 @@ def write_snapshot(
         "recipes": [[each.task, each.title, each.bundle] for each in recipes],
     }
     write_checked(find_snapshot(), json.dumps(known).encode())
-
-
-def is_settled(identity: Identity) -> bool:
-    """Tell whether the last change of a file was before this process began.
-
-    It has to be so long before that another change would have another time.
-    """
-    times = identity[1:3]
-    return all(t + (TICK if t % WHOLE_SECOND else 2 * WHOLE_SECOND) < BEGUN for t in times)
 
 
 def digest_state(circumstances: str, found: Mapping[str, Identity]) -> str:

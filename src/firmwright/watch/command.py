@@ -27,7 +27,7 @@ from doit import get_initial_workdir
 from firmwright.bundle.components import read_license
 from firmwright.child import make_command, make_environment
 from firmwright.folders import PREFIXES
-from firmwright.pipeline import artifacts, snapshot
+from firmwright.pipeline import artifacts, freshness, snapshot
 from firmwright.pipeline.artifact import Artifact
 from firmwright.pipeline.code_digest import CODE_FOLDERS, CODE_SUFFIXES, code_digest
 from firmwright.pipeline.command_line import make_catalog
@@ -99,7 +99,7 @@ def build_until_code_changes(
 
 def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]) -> BuildResult:
     """Build in this process; a recipe that cannot be read ends it, with a message."""
-    snapshot.BEGUN = time.time_ns()
+    freshness.BEGUN = time.time_ns()
     known = set(sys.modules)
     try:
         build()
