@@ -17,7 +17,7 @@ from firmwright.toolchain.opened_files import OpenedFiles
 def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a tool; nothing of it is younger than this process."""
     monkeypatch.setattr(fingerprint, "KNOWN", {})
-    monkeypatch.setattr(fingerprint, "user_cache_path", lambda _: tmp_path / "cache")
+    monkeypatch.setattr(fingerprint, "find_cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(fingerprint, "is_settled", lambda _: True)
     folder = tmp_path / "tool"
     folder.mkdir()

@@ -11,12 +11,12 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
+from firmwright.checked_file import read_checked, write_checked
 from firmwright.toolchain.opened_files import OpenedFiles
+from firmwright.user_folders import find_cache_folder
 
 from .freshness import Identity, file_digest, identify, is_settled, text_digest
 
@@ -53,12 +53,13 @@ def find_fingerprint(question: Sequence[str], look: Callable[[], OpenedFiles]) -
     """
     stated = [os.environ.get(name, "") for name in VARIABLES]
     key = text_digest(json.dumps([*question, *stated]))
-    place = user_cache_path("firmwright") / FOLDER / f"{key}.json"
-    kept = KNOWN.get(key) or read_kept(place)
+    cache = find_cache_folder()
+    place = cache / FOLDER / f"{key}.json" if cache else None
+    kept = KNOWN.get(key) or (read_kept(place) if place else None)
     if kept is None or not kept.holds():
         kept = make_fingerprint(look())
-        if all(map(is_settled, kept.watched.values())):
-            keep_fingerprint(kept, place)
+        if place and all(map(is_settled, kept.watched.values())):
+            write_checked(place, json.dumps(asdict(kept)).encode())
     KNOWN[key] = kept
     return kept
 
@@ -74,19 +75,9 @@ def make_fingerprint(opened: OpenedFiles) -> Fingerprint:
 
 def read_kept(place: Path) -> Fingerprint | None:
     """Return a kept fingerprint, None if there is none or if it is damaged."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        digest, _, text = place.read_text("utf-8").partition("\n")
-        if digest == text_digest(text):
-            known = json.loads(text)
-            return Fingerprint(known["digest"], known["watched"])
+    content = read_checked(place)
+    if content is None:
+        return None
+    with suppress(ValueError, TypeError):  # of another version
+        return Fingerprint(**json.loads(content))
     return None
-
-
-def keep_fingerprint(found: Fingerprint, place: Path) -> None:
-    """Keep a fingerprint if the user's cache can be written."""
-    text = json.dumps({"digest": found.digest, "watched": found.watched})
-    unfinished = place.with_suffix(f".{os.getpid()}")
-    with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(f"{text_digest(text)}\n{text}", "utf-8")
-        unfinished.replace(place)
