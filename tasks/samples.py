@@ -11,7 +11,10 @@ STAGE = Stage(
     sentence="check that the samples fit the network",
     run="firmwright.steps.samples:run",
     reads=(MODEL_INTERFACE, NETWORK_INTERFACE, NETWORK_VALUES),
-    keys=(*RUN_SAMPLES, "evaluate", "classes", "detection", "inputs"),
+    keys=(
+        *(*RUN_SAMPLES, "classes", "detection", "inputs"),
+        *("evaluate.samples", "evaluate.labels", "evaluate.metric"),
+    ),
     inputs=lambda job: [
         *list_run_files(job),
         *job.recipe.list_files("evaluate.inputs", "evaluate.labels", "postprocess"),
