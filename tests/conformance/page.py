@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 
 from tests.conformance.case import Outcome
-from tests.conformance.reasons import DECIDED_BY_INPUTS, STRINGS, sentence
+from tests.conformance.reasons import DECIDED_BY_INPUTS, STRINGS, TRAINING, sentence
 
 EVALUATED = Path(__file__).with_name("evaluated_by_tvm.txt")
 EMX = Path(__file__).with_name("emx_onnx_cgen.csv")
@@ -59,8 +59,9 @@ COUNT = """
 ## What could be compiled
 
 Values of inputs decide the outcome of {decided} refused cases: how long an output is, or what was
-drawn at random. Of the {others:,} other cases, **{refused} are refused, {percent:.1f} %**.
-{strings} of these make strings, or find patterns in them; {rest} remain.
+drawn at random. Of the {others:,} other cases, **{refused} are refused, {percent:.1f} %**:
+{strings} make strings or find patterns in them, {training} train a network, and {rest} have other
+reasons.
 """
 
 BESIDE = """
@@ -122,18 +123,19 @@ def render(outcomes: Sequence[Outcome]) -> dict[str, str]:
 
 
 def count(cases: int, refused: Sequence[Outcome]) -> str:
-    """Return how many cases are refused for reasons that do not lie in their inputs' values."""
+    """Return the section that counts the refused cases by kind of reason."""
     reasons = Counter(sentence(o) for o in refused)
     decided = sum(reasons[r] for r in DECIDED_BY_INPUTS)
-    counted, strings = len(refused) - decided, reasons[STRINGS]
+    counted = len(refused) - decided
     others = cases - decided
     return COUNT.format(
         decided=decided,
         others=others,
         refused=counted,
         percent=100 * counted / others,
-        strings=strings,
-        rest=counted - strings,
+        strings=reasons[STRINGS],
+        training=reasons[TRAINING],
+        rest=counted - reasons[STRINGS] - reasons[TRAINING],
     )
 
 
@@ -145,6 +147,8 @@ def beside(outcomes: Sequence[Outcome]) -> list[str]:
                 for r in failed.values())  # fmt: skip
     decided = {o.case for o in outcomes
                if o.verdict == "refused" and sentence(o) in DECIDED_BY_INPUTS}  # fmt: skip
+    training = {o.case for o in outcomes
+                if o.verdict == "refused" and sentence(o) == TRAINING}  # fmt: skip
     others = [o for o in outcomes if o.case not in decided]
     ours = Counter(o.verdict for o in others)
     theirs = Counter(failed[o.case]["verdict"] if o.case in failed else "passed" for o in others)
@@ -154,6 +158,11 @@ def beside(outcomes: Sequence[Outcome]) -> list[str]:
         ("passed", ours["passed"], theirs["passed"]),
         ("of these with shapes as constants", constant, 0),
         ("refused", ours["refused"], theirs["refused"]),
+        (
+            "of these by operators that train a network",
+            len(training),
+            sum(failed[case]["verdict"] == "refused" for case in training & set(failed)),
+        ),
         ("wrong", ours["wrong"], theirs["wrong"]),
         ("not measured", 0, theirs["not measured"]),
         ("inputs, or chance, decide", len(decided), len(decided)),

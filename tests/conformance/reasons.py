@@ -9,6 +9,7 @@ from tests.conformance.case import Outcome
 RUN_TIME = "Only run time tells an output's length; firmware needs fixed shapes."
 PICTURE = "The encoded picture tells the size of the output."
 RANDOM = "It draws random numbers, so that no expected output is right."
+TRAINING = "It trains a network; firmware is for inference."
 STRINGS = "It makes strings, or finds patterns in them; firmware moves and compares them."
 
 DECIDED_BY_INPUTS = (RUN_TIME, PICTURE, RANDOM)
@@ -20,6 +21,7 @@ SENTENCES = (
      "It works on sequences or optional values; firmware has tensors of fixed shapes."),
     (r"has no static shape|only run time tells", RUN_TIME),
     (r"Bernoulli|Random|Multinomial|Dropout.*training mode", RANDOM),
+    (r"training operators|in training mode", TRAINING),
     (r"ImageDecoder", PICTURE),
     (r"operators that cannot be compiled:\n  [\w.]+ \(node '[^']*'\)\n  export",
      "TVM has no converter."),

@@ -241,6 +241,13 @@ PER_CHANNEL = {name: np.ones(3, "float32") for name in ("s", "b", "m", "v")}
             r"BatchNormalization \(node 'norm'\): it is in training mode; export the model for",
         ),
         (
+            [node("BatchNormalization", ["x", *PER_CHANNEL], [*"ynw"], name="norm",
+                  training_mode=1)],
+            [("y", FLOAT, [1, 3, 4, 4]), ("n", FLOAT, [3])],
+            15,
+            r"BatchNormalization \(node 'norm'\): it is in training mode; export the model for",
+        ),
+        (
             [node("Dropout", ["x", "", "yes"], ["y"], name="drop")],
             [("y", FLOAT, [1, 3, 4, 4])],
             17,

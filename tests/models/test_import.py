@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.parser import parse_model
 from tvm import relax
 
 from firmwright.data.fetch import fetch_model
@@ -304,3 +305,23 @@ def test_a_pytorch_program_without_torch_names_the_extra(monkeypatch: pytest.Mon
     monkeypatch.delitem(sys.modules, FORMATS["pt2"].module, raising=False)
     with pytest.raises(UserError, match=r"needs the package torch: pip install .*torch"):
         FORMATS["pt2"].load()
+
+
+TRAINING_STEP = """
+<ir_version: 8, opset_import: ["" : 17, "ai.onnx.preview.training" : 1]>
+network (float r, int64 t, float[2] x, float[2] g, float[2] v) => (float[2] y, float[2] w) {
+    [step] y, w = ai.onnx.preview.training.Momentum <
+        alpha = 0.9, beta = 1.0, mode = "standard", norm_coefficient = 0.0
+    > (r, t, x, g, v)
+}
+"""
+
+
+def test_training_operators_are_rejected() -> None:
+    message = (
+        r"^m.onnx: training operators are not part of inference:\n"
+        r"  ai.onnx.preview.training.Momentum \(node 'step'\)\n"
+        r"  export the model for inference$"
+    )
+    with pytest.raises(UserError, match=message):
+        import_model(parse_model(TRAINING_STEP).SerializeToString(), "m.onnx", {})

@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 import tvm
 from google.protobuf.message import DecodeError
+from onnx.defs import AI_ONNX_PREVIEW_TRAINING_DOMAIN
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
@@ -163,10 +164,18 @@ SHARED_OPERATORS = frozenset(
 
 
 def check_operators(model: onnx.ModelProto, name: str) -> None:
-    """Refuse, in one message, every node that TVM has no converter for."""
+    """Raise UserError that lists all training operators, or all nodes without a converter."""
+    training = [
+        describe_operator(n)
+        for n in model.graph.node
+        if n.domain == AI_ONNX_PREVIEW_TRAINING_DOMAIN
+    ]
+    if training:
+        heading = f"{name}: training operators are not part of inference:"
+        raise UserError("\n".join([heading, *training, "  export the model for inference"]))
     known = {*onnx_frontend._get_convert_map(), *CONVERTERS, "Constant", "If"}
     lines = [
-        f"  {n.domain + '.' if n.domain else ''}{n.op_type} (node '{n.name}')"
+        describe_operator(n)
         for n in model.graph.node
         if n.op_type not in known
         or n.domain not in ("", "ai.onnx", "com.microsoft")
@@ -178,6 +187,11 @@ def check_operators(model: onnx.ModelProto, name: str) -> None:
     ]
     if lines:
         refuse_operators(name, lines)
+
+
+def describe_operator(node: onnx.NodeProto) -> str:
+    """Return the line about a node in a list: its operator, with the domain, and its name."""
+    return f"  {node.domain + '.' if node.domain else ''}{node.op_type} (node '{node.name}')"
 
 
 def collect_inputs(graph: onnx.GraphProto, name: str, shapes: Shapes) -> tuple[Tensor, ...]:

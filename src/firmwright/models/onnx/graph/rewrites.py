@@ -43,7 +43,6 @@ from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
 from firmwright.models.onnx.graph.reductions import REDUCTIONS
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 from firmwright.models.onnx.graph.strings import STRINGS
-from firmwright.models.onnx.graph.training import TRAINING
 from firmwright.models.onnx.graph.trees import TREES
 from firmwright.models.onnx.graph.windows import WINDOWS
 
@@ -377,7 +376,6 @@ REWRITES: dict[str, Rewrite] = {
     # Each step of it rounds to 16 bits.
     "Softmax": rewrite_if(is_16bit_float, inline_definition),
     "SpaceToDepth": rewrite_if(has_mode("CRD"), inline_definition),
-    **TRAINING,
     "TensorScatter": rewrite_tensor_scatter,
     **TREES,
     "Upsample": rewrite_resize,
