@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firmwright.devices.cpu.families import rv32m
 from firmwright.devices.cpu.forms.form import Tile
-from firmwright.devices.cpu.forms.rv32 import NARROW, SHARED_SIZES
+from firmwright.devices.cpu.forms.rv32 import FORMS, NARROW, SHARED_SIZES
 from firmwright.devices.cpu.forms.tap_order import find_tap_order
 from firmwright.devices.cpu.ways import shares_function
 from firmwright.ir.layer import Layer, LayerKind
@@ -18,7 +17,7 @@ from tests.devices.cpu.layers import make_layer, make_network
 from tests.devices.cpu.shapes import Shape
 from tests.devices.cpu.test_forms import run_layers
 
-FORM = rv32m.FORMS[0]
+FORM = FORMS[0]
 
 
 def make_convolution(shape: Shape, magnitude: int) -> Layer:

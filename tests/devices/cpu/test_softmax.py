@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firmwright.devices.cpu.families import portable
+from firmwright.devices.cpu.forms import portable
 from firmwright.devices.cpu.forms.softmax import find_numbers
 from firmwright.emulator import run_firmware
 from firmwright.ir.layer import Softmax

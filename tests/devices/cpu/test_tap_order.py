@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from firmwright.devices.cpu.forms.rv32 import largest_group_weight
 from firmwright.devices.cpu.forms.rv32_dense import pack_dense
-from firmwright.devices.cpu.forms.tap_order import LARGEST_GROUP, find_tap_order
+from firmwright.devices.cpu.forms.tap_order import (
+    LARGEST_GROUP,
+    find_tap_order,
+    largest_group_weight,
+)
 from firmwright.ir.layer import Array, LayerKind
 from tests.devices.cpu.layers import make_layer
 from tests.devices.cpu.shapes import Shape

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firmwright.devices.cpu.families import portable, rv32m
+from firmwright.devices.cpu.forms import portable, rv32
 from firmwright.devices.cpu.forms.form import Form, choose
 from firmwright.devices.cpu.forms.wide import find_run
 from firmwright.ir.layer import Layer, LayerKind, LayerRounding
@@ -31,7 +31,7 @@ def make_long_layers() -> list[Layer]:
     return [replace(layer, weights=np.full_like(layer.weights, -127)) for layer in layers]
 
 
-@pytest.mark.parametrize("forms", [portable.FORMS, rv32m.FORMS], ids=["portable", "rv32m"])
+@pytest.mark.parametrize("forms", [portable.FORMS, rv32.FORMS], ids=["portable", "rv32m"])
 def test_sums_are_joined_from_runs_that_fit_32_bits(
     forms: tuple[Form, ...], tmp_path: Path, cache: Path
 ) -> None:

@@ -1,27 +1,19 @@
-"""All forms of the device ``c``: of those for a layer's kind and core the first that fits is taken.
+"""All forms of the device ``c``; the first that fits a layer's kind and core is used.
 
-A family whose cores have another's instructions as well stands before it.
+A core whose instructions include those of another core is listed before that core.
 """
 
 from __future__ import annotations
 
-from firmwright.devices.cpu.families import (
-    armv7e_m_dsp,
-    armv8_1m_mve,
-    dotprod,
-    neon,
-    portable,
-    rv32m,
-    x86_64,
-)
+from firmwright.devices.cpu.forms import dot, dsp, mve, neon, portable, rv32, x64
 from firmwright.devices.cpu.forms.form import Form
 
 FORMS: tuple[Form, ...] = (
-    *x86_64.FORMS,
-    *dotprod.FORMS,
+    *x64.FORMS,
+    *dot.FORMS,
     *neon.FORMS,
-    *armv8_1m_mve.FORMS,
-    *armv7e_m_dsp.FORMS,
-    *rv32m.FORMS,
+    *mve.FORMS,
+    *dsp.FORMS,
+    *rv32.FORMS,
     *portable.FORMS,
 )

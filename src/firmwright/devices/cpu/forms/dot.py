@@ -1,7 +1,8 @@
-"""Weights for Armv8.2's dot products: blocks of output channels, of each channel four taps a lane.
+"""Forms for 64-bit Arm cores with dot products, and with products of matrices (i8mm).
 
-A convolution reads rows of the input. They lie in a ring, between their borders, unless the layer
-has no padding and reads whole steps of signed bytes: then they are read in place.
+Weights are blocks of output channels, with four successive taps of each channel, or eight for
+SMMLA. A convolution reads rows of the input. They are copied to a ring, between their borders,
+unless the layer has no padding and reads whole steps of signed bytes: these are read in place.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from functools import cached_property
 import numpy as np
 
 from firmwright.devices.cpu.forms.blocks import fill_lanes
-from firmwright.devices.cpu.forms.form import Packing, Scratch
+from firmwright.devices.cpu.forms.conditions import INTEGERS, ROUNDED
+from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import describe_record
 from firmwright.devices.cpu.forms.neon import pack_scales
 from firmwright.devices.cpu.forms.x64 import pad_channels
-from firmwright.ir.layer import Array, Layer, LayerRounding
+from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 STEP = 16
 """Bytes of a vector, and what a load may read beyond the last pixel of a row."""
@@ -181,3 +183,51 @@ def describe_rows(layer: Layer) -> tuple[dict[str, int], Scratch]:
         "border": layer.input_zero_point - (128 if layer.input_dtype == "uint8" else 0),
     }
     return record, Scratch("ring", "int8", row * (reach[0] + 1))
+
+
+FORMS = (
+    Form(
+        name="mmla_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset({"i8mm"}),
+        conditions=(
+            INTEGERS,
+            ROUNDED,
+            Condition("two output pixels in a row", lambda layer: layer.out_width >= 2),
+        ),
+        pack=pack_matrices,
+        cost=0.06,
+        sentence="SMMLA makes 32 products of two pixels and two channels.",
+    ),
+    Form(
+        name="dot_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset({"dotprod"}),
+        conditions=(INTEGERS, ROUNDED),
+        pack=pack_convolution,
+        cost=0.1,
+        sentence="SDOT makes 16 products, four of each of four channels.",
+    ),
+    Form(
+        name="dot_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=frozenset({"dotprod"}),
+        conditions=(
+            INTEGERS,
+            ROUNDED,
+            Condition("a kernel of at most four rows", lambda layer: layer.kernel[0] <= 4),
+        ),
+        pack=pack_depthwise,
+        cost=0.4,
+        sentence="Column by column: SDOT makes the products of four channels with their rows.",
+    ),
+    Form(
+        name="dot_dense",
+        kind=LayerKind.DENSE,
+        features=frozenset({"dotprod"}),
+        conditions=(INTEGERS, ROUNDED),
+        pack=pack_convolution,
+        cost=0.11,
+        sentence="SDOT makes 16 products, four of each of four channels.",
+    ),
+)

@@ -1,297 +1,166 @@
-"""Weights for Arm's DSP extension (Cortex-M4): two channels in a halfword, two taps in a word.
+"""Forms for Cortex-M cores with the DSP instructions of Armv7E-M.
 
-A halfword is h = w0 + 2^8 w1. SMLAD on halves of words adds products of two taps: with h to
-t = s0 + 2^8 s1, with the sign-extended lower bytes (SXTB16) to s0. So t - s0 is 2^8 s1, which is
-multiplied as it is. It is exact while t fits 32 bits; in layers with larger sums the bytes lie
-side by side and both are sign-extended.
-
-SXTB16 widens bytes 0 and 2 of a word, then 1 and 3: the order of taps in fours.
+:mod:`firmwright.devices.cpu.forms.dsp_bytes` packs the weights of layers of bytes. Two activations
+of 16 bits share a word. Products of two activations subtract the zero point from the right's
+columns, as halfwords. Both use SXTB16, which widens bytes 0 and 2 of a word, then 1 and 3: the
+middle ones of four weights, or of four rows, change places.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from firmwright.devices.cpu.forms.form import Packing, Scratch, Tile
+from firmwright.devices.cpu.forms import dsp_bytes, matrices, wide
+from firmwright.devices.cpu.forms.conditions import INTEGERS
+from firmwright.devices.cpu.forms.dsp_bytes import (
+    MOST_STEPS,
+    choose_channels,
+    largest_divisor,
+    scale_channels,
+)
+from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch, Tile
 from firmwright.devices.cpu.forms.layer_numbers import describe_record
-from firmwright.devices.cpu.forms.requantize import Requantization, make_requantization
-from firmwright.ir.layer import Array, Layer
+from firmwright.ir.layer import Layer, LayerKind, MatrixProduct
 
-PAIRED_LIMIT = 2**31 // 257
-"""Sums below it fit 32 bits with 2^8 times another one."""
+PIXELS, CHANNELS = 2, 2
+"""Sums at once: with four inputs, a word of weights and pointers they fill the registers."""
 
-LARGEST_OFFSET = 2**24
-"""Offsets below it times 2^6 can be added to a high product."""
+STEP = 4
+"""Taps of a word of weights."""
 
-STEPS = (2, 4, 8)
-"""Words of weights between two branches; few choices, so that layers can share functions."""
-
-MOST_STEPS = 4
-"""Of four taps between two branches, where weights or columns are widened words."""
-
-LARGEST_PATCH = 512
-"""Inputs of a product that get a widened copy, of twice their bytes."""
-
-FEW_CHANNELS = 12
-"""Output channels up to which widening each input for every four of them is not slower."""
+COLUMNS = 4
+"""At once: with as many words of weights their sums leave registers for the left and pointers."""
 
 
-def is_paired(layer: Layer) -> bool:
-    """Tell whether two channels' sums can share a word, and their weights a halfword."""
-    if layer.largest_sum >= PAIRED_LIMIT or int(layer.weights.min()) <= -128:
-        return False
-    offsets = find_offsets(layer, make_requantization(layer))
-    return int(np.abs(offsets).max()) < LARGEST_OFFSET
-
-
-def find_offsets(layer: Layer, numbers: Requantization) -> Array:
-    """Return what is added to sums' high products: SSAT clamps to bytes, not from ``low`` on.
-
-    What has no multiplier keeps its mantissa instead.
-    """
-    offsets = numbers.offsets + (layer.low << numbers.shifts)
-    return np.where(numbers.multipliers == 0, numbers.offsets, offsets)
-
-
-def is_given(layer: Layer) -> bool:
-    """Tell whether offsets do not follow from shifts."""
-    return layer.scaling.has_own_steps
-
-
-def order_taps(run: int) -> Array:
-    """Return the taps of a run in the order of widened words; ``run`` stands for a zero."""
-    fours = run // 4 * 4
-    rest = np.arange(fours, run + (run & 1))
-    order: Array = np.concatenate(
-        [np.arange(fours).reshape(-1, 4)[:, [0, 2, 1, 3]].reshape(-1), rest]
-    )
-    return order
-
-
-def largest_divisor(count: int, limit: int) -> int:
-    return next(n for n in range(min(count, limit), 0, -1) if count % n == 0)
-
-
-def choose_step(words: int) -> int:
-    """Return how many words of weights are used between two branches.
-
-    A word takes 8.5 instructions, a branch two; the last step is filled with zeros.
-    """
-    return min(STEPS, key=lambda step: -(-words // step) * (8.5 * step + 2))
-
-
-def pair_channels(taps: Array, paired: bool) -> Array:
-    """Return words of two taps and two channels, (blocks, pairs of channels, pairs of taps).
-
-    ``taps`` is (blocks, channels, taps), both even.
-    """
-    low, high = taps[:, ::2], taps[:, 1::2]
-    halves = (low if paired else low & 255) + 256 * high
-    words: Array = halves.astype("<i2").view("<i4")
-    return words
-
-
-def choose_channels(layer: Layer, size: int) -> Array:
-    """Return the channels of blocks, (blocks, size): the last overlaps, or repeats its last."""
-    count = layer.out_channels
-    starts = np.array([*range(0, count - size, size), max(count - size, 0)])
-    return np.minimum(starts[:, None] + np.arange(size), count - 1)
-
-
-def start_sums(layer: Layer, channels: Array, paired: bool) -> Array:
-    """Return what the sums of blocks of channels start from."""
-    bias = layer.folded_bias[channels]
-    if paired:
-        bias[:, 1::2] = bias[:, ::2] + 256 * bias[:, 1::2]
-    return bias
-
-
-def scale_blocks(layer: Layer, channels: Array, paired: bool) -> Array:
-    """Return, for blocks of channels, multipliers, in one word shifts, and maybe offsets.
-
-    Sums times 2^8 are divided by 2^6 more than sums times four.
-    """
-    numbers = make_requantization(layer)
-    shifts = numbers.shifts[channels] - 1
-    multipliers, offsets = (
-        n[channels] for n in (numbers.multipliers, find_offsets(layer, numbers))
-    )
-    if paired and numbers.one_shift:
-        scaled = multipliers[:, 1::2] != 0
-        shifts[:, 1::2] += 6 * scaled
-        offsets[:, 1::2] <<= 6 * scaled
-    word = (shifts << (8 * np.arange(channels.shape[1]))).sum(1, keepdims=True)
-    return np.concatenate([multipliers, word, *([offsets] if is_given(layer) else [])], 1)
-
-
-def scale_channels(layer: Layer) -> dict[str, Array]:
-    """Return multipliers, shifts, and offsets where they do not follow, by channel."""
-    numbers = make_requantization(layer)
-    arrays = {
-        "multipliers": numbers.multipliers.astype("int32"),
-        "shifts": (numbers.shifts - 1).astype("int8"),
-    }
-    if is_given(layer):
-        arrays["offsets"] = find_offsets(layer, numbers).astype("int32")
-    return arrays
-
-
-def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack (pair of channels, row of the kernel, pair of taps)."""
-    run = layer.kernel[1] * layer.channels
-    rows = np.zeros((layer.out_channels, layer.kernel[0], run + 1), np.int64)
-    rows[:, :, :run] = layer.weights.reshape(layer.out_channels, layer.kernel[0], run)
-    taps = rows[:, :, order_taps(run)].reshape(layer.out_channels, -1)
-    step = choose_step(taps.shape[1] // 2)
-    taps = np.pad(taps, ((0, 0), (0, -taps.shape[1] % (2 * step))))
-    paired = is_paired(layer)
-    channels = choose_channels(layer, 2)
-    factors = [start_sums(layer, channels, paired), scale_blocks(layer, channels, paired)]
-    arrays = {
-        "weights": pair_channels(taps[channels], paired).reshape(-1),
-        "factors": np.concatenate(factors, 1).astype("int32").reshape(-1),
-    }
-    pixels = tile.pixels
-    words = taps.shape[1] // 2 * pixels
-    scratch = [Scratch("patch", "int32", words)]
-    guarded = any(layer.padding) or layer.dilation[1] > 1
-    by_tap = guarded and layer.channels % 4 == 0
-    if by_tap:
-        arrays["border"] = np.full(layer.channels, layer.input_zero_point, layer.input_dtype)
-    elif guarded:
-        scratch.append(Scratch("copy", layer.input_dtype, run * pixels))
-    record = {
-        **describe_record(layer),
-        "run": run,
-        "words": words,
-        "factors": sum(f.shape[1] for f in factors) * (len(channels) - 1),
-        "input_zero_point": layer.input_zero_point,
-        "halves": 1 + 2 * layer.zero_point,
-    }
-    variant = {
-        "pixels": pixels,
-        "paired": paired,
-        "guarded": guarded,
-        "by_tap": by_tap,
-        "unrolled": step,
-        "step": math.gcd(4, layer.channels // 4 if by_tap else run // 4),
-    }
-    return Packing(arrays, record, variant, tuple(scratch))
-
-
-def pack_dense(layer: Layer) -> Packing:
-    """Pack (four channels, pair of taps, pair of channels)."""
-    paired = is_paired(layer)
-    channels = choose_channels(layer, 4)
-    padded = np.zeros((layer.out_channels, -(-layer.taps // 4) * 4), np.int64)
+def pack_wide_convolution(layer: Layer) -> Packing:
+    """Pack (pair of channels, four taps, channel, tap); what lies behind them weighs nothing."""
+    words = -(-layer.taps // STEP) * STEP
+    padded = np.zeros((layer.out_channels, words), np.int64)
     padded[:, : layer.taps] = layer.matrix
-    taps = padded[:, order_taps(padded.shape[1])][channels]
-    words = taps.shape[2] // 2
+    taps = padded.reshape(layer.out_channels, -1, STEP)[:, :, [0, 2, 1, 3]]
+    pairs = taps[choose_channels(layer, CHANNELS)].transpose(0, 2, 1, 3)
     arrays = {
-        "weights": pair_channels(taps, paired).transpose(0, 2, 1).reshape(-1),
-        "sums": start_sums(layer, channels, paired).astype("int32").reshape(-1),
+        "weights": np.ascontiguousarray(pairs, "int8").view("<i4").reshape(-1),
+        **wide.scale_arrays(layer),
     }
-    numbers = make_requantization(layer)
-    uniform = (
-        not is_given(layer)
-        and len({*zip(numbers.multipliers.tolist(), numbers.shifts.tolist(), strict=True)}) == 1
+    guarded = any(layer.padding)
+    if guarded:
+        row = layer.kernel[1] * layer.channels
+        arrays["border"] = np.full(row, layer.input_zero_point, layer.input_dtype)
+    pixels = min(PIXELS, layer.pixels)
+    return Packing(
+        arrays,
+        {**describe_record(layer), "words": words},
+        {
+            "pointwise": layer.is_pointwise,
+            "guarded": guarded,
+            "pixels": pixels,
+            "unrolled": largest_divisor(words // STEP, MOST_STEPS),
+        },
+        (Scratch("patch", "int32", pixels * words // 2),),
     )
-    if not uniform:
-        arrays["factors"] = scale_blocks(layer, channels, paired).astype("int32").reshape(-1)
-    record = {
-        "channels": layer.channels,
-        "out_channels": layer.out_channels,
-        "words": words,
-        "halves": 1 + 2 * layer.zero_point,
-        **{f"place{i}": int(channels[0, i]) for i in range(1, 4)},
-    }
-    if uniform:
-        record["multiplier"] = int(numbers.multipliers[0])
-        record["shift"] = int(numbers.shifts[0]) - 1
-    direct = widens_in_loop(layer)
-    variant = {
-        "paired": paired,
-        "uniform": uniform,
-        "direct": direct,
-        "rest": layer.taps % 4,
-        "unrolled": largest_divisor(words // 2, 8),
-    }
-    return Packing(arrays, record, variant, () if direct else (Scratch("patch", "int32", words),))
 
 
-def widens_in_loop(layer: Layer) -> bool:
-    """Tell whether a product widens its input for every four channels, without a copy.
-
-    It takes two instructions more for 16 multiply-accumulates, and no memory.
-    """
-    few = layer.out_channels <= FEW_CHANNELS
-    return layer.taps % 4 == 0 and (few or layer.taps > LARGEST_PATCH)
-
-
-def reads_one_border(layer: Layer) -> bool:
-    """Tell whether no output reads more than one row or column of the border."""
-    bottom, right = (
-        (count - 1) * stride - before + 3 - size
-        for count, stride, before, size in zip(
-            (layer.out_height, layer.out_width),
-            layer.strides,
-            layer.padding[:2],
-            (layer.height, layer.width),
-            strict=True,
-        )
+def pack_product(product: MatrixProduct) -> Packing:
+    """Pack nothing but numbers: a block of columns is made when the layer runs."""
+    inner, last = product.inner, product.columns - 1
+    scales = {name: int(array[0]) for name, array in scale_channels(product.sums).items()}
+    whole = inner // 4
+    return Packing(
+        {},
+        {
+            **matrices.describe_product(product),
+            "multiplier": scales["multipliers"],
+            "shift": scales["shifts"],
+            **({"offset": scales["offsets"]} if "offsets" in scales else {}),
+            "halves": 1 + 2 * product.sums.zero_point,
+            **{f"place{i}": min(i, last) for i in range(1, COLUMNS)},
+        },
+        {
+            "unrolled": largest_divisor(whole, MOST_STEPS) if whole else 0,
+            "rest": inner % 4,
+        },
+        (Scratch("packed", "int32", -(-inner // 4) * 2 * COLUMNS),),
     )
-    return max(*layer.padding[:2], bottom, right) <= 1
 
 
-def pack_depthwise(layer: Layer) -> Packing:
-    """Pack 3x3 weights by channel; the longer side of the output is walked along."""
-    turned = layer.out_height > layer.out_width and layer.strides[0] <= 2
-    by_rows = (layer.width * layer.channels, layer.channels)
-    out_by_rows = (layer.out_width * layer.channels, layer.channels)
-    sizes, counts = (layer.height, layer.width), (layer.out_height, layer.out_width)
-    strides, before = layer.strides, layer.padding[:2]
-    weights = layer.weights[..., 0]
-    if turned:
-        by_rows, out_by_rows = by_rows[::-1], out_by_rows[::-1]
-        sizes, counts, strides, before = sizes[::-1], counts[::-1], strides[::-1], before[::-1]
-        weights = weights.transpose(0, 2, 1)
-    right = (counts[1] - 1) * strides[1] - before[1] + 3 > sizes[1]
-    arrays = {
-        "weights": weights.reshape(-1).astype("int8"),
-        "bias": (4 * layer.folded_bias).astype("int32"),
-        **scale_channels(layer),
-    }
-    record = {
-        "channels": layer.channels,
-        "rows": sizes[0],
-        "row": by_rows[0],
-        "step": by_rows[1],
-        "out_rows": counts[0],
-        "out_row": out_by_rows[0],
-        "out_step": out_by_rows[1],
-        "inner": counts[1] - right,
-        "stride": strides[0],
-        "top": before[0],
-        "left": before[1],
-        "right": int(right),
-        "input_zero_point": layer.input_zero_point,
-        "halves": 1 + 2 * layer.zero_point,
-    }
-    return Packing(arrays, record, {"stride": strides[1]})
-
-
-def pack_any_depthwise(layer: Layer) -> Packing:
-    """Pack (tap, channel)."""
-    arrays = {
-        "weights": layer.matrix.T.reshape(-1).astype("int8"),
-        "bias": layer.bias.astype("int32"),
-        **scale_channels(layer),
-    }
-    record = {
-        **describe_record(layer),
-        "input_zero_point": layer.input_zero_point,
-        "halves": 1 + 2 * layer.zero_point,
-    }
-    return Packing(arrays, record, {}, (Scratch("places", "int32", 2 * layer.taps),))
+FORMS = (
+    Form(
+        name="dsp_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(
+            INTEGERS,
+            Condition(
+                "a kernel of 3x3 without dilation",
+                lambda layer: layer.kernel == (3, 3) and layer.dilation == (1, 1),
+            ),
+            Condition("strides of 1 or 2 along rows", lambda layer: layer.strides[1] <= 2),
+            Condition(
+                "an input of 3x3 or larger", lambda layer: min(layer.height, layer.width) >= 3
+            ),
+            Condition("a border of one", dsp_bytes.reads_one_border),
+        ),
+        pack=dsp_bytes.pack_depthwise,
+        cost=2.0,
+        sentence="Column by column, whose upper two products SMLAD makes at once.",
+    ),
+    Form(
+        name="dsp_depthwise_conv2d_any",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(
+            INTEGERS,
+            Condition("four channels or more", lambda layer: layer.channels >= 4),
+        ),
+        pack=dsp_bytes.pack_any_depthwise,
+        cost=4.5,
+        sentence="Four channels at a time, tap by tap inside the input.",
+    ),
+    Form(
+        name="dsp_dense",
+        kind=LayerKind.DENSE,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(INTEGERS,),
+        pack=dsp_bytes.pack_dense,
+        cost=1.0,
+        sentence="Two channels' weights lie in a halfword, so that SMLAD does four products.",
+    ),
+    Form(
+        name="dsp_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(INTEGERS,),
+        pack=dsp_bytes.pack_convolution,
+        cost=1.0,
+        sentence="Two channels' weights lie in a halfword, so that SMLAD does four products.",
+        tiles=(Tile(3, 2), Tile(2, 2)),
+    ),
+    Form(
+        name="dsp_wide_dense",
+        kind=LayerKind.WIDE_DENSE,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(wide.SCALED, wide.NARROW_SUMS),
+        pack=pack_wide_convolution,
+        cost=1.5,
+        sentence="SMLAD does two products of 16-bit inputs.",
+    ),
+    Form(
+        name="dsp_wide_conv2d",
+        kind=LayerKind.WIDE_CONV2D,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(wide.SCALED, wide.NARROW_SUMS),
+        pack=pack_wide_convolution,
+        cost=1.1,
+        sentence="SMLAD does two products of 16-bit inputs.",
+    ),
+    Form(
+        name="dsp_matmul",
+        kind=LayerKind.MATMUL,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(matrices.SCALED,),
+        pack=pack_product,
+        cost=1.1,
+        sentence="Four columns are widened without their zero point; SMLAD does two products.",
+    ),
+)

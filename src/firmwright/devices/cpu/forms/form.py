@@ -1,7 +1,7 @@
 """Forms: the ways in which this device writes a layer's C, and the choice between them.
 
-A form is a row of its family's table (:mod:`firmwright.devices.cpu.families`) and a template of
-its name in a folder of templates. Its C compiles on every machine: what only one family of cores
+A form is a row of its core's table (:mod:`firmwright.devices.cpu.table` lists them) and a template
+of its name in a folder of templates. Its C compiles on every machine: what only one family of cores
 has stands behind ``#if``, with plain C that computes the same beside it.
 """
 

@@ -1,4 +1,4 @@
-"""Weights for Helium (Cortex-M55): of each output channel all taps in a row.
+"""Forms for Cortex-M cores with Helium (Armv8.1-M): each output channel has all taps in a row.
 
 One instruction adds 16 products of bytes to a sum in a general register. At the end of a row it
 takes no more bytes than are left, so that rows need no padding. Signed bytes are multiplied:
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from firmwright.devices.cpu.forms.form import Packing, Scratch
+from firmwright.devices.cpu.forms import addition
+from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, ROUNDED
+from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_vectors
 from firmwright.devices.cpu.forms.plane import Axis, describe_plane, order_axes
 from firmwright.devices.cpu.forms.requantize import make_requantization
 from firmwright.devices.cpu.forms.x64 import pad_channels
-from firmwright.ir.layer import Array, Layer, LayerRounding
+from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 BLOCK = 4
 """Output channels whose sums are scaled at once."""
@@ -121,3 +123,51 @@ def pack_depthwise(layer: Layer) -> Packing:
         {"float_scaled": layer.scaling.rounding is LayerRounding.FLOAT},
         (Scratch("channel", "int8", plane),),
     )
+
+
+FORMS = (
+    Form(
+        name="mve_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset({"armv8.1-m-mve"}),
+        conditions=(INTEGERS, ROUNDED),
+        pack=pack_convolution,
+        cost=0.2,
+        sentence="VMLADAVA adds 16 products at once, for three pixels by two channels.",
+    ),
+    Form(
+        name="mve_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=frozenset({"armv8.1-m-mve"}),
+        conditions=(
+            INTEGERS,
+            ROUNDED,
+            Condition(
+                "at most 16 taps, within 256 bytes of a padded channel, and 64 KiB for seven steps",
+                reaches_few,
+            ),
+        ),
+        pack=pack_depthwise,
+        cost=0.8,
+        sentence="A channel at a time, of which one load gathers all taps of a pixel.",
+    ),
+    Form(
+        name="mve_dense",
+        kind=LayerKind.DENSE,
+        features=frozenset({"armv8.1-m-mve"}),
+        conditions=(INTEGERS, ROUNDED),
+        pack=pack_convolution,
+        cost=0.2,
+        sentence="VMLADAVA adds 16 products at once, for four channels.",
+    ),
+    Form(
+        name="mve_add",
+        kind=LayerKind.ADD,
+        features=frozenset({"armv8.1-m-mve"}),
+        conditions=(FACTORS,),
+        pack=addition.pack_addition,
+        cost=0.0,
+        sentence="Two multiplications and a shift for four elements at once.",
+        in_place=("input_0", "input_1"),
+    ),
+)

@@ -1,4 +1,4 @@
-"""Weights for NEON: blocks of four output channels, of each channel 16 taps behind each other.
+"""Forms for 64-bit Arm cores with NEON: blocks of four channels, with 16 taps of each channel.
 
 Two products of bytes fit 16 bits, where no weight is -128: they are added up in eight lanes, and
 those two by two to 32 bits.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from firmwright.devices.cpu.forms import floats, matrices
 from firmwright.devices.cpu.forms.blocks import fill_lanes
-from firmwright.devices.cpu.forms.form import Packing, Scratch
+from firmwright.devices.cpu.forms.conditions import INTEGERS, ROUNDED
+from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_vectors
 from firmwright.devices.cpu.forms.x64 import pad_channels
-from firmwright.ir.layer import Array, Layer, LayerRounding
+from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 BLOCK = 4
 """Output channels at once: with as many pixels their sums take 16 of 32 registers."""
@@ -99,3 +101,64 @@ def pack_depthwise(layer: Layer) -> Packing:
             "whole": whole,
         },
     )
+
+
+SMALL_WEIGHTS = Condition("weights of -127 or more", has_small_weights)
+
+FORMS = (
+    Form(
+        name="neon_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset({"neon"}),
+        conditions=(INTEGERS, ROUNDED, SMALL_WEIGHTS),
+        pack=pack_convolution,
+        cost=0.25,
+        sentence="Eight bytes at once, of two products a sum of 16 bits.",
+    ),
+    Form(
+        name="neon_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=frozenset({"neon"}),
+        conditions=(INTEGERS, ROUNDED, SMALL_WEIGHTS),
+        pack=pack_depthwise,
+        cost=0.6,
+        sentence="Eight channels at once, of two taps a sum of 16 bits.",
+    ),
+    Form(
+        name="neon_dense",
+        kind=LayerKind.DENSE,
+        features=frozenset({"neon"}),
+        conditions=(INTEGERS, ROUNDED, SMALL_WEIGHTS),
+        pack=pack_convolution,
+        cost=0.3,
+        sentence="Eight bytes at once, of two products a sum of 16 bits.",
+    ),
+    Form(
+        name="neon_matmul",
+        kind=LayerKind.MATMUL,
+        features=frozenset({"neon"}),
+        conditions=(matrices.SCALED,),
+        pack=matrices.pack_lanes,
+        cost=0.5,
+        sentence="Four rows by eight columns at once, of 16 bits.",
+    ),
+    Form(
+        name="neon_float_conv2d",
+        kind=LayerKind.FLOAT_CONV2D,
+        features=frozenset({"neon"}),
+        conditions=(),
+        pack=lambda layer: floats.pack_convolution(layer, floats.NEON),
+        cost=0.6,
+        sentence="Floats in blocks of pixels by 16 channels.",
+        in_place=("added",),
+    ),
+    Form(
+        name="neon_float_depthwise_conv2d",
+        kind=LayerKind.FLOAT_DEPTHWISE_CONV2D,
+        features=frozenset({"neon"}),
+        conditions=(floats.CHANNELS_LAST,),
+        pack=lambda layer: floats.pack_depthwise(layer, floats.NEON),
+        cost=0.8,
+        sentence="16 channels at once.",
+    ),
+)

@@ -1,4 +1,4 @@
-"""Weights for 32-bit RISC-V: two sums of 16 bits in a word, so that a product does two taps.
+"""Forms for 32-bit RISC-V cores with multiplication: two sums of 16 bits share a word.
 
 x0 + 2^16 x1 times w is x0 w + 2^16 x1 w. A group of taps adds up in one word, started at 2^15 so
 that the lower half never borrows; then its upper half is added to one sum and the word to another,
@@ -14,7 +14,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from firmwright.devices.cpu.forms.form import Packing, Scratch, TemplateVariables, Tile
+from firmwright.devices.cpu.forms import matrices, rv32_dense, rv32_depthwise, wide
+from firmwright.devices.cpu.forms.conditions import INTEGERS
+from firmwright.devices.cpu.forms.form import (
+    Condition,
+    Form,
+    Packing,
+    Scratch,
+    TemplateVariables,
+    Tile,
+)
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_arrays
 from firmwright.devices.cpu.forms.tap_order import (
     LARGEST_GROUP,
@@ -22,9 +31,10 @@ from firmwright.devices.cpu.forms.tap_order import (
     TapOrder,
     count_groups,
     find_tap_order,
+    largest_group_weight,
 )
 from firmwright.ir.kernels import C_TYPES
-from firmwright.ir.layer import Array, Layer, LayerRounding
+from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 SHARED_SIZES = range(3, LARGEST_GROUP + 1)
 """Sizes of groups for which a function that layers share has loops."""
@@ -43,12 +53,6 @@ NARROW = 2**10
 
 SHIFT_BITS = 6
 """Bits of a shift; that of a product with a float's mantissa is up to 45."""
-
-
-def largest_group_weight(layer: Layer) -> int:
-    """Return what the magnitudes of a group's weights may add up to."""
-    limits = np.iinfo(layer.input_dtype)
-    return 32767 // max(-int(limits.min), int(limits.max))
 
 
 PART = (
@@ -225,3 +229,77 @@ def share_columns(layer: Layer, pairs: int) -> list[tuple[int, int, list[tuple[i
             low = 2 * pair * layer.strides[1] + column
             words.setdefault((low, low + layer.strides[1]), []).append((column, pair))
     return [(*columns, uses) for columns, uses in words.items()]
+
+
+TILES = (Tile(6, 2), Tile(4, 2), Tile(4, 3))
+"""Three pairs of pixels by two channels fill the registers, and so do two pairs by three."""
+
+FORMS = (
+    Form(
+        name="rv32m_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset({"rv32m"}),
+        conditions=(
+            INTEGERS,
+            Condition("two output channels or more", lambda layer: layer.out_channels >= 2),
+            Condition("four output pixels or more", lambda layer: layer.pixels >= 4),
+        ),
+        pack=pack_convolution,
+        cost=2.2,
+        sentence="Two pixels lie in a word, so that one multiplication does two of the layer's.",
+        shared=True,
+        tiles=TILES,
+        fit_tile=fit_tile,
+    ),
+    Form(
+        name="rv32m_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=frozenset({"rv32m"}),
+        conditions=(INTEGERS,),
+        pack=rv32_depthwise.pack_depthwise,
+        cost=3.8,
+        sentence="Sums roll along a channel that is copied between its borders.",
+        tiles=rv32_depthwise.TILES,
+        fit_tile=rv32_depthwise.fit_tile,
+    ),
+    Form(
+        name="rv32m_dense",
+        kind=LayerKind.DENSE,
+        features=frozenset({"rv32m"}),
+        conditions=(INTEGERS,),
+        pack=rv32_dense.pack_dense,
+        cost=2.3,
+        sentence="Four channels lie in a word, of which one multiplication does two.",
+        shared=True,
+    ),
+    Form(
+        name="rv32m_wide_conv2d",
+        kind=LayerKind.WIDE_CONV2D,
+        features=frozenset({"rv32m"}),
+        conditions=(wide.SCALED, wide.SUMS),
+        pack=wide.pack_large_convolution,
+        cost=2.6,
+        sentence="Four pixels by four channels at once, of 16 bits.",
+        headers=("multiply.h",),
+    ),
+    Form(
+        name="rv32m_wide_dense",
+        kind=LayerKind.WIDE_DENSE,
+        features=frozenset({"rv32m"}),
+        conditions=(wide.SCALED, wide.SUMS),
+        pack=wide.pack_large_convolution,
+        cost=3.3,
+        sentence="Four channels at once, of 16 bits.",
+        headers=("multiply.h",),
+    ),
+    Form(
+        name="rv32m_matmul",
+        kind=LayerKind.MATMUL,
+        features=frozenset({"rv32m"}),
+        conditions=(matrices.SCALED,),
+        pack=matrices.pack_large_blocks,
+        cost=2.7,
+        sentence="Four rows by four columns at once, which are copied behind each other.",
+        headers=("multiply.h",),
+    ),
+)

@@ -18,8 +18,7 @@ import numpy as np
 
 from firmwright.devices.cpu.forms.form import Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import scale_arrays
-from firmwright.devices.cpu.forms.rv32 import largest_group_weight
-from firmwright.devices.cpu.forms.tap_order import Grouping, Taps
+from firmwright.devices.cpu.forms.tap_order import Grouping, Taps, largest_group_weight
 from firmwright.ir.layer import Array, Layer
 
 LARGEST_RUNS = 3

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from firmwright.ir.layer import Array
+from firmwright.ir.layer import Array, Layer
 
 LARGEST_GROUP = 6
 """Taps: beyond, there is little to gain, and each size is a loop of its own in flash."""
@@ -31,6 +31,12 @@ MARGINS = (1.15, 1.25, 1.35, 1.5)
 
 ATTEMPTS = 24
 """Ways to split the channels that are tried."""
+
+
+def largest_group_weight(layer: Layer) -> int:
+    """Return what the magnitudes of a group's weights may add up to."""
+    limits = np.iinfo(layer.input_dtype)
+    return 32767 // max(-int(limits.min), int(limits.max))
 
 
 @dataclass(frozen=True, eq=False)

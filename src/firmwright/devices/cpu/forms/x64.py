@@ -1,18 +1,21 @@
-"""Weights for x86-64: blocks of 16 output channels, of each channel four taps behind each other.
+"""Forms for x86-64: blocks of 16 output channels, with four successive taps of each channel.
 
-Such are the operands of AVX-512's vpdpbusd: unsigned bytes times signed ones. Inputs are read as
-bytes above the lowest integer of their type, which the bias makes up for. AVX2 widens both to 16
-bits and adds up neighbours, so that four channels by four taps fill a vector.
+The C asks at run time whether the machine has AVX-512 or AVX2. AVX-512's vpdpbusd multiplies
+unsigned bytes by signed ones, so inputs are read as bytes above the lowest integer of their type.
+The bias corrects for that. AVX2 widens both operands to 16 bits and adds up neighbors, so four
+channels by four taps fill a vector.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from firmwright.devices.cpu.forms import addition, floats, matrices
 from firmwright.devices.cpu.forms.blocks import fill_lanes
-from firmwright.devices.cpu.forms.form import Packing, Scratch
+from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, ROUNDED
+from firmwright.devices.cpu.forms.form import Form, Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_vectors
-from firmwright.ir.layer import Array, Layer, LayerRounding
+from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 BLOCK = 16
 """Output channels in a block: 32-bit sums in a vector of 512 bits."""
@@ -104,3 +107,72 @@ def pack_depthwise(layer: Layer) -> Packing:
             "whole": whole,
         },
     )
+
+
+FORMS = (
+    Form(
+        name="x64_add",
+        kind=LayerKind.ADD,
+        features=frozenset({"x86-64"}),
+        conditions=(FACTORS,),
+        pack=addition.pack_addition,
+        cost=0.0,
+        sentence="Two multiplications and a shift, of eight elements at once where there is AVX2.",
+        in_place=("input_0", "input_1"),
+    ),
+    Form(
+        name="x64_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset({"x86-64"}),
+        conditions=(INTEGERS, ROUNDED),
+        pack=pack_convolution,
+        cost=0.1,
+        sentence="AVX-512's products of four bytes, or AVX2's of two words, as the machine has.",
+    ),
+    Form(
+        name="x64_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=frozenset({"x86-64"}),
+        conditions=(INTEGERS, ROUNDED),
+        pack=pack_depthwise,
+        cost=0.5,
+        sentence="Two taps of 16 channels at once, by AVX-512 or AVX2, as the machine has.",
+    ),
+    Form(
+        name="x64_dense",
+        kind=LayerKind.DENSE,
+        features=frozenset({"x86-64"}),
+        conditions=(INTEGERS, ROUNDED),
+        pack=pack_convolution,
+        cost=0.1,
+        sentence="AVX-512's products of four bytes, or AVX2's of two words, as the machine has.",
+    ),
+    Form(
+        name="x64_matmul",
+        kind=LayerKind.MATMUL,
+        features=frozenset({"x86-64"}),
+        conditions=(matrices.SCALED,),
+        pack=matrices.pack_pairs,
+        cost=0.4,
+        sentence="AVX2's products of two words for four rows by 16 columns, where there is AVX2.",
+    ),
+    Form(
+        name="x64_float_conv2d",
+        kind=LayerKind.FLOAT_CONV2D,
+        features=frozenset({"x86-64"}),
+        conditions=(),
+        pack=lambda layer: floats.pack_convolution(layer, floats.X86_64),
+        cost=0.15,
+        sentence="Floats in blocks of pixels by channels, in the machine's widest vectors.",
+        in_place=("added",),
+    ),
+    Form(
+        name="x64_float_depthwise_conv2d",
+        kind=LayerKind.FLOAT_DEPTHWISE_CONV2D,
+        features=frozenset({"x86-64"}),
+        conditions=(floats.CHANNELS_LAST,),
+        pack=lambda layer: floats.pack_depthwise(layer, floats.X86_64),
+        cost=0.2,
+        sentence="16 channels at once, in the machine's widest vectors.",
+    ),
+)

@@ -1,1 +1,0 @@
-"""Families: the forms of cores that have the same instructions."""
