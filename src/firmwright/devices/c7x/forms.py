@@ -9,11 +9,11 @@ import numpy as np
 from firmwright.devices.c7x.cost import Core
 from firmwright.devices.c7x.strips import CHANNELS, Strips
 from firmwright.devices.cpu.forms.addition import pack_addition
-from firmwright.devices.cpu.forms.blocks import fill_lanes
 from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing
 from firmwright.devices.cpu.forms.layer_numbers import describe_geometry
 from firmwright.devices.cpu.forms.requantize import make_requantization
+from firmwright.devices.cpu.forms.vectors import fill_lanes
 from firmwright.ir.layer import Addition, Array, Layer, LayerKind
 
 UNDILATED = Condition("a kernel without gaps in its rows", lambda layer: layer.dilation[1] == 1)

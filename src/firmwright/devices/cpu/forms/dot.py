@@ -13,12 +13,18 @@ from functools import cached_property
 
 import numpy as np
 
-from firmwright.devices.cpu.forms.blocks import fill_lanes
 from firmwright.devices.cpu.forms.conditions import INTEGERS, ROUNDED
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
 from firmwright.devices.cpu.forms.layer_numbers import describe_record
-from firmwright.devices.cpu.forms.neon import pack_scales
-from firmwright.devices.cpu.forms.x64 import pad_channels
+from firmwright.devices.cpu.forms.vectors import (
+    arrange_scales,
+    choose_lanes,
+    compute_shifted_zero_point,
+    compute_signed_bias,
+    describe_depthwise,
+    fill_lanes,
+    pad_channels,
+)
 from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 STEP = 16
@@ -68,12 +74,13 @@ class Runs:
         layer = self.layer
         return layer.input_dtype == "int8" and not any(layer.padding) and self.words == self.bytes
 
-    def pack(self, indices: Array, count: int) -> Array:
-        """Return int8 weights of these channels (blocks, lanes), of ``count`` with those to fill.
+    def pack(self, indices: Array) -> Array:
+        """Return the weights of the channels of blocks (blocks, lanes).
 
-        (blocks, runs, units, lanes, taps of a unit), flat.
+        They are int8 (blocks, runs, units, lanes, taps of a unit), flat.
         """
         height = self.layer.kernel[0]
+        count = max(self.layer.out_channels, indices.shape[1])
         runs = pad_channels(self.layer.matrix, count).reshape(count, height * self.spans, -1)
         padded = np.pad(runs, ((0, 0), (0, 0), (0, self.words - self.bytes)))
         units = padded.reshape(count, height * self.spans, -1, self.unit)[indices]
@@ -84,8 +91,7 @@ class Runs:
 def pack_units(layer: Layer, unit: int) -> Packing:
     """Pack (channel block, run, unit, channel, tap); the last block overlaps the one before it."""
     runs = Runs(layer, unit)
-    lanes = 16 if layer.out_channels >= 16 else 8
-    count = max(layer.out_channels, lanes)
+    lanes = choose_lanes(layer.out_channels)
     indices = fill_lanes(layer.out_channels, lanes)
     flat = layer.is_pointwise and runs.in_place and layer.input_elements <= PLANE
     width = layer.pixels if flat else layer.out_width
@@ -99,7 +105,10 @@ def pack_units(layer: Layer, unit: int) -> Packing:
         return pixels * (lanes + 1) + lanes // 4 + 2
 
     return Packing(
-        {"weights": runs.pack(indices, count), **pack_scales(layer, indices.reshape(-1), count)},
+        {
+            "weights": runs.pack(indices),
+            **arrange_scales(layer, compute_signed_bias(layer), indices),
+        },
         {
             **geometry,
             **record,
@@ -123,14 +132,12 @@ def pack_units(layer: Layer, unit: int) -> Packing:
 
 def pack_depthwise(layer: Layer) -> Packing:
     """Pack (channel block, column, channel, row): a lane has a channel's taps of a column."""
-    lanes = 16 if layer.channels >= 16 else 8
-    count = max(layer.channels, lanes)
+    lanes = choose_lanes(layer.channels)
     indices = fill_lanes(layer.channels, lanes)
     height, width = layer.kernel
-    taps = pad_channels(layer.weights[..., 0], count)[indices]
+    taps = pad_channels(layer.weights[..., 0], max(layer.channels, lanes))[indices]
     columns = np.pad(taps.transpose(0, 3, 1, 2), ((0, 0), (0, 0), (0, 0), (0, 4 - height)))
-    whole = layer.channels >= lanes
-    direct = whole and layer.input_dtype == "int8" and not any(layer.padding)
+    direct = layer.channels >= lanes and layer.input_dtype == "int8" and not any(layer.padding)
     record, scratch = describe_rows(layer)
     reach = (width - 1) * layer.dilation[1]
 
@@ -141,19 +148,15 @@ def pack_depthwise(layer: Layer) -> Packing:
     return Packing(
         {
             "weights": columns.reshape(-1).astype("int8"),
-            **pack_scales(layer, indices.reshape(-1), count),
+            **arrange_scales(layer, compute_signed_bias(layer), indices),
         },
         {**describe_record(layer), **record, "out_height": layer.out_height},
         {
-            "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
-            "kernel_height": height,
-            "kernel_width": width,
+            **describe_depthwise(layer, lanes),
             "stride_x": layer.strides[1],
             "dilation_x": layer.dilation[1],
             "direct": direct,
             "pixels": choose_pixels(layer.out_width, count_columns),
-            "lanes": lanes,
-            "whole": whole,
         },
         () if direct else (scratch,),
     )
@@ -180,7 +183,7 @@ def describe_rows(layer: Layer) -> tuple[dict[str, int], Scratch]:
         "ring": reach[0] + 1,
         "before": before * layer.channels,
         "inside": inside * layer.channels,
-        "border": layer.input_zero_point - (128 if layer.input_dtype == "uint8" else 0),
+        "border": compute_shifted_zero_point(layer),
     }
     return record, Scratch("ring", "int8", row * (reach[0] + 1))
 

@@ -19,7 +19,7 @@ from firmwright.devices.cpu.forms.dsp_bytes import (
     scale_channels,
 )
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch, Tile
-from firmwright.devices.cpu.forms.layer_numbers import describe_record
+from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
 from firmwright.ir.layer import Layer, LayerKind, MatrixProduct
 
 PIXELS, CHANNELS = 2, 2
@@ -42,18 +42,15 @@ def pack_wide_convolution(layer: Layer) -> Packing:
     arrays = {
         "weights": np.ascontiguousarray(pairs, "int8").view("<i4").reshape(-1),
         **wide.scale_arrays(layer),
+        **make_border(layer),
     }
-    guarded = any(layer.padding)
-    if guarded:
-        row = layer.kernel[1] * layer.channels
-        arrays["border"] = np.full(row, layer.input_zero_point, layer.input_dtype)
     pixels = min(PIXELS, layer.pixels)
     return Packing(
         arrays,
         {**describe_record(layer), "words": words},
         {
             "pointwise": layer.is_pointwise,
-            "guarded": guarded,
+            "guarded": any(layer.padding),
             "pixels": pixels,
             "unrolled": largest_divisor(words // STEP, MOST_STEPS),
         },

@@ -32,6 +32,14 @@ def scale_vectors(layer: Layer) -> dict[str, Array]:
     }
 
 
+def make_border(layer: Layer) -> dict[str, Array]:
+    """Return the constant row of zero points next to a padded input; nothing without padding."""
+    if not any(layer.padding):
+        return {}
+    row = layer.kernel[1] * layer.channels
+    return {"border": np.full(row, layer.input_zero_point, layer.input_dtype)}
+
+
 def describe_geometry(layer: LinearLayer) -> dict[str, int]:
     """Return the shape of a convolution as the C of every form finds it in its record."""
     return {

@@ -12,10 +12,14 @@ import numpy as np
 from firmwright.devices.cpu.forms import addition
 from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, ROUNDED
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
-from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_vectors
+from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border, scale_vectors
 from firmwright.devices.cpu.forms.plane import Axis, describe_plane, order_axes
 from firmwright.devices.cpu.forms.requantize import make_requantization
-from firmwright.devices.cpu.forms.x64 import pad_channels
+from firmwright.devices.cpu.forms.vectors import (
+    compute_shifted_zero_point,
+    compute_signed_bias,
+    pad_channels,
+)
 from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 BLOCK = 4
@@ -26,11 +30,6 @@ PIXELS = 3
 
 LANES = 16
 """Bytes in a vector."""
-
-
-def compute_shifted_zero_point(layer: Layer) -> int:
-    """Return the input's zero point as a signed byte."""
-    return layer.input_zero_point - (128 if layer.input_dtype == "uint8" else 0)
 
 
 def pack_scales(layer: Layer) -> dict[str, Array]:
@@ -45,9 +44,8 @@ def pack_scales(layer: Layer) -> dict[str, Array]:
         offsets = np.full(layer.out_channels, layer.zero_point)
     else:
         offsets = make_requantization(layer).offsets + (layer.low << shifts)
-    moved = 128 if layer.input_dtype == "uint8" else 0
     arrays = {
-        "bias": (layer.folded_bias + moved * layer.matrix.sum(1)).astype("int32"),
+        "bias": compute_signed_bias(layer).astype("int32"),
         "multipliers": numbers["multipliers"],
         "offsets": offsets.astype("int32"),
         "shifts": (-shifts).astype("int8"),
@@ -60,15 +58,12 @@ def pack_convolution(layer: Layer) -> Packing:
     """Pack (channel, tap), whole blocks of channels."""
     count = -(-layer.out_channels // BLOCK) * BLOCK
     pixels = PIXELS if layer.pixels >= PIXELS else 1
-    guarded = any(layer.padding)
     direct = layer.is_pointwise and layer.input_dtype == "int8"
     arrays = {
         "weights": pad_channels(layer.matrix, count).astype("int8").reshape(-1),
         **pack_scales(layer),
+        **make_border(layer),
     }
-    if guarded:
-        row = layer.kernel[1] * layer.channels
-        arrays["border"] = np.full(row, layer.input_zero_point, layer.input_dtype)
     return Packing(
         arrays,
         {**describe_record(layer), "words": layer.taps},
@@ -76,7 +71,7 @@ def pack_convolution(layer: Layer) -> Packing:
             "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
             "pointwise": layer.is_pointwise,
             "direct": direct,
-            "guarded": guarded,
+            "guarded": any(layer.padding),
             "pixels": pixels,
         },
         () if direct else (Scratch("patch", "int8", pixels * layer.taps),),

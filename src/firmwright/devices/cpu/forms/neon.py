@@ -9,12 +9,20 @@ from __future__ import annotations
 import numpy as np
 
 from firmwright.devices.cpu.forms import floats, matrices
-from firmwright.devices.cpu.forms.blocks import fill_lanes
 from firmwright.devices.cpu.forms.conditions import INTEGERS, ROUNDED
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Scratch
-from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_vectors
-from firmwright.devices.cpu.forms.x64 import pad_channels
-from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
+from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
+from firmwright.devices.cpu.forms.vectors import (
+    arrange_scales,
+    choose_lanes,
+    compute_signed_bias,
+    describe_depthwise,
+    fill_lanes,
+    pad_channels,
+    pad_matrix,
+    pad_scales,
+)
+from firmwright.ir.layer import Layer, LayerKind, LayerRounding
 
 BLOCK = 4
 """Output channels at once: with as many pixels their sums take 16 of 32 registers."""
@@ -29,25 +37,10 @@ def has_small_weights(layer: Layer) -> bool:
     return int(layer.weights.min()) > -128
 
 
-def signed_bias(layer: Layer) -> Array:
-    """Return the bias for inputs read as signed bytes: unsigned ones are moved by 128."""
-    moved = 128 if layer.input_dtype == "uint8" else 0
-    bias: Array = layer.folded_bias + moved * layer.matrix.sum(1)
-    return bias
-
-
-def pack_scales(layer: Layer, indices: Array, count: int) -> dict[str, Array]:
-    """Return bias, multipliers and shifts of these channels, of ``count`` with those to fill."""
-    scales = {**scale_vectors(layer), "bias": signed_bias(layer).astype("int32")}
-    padded = {n: pad_channels(a, count, int(n == "shifts")) for n, a in scales.items()}
-    return {name: array[indices] for name, array in padded.items()}
-
-
 def pack_convolution(layer: Layer) -> Packing:
     """Pack (channel block, 16 taps, channel, tap); eight taps more where no more are left."""
     count, words = -(-layer.out_channels // BLOCK) * BLOCK, -(-layer.taps // 8) * 8
-    padded = np.zeros((count, words), np.int64)
-    padded[: layer.out_channels, : layer.taps] = layer.matrix
+    padded = pad_matrix(layer, count, words)
     steps = [
         padded[start : start + BLOCK, tap : tap + STEP].reshape(-1)
         for start in range(0, count, BLOCK)
@@ -56,12 +49,9 @@ def pack_convolution(layer: Layer) -> Packing:
     pixels = min(PIXELS, layer.pixels)
     arrays = {
         "weights": np.concatenate(steps).astype("int8"),
-        **pack_scales(layer, np.arange(count), count),
+        **pad_scales(layer, compute_signed_bias(layer), count),
+        **make_border(layer),
     }
-    guarded = any(layer.padding)
-    if guarded:
-        row = layer.kernel[1] * layer.channels
-        arrays["border"] = np.full(row, layer.input_zero_point, layer.input_dtype)
     direct = layer.is_pointwise and words == layer.taps and layer.input_dtype == "int8"
     return Packing(
         arrays,
@@ -70,7 +60,7 @@ def pack_convolution(layer: Layer) -> Packing:
             "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
             "pointwise": layer.is_pointwise,
             "direct": direct,
-            "guarded": guarded,
+            "guarded": any(layer.padding),
             "pixels": pixels,
             "eight": words % STEP == 8,
         },
@@ -80,26 +70,18 @@ def pack_convolution(layer: Layer) -> Packing:
 
 def pack_depthwise(layer: Layer) -> Packing:
     """Pack (channel block, tap, channel); the last block overlaps the one before it."""
-    lanes = 16 if layer.channels >= 16 else 8
-    whole = layer.channels >= lanes
+    lanes = choose_lanes(layer.channels)
     indices = fill_lanes(layer.channels, lanes)
-    count = max(layer.channels, lanes)
-    weights = pad_channels(layer.matrix, count)[indices]
+    weights = pad_channels(layer.matrix, max(layer.channels, lanes))[indices]
     blocks = weights.transpose(0, 2, 1)
     return Packing(
         {
             "weights": blocks.reshape(-1).astype("int8"),
-            **pack_scales(layer, indices.reshape(-1), count),
+            **arrange_scales(layer, compute_signed_bias(layer), indices),
             "border": np.full(lanes, layer.input_zero_point, layer.input_dtype),
         },
         describe_record(layer),
-        {
-            "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
-            "kernel_height": layer.kernel[0],
-            "kernel_width": layer.kernel[1],
-            "lanes": lanes,
-            "whole": whole,
-        },
+        describe_depthwise(layer, lanes),
     )
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
-from firmwright.devices.cpu.forms.blocks import fill_lanes
 from firmwright.devices.cpu.forms.form import Packing, Scratch, Tile
-from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_arrays
+from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border, scale_arrays
+from firmwright.devices.cpu.forms.vectors import fill_lanes
 from firmwright.ir.layer import Array, Layer
 
 PIXELS, CHANNELS = 2, 4
@@ -48,10 +46,7 @@ def pack_blocks(
     matrices = layer.matrix.reshape(groups, outputs, layer.taps)
     blocks = matrices[:, fill_lanes(outputs, channels)]
     arrays = {"weights": blocks.transpose(0, 1, 3, 2).astype("int8").reshape(-1), **scales}
-    guarded = any(layer.padding)
-    if guarded:
-        row = layer.kernel[1] * layer.channels
-        arrays["border"] = np.full(row, layer.input_zero_point, layer.input_dtype)
+    arrays |= make_border(layer)
     words = layer.taps * groups
     joined = bool(run)
     run = run or (layer.channels // groups if groups > 1 else words)
@@ -60,7 +55,7 @@ def pack_blocks(
         {**describe_record(layer), "words": words, "run": run, "group_outputs": outputs},
         {
             "pointwise": layer.is_pointwise,
-            "guarded": guarded,
+            "guarded": any(layer.padding),
             "grouped": groups > 1,
             "joined": joined,
             "pixels": pixels,

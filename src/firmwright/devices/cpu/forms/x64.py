@@ -11,11 +11,18 @@ from __future__ import annotations
 import numpy as np
 
 from firmwright.devices.cpu.forms import addition, floats, matrices
-from firmwright.devices.cpu.forms.blocks import fill_lanes
 from firmwright.devices.cpu.forms.conditions import FACTORS, INTEGERS, ROUNDED
 from firmwright.devices.cpu.forms.form import Form, Packing, Scratch
-from firmwright.devices.cpu.forms.layer_numbers import describe_record, scale_vectors
-from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
+from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_border
+from firmwright.devices.cpu.forms.vectors import (
+    arrange_scales,
+    choose_lanes,
+    describe_depthwise,
+    fill_lanes,
+    pad_matrix,
+    pad_scales,
+)
+from firmwright.ir.layer import Layer, LayerKind, LayerRounding
 
 BLOCK = 16
 """Output channels in a block: 32-bit sums in a vector of 512 bits."""
@@ -27,36 +34,18 @@ WIDE_PIXELS = {1: 12, 2: 8, 3: 8, 4: 6}
 """Pixels at once with AVX-512, by blocks of channels at once: the sums take 12 to 24 of 32."""
 
 
-def pad_channels(array: Array, count: int, value: int = 0) -> Array:
-    """Return the array with a first axis of ``count``."""
-    padding = [(0, count - len(array)), *[(0, 0)] * (array.ndim - 1)]
-    return np.pad(array, padding, constant_values=value)
-
-
-def pad_scales(layer: Layer, bias: Array) -> dict[str, Array]:
-    """Return bias, multipliers and shifts of whole blocks of channels."""
-    count = -(-layer.out_channels // BLOCK) * BLOCK
-    arrays = {**scale_vectors(layer), "bias": bias.astype("int32")}
-    return {
-        name: pad_channels(array, count, int(name == "shifts")) for name, array in arrays.items()
-    }
-
-
 def pack_convolution(layer: Layer) -> Packing:
     """Pack (channel block, four taps, channel, tap)."""
     blocks, words = -(-layer.out_channels // BLOCK), -(-layer.taps // 4) * 4
-    padded = np.zeros((blocks * BLOCK, words), np.int64)
-    padded[: layer.out_channels, : layer.taps] = layer.matrix
+    padded = pad_matrix(layer, blocks * BLOCK, words)
     weights = padded.reshape(blocks, BLOCK, words // 4, 4).transpose(0, 2, 1, 3)
-    lowest = np.iinfo(layer.input_dtype).min
+    lowest = int(np.iinfo(layer.input_dtype).min)
+    bias = layer.folded_bias + lowest * layer.matrix.sum(1)
     arrays = {
         "weights": weights.reshape(-1).astype("int8"),
-        **pad_scales(layer, layer.folded_bias + int(lowest) * layer.matrix.sum(1)),
+        **pad_scales(layer, bias, blocks * BLOCK),
+        **make_border(layer),
     }
-    guarded = any(layer.padding)
-    if guarded:
-        row = layer.kernel[1] * layer.channels
-        arrays["border"] = np.full(row, layer.input_zero_point, layer.input_dtype)
     groups = next(n for n in (4, 3, 2, 1) if blocks % n == 0)
     pixels, wide_pixels = min(PIXELS, layer.pixels), min(WIDE_PIXELS[groups], layer.pixels)
     # The bytes of a single pixel are widened where they are read; those of more, only once.
@@ -68,7 +57,7 @@ def pack_convolution(layer: Layer) -> Packing:
         {
             "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
             "pointwise": layer.is_pointwise,
-            "guarded": guarded,
+            "guarded": any(layer.padding),
             "narrow": narrow,
             "pixels": pixels,
             "halves": 1 if pixels > 2 else 2,
@@ -84,28 +73,19 @@ def pack_depthwise(layer: Layer) -> Packing:
 
     The last block overlaps the one before it; fewer than eight channels are a block of eight.
     """
-    lanes = BLOCK if layer.channels >= BLOCK else BLOCK // 2
-    whole = layer.channels >= lanes
+    lanes = choose_lanes(layer.channels)
     indices = fill_lanes(layer.channels, lanes)
     pairs = -(-layer.taps // 2)
-    padded = np.zeros((max(layer.channels, lanes), 2 * pairs), np.int64)
-    padded[: layer.channels, : layer.taps] = layer.matrix
+    padded = pad_matrix(layer, max(layer.channels, lanes), 2 * pairs)
     weights = padded[indices].reshape(len(indices), lanes, pairs, 2).transpose(0, 2, 1, 3)
-    scales = pad_scales(layer, layer.folded_bias)
     return Packing(
         {
             "weights": weights.reshape(-1).astype("int16"),
-            **{name: array[indices].reshape(-1) for name, array in scales.items()},
+            **arrange_scales(layer, layer.folded_bias, indices),
             "border": np.full(BLOCK, layer.input_zero_point, layer.input_dtype),
         },
         describe_record(layer),
-        {
-            "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
-            "kernel_height": layer.kernel[0],
-            "kernel_width": layer.kernel[1],
-            "lanes": lanes,
-            "whole": whole,
-        },
+        describe_depthwise(layer, lanes),
     )
 
 

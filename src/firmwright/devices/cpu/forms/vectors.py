@@ -1,0 +1,74 @@
+"""Blocks of channels for cores with vectors: a vector has an element of each channel of a block."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firmwright.devices.cpu.forms.layer_numbers import scale_vectors
+from firmwright.ir.layer import Array, Layer, LayerRounding
+
+
+def choose_lanes(channels: int) -> int:
+    """Return the channels of a block: 16, or 8 if the layer has fewer than 16 channels."""
+    return 16 if channels >= 16 else 8
+
+
+def fill_lanes(channels: int, lanes: int) -> Array:
+    """Return the channels of blocks of ``lanes``, (blocks, lanes).
+
+    The last block overlaps the block before it if ``channels`` is not a multiple of ``lanes``. If
+    there are fewer channels than lanes, the block has indices beyond them.
+    """
+    last = max(channels - lanes, 0)
+    starts = np.array([*range(0, last, lanes), last])
+    filled: Array = starts[:, None] + np.arange(lanes)
+    return filled
+
+
+def pad_channels(array: Array, count: int, value: int = 0) -> Array:
+    """Return the array with a first axis of ``count``."""
+    padding = [(0, count - len(array)), *[(0, 0)] * (array.ndim - 1)]
+    return np.pad(array, padding, constant_values=value)
+
+
+def pad_matrix(layer: Layer, count: int, words: int) -> Array:
+    """Return the weights as int64 (``count`` channels, ``words`` taps), padded with zeros."""
+    padding = (0, count - layer.out_channels), (0, words - layer.taps)
+    return np.pad(layer.matrix.astype(np.int64), padding)
+
+
+def pad_scales(layer: Layer, bias: Array, count: int) -> dict[str, Array]:
+    """Return bias, multipliers and shifts of ``count`` channels."""
+    arrays = {**scale_vectors(layer), "bias": bias.astype("int32")}
+    return {
+        name: pad_channels(array, count, int(name == "shifts")) for name, array in arrays.items()
+    }
+
+
+def arrange_scales(layer: Layer, bias: Array, indices: Array) -> dict[str, Array]:
+    """Return bias, multipliers and shifts of the channels of blocks, (blocks, lanes), flat."""
+    scales = pad_scales(layer, bias, max(layer.out_channels, indices.shape[1]))
+    return {name: array[indices].reshape(-1) for name, array in scales.items()}
+
+
+def compute_signed_bias(layer: Layer) -> Array:
+    """Return the bias for inputs that are read as signed bytes: 128 less than unsigned ones."""
+    offset = 128 if layer.input_dtype == "uint8" else 0
+    bias: Array = layer.folded_bias + offset * layer.matrix.sum(1)
+    return bias
+
+
+def compute_shifted_zero_point(layer: Layer) -> int:
+    """Return the input's zero point as a signed byte."""
+    return layer.input_zero_point - (128 if layer.input_dtype == "uint8" else 0)
+
+
+def describe_depthwise(layer: Layer, lanes: int) -> dict[str, int]:
+    """Return the template variables of a depthwise convolution in blocks of ``lanes``."""
+    return {
+        "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
+        "kernel_height": layer.kernel[0],
+        "kernel_width": layer.kernel[1],
+        "lanes": lanes,
+        "whole": layer.channels >= lanes,
+    }
