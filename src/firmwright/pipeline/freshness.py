@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import resource
 import sqlite3
 import sys
 import time
@@ -135,6 +136,33 @@ def lock_folder(path: Path) -> TextIO:
 DAMAGED = (DatabaseException, sqlite3.Error, ValueError)
 """What is raised for a damaged state; sqlite3's own messages may be no text."""
 
+DISK_ERRORS = {
+    "disk I/O error",
+    "database or disk is full",
+    "unable to open database file",
+    "attempt to write a readonly database",
+}
+"""Messages of sqlite3 about a file that cannot be read or written.
+
+They say nothing about its content. The number of an error exists only from Python 3.11.
+"""
+
+
+@contextmanager
+def report_disk_errors(name: str) -> Iterator[None]:
+    """End the program with one line if sqlite3 cannot read or write the file ``name``."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if str(error) not in DISK_ERRORS:
+            raise
+        size, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        limit = "" if size == resource.RLIM_INFINITY else f" (files have at most {size} bytes)"
+        sys.exit(
+            f"{name}: the state of the build cannot be read or written: {error}{limit}; "
+            "choose another build folder with outdir="
+        )
+
 
 class DurableDB(SqliteDB):  # type: ignore[misc]
     """doit's sqlite3 state, written after every task: a killed build loses nothing finished.
@@ -150,7 +178,8 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
         """Digests of the rows as they are in the file."""
         self.lock = lock_folder(Path(f"{name}.lock"))
         try:
-            self.open(name, codec, module_name)
+            with report_disk_errors(name):
+                self.open(name, codec, module_name)
         except DAMAGED:
             print(f"{name} is damaged: what was built is forgotten", file=sys.stderr)
             try:
@@ -185,7 +214,8 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
 
     def _get_task_data(self, task_id: str) -> dict[str, Any]:
         try:
-            row = super()._get_task_data(task_id)
+            with report_disk_errors(self.name):
+                row = super()._get_task_data(task_id)
             digest, text = row or ["", ""]
             known: dict[str, Any] = self.codec.decode(text) if row else {}
         except sqlite3.ProgrammingError:  # it is closed
@@ -232,9 +262,10 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
 
     @contextmanager
     def _tell_failure(self) -> Iterator[None]:
-        """End the program in words if the state cannot be written, as on a full disk."""
+        """End the program with one line if the state cannot be written."""
         try:
-            yield
+            with report_disk_errors(self.name):
+                yield
         except sqlite3.Error as error:
             sys.exit(f"{self.name}: what was built cannot be noted: {error}")
 
