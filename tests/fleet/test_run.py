@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -179,3 +180,16 @@ def test_who_is_no_scheduler_is_refused(greeting: bytes, monkeypatch: pytest.Mon
         ):
             pass
         thread.join()
+
+
+def test_a_limit_of_open_files_that_is_too_low_is_refused(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (59, before[1]))
+    try:
+        with (
+            pytest.raises(ClusterError, match=r"files \(59\) is too low for .*: expected .* 60; "),
+            start_cluster(5, tmp_path, Stop()),
+        ):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ from .local_worker import served_file
 WORKER = "firmwright.fleet.local_worker"
 LOG = "workers.log"
 
+FILES, FILES_PER_WORKER = 40, 4
+"""Descriptors that this process may need. In fleets of 1 to 8 workers it used 28 + 3 per worker."""
+
 STARTS = 3
 """Times in a row that a worker may end before it serves; then it is not started again."""
 
@@ -30,8 +34,9 @@ def start_cluster(workers: int, folder: Path, stop: Stop) -> Iterator[str]:
 
     They are in sessions of their own, where ctrl-C does not reach them. Their output goes into
     a file in ``folder``. ``stop`` gets the reason if none of them can start. Raises ClusterError if
-    the scheduler cannot start.
+    the scheduler cannot start, and if the limit of open files is too low.
     """
+    check_open_files(workers)
     folder.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="firmwright-fleet-") as scratch,
@@ -68,6 +73,20 @@ def start_cluster(workers: int, folder: Path, stop: Stop) -> Iterator[str]:
                 ending.set()
         for thread in threads:
             thread.join()
+
+
+def check_open_files(workers: int) -> None:
+    """Raise ClusterError if the limit of open files is too low for a fleet.
+
+    A scheduler without a free descriptor cannot accept a connection: it tries again without end.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = FILES + FILES_PER_WORKER * workers
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise ClusterError(
+            f"the limit of open files ({limit}) is too low for workers={workers}: "
+            f"expected at least {needed}; raise it by 'ulimit -n {needed}', or use fewer workers"
+        )
 
 
 def start_scheduler() -> Any:
