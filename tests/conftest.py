@@ -22,6 +22,8 @@ SLOW_FOLDERS = frozenset(
 
 def pytest_configure() -> None:
     """Let the photographs of scikit-learn's package stand for those of its repository."""
+    # The programs that tests start would ignore this signal, too, as `nohup pytest` does.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     package = find_spec("sklearn")
     if package and package.origin:
         pictures = Path(package.origin).parent / "datasets" / "images"

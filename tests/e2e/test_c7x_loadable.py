@@ -84,7 +84,7 @@ def check_make(chips: Repository, cgt: Path, loadable: Path, folder: Path) -> No
     if make is None:
         pytest.skip("make is not installed")
     by_stage = calls(cgt)
-    (cgt / "calls").unlink()
+    (cgt / ".calls").unlink()
     shutil.copytree(chips.folder / "build/digits/am62a/sources", folder / "by hand")
     command = [make, "-C", str(folder / "by hand" / "c7x")]
     subprocess.run(command, env=chips.environment, check=True, capture_output=True)

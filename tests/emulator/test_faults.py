@@ -113,7 +113,7 @@ def test_a_firmware_where_the_machine_of_qemu_has_no_memory(
     with pytest.raises(UserError) as raised:
         run(build("console.c", str(path)), str(path), b"", emulator="qemu")
     first, second = str(raised.value).splitlines()
-    assert re.search("firmware.elf: QEMU failed with exit code -6: qemu: fatal: ", first)
+    assert re.search("firmware.elf: QEMU failed with SIGABRT: qemu: fatal: ", first)
     assert second == (
         "the platform has flash at 0x08000000, ram at 0x20000000: QEMU's machine needs memory "
         "there; the emulator 'unicorn' has it anywhere"

@@ -22,7 +22,7 @@ arguments = sys.argv[1:]
 root = Path(__file__).resolve().parents[1]
 call = {{"program": Path(__file__).name, "arguments": arguments, "folder": os.getcwd(),
         "environment": sorted(os.environ)}}
-with (root / "calls").open("a") as calls:
+with (root / ".calls").open("a") as calls:
     calls.write(json.dumps(call) + "\n")
 if arguments == ["--compiler_revision"]:
     print("{version}")
@@ -84,4 +84,4 @@ def fake_cgt7x_folder(folder: Path, version: str = "4.1.0.LTS") -> Path:
 
 def calls(folder: Path) -> list[dict[str, Any]]:
     """Return how the tools of a fake folder were called, in order."""
-    return [json.loads(line) for line in (folder / "calls").read_text().splitlines()]
+    return [json.loads(line) for line in (folder / ".calls").read_text().splitlines()]

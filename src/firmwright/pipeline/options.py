@@ -9,6 +9,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from firmwright.recipe import Recipe, TransformOptions
 from firmwright.recipe.files import make_portable
 from firmwright.recipe.quantization import Inputs
@@ -67,7 +69,8 @@ def find_key(recipe: Recipe, key: str) -> Any:
     """Return the value of a recipe's key in plain data, without absolute paths, None without it."""
     if (key,) == ALL:
         return make_portable(recipe.data)
-    value: Any = recipe.canonical
+    # The recipe that joins several networks has fields, but no text of its own.
+    value: Any = recipe.canonical if recipe.data else msgspec.to_builtins(recipe, enc_hook=str)
     for part in key.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value

@@ -58,7 +58,7 @@ def rebuild(bundle: Bundle, words: Sequence[str] = ()) -> Rebuilt:
     except UserError as error:
         rmtree(place)
         raise RebuildError("\n".join([str(error), *tell_missing(missing)])) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # a signal
         rmtree(place)
         raise
     return Rebuilt(built, place)

@@ -121,7 +121,7 @@ def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> Op
         linked = link_command(build, compiler, ["main.c"], "probe.elf", "probe.ld")
         included = run_probe([*compiler.command, *words, "-M", *sources], folder)
         traced = run_probe([*linked, "-v", "-Wl,--verbose", "-Wl,--trace"], folder)
-        programs = [*find_programs(compiler, words, folder)]
+        programs = [*find_programs(compiler, words, folder), *list_stated_files(build, compiler)]
         found = [*PATH_WORD.findall(included), *PATH_WORD.findall(traced)]
     own = (f"{folder}/", f"{tempfile.gettempdir()}/cc", f"{tempfile.gettempdir()}/main-")
     listed = {path for path in (*found, *programs) if not path.startswith(own)}
@@ -132,6 +132,12 @@ def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> Op
     searched = {f"{folder}/{each}" for folder, each in product(folders, below)}
     places = {*listed.difference(files), *searched, *os.get_exec_path()}
     return OpenedFiles(tuple(sorted({*files, *loaded})), tuple(sorted(places)))
+
+
+def list_stated_files(build: Build, compiler: Compiler) -> list[str]:
+    """Return the paths of the files that a toolchain's description names in its folder."""
+    names = (*build.toolchain.files, *build.settings.files) if compiler.folder else ()
+    return [str(Path(compiler.folder, name)) for name in names]
 
 
 def run_probe(command: Sequence[str], folder: Path) -> str:

@@ -15,7 +15,7 @@ import json, os, shutil, sys
 from pathlib import Path
 
 tools = Path(__file__).parent
-calls = tools / "calls"
+calls = tools / ".calls"
 calls.mkdir(exist_ok=True)
 config = dict(line.split(" = ") for line in Path(sys.argv[1]).read_text().splitlines())
 told = {{key: value.strip('"') for key, value in config.items()}}
@@ -56,5 +56,5 @@ def fake_tools(folder: Path, body: str = IMPORTS, device: int = 4) -> Path:
 
 def calls(folder: Path) -> list[dict[str, Any]]:
     """Return what the import was called with, in order."""
-    paths = sorted((folder / "calls").glob("*.json"))
+    paths = sorted((folder / ".calls").glob("*.json"))
     return [json.loads(path.read_text()) for path in paths]

@@ -82,7 +82,6 @@ STAND_IN = Stage(
     writes=(STAND_INS,),
     keys=(*MIX, *CALIBRATION, "name", "platform", "compile_for_device"),
     platform=ALL,
-    variables=(TOOLS_VARIABLE,),
     inputs=calibration_files,
     applies=lambda job: job.recipe.quantize is None,
     gives_regions=True,
