@@ -47,10 +47,12 @@ class Notes:
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """Two workers of this machine."""
+    """Two workers of this machine, which find the jobs of these tests."""
     folder = tmp_path_factory.mktemp("here")
-    with start_cluster(2, folder, Stop()) as address, connect(address) as client:
-        yield client
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        with start_cluster(2, folder, Stop()) as address, connect(address) as client:
+            yield client
 
 
 def test_no_other_machine_reaches_the_workers(here: Client) -> None:
