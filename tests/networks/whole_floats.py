@@ -72,6 +72,13 @@ class WholeFloats:
         self.add("Min", self.constant(limits[1]))
         return self
 
+    def divide(self, divisors: Array) -> WholeFloats:
+        """quantlab's and NEMO's division behind a sum or a pool."""
+        self.add("Div", self.constant(divisors))
+        self.add("Floor")
+        self.add("Clip", self.constant(0), self.constant(127))
+        return self
+
     def scale(self, factor: float, bits: int, low: int = 0) -> WholeFloats:
         """quantlab's requantization: factors about ``factor`` · 2^``bits``, by channel."""
         along = (1, self.channels, 1, 1)

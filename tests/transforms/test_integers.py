@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,47 @@ def test_nothing_changes_where_it_is_switched_off() -> None:
     operators = [operator_name(b.value) for b in main_bindings(import_whole(diana_network(), ()))]
     assert "relax.floor" in operators
     assert "relax.right_shift" not in operators
+
+
+def residual_with_divisors(shape: list[int]) -> WholeFloats:
+    """A sum, a pool and an input have one range; quantlab and NEMO divide by shape [1] there."""
+    network = WholeFloats((1, 6, 8, 8))
+    start = network.x
+    network.conv(6).shift(2.0**9, (0, 127))
+    network.add("Add", start)
+    network.divide(np.full(shape, 2.0))
+    network.add("MaxPool", kernel_shape=[2, 2])
+    network.divide(np.full(shape, 2.0))
+    return network.conv(4).shift(2.0**9, (0, 127))
+
+
+def widened_by_equal_factors() -> WholeFloats:
+    network = WholeFloats((1, 3, 8, 8)).conv(1, largest=20)
+    network.divide(np.full((1, 6, 1, 1), 64.0))
+    network.channels = 6
+    return network.conv(4).shift(2.0**9, (0, 127))
+
+
+DIVISORS = {
+    "a number": partial(residual_with_divisors, []),
+    "shape [1]": partial(residual_with_divisors, [1]),
+    "a number for each channel": partial(residual_with_divisors, [1, 6, 1, 1]),
+    "more channels than the tensor": widened_by_equal_factors,
+}
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("name", DIVISORS)
+def test_divisors_of_any_shape_give_what_onnx_runtime_gives(name: str, tmp_path: Path) -> None:
+    network = DIVISORS[name]()
+    assert sum_types(network) == ["int32", "int32"]
+    data = network.model().SerializeToString()
+    random = np.random.default_rng(5)
+    shape = [d.dim_value for d in network.inputs[0].type.tensor_type.shape.dim]
+    samples = [{"input": random.normal(0, 1, shape).astype("float32")} for _ in range(2)]
+    expected = onnx.run_reference(data, samples).outputs
+    found = run_generated(data, samples, tmp_path, format_name="onnx")
+    np.testing.assert_array_equal(found, expected)
 
 
 STAYING: dict[str, tuple[WholeFloats, str]] = {

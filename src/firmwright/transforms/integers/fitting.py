@@ -23,7 +23,10 @@ LARGEST_MULTIPLIER = 2**30
 
 @dataclass(frozen=True)
 class Affine:
-    """(sum * ``multipliers`` + ``offsets``) >> ``shift``, both int64 of the sums' range's shape."""
+    """(sum * ``multipliers`` + ``offsets``) >> ``shift``.
+
+    Both arrays are int64 and broadcast to the sums' shape.
+    """
 
     multipliers: Array
     offsets: Array
@@ -43,7 +46,8 @@ def fit_affine(
     ``slope`` is about what it multiplies by. The smallest shift is taken for which all channels
     have a multiplier and an offset.
     """
-    slope = np.broadcast_to(slope, low.shape)
+    # A range that joins all channels has no axes; factors by channel, or of shape [1], have.
+    slope, low, high = np.broadcast_arrays(slope, low, high)
     falls = slope < 0
     first, last = np.where(falls, -high, low), np.where(falls, -low, high)
 

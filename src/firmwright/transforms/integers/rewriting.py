@@ -26,6 +26,7 @@ from firmwright.ir.relax import (
     read_all_variables,
     read_variables,
     replace_main,
+    static_shape,
 )
 from firmwright.transforms.integers.fitting import Affine, fit_affine
 from firmwright.transforms.integers.ranges import (
@@ -212,10 +213,11 @@ class IntegerNetwork:
     def find_chain(self, variable: relax.Var) -> tuple[relax.Var, list[Step], relax.Var] | None:
         """Return the nearest integers that a variable is computed from, and by which steps.
 
-        The third is what the first step is bound to, or the variable where there is none.
+        The third is the result of the first step, or the variable itself if no step is between.
+        None also if a step has a constant that widens the tensor.
         """
         steps: list[Step] = []
-        first = variable
+        first, shape = variable, static_shape(variable)
         while variable not in self.sums and variable not in self.stored:
             value = self.values.get(variable)
             step = read_step(value, self.values)
@@ -224,6 +226,8 @@ class IntegerNetwork:
                 return None  # it overflows, or is no such operator
             steps.insert(0, step)
             variable, first = step.source, variable
+        if static_shape(variable) != shape:
+            return None
         return variable, steps, first
 
     def move(self, call: relax.Expr) -> relax.Expr | None:
