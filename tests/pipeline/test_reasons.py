@@ -17,11 +17,31 @@ def test_each_changed_option_is_named_with_both_values() -> None:
     before = {"options": {"samples": 8, "seed": 0, "gone": [1]}, "packages": {"numpy": "2.2"}}
     now = {"options": {"samples": 3, "seed": 0}, "packages": {"numpy": "2.3"}, "tools": {}}
     assert list(list_differences(before, now)) == [
-        "options.samples: 3, was 8",
-        "options.gone: null, was [1]",
-        'packages.numpy: "2.3", was "2.2"',
-        "tools: {}, was null",
+        "options.samples: 8 → 3",
+        "options.gone: [1] → null",
+        'packages.numpy: "2.2" → "2.3"',
+        "tools: null → {}",
     ]
+
+
+def test_the_item_of_a_long_list_that_differs_is_named() -> None:
+    flags = ["-target", "riscv32-unknown-elf", "-march=rv32imc", *(f"-D{n}" for n in range(9))]
+    changed = [*flags[:5], "-DX=1", *flags[6:]]
+    assert list(list_differences({"flags": flags}, {"flags": changed})) == [
+        'flags[5]: "-D2" → "-DX=1"'
+    ]
+    assert list(list_differences(flags, [*flags, "-Os"], "flags")) == ['flags[12]: "-Os" added']
+    assert list(list_differences(flags, flags[1:], "flags")) == ['flags[0]: "-target" removed']
+    options = [{"arena": "static", "layers": {"a": [1, 2]}}, "c"]
+    assert list(list_differences([{**options[0], "arena": "caller"}, "c"], options, "options")) == [
+        'options[0].arena: "caller" → "static"'
+    ]
+
+
+def test_long_values_are_cut_around_the_difference() -> None:
+    text = "a" * 100
+    (told,) = list_differences({"k": f"{text}1{text}"}, {"k": f"{text}2{text}"})
+    assert told == f"k: …{'a' * 10}1{'a' * 27}… → …{'a' * 10}2{'a' * 27}…"
 
 
 def test_a_result_that_is_missing_or_another_is_named(tmp_path: Path) -> None:
@@ -51,5 +71,5 @@ def test_many_reasons_are_counted() -> None:
     now = {str(n): n for n in range(8)}
     unchanged = Unchanged(now, lambda: ())
     _, told = find_reasons(unchanged, {"configuration": {}, "outputs": {"/": [0]}})
-    assert told.startswith("0: 0, was null; 1: 1, was null; ")
+    assert told.startswith("0: null → 0; 1: null → 1; ")
     assert told.endswith("; and 4 more")

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
@@ -321,16 +322,42 @@ class Unchanged:
 
 
 def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
-    """Yield each entry of nested dictionaries that is another one now: ``samples: 3, was 8``."""
+    """Yield each entry of nested data that differs now: ``samples: 8 → 3``."""
     if isinstance(before, dict) and isinstance(now, dict):
         for key in dict.fromkeys((*before, *now)):
             yield from list_differences(before.get(key), now.get(key), f"{name}.{key}".strip("."))
+    elif isinstance(before, list) and isinstance(now, list) and before != now:
+        yield from list_item_differences(before, now, name)
     elif before != now:
-        yield f"{name}: {shorten(now)}, was {shorten(before)}"
+        yield f"{name}: {' → '.join(shorten_pair(before, now))}"
+
+
+def list_item_differences(before: list[Any], now: list[Any], name: str) -> Iterator[str]:
+    """Yield the items of a list that differ, were added or were removed."""
+    texts = [[json.dumps(item, sort_keys=True) for item in each] for each in (before, now)]
+    for kind, i, j, k, m in SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes():
+        if kind == "replace" and j - i == m - k:
+            for old, new in zip(range(i, j), range(k, m), strict=True):
+                yield from list_differences(before[old], now[new], f"{name}[{new}]")
+        elif kind != "equal":
+            yield from (f"{name}[{n}]: {shorten(before[n])} removed" for n in range(i, j))
+            yield from (f"{name}[{n}]: {shorten(now[n])} added" for n in range(k, m))
+
+
+def shorten_pair(before: Any, now: Any) -> list[str]:
+    """Return two values as short texts that show where they differ."""
+    texts = [json.dumps(value) for value in (before, now)]
+    pairs = zip(*texts, strict=False)
+    same = next((i for i, (a, b) in enumerate(pairs) if a != b), min(map(len, texts)))
+    cut = same - LONGEST_VALUE // 4 if max(map(len, texts)) > LONGEST_VALUE else 0
+    return [cut_text(f"…{text[cut:]}" if cut > 0 else text) for text in texts]
 
 
 def shorten(value: Any) -> str:
-    text = json.dumps(value)
+    return cut_text(json.dumps(value))
+
+
+def cut_text(text: str) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
