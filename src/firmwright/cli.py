@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from firmwright import __version__, bundle_commands
 from firmwright.errors import UserError, did_you_mean
 from firmwright.fleet import command as fleet_command
+from firmwright.pipeline import show
 from firmwright.pipeline.build_root import find_build_root
 from firmwright.pipeline.command_line import (
     NO_USER_CODE,
     SCHEDULER,
+    UPDATE,
     add_no_user_code,
     check_variables,
     run_tasks,
@@ -80,7 +82,10 @@ OWN_OPTIONS: dict[str, Options] = {
             "help": "follow one layer, from the model to its lines of C",
         },
     },
-    "lock": {("--check",): {"action": "store_true", "help": "compare, write nothing"}},
+    "lock": {
+        ("--check",): {"action": "store_true", "help": "compare, write nothing"},
+        (f"--{UPDATE}",): {"metavar": "KEY", "help": "renew the entries of one key, such as model"},
+    },
     "info": {("--task",): {"default": "bundle", "help": "the stage (default: bundle)"}},
 }
 """The options of single commands, as argparse takes them."""
@@ -118,6 +123,7 @@ def make_parser() -> argparse.ArgumentParser:
     begin.add_argument("--target", default="c", help="the devices, the preferred one first")
     bundle_commands.add_commands(commands)
     fleet_command.add_commands(commands)
+    show.add_command(commands)
     for name, (sentence, _) in LISTS.items():
         commands.add_parser(name, help=sentence, description=sentence)
     sentence = "write the schema of recipes for editors: all keys, and the names known here"
@@ -183,8 +189,9 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
         variables.append(f"{NO_USER_CODE}=1")
     if getattr(options, "profile", False):
         variables.append(f"{PROFILE}=1")
-    if getattr(options, SCHEDULER, None) is not None:
-        variables.append(f"{SCHEDULER}={options.scheduler}")
+    for name in (SCHEDULER, UPDATE):
+        if getattr(options, name, None) is not None:
+            variables.append(f"{name}={getattr(options, name)}")
     if recipes:
         variables.append(f"recipe={','.join(recipes)}")
     for name in VARIABLES:
@@ -233,7 +240,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "explain":
         return explain(options, given)
     if options.command == "export":
-        without = [str(job.recipe.path) for job in dodo.get_network_jobs() if not job.recipe.export]
+        without = [
+            str(job.recipe.layers) for job in dodo.get_network_jobs() if not job.recipe.export
+        ]
         if without:
             print(f"{without[0]}: no key `export` says for what; add it, or --as NAME",
                   file=sys.stderr)  # fmt: skip
@@ -285,7 +294,7 @@ def watch_recipes(options: argparse.Namespace) -> int:
 
         return (str(path) for job in dodo.get_jobs() for path in list_own_files(job))
 
-    return watch(build, list_paths, [str(path) for path in recipes])
+    return watch(build, list_paths, [str(file) for each in recipes for file in each.files])
 
 
 def run_on_bundles(options: argparse.Namespace) -> int:
@@ -300,6 +309,7 @@ OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] =
     (("watch",), watch_recipes),
     (bundle_commands.COMMANDS, run_on_bundles),
     (fleet_command.COMMANDS, fleet_command.run_command),
+    (("show",), show.run_command),
 )
 """Commands whose process has no use for the task file, and what runs them."""
 

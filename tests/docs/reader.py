@@ -25,6 +25,7 @@ STAND_INS = {
 OWN = {
     "my": f"{SUM}model.tflite\nplatform: host\ntoolchain: gcc\ndemo: {{compare: true}}\n",
     "net": f"{SUM}model.tflite\nplatform: host\ntoolchain: gcc\n",
+    "small": "run: {samples: 1}\n",
     "recipe": f"{SUM}model.tflite\nplatform: cortex-m4-bare\n",
 }
 """Recipes that a page takes for the reader's own, at the top of the repository."""

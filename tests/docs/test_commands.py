@@ -14,9 +14,9 @@ import pytest
 from firmwright.cli import is_recipe, make_parser
 from firmwright.fleet.command import VARIABLES as FLEET_VARIABLES
 from firmwright.pipeline.command_line import VARIABLES, make_catalog, place_paths
-from firmwright.pipeline.recipe_words import find_files
+from firmwright.pipeline.recipe_words import find_layers
 from firmwright.recipe import Catalog, load_recipe
-from firmwright.recipe.overrides import list_overrides
+from firmwright.recipe.overrides import is_key
 from tests.quality.test_repository import ROOT
 
 from .commands import PAGES, name_page, read_commands
@@ -25,7 +25,10 @@ DOIT_COMMANDS = frozenset(
     "build chip-check clean demo-run fleet forget help info list lock reproduce run tune".split()
 )
 RECIPE_COMMANDS = frozenset("build clean explain export forget info list lock tune watch".split())
-READERS = ("acme", "acne", "door", "keywords", "my", "my-board", "net", "policy", "recipe")
+READERS = (
+    *("acme", "acne", "door", "keywords", "my", "my-board", "net", "policy", "product", "recipe"),
+    "window",
+)
 """Recipes, platforms and policies that a reader has, not the repository; one is misspelled."""
 
 
@@ -56,9 +59,9 @@ def test_the_command_is_known(
     recipes = [word.removeprefix("recipe=") for word in named if is_recipe(word)]
     variables = dict(word.split("=", 1) for word in words if re.match(r"[a-z_]+=", word))
     if words[0] == "fleet":
-        assert variables.keys() <= set(FLEET_VARIABLES)
+        assert all(each in FLEET_VARIABLES or is_key(each) for each in variables)
     else:
-        assert variables.keys() <= set(VARIABLES)
+        assert all(each in VARIABLES or is_key(each) for each in variables)
     check_recipes(recipes, variables, tmp_path)
 
 
@@ -90,14 +93,15 @@ def read_catalog() -> Catalog:
 
 def check_recipes(recipes: list[str], variables: dict[str, str], scratch: Path) -> None:
     """Read each recipe with these variables; a reader's own is stood in for by the first one."""
-    overrides = {k: v for k, v in variables.items() if k in list_overrides()}
+    overrides = {k: v for k, v in variables.items() if is_key(k)}
     readers = ("platform", "board")
     overrides = {
         k: v for k, v in overrides.items() if k not in readers or Path(v).stem not in READERS
     }
     platforms = overrides.pop("platform", "").split(",")
     of_each = [{**overrides, **({"platform": name} if name else {})} for name in platforms]
-    for word in (part for words in recipes for part in words.split(",")):
+    # Overlays are files of the pages.
+    for word in (part.partition(":")[0] for words in recipes for part in words.split(",")):
         is_readers = Path(word).stem in READERS
-        for path, each in product(find_files("digits" if is_readers else word), of_each):
-            load_recipe(path, place_paths(each, path), read_catalog(), scratch)
+        for layers, each in product(find_layers("digits" if is_readers else word), of_each):
+            load_recipe(layers, place_paths(each, layers.path), read_catalog(), scratch)

@@ -64,6 +64,7 @@ def test_the_commands_of_a_page_run(
     folder = shutil.copytree(prepared, tmp_path / "repository", copy_function=shutil.copy2)
     for step in tutorial.STEP.finditer(page.read_text(encoding="utf-8")):
         if step["file"]:
+            (folder / step["file"]).parent.mkdir(exist_ok=True)
             (folder / step["file"]).write_text(step["text"], encoding="utf-8")
     failed = [f"{c}\n{said}" for c in RUN[page] if (said := find_failure(shell, folder, c))]
     assert not failed, "\n".join(failed)

@@ -16,7 +16,7 @@ def test_its_firmware_runs_and_its_files_decide(repository: Repository, tmp_path
     folder = arm64_gcc_folder(tmp_path / "gcc-arm")
     failed = repository.doit("build", *BUILD)
     assert failed.returncode == 1
-    assert "toolchain=arm64-gcc: ARM64_GCC_PATH is not set" in failed.stderr + failed.stdout
+    assert "command line: toolchain: ARM64_GCC_PATH is not set" in failed.stderr + failed.stdout
     repository.environment = {**os.environ, "ARM64_GCC_PATH": str(folder)}
     repository.build(*BUILD)
     manifest = repository.manifest("build/digits/digits-am62a.tar.gz")

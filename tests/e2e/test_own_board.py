@@ -90,8 +90,8 @@ def test_without_an_emulator_there_is_a_bundle(
     assert "firmware.elf: the linker failed" in fail(copy, RECIPE)
     text = fail(copy, RECIPE, "emulator=qemu")
     assert (
-        "emulator=qemu: the platform 'acme' does not list the emulator 'qemu'; it lists: none"
-        in text
+        "command line: run.emulator: the platform 'acme' does not list the emulator 'qemu'; "
+        "it lists: none" in text
     )
 
 
@@ -127,7 +127,7 @@ def test_a_toolchain_file_for_another_core_is_refused(repository: Repository) ->
     repository.write("mine.yaml", gcc.replace("name: gcc", "name: mine", 1))
     message = "the toolchain 'mine' does not build for 'rv32imc'; known: native"
     text = fail(repository, RECIPE, "toolchain=mine.yaml")
-    assert f"toolchain=mine.yaml: {message}" in text
+    assert f"command line: toolchain: {message}" in text
     repository.write("r.yaml", "model: digits.onnx\ntoolchain: ./mine.yaml\n")
     assert f"r.yaml:2:12: toolchain: {message}" in fail(repository, "recipe=r.yaml")
     repository.write("mine.yaml", gcc.replace("flags:", "flgs:"))

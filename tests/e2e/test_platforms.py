@@ -116,7 +116,7 @@ def test_one_that_fails_stops_the_others_unless_they_are_to_continue(copies: Rep
     [
         ("host,,rv32-bare", "a name is missing beside a comma"),
         ("host,rv32-bare,host", "'host' is there twice"),
-        ("host,hots", "platform=hots: unknown platform 'hots'; did you mean 'host'?"),
+        ("host,hots", "command line: platform: unknown platform 'hots'; did you mean 'host'?"),
         ("am62a,AM62A", "both are named 'am62a' and would share a build folder; leave one of them"),
         ("host,none.yaml", "platform=none.yaml: no such file"),
         ("host,rv32-bare", "target: the platform 'rv32-bare' has no 'soma_dory'; platforms that"),

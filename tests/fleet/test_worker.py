@@ -18,7 +18,7 @@ from firmwright.pipeline.run_build import BUILD_PROCESS
 def order(tmp_path: Path) -> Order:
     recipe = tmp_path / "net.yaml"
     recipe.write_text("model: net.tflite\n")
-    return make_order("net", BUILD_PROCESS, recipe, tmp_path / "build", (), {})
+    return make_order("net", BUILD_PROCESS, [recipe], tmp_path / "build", (), {})
 
 
 def test_a_worker_that_sees_another_recipe_builds_nothing(order: Order, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from firmwright.data.pictures import FORMATS as PICTURES
 from firmwright.data.pictures import read_picture
 from firmwright.data.reading import read_columns
 from firmwright.data.sources import DataFile, DataFolders, Preprocess
+from firmwright.documents.chain import Layers
 from firmwright.fleet.matrix import read_fleet
 from firmwright.hardware.access import check_access, load_access
 from firmwright.ir.tensors import Tensor
@@ -202,7 +203,7 @@ def make_document_targets() -> tuple[Target, ...]:
         in_yaml("fleet", load_schema("fleet"), [("fleet.yaml", text) for text in FLEETS],
                 read_fleet),
         in_yaml("networks", load_schema("networks"), [("all.yaml", networks)],
-                lambda path: load_networks(path, catalog)),
+                lambda path: load_networks(Layers(path), catalog)),
         in_yaml("tuned", load_schema("tuned"), [("net.tuned", make_tuned())], read_tuned),
         in_yaml("configuration", config, [("config.yaml", b"cache: folder\ncache_size: 1 GiB\n")],
                 read_settings),

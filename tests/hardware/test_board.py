@@ -263,5 +263,5 @@ def test_a_program_runs_on_a_computer_behind_ssh(repository: Repository, tmp_pat
 
     done = repository.doit("run", "recipe=digits.yaml", *words, "samples=2", "run:digits-host")
     assert done.returncode != 0
-    told = "board=computer.yaml: ssh to root@127.0.0.1 failed: ssh: connect to host 127.0.0.1"
+    told = "command line: run.board: ssh to root@127.0.0.1 failed: ssh: connect to host 127.0.0.1"
     assert told.replace("root", getpass.getuser()) in done.stdout + done.stderr

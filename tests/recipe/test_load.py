@@ -146,15 +146,19 @@ def test_overrides_replace_what_the_recipe_says(load: Load) -> None:
     ("samples", "expected"),
     [
         *[(text, f"at least 1, found the number {text}") for text in ("0", "-1")],
-        *[(text, f"a whole number, found the text {text!r}") for text in ("1e3", "", "٣", "1_0")],
+        ("1e3", "a whole number, found the text '1e3' (YAML takes it for text; write it in full)"),
+        ("٣", "a whole number, found the text '٣'"),
+        (
+            "'3'",
+            "a whole number, found the text '3' (a number has neither quotes nor leading zeros)",
+        ),
         ("9" * 12, f"at most 4294967295, found the number {'9' * 12}"),
-        ("9" * 30, f"a whole number, found the text '{'9' * 30}'"),
     ],
 )
 def test_samples_must_be_a_count(load: Load, samples: str, expected: str) -> None:
     with pytest.raises(DiagnosticError) as raised:
         load("model: net.onnx", samples=samples)
-    assert str(raised.value) == f"samples={samples}: expected {expected}"
+    assert str(raised.value) == f"command line: run.samples: expected {expected}"
 
 
 def test_paths_are_relative_to_the_recipe(load: Load, tmp_path: Path) -> None:

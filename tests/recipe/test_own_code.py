@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from firmwright.documents.chain import Layers
 from firmwright.errors import DiagnosticError
 from firmwright.pipeline.command_line import check_own_code
 from firmwright.recipe.own_code import find_own_code
@@ -38,7 +39,7 @@ def test_every_kind_of_code_is_refused_at_its_place(
 ) -> None:
     monkeypatch.setenv("FIRMWRIGHT_NO_USER_CODE", "1")
     with pytest.raises(DiagnosticError) as raised:
-        check_own_code(recipe)
+        check_own_code(Layers(recipe))
     told = [
         str(d).removeprefix(f"{recipe}:").split("; not allowed")[0]
         for d in raised.value.diagnostics
@@ -62,7 +63,7 @@ def test_a_build_says_once_what_python_it_runs(
     recipe: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FIRMWRIGHT_NO_USER_CODE", "0")
-    check_own_code(recipe)
+    check_own_code(Layers(recipe))
     assert capsys.readouterr().err == f"{recipe}: runs Python of its own: {', '.join(PYTHON)}\n"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from firmwright.documents.chain import Layers
 from firmwright.errors import DiagnosticError
 from firmwright.targets.custom_strategies import Extension, load_extensions
 from tests.networks.pooling import MIX, pooling
@@ -35,7 +36,7 @@ def lowered(folder: Path, source: str, *references: str) -> str:
     named = references or ("own:add",)
     recipe = folder / "recipe.yaml"
     recipe.write_text(RECIPE.format(", ".join(named)))
-    with load_extensions(MIX, named, recipe) as mix:
+    with load_extensions(MIX, named, Layers(recipe)) as mix:
         module, region = pooling(1, mix)
         return mix[0].lower(region, module).kernel.body
 
@@ -49,7 +50,7 @@ def mistake(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, *referen
 
 def test_without_extensions_python_reads_byte_code_as_it_does_elsewhere(tmp_path: Path) -> None:
     before = sys.dont_write_bytecode, sys.pycache_prefix
-    with load_extensions(MIX, (), tmp_path / "recipe.yaml") as mix:
+    with load_extensions(MIX, (), Layers(tmp_path / "recipe.yaml")) as mix:
         assert (sys.dont_write_bytecode, sys.pycache_prefix) == before
         assert [device.name for device in mix] == [device.name for device in MIX]
 
@@ -81,7 +82,7 @@ def add(extension):
 
 
 def test_a_strategy_may_be_for_the_recipes_own_device_that_takes_the_rest(tmp_path: Path) -> None:
-    extension = Extension(tmp_path / "recipe.yaml", 0, "own:add", ("dla", "dsp"))
+    extension = Extension(Layers(tmp_path / "recipe.yaml"), 0, "own:add", ("dla", "dsp"))
     extension.add("relax.nn.max_pool2d", lambda _, call: call, device="dsp")
     assert [len(extension.strategies_for(device)) for device in extension.devices] == [0, 1]
 

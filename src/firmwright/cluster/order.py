@@ -24,13 +24,12 @@ class Order:
 
     ``program`` is a module. It gets the job's ``folder`` and ``words``, and reads ``text`` from its
     standard input. ``environment`` has variables that take the place of the worker's own.
-    ``recipe_digest`` is the SHA-256 of the file ``recipe``.
+    ``files`` has the SHA-256 of each file that makes the recipe, by its path from ``root``.
     """
 
     name: str
     program: str
-    recipe: str
-    recipe_digest: str
+    files: Mapping[str, str]
     root: str
     folder: str
     words: tuple[str, ...]
@@ -41,7 +40,7 @@ class Order:
 def make_order(
     name: str,
     program: str,
-    recipe: Path,
+    files: Iterable[Path],
     folder: Path,
     words: Iterable[str],
     environment: Mapping[str, str],
@@ -49,13 +48,13 @@ def make_order(
 ) -> Order:
     """Return the order of a job that reads a recipe; paths are as seen from here, the root."""
     return Order(
-        name, program, str(recipe), digest_recipe(recipe),
+        name, program, {str(file): digest_file(file) for file in files},
         str(Path.cwd()), str(folder), tuple(words), environment, text,
     )  # fmt: skip
 
 
-def digest_recipe(path: Path) -> str:
-    """Return the SHA-256 of a recipe's file, empty where there is none."""
+def digest_file(path: Path) -> str:
+    """Return the SHA-256 of a file of a recipe, empty if it is missing."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
@@ -68,10 +67,10 @@ def run_program(order: Order, watched: int) -> str:
     Its standard error is added to the job's log. The program's first arguments are ``watched``, the
     end of a lifeline with which it ends, and the folder of the job.
     """
-    recipe = Path(order.root, order.recipe)
-    if digest_recipe(recipe) != order.recipe_digest:
-        message = "the worker sees another file; it needs the repository as it is here"
-        raise UserError(f"{recipe}: {message}")
+    for name, digest in order.files.items():
+        if digest_file(Path(order.root, name)) != digest:
+            message = "the worker sees another file; it needs the repository as it is here"
+            raise UserError(f"{Path(order.root, name)}: {message}")
     folder = Path(order.root, order.folder)
     try:
         claim_folder(folder)

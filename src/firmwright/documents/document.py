@@ -6,8 +6,8 @@ DiagnosticError, each with its line and column.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,13 @@ MAX_FINDINGS = 50
 
 @dataclass(frozen=True)
 class Document:
-    """The data of one file, and where each part of it is written."""
+    """The data of one file, or of files that build on one another, with positions."""
 
     path: str
     data: dict[str, Any]
     positions: Mapping[Pointer, Position]
+    removed: Mapping[Pointer, Position] = field(default_factory=dict)
+    """The positions of the ``null`` that removed keys of an earlier document."""
 
     def make_diagnostic(self, pointer: Pointer, message: str, key: bool = False) -> Diagnostic:
         """Return ``message`` at a value (or its key), or at the nearest part that is written."""
@@ -39,7 +41,12 @@ class Document:
         place = self.positions[written]
         line, column = (place.key_line, place.key_column) if key else (place.line, place.column)
         name = format_pointer(pointer)
-        return Diagnostic(self.path, line, column, f"{name}: {message}" if name else message)
+        return Diagnostic(place.file, line, column, f"{name}: {message}" if name else message)
+
+    def find_removal(self, pointer: Pointer, name: str) -> str:
+        """Return the end of a message about a missing key: the ``null`` that removed it."""
+        place = self.removed.get((*pointer, name))
+        return f"; {place} removes it" if place else ""
 
     def get_source_text(self, pointer: Pointer) -> str:
         """Return the source text of a scalar, before YAML read it; empty for all else."""
@@ -62,16 +69,8 @@ def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = 
 
 def make_diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic:
     """Return ``message`` at a value of a YAML file that was read before, or at what holds it."""
-    return read_again(path).make_diagnostic(pointer, message)
-
-
-def is_written(path: Path, pointer: Pointer) -> bool:
-    """Tell whether a YAML file that was read before has a value itself."""
-    return pointer in read_again(path).positions
-
-
-def read_again(path: Path) -> Document:
-    return parse_document(read_bytes(path, str(path)), str(path))[0]
+    document, _ = parse_document(read_bytes(path, str(path)), str(path))
+    return document.make_diagnostic(pointer, message)
 
 
 def check_document(
@@ -83,16 +82,28 @@ def check_document(
     DiagnosticError where there is no data at all.
     """
     document, found = parse_document(content, shown)
-    places = {(d.line, d.column) for d in found}
+    return complete_document(document, schema, found)
+
+
+def complete_document(
+    document: Document, schema: Mapping[str, Any], known: Iterable[Diagnostic]
+) -> tuple[Document, list[Diagnostic]]:
+    """Validate a document; return it with the defaults, and the findings after those known."""
+    found = list(known)
+    places = {(d.path, d.line, d.column) for d in found}
     for finding in islice(
         find_errors(document.data, schema, document.get_source_text), MAX_FINDINGS
     ):
-        diagnostic = document.make_diagnostic(finding.pointer, finding.message, finding.key)
-        if (diagnostic.line, diagnostic.column) not in places:
+        message = finding.message
+        if finding.missing:
+            message += document.find_removal(finding.pointer, finding.missing)
+        diagnostic = document.make_diagnostic(finding.pointer, message, finding.key)
+        if (diagnostic.path, diagnostic.line, diagnostic.column) not in places:
             found.append(diagnostic)
     if len(found) >= MAX_FINDINGS:
         found = sorted(set(found))[:MAX_FINDINGS]
-        found.append(Diagnostic(shown, 0, 0, f"{MAX_FINDINGS} or more mistakes; some of them:"))
+        head = f"{MAX_FINDINGS} or more mistakes; some of them:"
+        found.append(Diagnostic(document.path, 0, 0, head))
     return replace(document, data=fill_defaults(document.data, schema)), found
 
 

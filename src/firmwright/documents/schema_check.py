@@ -22,11 +22,12 @@ GetSourceText = Callable[[Pointer], str]
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence about the value at ``pointer``, or about its key."""
+    """A sentence about the value at ``pointer``, or about its key, or about its ``missing`` key."""
 
     pointer: Pointer
     message: str
     key: bool = False
+    missing: str = ""
 
 
 _TYPES = {
@@ -91,7 +92,8 @@ def _translate(error: Any, written: GetSourceText, top: Properties) -> Iterator[
     elif error.validator == "additionalProperties" and error.validator_value is False:
         yield from _find_unknown_keys(error, schema, pointer, top)
     elif error.validator in {"required", "dependentRequired"}:
-        yield from (Finding(pointer, text) for text in _find_missing_keys(error))
+        for name, text in _find_missing_keys(error, top):
+            yield Finding(pointer, text, missing=name)
     elif error.validator in {"anyOf", "oneOf"}:
         yield from _report_nearest_alternative(error, schema, pointer, written, top)
     elif error.validator == "type":
@@ -102,21 +104,22 @@ def _translate(error: Any, written: GetSourceText, top: Properties) -> Iterator[
         yield Finding(pointer, _format_error(error, schema))
 
 
-def _find_missing_keys(error: Any) -> Iterator[str]:
+def _find_missing_keys(error: Any, top: Properties) -> Iterator[tuple[str, str]]:
     if error.validator == "required":
+        properties = error.schema.get("properties", top)
         for name in error.validator_value:
             if name not in error.instance:
-                yield f"the key '{name}' is missing{_show_example(name, error.schema)}"
+                yield name, f"the key '{name}' is missing{_show_example(name, properties)}"
         return
     for name, needed in error.validator_value.items():
         for other in needed if name in error.instance else ():
             if other not in error.instance:
-                yield f"the key '{other}' is missing; '{name}' needs it"
+                yield other, f"the key '{other}' is missing; '{name}' needs it"
 
 
-def _show_example(name: str, schema: Schema) -> str:
+def _show_example(name: str, properties: Properties) -> str:
     """Return an example of a block; of a single value, its name says enough."""
-    examples = schema.get("properties", {}).get(name, {}).get("examples", ())
+    examples = properties.get(name, {}).get("examples", ())
     if not examples or not isinstance(examples[0], Mapping):
         return ""
     import yaml  # only for a message

@@ -44,13 +44,17 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Position:
-    """Where a value and its key are written, 1-based; ``written`` is a scalar's source text."""
+    """The place of a value and of its key, 1-based; ``source_text`` is that of a scalar."""
 
     line: int
     column: int
     key_line: int
     key_column: int
     source_text: str
+    file: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
 def format_pointer(pointer: Pointer) -> str:
@@ -151,8 +155,9 @@ class _Builder:
         start, key_start = node.start_mark, key.start_mark
         written = node.value if node.id == "scalar" else ""
         self.places[pointer] = Position(
-            start.line + 1, start.column + 1, key_start.line + 1, key_start.column + 1, written
-        )
+            start.line + 1, start.column + 1, key_start.line + 1, key_start.column + 1,
+            written, self.shown,
+        )  # fmt: skip
         if node.id == "mapping" and node.tag == _TAG + "map":
             return self._build_mapping(node, pointer)
         if node.id == "sequence" and node.tag == _TAG + "seq":

@@ -13,15 +13,16 @@ from typing import Any
 from doit import doit_cmd, get_var
 from doit.cmd_base import Command
 
-from firmwright.errors import UserError, did_you_mean
+from firmwright.errors import UserError
 from firmwright.pipeline.command_line import (
     NO_USER_CODE,
     place_paths,
+    refuse_repeated_words,
     set_variables,
 )
 from firmwright.pipeline.platform_words import read_platforms
 from firmwright.pipeline.recipe_words import enter_repository, find_recipes, find_start
-from firmwright.recipe.overrides import list_overrides
+from firmwright.recipe.overrides import is_key, list_overrides, refuse_unknown_key
 from firmwright.terminal.pipes import end_with_reader
 
 from .matrix import FleetJob, check_words, cross, read_fleet
@@ -33,7 +34,7 @@ COMMANDS = ("fleet", "matrix")
 
 FLEET_FILE = "fleet.yaml"
 VARIABLES = ("fleet", "scheduler", "workers", "outdir", "recipe", NO_USER_CODE, *list_overrides())
-"""What a word of the command line, ``name=value``, may set."""
+"""The words of the command line, ``name=value``; any other key of a recipe may follow, too."""
 
 MOST_IN_MATRIX = 256
 """Jobs that GitHub takes in one matrix."""
@@ -120,12 +121,13 @@ def print_matrix(as_json: bool) -> int:
 def read_jobs() -> list[FleetJob]:
     """Return the jobs that the command line names; UserError for a mistake."""
     given = doit_cmd._CMDLINE_VARS or {}
+    refuse_repeated_words()
     for name, value in sorted(given.items()):
         if name not in VARIABLES:
-            raise UserError(f"{name}=: unknown variable '{name}'{did_you_mean(name, VARIABLES)}")
+            refuse_unknown_key(name, VARIABLES)
         if not value:
             raise UserError(f"{name}=: a value is missing")
-    words = {name: text for name, text in given.items() if name in list_overrides()}
+    words = {name: text for name, text in given.items() if is_key(name)}
     if "recipe" in given:
         if "fleet" in given:
             raise UserError("fleet= and recipe= both name recipes; leave one of them out")

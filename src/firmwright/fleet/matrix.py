@@ -11,12 +11,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from firmwright.documents.chain import Layers, parse_layers, read_chain
 from firmwright.documents.document import check_document, read_bytes
-from firmwright.documents.schema_check import Finding, find_errors
+from firmwright.documents.schema_check import Finding
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
-from firmwright.pipeline.recipe_words import find_files
-from firmwright.recipe.overrides import list_overrides
+from firmwright.pipeline.recipe_words import find_layers
+from firmwright.recipe.moved_paths import place_word
+from firmwright.recipe.overrides import complete_key, is_key, list_overrides
 from firmwright.recipe.schema import load_schema
 from firmwright.toolchain import load_platform, platform_names
 
@@ -26,11 +28,19 @@ UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class FleetJob:
-    """A recipe to build, its path as seen from here, and what takes the place of its own words."""
+    """A recipe to build, its files as seen from here, and what takes the place of its own words."""
 
     name: str
     recipe: str
     words: dict[str, str]
+
+    def list_files(self) -> list[Path]:
+        """Return the files that make the recipe; without its bases if the recipe has errors."""
+        layers = parse_layers(self.recipe, Path())
+        try:
+            return [*read_chain(layers).files]
+        except DiagnosticError:  # the job reports them
+            return [*layers.files]
 
     def list_words(self) -> list[str]:
         """Return the words of the command line that builds it: ``recipe=…``, ``platform=…``."""
@@ -45,7 +55,7 @@ class Matrix:
     jobs: dict[str, FleetJob] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
-    def add(self, pointer: Pointer, recipe: Path, words: Mapping[str, str]) -> None:
+    def add(self, pointer: Pointer, recipe: Layers, words: Mapping[str, str]) -> None:
         """Add a job; two of one name would share a folder."""
         job = make_job(recipe, {name: self.place(name, text) for name, text in words.items()})
         other = self.jobs.setdefault(job.name, job)
@@ -57,26 +67,30 @@ class Matrix:
             self.tell(pointer, f"two jobs are named '{job.name}': {both}; {hint}")
 
     def place(self, name: str, text: str) -> str:
-        """Return the value of an option with its path, if it is one, as seen from here."""
+        """Return the value of an option with its paths, if any, as seen from here."""
+        if name not in list_overrides():
+            return place_word(name, text, self.folder, Path())
         file = list_overrides()[name].find_file(text)
         return os.path.relpath(self.folder / file) if file else text
 
     def tell(self, pointer: Pointer, message: str, key: bool = False) -> None:
         self.findings.append(Finding(pointer, message, key))
 
-    def find_recipes(self, pointer: Pointer, word: str) -> list[Path]:
+    def find_recipes(self, pointer: Pointer, word: str) -> list[Layers]:
         """Return the recipes that a word means; a mistake is noted."""
         try:
-            return find_files(word, self.folder)
+            return find_layers(word, self.folder)
         except UserError as error:
             self.tell(pointer, str(error).removeprefix(f"recipe={word}: "))
             return []
 
     def check_value(self, pointer: Pointer, name: str, text: str) -> None:
         """Note what is wrong with the value of an option, as far as no recipe is needed for it."""
-        override = list_overrides()[name]
-        for finding in find_errors(override.parse(text), override.schema):
-            self.tell(pointer, finding.message)
+        override = list_overrides().get(name)
+        if override is None:  # checked with the recipe
+            return
+        for message in override.find_errors(text):
+            self.tell(pointer, message)
         file = override.find_file(text)
         if file and not (self.folder / file).is_file():
             self.tell(pointer, f"no such file: {self.folder / file}")
@@ -98,12 +112,13 @@ def list_platform_words() -> set[str]:
     return {*platform_names(), *aliases}
 
 
-def make_job(recipe: Path, words: Mapping[str, str]) -> FleetJob:
-    """Return the job of a recipe, named by it and by all words."""
-    parts = [recipe.stem]
+def make_job(recipe: Layers, words: Mapping[str, str]) -> FleetJob:
+    """Return the job of a recipe, named by its files and by all words."""
+    parts = [file.stem for file in recipe.files]
     for name, text in words.items():
         parts.append(Path(text).stem if name == "platform" else f"{name}-{text}")
-    return FleetJob(UNFIT.sub("-", "-".join(parts)), os.path.relpath(recipe), dict(words))
+    files = ":".join(os.path.relpath(file) for file in recipe.files)
+    return FleetJob(UNFIT.sub("-", "-".join(parts)), files, dict(words))
 
 
 def read_fleet(path: Path) -> list[FleetJob]:
@@ -153,7 +168,7 @@ def multiply(matrix: Matrix, data: Mapping[str, Any]) -> None:
     for number, word in enumerate(data["recipes"]):
         pointer = ("recipes", number)
         for recipe, words in product(matrix.find_recipes(pointer, word), combinations):
-            named = {"recipe": recipe.stem, **words}
+            named = {"recipe": recipe.path.stem, **words}
             fitting = {number for number, entry in excluded.items() if fits(entry, named)}
             unused -= fitting
             if not fitting:
@@ -165,11 +180,16 @@ def multiply(matrix: Matrix, data: Mapping[str, Any]) -> None:
 def check_option(matrix: Matrix, name: str, values: Sequence[Any]) -> bool:
     """Tell whether an option is known; what is wrong with it and its values is noted."""
     known = [each for each in list_overrides() if each != "platform"]
-    if not matrix.check_axes(("options",), [name], known):
+    if not is_option(name) and not matrix.check_axes(("options",), [name], known):
         return False
     for number, value in enumerate(values):
         matrix.check_value(("options", name, number), name, to_text(value))
     return True
+
+
+def is_option(name: str) -> bool:
+    """Return whether a name is a key of recipes with no short word, such as ``budget.flash``."""
+    return is_key(name) and complete_key(name) == name and name != "platform"
 
 
 def read_exclusions(
@@ -188,7 +208,7 @@ def fits(patterns: Mapping[str, str], words: Mapping[str, str]) -> bool:
 def include(matrix: Matrix, pointer: Pointer, entry: Mapping[str, Any]) -> None:
     """Add the jobs of an entry beside the matrix."""
     words = {name: to_text(value) for name, value in entry.items() if name != "recipe"}
-    known = ("recipe", *list_overrides())
+    known = ("recipe", *list_overrides(), *filter(is_option, words))
     if not matrix.check_axes(pointer, words, known):
         return
     for name, text in words.items():
@@ -211,7 +231,7 @@ def to_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def cross(recipes: Sequence[Path], platforms: Sequence[str], start: Path) -> list[FleetJob]:
+def cross(recipes: Sequence[Layers], platforms: Sequence[str], start: Path) -> list[FleetJob]:
     """Return the jobs of recipes and platforms; the paths of platforms start at a folder.
 
     Without platforms, each recipe is built for its own. Raises UserError for mistakes.

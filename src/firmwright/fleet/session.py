@@ -132,7 +132,7 @@ def make_orders(fleet: Fleet) -> list[Order]:
         make_order(
             job.name,
             BUILD_PROCESS,
-            Path(job.recipe),
+            job.list_files(),
             fleet.folder / job.name,
             [*job.list_words(), f"outdir={os.path.relpath(fleet.folder / job.name)}"],
             environment,

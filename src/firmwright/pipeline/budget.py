@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from firmwright.documents.document import make_diagnostic_in
 from firmwright.errors import Diagnostic, DiagnosticError
 
 from .job import Job
@@ -28,4 +27,4 @@ def check_measurable(job: Job) -> None:
 def make_diagnostic(job: Job, key: str, message: str) -> Diagnostic:
     """Return a message at a key of the budget, or at all of it."""
     pointer = ("budget", key) if key else ("budget",)
-    return make_diagnostic_in(job.recipe.path, pointer, message)
+    return job.recipe.make_diagnostic(pointer, message)

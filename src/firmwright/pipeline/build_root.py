@@ -69,7 +69,7 @@ def prepare_build_root() -> Path:
 def list_recipes() -> Sequence[Path]:
     """Return the recipes of the command line, none if there is a mistake: it is told later."""
     with suppress(UserError):
-        return find_recipes()
+        return [layers.path for layers in find_recipes()]
     return ()
 
 

@@ -17,11 +17,14 @@ from doit import doit_cmd, get_var
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean, suggest_known
+from firmwright.documents.chain import Layers
+from firmwright.errors import Diagnostic, DiagnosticError, UserError, suggest_known
 from firmwright.hardware.access import check_access, list_images
 from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_recipe
+from firmwright.recipe.load import make_layers
+from firmwright.recipe.moved_paths import place_word
 from firmwright.recipe.networks import names_networks
-from firmwright.recipe.overrides import list_overrides
+from firmwright.recipe.overrides import complete_key, list_overrides, refuse_unknown_key
 from firmwright.recipe.own_code import find_own_code
 from firmwright.recipe.pins import find_pin_errors
 from firmwright.targets.load import load_target, target_names
@@ -44,7 +47,7 @@ from .devices import load_custom_targets
 from .job import Job, find_toolchain
 from .networks import make_network_jobs
 from .ownership import refuse_taken_folder
-from .places import locate_key, read_overrides
+from .places import read_overrides
 from .platform_words import read_platforms
 from .profile import PROFILE
 from .recipe_words import find_recipes, find_start
@@ -53,8 +56,9 @@ from .stage import Stage
 NO_USER_CODE = "no_user_code"
 NO_USER_CODE_VARIABLE = "FIRMWRIGHT_NO_USER_CODE"
 SCHEDULER = "scheduler"
-VARIABLES = ("recipe", "outdir", NO_USER_CODE, PROFILE, SCHEDULER, *list_overrides())
-"""What a word of the command line, ``name=value``, may set."""
+UPDATE = "update"
+VARIABLES = ("recipe", "outdir", NO_USER_CODE, PROFILE, SCHEDULER, UPDATE, *list_overrides())
+"""The words of the command line, ``name=value``; any other key of a recipe may follow, too."""
 
 SWITCHES = (NO_USER_CODE, PROFILE)
 LISTS = ("recipe", "platform")
@@ -73,20 +77,20 @@ def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> li
     check_versions()
     check_variables()
     root = prepare_build_root()
-    paths = find_recipes()
-    load = partial(load_each, root=root, catalogue=make_catalog(), alone=len(paths) == 1)
+    recipes = find_recipes()
+    load = partial(load_each, root=root, catalogue=make_catalog(), alone=len(recipes) == 1)
     found: list[Diagnostic] = []
     jobs: list[Job] = []
-    for path, words in product(paths, list_words()):
+    for layers, words in product(recipes, list_words()):
         try:
-            made = load(path, words, pipeline, of_networks)
+            made = load(layers, words, pipeline, of_networks)
             for job in made:
                 refuse_taken_folder(job)
             jobs += made
         except DiagnosticError as error:
             found.extend(error.diagnostics)
         except UserError as error:
-            found.append(Diagnostic(str(path), 0, 0, str(error)))
+            found.append(Diagnostic(str(layers), 0, 0, str(error)))
     if found:
         raise DiagnosticError(dict.fromkeys(found))  # platforms have mistakes in common
     refuse_shared_folders(jobs)
@@ -95,7 +99,7 @@ def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> li
 
 
 def load_each(
-    path: Path,
+    layers: Layers,
     words: Mapping[str, str],
     pipeline: tuple[Stage, ...],
     of_networks: tuple[Stage, ...],
@@ -107,13 +111,13 @@ def load_each(
 
     ``words`` replace what it says. An ``alone`` recipe may have the whole build root.
     """
-    several = names_networks(path)
+    several = names_networks(layers)
     make = partial(make_job, words=words, root=root, pipeline=pipeline, alone=alone and not several)
     place = partial(place_overrides, words)
     cache = root / ".recipes"
     if several:
-        return make_network_jobs(path, place, catalogue, cache, make, of_networks)
-    return [make(load_recipe(path, place(path), catalogue, cache))]
+        return make_network_jobs(layers, place, catalogue, cache, make, of_networks)
+    return [make(load_recipe(layers, place(layers), catalogue, cache))]
 
 
 def set_variables(arguments: Sequence[str]) -> None:
@@ -133,16 +137,12 @@ def run_tasks(task_file: ModuleType | Mapping[str, Any], arguments: Sequence[str
 def check_variables() -> None:
     """Raise UserError for words ``name=value`` that say nothing, or that contradict one another."""
     given = doit_cmd._CMDLINE_VARS or {}
-    words = [word.partition("=")[0] for word in given_words or sys.argv[1:] if "=" in word]
-    for name in VARIABLES:
-        if words.count(name) > 1:
-            hint = "; several go into one word, with commas" if name in LISTS else ""
-            raise UserError(f"{name}=: is given {words.count(name)} times{hint}")
+    refuse_repeated_words()
     for name in SWITCHES:
         if given.get(name, "0") not in ("0", "1", ""):
             raise UserError(f"{name}={given[name]}: expected 1 or 0")
     for name in sorted(set(given) - set(VARIABLES)):
-        raise UserError(f"{name}=: unknown variable '{name}'{did_you_mean(name, VARIABLES)}")
+        refuse_unknown_key(name, VARIABLES)
     for name, value in sorted(given.items()):
         if not value:
             raise UserError(f"{name}=: a value is missing")
@@ -150,6 +150,16 @@ def check_variables() -> None:
         message = "only `doit tune` and `doit fleet` run on a cluster"
         raise UserError(f"{SCHEDULER}={given[SCHEDULER]}: {message}")
     read_platforms()
+
+
+def refuse_repeated_words() -> None:
+    """Raise UserError for a variable or a key that the command line gives twice."""
+    words = [word.partition("=")[0] for word in given_words or sys.argv[1:] if "=" in word]
+    names = [complete_key(word) for word in words if not word.startswith("-")]
+    for word, name in zip(words, names, strict=False):
+        if names.count(name) > 1:
+            hint = "; several go into one word, with commas" if name in LISTS else ""
+            raise UserError(f"{word}=: is given {names.count(name)} times{hint}")
 
 
 def add_no_user_code(parser: ArgumentParser) -> None:
@@ -166,20 +176,24 @@ def refuses_code() -> bool:
     return given not in ("", "0")
 
 
-@cache  # told once, for however many platforms
-def check_own_code(recipe: Path) -> None:
+def check_own_code(layers: Layers) -> None:
     """Say what Python code of its own a recipe runs, before any of it runs.
 
     Raises DiagnosticError for all code of its own where none may run.
     """
-    found = find_own_code(recipe)
+    found = find_own_code(layers)
     if found and refuses_code():
         refused = f"not allowed here ({NO_USER_CODE})"
         places = (code.place for code in found)
         raise DiagnosticError(replace(p, message=f"{p.message}; {refused}") for p in places)
     python = list(dict.fromkeys(code.python for code in found if code.python))
     if python:
-        print(f"{recipe}: runs Python of its own: {', '.join(python)}", file=sys.stderr)
+        say_once(f"{layers}: runs Python of its own: {', '.join(python)}")
+
+
+@cache  # for however many platforms
+def say_once(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
 
 
 def list_words() -> list[dict[str, str]]:
@@ -188,10 +202,13 @@ def list_words() -> list[dict[str, str]]:
     return [{**words, "platform": name} for name in read_platforms()] or [words]
 
 
-def place_overrides(words: Mapping[str, str], recipe: Path) -> dict[str, str]:
+def place_overrides(words: Mapping[str, str], layers: Layers) -> dict[str, str]:
     """Return the words that replace what this recipe says, once its own code was told."""
-    check_own_code(recipe)
-    return place_paths(words, recipe)
+    placed = place_paths(words, layers.path)
+    # The user types the short words; a fleet's file may state any key.
+    stated = {key: text for key, text in placed.items() if key not in list_overrides()}
+    check_own_code(make_layers(layers, stated))
+    return placed
 
 
 def place_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
@@ -201,6 +218,9 @@ def place_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
     """
     found = dict(overrides)
     for name, text in overrides.items():
+        if name not in list_overrides():
+            found[name] = place_word(name, text, find_start(), recipe.parent)
+            continue
         file = list_overrides()[name].find_file(text)
         if file and not (find_start() / file).is_file():
             raise UserError(f"{name}={text}: no such file; its path starts where you are")
@@ -266,22 +286,22 @@ def refuse_unfit_choices(recipe: Recipe, platform: Platform, toolchain: Toolchai
     if not toolchain.knows(platform.architecture):
         hint = suggest_known(platform.architecture, toolchain.architectures)
         message = f"the toolchain '{toolchain.name}' does not build for '{platform.architecture}'"
-        raise DiagnosticError([locate_key(recipe, ("toolchain",), f"{message}{hint}")])
+        raise DiagnosticError([recipe.make_diagnostic(("toolchain",), f"{message}{hint}")])
     emulator = recipe.run.emulator
     if emulator is not None and emulator not in platform.emulators:
         listed = ", ".join(platform.emulators) or "none"
         message = f"the platform '{platform.name}' does not list the emulator '{emulator}'"
         place = ("run", "emulator")
-        raise DiagnosticError([locate_key(recipe, place, f"{message}; it lists: {listed}")])
+        raise DiagnosticError([recipe.make_diagnostic(place, f"{message}; it lists: {listed}")])
 
 
 def refuse_unfit_pins(recipe: Recipe, platform: Platform) -> None:
     """Raise DiagnosticError for memories of the recipe that the platform does not have."""
     found = find_pin_errors(recipe.memory, platform)
-    places = [locate_key(recipe, ("memory", error.key), str(error)) for error in found]
+    places = [recipe.make_diagnostic(("memory", error.key), str(error)) for error in found]
     if recipe.memory and recipe.slot:
         message = "a network in a `slot` has its constants there and one arena in RAM; leave it out"
-        places.append(locate_key(recipe, ("memory",), message))
+        places.append(recipe.make_diagnostic(("memory",), message))
     if places:
         raise DiagnosticError(places)
 
@@ -304,7 +324,7 @@ def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
         having = [n for n in platform_names() if device.name in load_platform(n).accelerators]
         others = f"platforms that have it: {', '.join(having)}" if having else "no ready one has it"
         message = f"the platform '{platform.name}' has no '{device.name}'; {others}"
-        raise DiagnosticError([locate_key(recipe, (key,), message)])
+        raise DiagnosticError([recipe.make_diagnostic((key,), message)])
 
 
 def refuse_shared_tasks(jobs: list[Job]) -> None:
@@ -336,10 +356,12 @@ def refuse_shared_folders(jobs: list[Job]) -> None:
     for job in jobs:
         name, place = job.recipe.name, "would share a build folder"
         other = recipes.setdefault(name, job)
-        if other.recipe.path != job.recipe.path or (other is not job and other.words == job.words):
+        if str(other.recipe.layers) != str(job.recipe.layers) or (
+            other is not job and other.words == job.words
+        ):
+            both = f"{other.recipe.layers} and {job.recipe.layers}"
             raise UserError(
-                f"{other.recipe.path} and {job.recipe.path} are both named '{name}' and {place}; "
-                "give one of them another `name:`"
+                f"{both} are both named '{name}' and {place}; give one of them another `name:`"
             )
         same = platforms.setdefault((name, job.platform.name), job)
         if same is not job:

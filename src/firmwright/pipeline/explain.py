@@ -17,7 +17,6 @@ from firmwright.report.memories import LayerMemories, find_memories
 from .artifacts import KERNELS, PARTITION, PLAN, REGIONS
 from .job import Job
 from .options import chooses_memories
-from .places import locate_key
 from .tuned_layers import list_found_ways, tune_mix
 
 
@@ -91,4 +90,4 @@ def find_unmet_demands(job: Job, found: Explanation) -> list[Diagnostic]:
     recipe = job.recipe
     ends_on_processor = job.mix[-1].target.is_portable
     wrong = check_offload(found, recipe.allow_fallback, recipe.require_offload, ends_on_processor)
-    return [locate_key(recipe, (key,), text) for key, text in wrong.items()]
+    return [recipe.make_diagnostic((key,), text) for key, text in wrong.items()]

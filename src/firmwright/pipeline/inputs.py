@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
+from firmwright.documents.values import parse_key
 from firmwright.models.formats import FORMATS
 from firmwright.recipe import lock
+from firmwright.recipe.overrides import complete_key, list_overrides
 from firmwright.recipe.quantization import Inputs
 
 from .artifact import Artifact
@@ -107,6 +112,31 @@ def collect_fixed_inputs(job: Job) -> lock.Lock:
     files = lock.name_files(user_files(job), job.recipe.path.parent, packages)
     digests = {name: file_digest(path) for name, path in sorted(files.items())}
     return lock.Lock(lock.LOCK_VERSION, digests, {}, collect_versions(job), collect_programs(job))
+
+
+def find_values(job: Job, keys: Iterable[str]) -> dict[str, Any]:
+    """Return the values that the recipe has for keys, None for a key without value."""
+    found = {}
+    for key in sorted(keys):
+        value: Any = job.recipe.data
+        for part in parse_key(key):
+            value = value.get(part) if isinstance(value, dict) else None
+        found[key] = value
+    return found
+
+
+def add_request(job: Job, found: lock.Lock, locked: lock.Lock | None = None) -> lock.Lock:
+    """Return a lock with the bases of the recipe, and the values of the command line.
+
+    It also has the recipe's values for the keys whose values are ``locked``.
+    """
+    folder = job.recipe.path.parent
+    files = lock.name_files(job.recipe.bases, folder)
+    bases = {name: file_digest(path) for name, path in sorted(files.items())}
+    short = {complete_key(word) for word in list_overrides()}
+    given = {word.strip("+") for word in job.words if complete_key(word) not in short}
+    values = find_values(job, given.union(locked.values or () if locked else ()))
+    return replace(found, bases=bases or UNSET, values=values or UNSET)
 
 
 def collect_inputs(job: Job) -> lock.Lock:

@@ -13,7 +13,7 @@ from typing import Any
 
 from firmwright.data.sources import DataFolders
 from firmwright.recipe import Recipe
-from firmwright.recipe.recipe import lock_path, read_recipe, tuned_path
+from firmwright.recipe.recipe import lock_path, tuned_path
 from firmwright.targets import Device
 from firmwright.targets.load import load_mix
 from firmwright.toolchain import Build, Platform
@@ -144,7 +144,7 @@ class Job:
             "target": self.recipe.data["compare"],
             "allow_fallback": True,
         }
-        recipe = read_recipe(self.recipe.path, {**kept, **changed})
+        recipe = self.recipe.restate({**kept, **changed})
         outdir = self.outdir / "compared"
         return replace(self, recipe=recipe, outdir=outdir, origin=self)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from firmwright.documents.document import make_diagnostic_in
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 from firmwright.project.libraries import TakenNameError
@@ -33,7 +32,7 @@ def find_link_archives(job: Job, like: Path) -> list[Path]:
                 check_machine(archive, like)
             except UserError as error:
                 place = ("libraries", index)
-                mistake = make_diagnostic_in(job.recipe.path, place, str(error))
+                mistake = job.recipe.make_diagnostic(place, str(error))
                 raise DiagnosticError([mistake]) from None
             found.append(archive)
     return found + find_matching_archives(job, like)
@@ -105,8 +104,8 @@ def place_at_library(job: Job, name: str, message: str) -> Diagnostic:
     """Return the message at the library with a file: of a firmware, in its network's recipe."""
     for each in job.members or (job,):
         if pointer := find_library(each, name):
-            return make_diagnostic_in(each.recipe.path, pointer, message)
-    return make_diagnostic_in(job.recipe.path, ("libraries",), message)
+            return each.recipe.make_diagnostic(pointer, message)
+    return job.recipe.make_diagnostic(("libraries",), message)
 
 
 def find_library(job: Job, name: str) -> Pointer:

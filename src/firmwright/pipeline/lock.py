@@ -9,15 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from doit import get_var
 from doit.tools import config_changed
 
 from firmwright.created_folders import INDEX_FILE
 from firmwright.errors import UserError
-from firmwright.recipe.lock import Lock, compare_locks, read_lock, write_lock
+from firmwright.folders import TOP
+from firmwright.recipe.lock import Lock, compare_locks, name_files, read_lock, write_lock
 from firmwright.recipe.recipe import lock_path
 from firmwright.toolchain import load_platform, platform_names, toolchain_names
 
 from . import inputs
+from .build_root import list_package_folders
+from .command_line import UPDATE
+from .devices import find_packages
 from .job import Job
 from .task import Title, run_action
 
@@ -40,12 +45,13 @@ def list_alternatives() -> set[str]:
 def check_lock(job: Job, found: Lock) -> None:
     """Raise UserError where the recipe's lock has something else; nothing without a lock."""
     locked = read_lock(job.recipe.path)
+    found = inputs.add_request(job, found, locked)
     problems = compare_locks(locked, found, list_alternatives()) if locked else []
     if problems:
         more = [f"  and {len(problems) - MAX_LISTED} more"] if len(problems) > MAX_LISTED else []
         shown = [f"  {problem}" for problem in problems[:MAX_LISTED]]
         first = f"{lock_path(job.recipe.path)}: the build reads something else than is locked:"
-        accept = f"where that is meant, `{lock_command(job)}` writes the lock anew"
+        accept = f"if that is intended, `{lock_command(job)}` writes the lock again"
         raise UserError("\n".join([first, *shown, *more, accept]))
 
 
@@ -61,18 +67,64 @@ def update_lock(job: Job, platforms: list[Job]) -> None:
     Raises UserError where one lock cannot hold for all ``platforms`` that the recipe is built for.
     """
     refuse_other_files(job, platforms)
-    found = inputs.collect_inputs(job)
+    found = inputs.add_request(job, inputs.collect_inputs(job))
+    key = get_var(UPDATE)
+    merged = merge_locks(job, found) if key is None else update_entry(job, found, key)
+    changed = write_lock(job.recipe.path, merged)
+    job.note(f"{lock_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
+    for base in list_distant_bases(job):
+        job.note(f"{base}: the recipe builds on this file outside of its repository")
+
+
+def merge_locks(job: Job, found: Lock) -> Lock:
+    """Return what is found, with the entries of other toolchains and emulators of the lock."""
     before = found
     with suppress(UserError):  # a damaged lock is replaced
         before = read_lock(job.recipe.path) or found
     kept = {n: version for n, version in before.versions.items() if n in list_alternatives()}
-    merged = replace(
+    return replace(
         found,
         versions=dict(sorted({**kept, **found.versions}.items())),
         programs=dict(sorted({**before.programs, **found.programs}.items())),
     )
-    changed = write_lock(job.recipe.path, merged)
-    job.note(f"{lock_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
+
+
+def update_entry(job: Job, found: Lock, key: str) -> Lock:
+    """Return the lock with new entries for the files of one key, and for its samples.
+
+    Raises UserError if there is no lock, or if the key names neither files nor samples.
+    """
+    before = read_lock(job.recipe.path)
+    if before is None:
+        raise UserError(f"{lock_path(job.recipe.path)}: no such file; lock the whole recipe first")
+    folder = job.recipe.path.parent
+    files = {*map(inputs.to_absolute, job.recipe.list_files(key))}
+    every = name_files(inputs.user_files(job), folder, find_packages(job.recipe))
+    named = {name for name, path in every.items() if inputs.to_absolute(path) in files}
+    if not named and key not in found.samples:
+        message = f"the key '{key}' names no files that the lock has"
+        raise UserError(f"--update: {message}; it has: {', '.join([*found.files, *found.samples])}")
+    kept = {name: digest for name, digest in before.files.items() if name in found.files}
+    renewed = {name: found.files[name] for name in named}
+    samples = {key: found.samples[key]} if key in found.samples else {}
+    return replace(
+        before,
+        files=dict(sorted({**kept, **renewed}.items())),
+        samples={**before.samples, **samples},
+    )
+
+
+def list_distant_bases(job: Job) -> list[Path]:
+    """Return the bases outside of the recipe's git repository, else of the current folder.
+
+    Those of installed packages are left out: their packages have versions.
+    """
+    top = Path.cwd()
+    above = [top, *job.recipe.path.absolute().parents]
+    root = next((folder for folder in above if (folder / ".git").exists()), top)
+    bases = {base: inputs.to_absolute(base) for base in job.recipe.bases}
+    known = [root, *map(Path, list_package_folders()), TOP]
+    return [b for b, path in bases.items() if not any(path.is_relative_to(k) for k in known)]
 
 
 def refuse_other_files(job: Job, platforms: list[Job]) -> None:
@@ -120,9 +172,10 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
         yield {**make_task(job, "lock", write, read, False), "task_dep": before}
         yield make_task(job, "locked", check_all, read, False)
         if job.lock_files:
-            files = [str(path) for path in (*inputs.user_files(job), *job.lock_files)]
-            unchanged = config_changed({"tools": inputs.stamp_tools(job)})
-            yield make_task(job, "locked-files", check_files, files, unchanged)
+            files = [*inputs.user_files(job), *job.recipe.bases, *job.lock_files]
+            decisive = {"tools": inputs.stamp_tools(job), "words": job.words}
+            unchanged = config_changed(decisive)
+            yield make_task(job, "locked-files", check_files, [*map(str, files)], unchanged)
 
 
 def make_task(

@@ -6,16 +6,13 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from firmwright.documents.document import is_written, make_diagnostic_in
+from firmwright.documents.document import make_diagnostic_in
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
-from firmwright.recipe import Recipe
-from firmwright.recipe.overrides import find_override
 from firmwright.toolchain import explain_missing_compiler
 from firmwright.toolchain.descriptions import is_own_file
 
 from .job import Job
-from .places import locate_key, read_overrides
 from .task import run_action
 from .tools import explain_missing_emulator
 
@@ -68,13 +65,8 @@ def place_program(job: Job, key: Pointer, platform_key: Pointer, message: str) -
     ``platform`` stands for them.
     """
     recipe = job.recipe
-    if states(recipe, key):
-        return locate_key(recipe, key, message)
+    if recipe.states(key):
+        return recipe.make_diagnostic(key, message)
     if is_own_file(recipe.platform):
         return make_diagnostic_in(recipe.path.parent / recipe.platform, platform_key, message)
-    return locate_key(recipe, ("platform",), message)
-
-
-def states(recipe: Recipe, key: Pointer) -> bool:
-    """Tell whether recipe or command line have a key; its value may be the platform's default."""
-    return find_override(key, read_overrides()) is not None or is_written(recipe.path, key)
+    return recipe.make_diagnostic(("platform",), message)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from firmwright.documents.document import make_diagnostic_in
+from firmwright.documents.chain import Layers
 from firmwright.errors import Diagnostic, DiagnosticError
 from firmwright.recipe import Catalog, Recipe, load_recipe
 from firmwright.recipe.networks import Networks, load_networks
@@ -32,8 +32,8 @@ MakeJob = Callable[[Recipe], Job]
 
 
 def make_network_jobs(
-    path: Path,
-    overrides: Callable[[Path], Mapping[str, str]],
+    layers: Layers,
+    overrides: Callable[[Layers], Mapping[str, str]],
     catalogue: Catalog,
     cache: Path,
     make_job: MakeJob,
@@ -44,8 +44,8 @@ def make_network_jobs(
     ``overrides`` returns the words of the command line, as seen from a recipe. ``pipeline`` has
     the firmware's own stages. Raises DiagnosticError with the mistakes of all recipes.
     """
-    networks = load_networks(path, catalogue)
-    words = overrides(path)
+    networks = load_networks(layers, catalogue)
+    words = overrides(layers)
     found: list[Diagnostic] = []
     members: list[Job] = []
     for prefix, file in networks.recipes.items():
@@ -74,7 +74,7 @@ def share_memory(job: Job) -> Job:
     """
     if job.recipe.memory:
         message = "several networks of a firmware share its memory; leave `memory` out"
-        raise DiagnosticError([make_diagnostic_in(job.recipe.path, ("memory",), message)])
+        raise DiagnosticError([job.recipe.make_diagnostic(("memory",), message)])
     memories = {name: replace(m, cost=None) for name, m in job.platform.memories.items()}
     return replace(job, platform=replace(job.platform, memories=memories))
 
@@ -91,17 +91,16 @@ def refuse_differences(members: list[Job]) -> None:
     first = members[0]
     found: list[Diagnostic] = []
     for job in members:
-        path = job.recipe.path
         if job.recipe.slot:
             message = "its network is an image of its own; leave it out, or build this recipe alone"
-            found.append(make_diagnostic_in(path, ("slot",), message))
+            found.append(job.recipe.make_diagnostic(("slot",), message))
         for key, place in ALIKE.items():
             ours, theirs = (attrgetter(place)(each) for each in (first, job))
             if ours != theirs:
                 message = f"{format_value(theirs)}, but {format_value(ours)} in {first.recipe.path}"
                 advice = "one firmware is built in one way: say the same in both"
                 pointer = tuple(key.split("."))
-                found.append(make_diagnostic_in(path, pointer, f"{message}; {advice}"))
+                found.append(job.recipe.make_diagnostic(pointer, f"{message}; {advice}"))
     if found:
         raise DiagnosticError(found)
 
@@ -122,6 +121,7 @@ def join_jobs(
     first, board = members[0].recipe, members[0].board_access
     recipe = Recipe(
         path=networks.path,
+        layers=networks.layers,
         name=networks.name,
         model=first.model,
         inputs={},

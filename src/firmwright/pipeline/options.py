@@ -24,7 +24,7 @@ from .stage import ALL, Stage
 
 T = TypeVar("T")
 
-NO_KEYS = frozenset({"path", "data"})
+NO_KEYS = frozenset({"path", "data", "layers", "chain"})
 """Fields of a recipe that are no keys."""
 
 

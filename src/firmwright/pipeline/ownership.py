@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
@@ -117,11 +118,22 @@ def publish(job: Job, folder: Path, targets: Sequence[Path]) -> None:
     refuse_foreign_targets(job, targets)
     before, names = read_published(job), [target.name for target in targets]
     write_published(job, {*before, *names})
+    note_replaced(job)
     for target in targets:
         (folder / target.name).replace(target)
     for stale in sorted({*before[1:]} - {*names}):
         (job.outdir / stale).unlink(missing_ok=True)
     write_published(job, names)
+
+
+def note_replaced(job: Job) -> None:
+    """Note that a bundle replaces one of other overlays, or of other values."""
+    given = shlex.join([str(job.recipe.layers), *(f"{k}={v}" for k, v in job.words.items())])
+    path = find_build_root() / ".recipes" / f"{job.bundle_name}.given"
+    if path.is_file() and job.bundle.exists() and (before := path.read_text("utf-8")) != given:
+        job.note(f"{job.bundle}: replaces the bundle of `{before}`; outdir= keeps both")
+    path.parent.mkdir(exist_ok=True)
+    write_whole(path, given.encode("utf-8", "surrogateescape"))
 
 
 def write_published(job: Job, names: Iterable[str]) -> None:

@@ -7,11 +7,13 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 from doit import get_initial_workdir, get_var, loader
 
 from firmwright.data.patterns import WILDCARDS
+from firmwright.documents.chain import Layers
 from firmwright.errors import UserError, did_you_mean
 
 TASK_FILE = "dodo.py"
@@ -41,17 +43,33 @@ def find_start() -> Path:
     return Path(os.path.relpath(get_initial_workdir() or os.curdir))
 
 
-def find_recipes() -> list[Path]:
-    """Return the files that the words name, each once; all of ``recipes/``, if any, without a word.
+def find_recipes() -> list[Layers]:
+    """Return the recipes that the words name, each once; without a word all of ``recipes/``.
 
-    A word is a path, a name in ``recipes/``, or a pattern; commas and repeated words add. Raises
-    UserError for a word that means no file.
+    A word is a path, a name in ``recipes/``, or a pattern; commas and repeated words add. Overlays
+    follow it after colons. Raises UserError for a word that means no file.
     """
     words = read_words()
     if words is None:
-        return sorted(RECIPES.glob("*.yaml"))
-    paths = [path for word in words for path in find_files(word)]
-    return list(dict.fromkeys(paths))
+        return [Layers(path) for path in sorted(RECIPES.glob("*.yaml"))]
+    found = [layers for word in words for layers in find_layers(word)]
+    return list({str(layers): layers for layers in found}.values())
+
+
+def find_layers(word: str, start: Path | None = None) -> list[Layers]:
+    """Return the recipes that one word means, each with each combination of its overlays.
+
+    Paths start at ``start``, without it where the command was given. Raises UserError.
+    """
+    first, *names = split_overlays(word, start)
+    overlays = product(*(find_files(name, start) for name in names))
+    return [Layers(path, each) for path, each in product(find_files(first, start), overlays)]
+
+
+def split_overlays(word: str, start: Path | None) -> list[str]:
+    """Return a recipe and its overlays, which colons separate unless a file has that name."""
+    folder = find_start() if start is None else start
+    return [word] if (folder / word).is_file() else word.split(":")
 
 
 def read_words() -> Sequence[str] | None:

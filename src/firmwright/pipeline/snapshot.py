@@ -84,7 +84,7 @@ def collect_circumstances() -> str:
         sys.path,
         sorted(os.environ.items()),
         [str(Path.cwd()), get_initial_workdir()],
-        [str(path) for path in find_recipes()],
+        [str(layers) for layers in find_recipes()],
         sorted((doit_cmd._CMDLINE_VARS or {}).items()),
     ]
     return json.dumps(stated)

@@ -64,7 +64,7 @@ def can_be_watched(job: Job) -> bool:
     named = (ref.value for ref in find_references(job.recipe.data))
     paths = (value if isinstance(value, str) else value.get("path") or "" for value in named)
     return not (
-        any(code.python for code in find_own_code(job.recipe.path))
+        any(code.python for code in find_own_code(job.recipe.layers))
         or job.recipe.list_files("libraries")
         or any(point.module.partition(".")[0] != "firmwright" for point in find_targets())
         or any(c in str(PurePath(path).parent) for path in paths for c in WILDCARDS)
@@ -75,6 +75,7 @@ def list_own_files(job: Job) -> Iterator[Path]:
     """Yield what decides about a job beside its stages' files: a new file may be the first."""
     own = [
         job.recipe.path,
+        *job.recipe.bases,
         *user_files(job),
         *job.description_files.values(),
         *job.platform_files,

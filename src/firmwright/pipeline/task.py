@@ -45,7 +45,6 @@ from .freshness import InputWatch, Unchanged, file_digest
 from .job import Job
 from .options import collect_options
 from .ownership import claim_folders, list_published, publish, refuse_foreign_targets
-from .places import locate_key
 from .profile import measure
 from .stage import Stage
 
@@ -206,7 +205,7 @@ def tell_place(job: Job, task: str, about: Pointer, message: str) -> str:
     """Return the message behind the place of the recipe's key, or behind the task's name."""
     if not about:
         return f"{task}: {message}"
-    return str(locate_key(job.recipe, about, message.removeprefix(f"{about[0]}: ")))
+    return str(job.recipe.make_diagnostic(about, message.removeprefix(f"{about[0]}: ")))
 
 
 def locate(recipe: Path, digest: str) -> str:

@@ -17,6 +17,7 @@ from firmwright.errors import UserError
 from firmwright.pipeline.command_line import NO_USER_CODE, refuses_code
 from firmwright.pipeline.inputs import to_absolute, user_files
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.lock import list_distant_bases
 from firmwright.pipeline.networks import leave_out_members
 from firmwright.pipeline.recipe_words import find_start
 from firmwright.pipeline.run_build import run_build
@@ -97,6 +98,8 @@ def reproduce(job: Job) -> None:
     job.note(f"varied: {', '.join(varied)}")
     for name, reason in left_out.items():
         job.note(f"not varied: {name}, for {reason}")
+    for base in list_distant_bases(job):
+        job.note(f"{base}: the recipe builds on this file outside of its repository")
     job.note(f"the same twice: {job.bundle.name}, sha256 {digest_files(ours)}")
 
 
@@ -151,7 +154,7 @@ def copy_inputs(job: Job, folder: Path) -> tuple[Path, Path]:
     start, recipe = to_absolute(find_start()), to_absolute(job.recipe.path)
     files = [recipe]
     for each in (job, *job.members):
-        own = (each.recipe.path, *user_files(each), *each.lock_files)
+        own = (each.recipe.path, *each.recipe.bases, *user_files(each), *each.lock_files)
         files += map(to_absolute, own)
     root = Path(os.path.commonpath([start, *(path.parent for path in files)]))
     for path in dict.fromkeys(files):

@@ -121,7 +121,7 @@ def _find_keys(schema: Schema, prefix: str, root: Schema, described: set[str]) -
         for name, part in form.get("properties", {}).items():
             names.setdefault(name, part)
     for name, part in names.items():
-        required = all(name in form.get("required", ()) for form in forms)
+        required = all(name in list_required(form) for form in forms)
         yield _Key(prefix + name, resolve_reference(part, root), required)
         yield from _find_keys(part, f"{prefix}{name}.", root, described)
     for form in forms:
@@ -129,6 +129,10 @@ def _find_keys(schema: Schema, prefix: str, root: Schema, described: set[str]) -
             yield from _find_keys(form["additionalProperties"], f"{prefix}<name>.", root, described)
         if "items" in form:
             yield from _find_keys(form["items"], prefix.removesuffix(".") + "[].", root, described)
+
+
+def list_required(form: Schema) -> list[str]:
+    return [*form.get("required", ()), *form.get("then", {}).get("required", ())]
 
 
 def _resolve_forms(schema: Schema, root: Schema) -> Iterator[tuple[str, Schema]]:

@@ -6,6 +6,7 @@ published schema. With one, a build that reads anything else fails and says what
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -40,7 +42,9 @@ class Lock:
     ``samples`` has them under ``calibration``, ``evaluate`` and ``run``, as the network takes
     them. ``versions`` are those of the tools that decide about the bytes; toolchains and emulators
     stand there by their own names. ``programs`` has, for each compiler and processor, the SHA-256
-    of all files that it opens: its programs, headers, libraries and start-up files.
+    of all files that it opens: its programs, headers, libraries and start-up files. ``bases`` are
+    the files that the recipe extends, and its overlays; ``values`` are those of the command line,
+    by their keys. Bundles have neither: their recipe is complete.
     """
 
     lock_version: int
@@ -48,6 +52,8 @@ class Lock:
     samples: dict[str, tuple[str, ...]]
     versions: dict[str, str]
     programs: dict[str, str] = field(default_factory=dict)
+    bases: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    values: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 read_version = cache(version)
@@ -118,6 +124,8 @@ def compare_locks(lock: Lock, found: Lock, alternatives: Collection[str]) -> lis
         *compare_samples(lock.samples, found.samples),
         *compare_versions(lock.versions, found.versions, alternatives),
         *compare_programs(lock.programs, found.programs),
+        *compare_bases(lock.bases or {}, found.bases or {}),
+        *compare_values(lock.values or {}, found.values or {}),
     ]
 
 
@@ -167,3 +175,24 @@ def compare_programs(locked: Mapping[str, str], found: Mapping[str, str]) -> Ite
                 f"the files that {name} opens (libraries, headers, programs) have changed: "
                 f"sha256 {digest[:16]}, locked is {locked[name][:16]}"
             )
+
+
+def compare_bases(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
+    """Yield the files of the recipe that differ.
+
+    A lock may have bases that the recipe no longer extends: the recipe itself is not locked.
+    """
+    for name, digest in sorted(found.items()):
+        if name not in locked:
+            yield f"{name}, which the recipe builds on, is not in the lock"
+        elif locked[name] != digest:
+            yield f"{name}, which the recipe builds on, has changed"
+
+
+def compare_values(locked: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values of the command line that differ."""
+    for key in sorted({*locked, *found}):
+        if key not in locked:
+            yield f"command line: {key} is not in the lock"
+        elif found.get(key) != locked[key]:
+            yield f"{key} is {json.dumps(found.get(key))}, locked is {json.dumps(locked[key])}"

@@ -3,48 +3,52 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from firmwright.codegen.names import c_identifier
-from firmwright.documents.document import check_document, read_bytes
+from firmwright.documents.chain import Layers, parse_layers, read_chain
+from firmwright.documents.document import Document, complete_document
 from firmwright.documents.schema_check import Finding, find_errors, quote
+from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError
 from firmwright.recipe.catalog import Catalog, find_name_errors
-from firmwright.recipe.recipe import Recipe, read_recipe
+from firmwright.recipe.recipe import Recipe
 from firmwright.recipe.schema import load_schema
 from firmwright.toolchain.descriptions import is_own_file
-
-_NETWORKS = re.compile(rb"^networks\s*:", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Networks:
-    """Several networks in one firmware: ``recipes`` are files by the prefix of their C names.
+    """Several networks in one firmware: ``recipes`` by the prefix of their C names.
 
     Paths are as seen from here. ``concurrent``: they run at the same time.
     """
 
-    path: Path
+    layers: Layers
     name: str
     description: str | None
-    recipes: Mapping[str, Path]
+    recipes: Mapping[str, Layers]
     platform: str
     toolchain: str | None
     concurrent: bool
 
     @property
+    def path(self) -> Path:
+        return self.layers.path
+
+    @property
     def c_prefix(self) -> str:
         return c_identifier(self.name)
 
-    def list_overrides(self, recipe: Path) -> dict[str, str]:
+    def list_overrides(self, recipe: Layers) -> dict[str, str]:
         """Return what takes the place of a recipe's own words, as seen from its folder."""
         stated = {"platform": self.platform, "toolchain": self.toolchain}
         return {
-            key: place_name(value, self.path.parent, recipe.parent)
+            key: place_name(value, self.path.parent, recipe.folder)
             for key, value in stated.items()
             if value is not None
         }
@@ -53,36 +57,56 @@ class Networks:
         """Return the recipe of a network as it is part of this firmware."""
         name = f"{self.name}-{prefix}"
         own = {"name": name, "c_prefix": prefix, "arena": "caller"}
-        return read_recipe(recipe.path, {**recipe.data, **own})
+        return recipe.restate({**recipe.data, **own})
 
 
-def names_networks(path: Path) -> bool:
-    """Tell whether a file is a recipe of several networks."""
-    return bool(_NETWORKS.search(read_bytes(path, str(path))))
+def names_networks(layers: Layers) -> bool:
+    """Return whether a recipe names several networks."""
+    return "networks" in read_chain(layers).document.data
 
 
-def load_networks(path: Path, catalogue: Catalog) -> Networks:
+def load_networks(layers: Layers, catalogue: Catalog) -> Networks:
     """Read and check a recipe of several networks, but not the recipes that it names.
 
-    Raises DiagnosticError with all mistakes.
+    Values of the command line are left to those recipes. Raises DiagnosticError with all errors.
     """
-    document, found = check_document(
-        read_bytes(path, str(path)), load_schema("networks"), str(path)
+    chain = read_chain(replace(layers, words={}))
+    document, found = complete_document(
+        place_names(chain.document, layers.folder), load_schema("networks"), chain.findings
     )
-    data = document.data
+    data, path = document.data, layers.path
     for finding in find_rule_errors(data, path, catalogue):
         found.append(document.make_diagnostic(finding.pointer, finding.message, finding.key))
     if found:
         raise DiagnosticError(found)
     return Networks(
-        path=path,
+        layers=layers,
         name=data.get("name", path.stem),
         description=data.get("description"),
-        recipes={prefix: path.parent / file for prefix, file in data["networks"].items()},
+        recipes={
+            name: parse_layers(text, layers.folder) for name, text in data["networks"].items()
+        },
         platform=data["platform"],
         toolchain=data.get("toolchain"),
         concurrent=data["concurrent"],
     )
+
+
+def place_names(document: Document, folder: Path) -> Document:
+    """Return a document whose paths start at ``folder``, whichever file wrote them."""
+
+    def place(pointer: Pointer, value: Any) -> Any:
+        start = Path(document.positions[pointer].file).parent
+        if start == folder or not isinstance(value, str):
+            return value
+        return ":".join(place_name(file, start, folder) for file in value.split(":"))
+
+    data = dict(document.data)
+    for key in {"platform", "toolchain"} & data.keys():
+        data[key] = place((key,), data[key])
+    if isinstance(data.get("networks"), dict):
+        data["networks"] = {k: place(("networks", k), v) for k, v in data["networks"].items()}
+    return replace(document, data=data)
 
 
 def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> Iterator[Finding]:
@@ -104,11 +128,14 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
             yield Finding(pointer, message, key=True)
         if not isinstance(file, str):
             continue
-        recipe = path.parent / file
-        if not recipe.is_file():
-            yield Finding(pointer, f"no such file: {recipe}")
-        elif names_networks(recipe):
-            yield Finding(pointer, f"{recipe} names several networks itself; name those")
+        recipe = parse_layers(file, path.parent)
+        missing = [each for each in recipe.files if not each.is_file()]
+        if missing:
+            yield Finding(pointer, f"no such file: {missing[0]}")
+            continue
+        with suppress(DiagnosticError):  # reported where the recipe is loaded
+            if names_networks(recipe):
+                yield Finding(pointer, f"{recipe} names several networks itself; name those")
     named = {key: data[key] for key in ("platform", "toolchain") if key in data}
     if not is_own_file(str(named.get("platform", ""))):
         yield from find_name_errors(named, catalogue)

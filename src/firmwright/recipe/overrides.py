@@ -1,47 +1,43 @@
-"""What the command line says instead of a recipe: the keys with an ``override`` in the schema."""
+"""The keys of a recipe that the command line sets: each by its name, some also by a short word."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
-from firmwright.documents.schema_check import Schema, find_errors
-from firmwright.documents.yaml_text import Pointer
-from firmwright.errors import Diagnostic, did_you_mean
+from firmwright.documents.schema_check import Schema, find_errors, resolve_reference
+from firmwright.documents.values import parse_key, read_values
+from firmwright.documents.yaml_text import Pointer, format_pointer
+from firmwright.errors import UserError, did_you_mean
 from firmwright.recipe.files import FILE_FORMATS
 from firmwright.recipe.schema import load_schema
-
-_WHOLE_NUMBER = re.compile("-?[0-9]{1,18}")
-_SWITCH = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
 class Override:
-    """A key that the command line sets: its place, the schema of its value, a sentence of help."""
+    """A key with a short word: its place, the schema of its value, a sentence of help."""
 
     pointer: Pointer
     schema: Schema
     help: str
-
-    def parse(self, text: str) -> Any:
-        """Return the value that the text stands for, or the text where it stands for none."""
-        types = {form.get("type") for form in (self.schema, *self.schema.get("oneOf", ()))}
-        if "integer" in types and _WHOLE_NUMBER.fullmatch(text):
-            return int(text)
-        return _SWITCH.get(text, text) if "boolean" in types else text
 
     def find_file(self, text: str) -> str | None:
         """Return the path of the file that the text has to name, None for other texts."""
         kind = FILE_FORMATS.get(self.schema.get("format", ""))
         return kind.find_required(text) if kind else None
 
+    def find_errors(self, text: str) -> Iterator[str]:
+        """Yield the errors of a value."""
+        document, found = read_values({"value": text})
+        yield from (each.message.removeprefix("value: ") for each in found)
+        if not found:
+            yield from (e.message for e in find_errors(document.data["value"], self.schema))
+
 
 @cache
 def list_overrides() -> Mapping[str, Override]:
-    """Return the keys that the command line sets, by name, in the order of the schema."""
+    """Return the keys that have a short word, by this word, in the order of the schema."""
     schema = load_schema()
     return dict(_find_overrides(schema, (), schema["$defs"]))
 
@@ -56,29 +52,52 @@ def _find_overrides(
         yield from _find_overrides(part, (*pointer, name), definitions)
 
 
-def apply_overrides(data: dict[str, Any], overrides: Mapping[str, str]) -> Iterator[Diagnostic]:
-    """Write the overrides, texts by name, into ``data``; yield what is wrong with them."""
-    known = list_overrides()
-    for name, text in sorted(overrides.items()):
-        label = f"{name}={text}"
-        if name not in known:
-            hint = did_you_mean(name, known)
-            yield Diagnostic(label, 0, 0, f"unknown override '{name}'{hint}")
-            continue
-        value = known[name].parse(text)
-        for finding in find_errors(value, known[name].schema):
-            yield Diagnostic(label, 0, 0, finding.message)
-        *parents, last = known[name].pointer
-        holder: Any = data
-        for parent in parents:
-            holder = holder.get(parent)
-        if isinstance(holder, dict):  # else the schema has reported it
-            holder[last] = value
+def complete_key(word: str) -> str:
+    """Return the key of a word of the command line: ``run.samples`` for ``samples``."""
+    known = list_overrides().get(word)
+    return word if known is None else format_pointer(known.pointer)
 
 
-def find_override(pointer: Pointer, overrides: Mapping[str, str]) -> str | None:
-    """Return ``name=text`` of the override that a value comes from, None where there is none."""
-    for name, override in list_overrides().items():
-        if name in overrides and pointer[: len(override.pointer)] == override.pointer:
-            return f"{name}={overrides[name]}"
-    return None
+def is_key(word: str) -> bool:
+    """Return whether a word of the command line is a key of recipes, or adds to a key's list."""
+    try:
+        *parents, last = parse_key(complete_key(word))
+    except ValueError:
+        return False
+    return knows((*parents, str(last).strip("+")), load_schema())
+
+
+def knows(pointer: Pointer, schema: Schema) -> bool:
+    """Return whether the schema has a place for a value."""
+    whole = resolve_reference(schema, load_schema())
+    if not pointer:
+        return True
+    key, rest = pointer[0], pointer[1:]
+    if any(knows(pointer, form) for form in whole.get("oneOf", ())):
+        return True
+    part = whole.get("properties", {}).get(key, whole.get("additionalProperties"))
+    return isinstance(part, Mapping) and knows(rest, part)
+
+
+def refuse_unknown_key(word: str, others: tuple[str, ...] = ()) -> None:
+    """Raise UserError for a word that is not a key of recipes; ``others`` are known words."""
+    if not is_key(word):
+        known = (*others, *list_keys())
+        hint = did_you_mean(word, known)
+        if not hint.endswith("?"):
+            hint = "; docs/reference/recipe.md lists all keys"
+        raise UserError(f"{word}=: unknown variable or key '{word}'{hint}")
+
+
+@cache
+def list_keys() -> tuple[str, ...]:
+    """Return the names of all keys that no user chooses, such as ``run.samples``."""
+    return tuple(dict.fromkeys(format_pointer(p) for p in _find_keys(load_schema(), ())))
+
+
+def _find_keys(schema: Schema, pointer: Pointer) -> Iterator[Pointer]:
+    whole = resolve_reference(schema, load_schema())
+    for form in (whole, *whole.get("oneOf", ())):
+        for name, part in resolve_reference(form, load_schema()).get("properties", {}).items():
+            yield (*pointer, name)
+            yield from _find_keys(part, (*pointer, name))

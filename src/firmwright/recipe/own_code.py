@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firmwright.documents.document import parse_document, read_bytes
+from firmwright.documents.chain import Layers, read_chain
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic
 from firmwright.models.formats import FORMATS
@@ -29,12 +29,13 @@ class OwnCode:
     python: str | None
 
 
-def find_own_code(path: Path) -> list[OwnCode]:
+def find_own_code(source: Path | Layers) -> list[OwnCode]:
     """Return the code of a recipe; of a wrong recipe what can be told.
 
     Raises DiagnosticError for a file that is no mapping in YAML.
     """
-    document, _ = parse_document(read_bytes(path, str(path)), str(path))
+    layers = source if isinstance(source, Layers) else Layers(source)
+    document = read_chain(layers).document
     found = [*find_functions(document.data), *find_programs(document.data)]
     return [
         OwnCode(document.make_diagnostic(pointer, sentence), python)

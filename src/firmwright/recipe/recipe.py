@@ -12,6 +12,10 @@ from typing import Any
 
 import msgspec
 
+from firmwright.documents.chain import Layers, read_chain
+from firmwright.documents.document import Document
+from firmwright.documents.yaml_text import Pointer
+from firmwright.errors import Diagnostic
 from firmwright.recipe.files import FileReference, find_references, make_portable
 from firmwright.recipe.postprocess import Classes, Detection
 from firmwright.recipe.quantization import (
@@ -234,7 +238,33 @@ class Recipe:
     tune: TuneOptions | None = None
     description: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What the file says, complete, in the form of its schema."""
+    """What the files say, complete, in the form of the schema."""
+    layers: Layers = field(default=Layers(Path()), compare=False, repr=False)
+    """The files and values that the user named."""
+    chain: Mapping[Path, str] = field(default_factory=dict, compare=False, repr=False)
+    """The SHA-256 of all files of the recipe, with its bases, in the order in which they merge."""
+
+    @property
+    def bases(self) -> list[Path]:
+        """The files of the recipe other than ``path``: those that it extends, and overlays."""
+        return [file for file in self.chain if file != self.path]
+
+    @cached_property
+    def document(self) -> Document:
+        """The recipe as its files write it, without defaults, with the position of each value."""
+        return read_chain(self.layers).document
+
+    def make_diagnostic(self, pointer: Pointer, message: str) -> Diagnostic:
+        """Return ``message`` at the position of a value, in the file that wrote it."""
+        return self.document.make_diagnostic(pointer, message)
+
+    def states(self, pointer: Pointer) -> bool:
+        """Return whether a file or the command line states a value; else it is a default."""
+        return pointer in self.document.positions
+
+    def restate(self, data: Mapping[str, Any]) -> Recipe:
+        """Return the recipe with other data, complete and valid, of the same files."""
+        return replace(read_recipe(self.path, data), layers=self.layers, chain=self.chain)
 
     def resolve(self, path: str) -> Path:
         """Return a path of the recipe (relative to its folder, or absolute) for opening."""
@@ -301,7 +331,8 @@ def read_recipe(path: Path, data: Mapping[str, Any]) -> Recipe:
 
 
 def convert_recipe(path: Path, normal: Mapping[str, Any]) -> Recipe:
-    return msgspec.convert({**normal, "path": path}, Recipe, dec_hook=lambda kind, v: kind(v))
+    recipe = msgspec.convert({**normal, "path": path}, Recipe, dec_hook=lambda kind, v: kind(v))
+    return replace(recipe, layers=Layers(path))
 
 
 def lock_path(recipe: Path) -> Path:

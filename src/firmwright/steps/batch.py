@@ -50,5 +50,5 @@ def choose(job: Job) -> BatchChoice:
         return [*memory_uses(program, job.platform), tensor]
 
     wanted = require(job.recipe.batch)
-    with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
+    with load_extensions(job.mix, job.recipe.extensions, job.recipe.layers) as mix:
         return choose_batch(wanted.size, wanted.require, lambda size: uses(size, mix))

@@ -23,7 +23,7 @@ def run(job: Job, folder: Path) -> None:
     """Write ``kernels.json``, ``weights.npz``, and ``kept.json`` for the next run."""
     if wrong := find_unmet_demands(job, explain_partition(job)):
         raise DiagnosticError(wrong)
-    with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
+    with load_extensions(job.mix, job.recipe.extensions, job.recipe.layers) as mix:
         module, partition = LOWERED.read(job), PARTITION.read(job)
         digests = digest_regions(job, module, partition)
         mix = tune_mix(job, partition, module, mix)

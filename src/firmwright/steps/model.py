@@ -22,7 +22,7 @@ from firmwright.pipeline.artifacts import (
 )
 from firmwright.pipeline.inputs import to_absolute
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.places import error_at_key, locate_key
+from firmwright.pipeline.places import error_at_key
 from firmwright.transforms.integers.inputs import Limits, round_inputs
 from firmwright.verify.network_values import describe_values
 
@@ -40,7 +40,7 @@ def run(job: Job, folder: Path) -> None:
     try:
         module, interface = pair_states(module, interface, source.state)
     except StateError as error:
-        places = [locate_key(job.recipe, ("model", "state", error.state), str(error))]
+        places = [job.recipe.make_diagnostic(("model", "state", error.state), str(error))]
         raise DiagnosticError(places) from None
     module = round_inputs(module, find_integer_inputs(job, interface))
     (folder / f"model.{importer.name}").write_bytes(data)
@@ -74,7 +74,7 @@ def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | No
             wrong[name] = f"the smallest number comes first; found {low}, then {high}"
     if wrong:
         places = [(("inputs", name, "integers"), text) for name, text in wrong.items()]
-        raise DiagnosticError([locate_key(job.recipe, *place) for place in places])
+        raise DiagnosticError([job.recipe.make_diagnostic(*place) for place in places])
     return [stated.get(t.name) for t in interface.parameters]
 
 

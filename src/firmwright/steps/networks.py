@@ -24,7 +24,7 @@ from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import place_library
-from firmwright.pipeline.places import error_at_key, locate_key
+from firmwright.pipeline.places import error_at_key
 from firmwright.pipeline.summary import summarize
 from firmwright.project.build_id import list_stating, read_build_id, state_build_id
 from firmwright.project.networks import TakenFileError, write_networks
@@ -56,7 +56,7 @@ def write_sources(job: Job, folder: Path) -> None:
                 job.recipe.name, prefix, networks, job.concurrent, job.build, folder, own
             )
     except TakenFileError as error:
-        place = locate_key(job.recipe, ("networks", error.prefix), str(error))
+        place = job.recipe.make_diagnostic(("networks", error.prefix), str(error))
         raise DiagnosticError([place]) from None
     prefixes = [network.c_prefix for network in networks]
     stating = {name for each in prefixes for name in list_stating(each)}

@@ -18,7 +18,7 @@ from firmwright.pipeline.artifacts import OBJECTS, PROJECT
 from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import is_own, place_at_library
-from firmwright.pipeline.places import error_at_key, locate_key
+from firmwright.pipeline.places import error_at_key
 from firmwright.toolchain import compile_object, find_compiler
 from firmwright.toolchain.build import compile_each, object_path
 from firmwright.toolchain.layout import list_sources
@@ -79,7 +79,7 @@ def place_refusal(job: Job, source: str) -> Iterator[None]:
     except UserError as error:
         for index, flag in enumerate(job.recipe.cflags):
             if re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", str(error)):
-                place = locate_key(job.recipe, ("cflags", index), str(error))
+                place = job.recipe.make_diagnostic(("cflags", index), str(error))
                 raise DiagnosticError([place]) from None
         name = PurePosixPath(source).name
         if is_own(job, name):

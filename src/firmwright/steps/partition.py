@@ -15,7 +15,6 @@ from firmwright.pipeline.artifacts import (
     REGIONS,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.places import locate_key
 from firmwright.planning.batch import batch_network
 from firmwright.targets.device_options import OptionError
 
@@ -36,7 +35,7 @@ def run(job: Job, folder: Path) -> None:
         module, interface, partition = partition_network(module, interface, job.mix)
     except OptionError as error:
         message = str(error).removeprefix("target: ")
-        raise DiagnosticError([locate_key(job.recipe, ("target",), message)]) from error
+        raise DiagnosticError([job.recipe.make_diagnostic(("target",), message)]) from error
     except UserError as error:
         raise UserError(f"{job.recipe.name}: {error}") from error
     REGIONS.write(folder, module)

@@ -11,7 +11,6 @@ from firmwright.ir.tensors import ModelInterface
 from firmwright.pipeline.artifacts import INTERFACE, KERNELS, PARTITION, PLAN
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import chooses_memories, max_boxes
-from firmwright.pipeline.places import locate_key
 from firmwright.planning import MemoryChoices, Program, check_memory, list_taken, make_plan
 from firmwright.planning.pins import resolve_pins
 from firmwright.recipe.pins import PinError
@@ -40,6 +39,6 @@ def choose(
     try:
         pins = resolve_pins(recipe.memory, partition, kernels, platform)
     except PinError as error:
-        mistake = locate_key(recipe, ("memory", error.key), str(error))
+        mistake = recipe.make_diagnostic(("memory", error.key), str(error))
         raise DiagnosticError([mistake]) from None
     return MemoryChoices(platform, pins, list_taken(interface, max_boxes(job), platform))

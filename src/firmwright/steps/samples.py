@@ -12,7 +12,6 @@ from firmwright.pipeline.artifacts import MODEL_INTERFACE, NETWORK_INTERFACE
 from firmwright.pipeline.inputs import has_pictures
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.labels import read_labels
-from firmwright.pipeline.places import locate_key
 from firmwright.pipeline.samples import read_network_columns, read_samples
 from firmwright.postprocess.classes import read_class_names
 from firmwright.recipe.quantization import EvaluateOptions
@@ -31,7 +30,7 @@ def run(job: Job, _folder: Path) -> None:
         try:
             yield
         except UserError as error:
-            found.append(locate_key(recipe, place, str(error)))
+            found.append(recipe.make_diagnostic(place, str(error)))
 
     if recipe.run.inputs is not None:
         with collect("run", "inputs"):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import tvm
 from tvm import relax
 
 from firmwright.custom.code import load_custom_functions, locate_function, run_custom_code
-from firmwright.documents.document import make_diagnostic_in
+from firmwright.documents.chain import Layers, read_chain
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
 from firmwright.lowering.strategies import Compute, Condition, LoopSchedule, Strategy, always
 from firmwright.targets import Device
@@ -27,7 +26,7 @@ class Extension:
     when a strategy is used, is a DiagnosticError at the function's place in the recipe.
     """
 
-    def __init__(self, recipe: Path, index: int, reference: str, devices: Sequence[str]) -> None:
+    def __init__(self, recipe: Layers, index: int, reference: str, devices: Sequence[str]) -> None:
         self.devices = tuple(devices)
         self._recipe, self._index, self._reference = recipe, index, reference
         self._added: list[tuple[str | None, Strategy]] = []
@@ -67,13 +66,14 @@ class Extension:
 
     def make_error(self, message: str) -> DiagnosticError:
         pointer = ("extensions", self._index)
-        return DiagnosticError([make_diagnostic_in(self._recipe, pointer, message)])
+        document = read_chain(self._recipe).document
+        return DiagnosticError([document.make_diagnostic(pointer, message)])
 
     def _wrap_errors(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function as one whose errors tell where it is, and where it is asked for."""
 
         def call(*given: Any) -> Any:
-            folder = self._recipe.parent
+            folder = self._recipe.folder
             try:
                 return run_custom_code(lambda: function(*given), self._reference, folder)
             except UserError as error:
@@ -89,7 +89,7 @@ class Extension:
             result = told(builder, operator)
             problem = find_problem(result, builder, operator)
             if problem:
-                place = locate_function(compute, self._reference, self._recipe.parent)
+                place = locate_function(compute, self._reference, self._recipe.folder)
                 raise self.make_error(f"{place}: {problem} ({self._reference})")
             return result
 
@@ -126,13 +126,13 @@ def find_problem(result: Any, builder: relax.BlockBuilder, operator: tvm.ir.Call
 
 @contextmanager
 def load_extensions(
-    mix: Sequence[Device], references: Sequence[str], recipe: Path
+    mix: Sequence[Device], references: Sequence[str], recipe: Layers
 ) -> Iterator[tuple[Device, ...]]:
     """Give the devices of a recipe's mix, each with the user's strategies for it, in the block."""
     if not references:  # among the user's modules, Python compiles each that it imports
         yield add_strategies(mix, ())
         return
-    with load_custom_functions(recipe.parent) as function:
+    with load_custom_functions(recipe.folder) as function:
         extensions = []
         for index, reference in enumerate(references):
             extension = Extension(recipe, index, reference, [d.name for d in mix])

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import LOWERED, PARTITION
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.places import locate_key
 from firmwright.pipeline.tuned_layers import Ways, describe_network, list_ways
 from firmwright.recipe.recipe import tuned_path
 from firmwright.recipe.tuned import TunedLayer, TunedNetwork, read_tuned, write_tuned
@@ -39,7 +38,7 @@ def tune(job: Job) -> None:
     # Imported late, with TVM: where nothing counts instructions nothing needs it.
     from firmwright.targets.custom_strategies import load_extensions
 
-    with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
+    with load_extensions(job.mix, job.recipe.extensions, job.recipe.layers) as mix:
         ways = list_ways(partition, module, mix)
     if not ways:
         job.note("no layer can be written in several ways, so there is nothing to tune")
@@ -67,7 +66,7 @@ def refuse_uncounted(job: Job) -> None:
         raise UserError(f"{job.recipe.path}: tune the recipes of its networks: {recipes}")
     if not job.counts_instructions:
         message = f"nothing counts instructions on '{job.platform.name}', so nothing can be tuned"
-        raise UserError(str(locate_key(job.recipe, ("platform",), message)))
+        raise UserError(str(job.recipe.make_diagnostic(("platform",), message)))
 
 
 def count_trials(job: Job, ways: Ways) -> int:

@@ -107,7 +107,7 @@ def make_orders(
     job: Job, trials: Trials, folder: Path, outdir: Path | None, environment: Mapping[str, str]
 ) -> list[Order]:
     """Return the orders of trials; without ``outdir`` each builds all in its own folder."""
-    recipe = job.recipe.path
+    recipe = job.recipe.layers
     words = [f"{name}={value}" for name, value in place_paths(job.words, Path("_")).items()]
     words += [f"{NO_USER_CODE}=1"] if refuses_code() else []
     words += [f"recipe={recipe}"]
@@ -116,7 +116,7 @@ def make_orders(
         make_order(
             name,
             TRIAL,
-            recipe,
+            [recipe.path, *job.recipe.bases],
             own[name],
             [*words, f"outdir={outdir or own[name]}"],
             environment,

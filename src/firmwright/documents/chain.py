@@ -1,0 +1,207 @@
+"""Documents that build on one another: a file, its bases, overlays, values of the command line.
+
+All of them become one document before a schema sees them. Each value keeps the position of the
+file that wrote it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from firmwright.documents.document import Document, parse_document, read_bytes
+from firmwright.documents.merge import Merger, Node, make_node, to_plain, walk
+from firmwright.documents.schema_check import describe, quote
+from firmwright.documents.values import read_values
+from firmwright.documents.yaml_text import Pointer
+from firmwright.errors import Diagnostic, DiagnosticError, UserError
+
+EXTENDS = "extends"
+FRAGMENT = "x-"
+"""The beginning of keys at the top that hold fragments for YAML's anchors."""
+
+MAX_DEPTH = 64
+"""Files that extend one another; a chain that people read is below ten."""
+
+PACKAGED = re.compile(r"([A-Za-z_]\w*):([^/].*)", re.ASCII)
+"""A file of an installed package: ``package:path``."""
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A file, overlays that follow it, and values of the command line that follow both.
+
+    ``words`` are texts in YAML by their keys, such as ``run.samples``; their paths start at the
+    file's folder.
+    """
+
+    path: Path
+    overlays: tuple[Path, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (self.path, *self.overlays)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that relative paths of the whole document start at."""
+        return self.path.parent
+
+    def __str__(self) -> str:
+        return ":".join(map(str, self.files))
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The document of layers, its nodes, and all files, in the order in which they merge.
+
+    ``files`` has the SHA-256 of each. ``findings`` are errors of YAML and of merges.
+    """
+
+    document: Document
+    root: Node
+    files: Mapping[Path, str]
+    findings: list[Diagnostic]
+
+
+@dataclass
+class Reader:
+    """Reads files after their bases; a file that several files extend is read once."""
+
+    documents: dict[str, Document] = field(default_factory=dict)
+    files: dict[Path, str] = field(default_factory=dict)
+    findings: list[Diagnostic] = field(default_factory=list)
+
+    def read(self, path: Path, content: bytes, above: Sequence[Path] = ()) -> None:
+        """Read a file whose ``content`` is known, and first its bases; ``above`` extend it."""
+        real = os.path.realpath(path)
+        if real in self.documents:
+            return
+        document, found = parse(content, str(path))
+        self.findings += found
+        for pointer, name in self.list_bases(document):
+            self.read_base(document, pointer, name, (*above, path))
+        self.documents[real] = document
+        self.files[path] = hashlib.sha256(content).hexdigest()
+
+    def list_bases(self, document: Document) -> list[tuple[Pointer, str]]:
+        """Return the names of a document's bases with their pointers."""
+        if EXTENDS not in document.data:
+            return []
+        stated = document.data[EXTENDS]
+        named: list[tuple[Pointer, Any]] = [((EXTENDS,), stated)]
+        if isinstance(stated, list) and stated:
+            named = [((EXTENDS, i), each) for i, each in enumerate(stated)]
+        for pointer, name in named:
+            if not (isinstance(name, str) and name):
+                message = f"expected a file or a list of files, found {describe(name)}"
+                self.findings.append(document.make_diagnostic(pointer, message))
+        return [(pointer, name) for pointer, name in named if isinstance(name, str) and name]
+
+    def read_base(
+        self, document: Document, pointer: Pointer, name: str, above: Sequence[Path]
+    ) -> None:
+        """Read a base; an error is reported at the value that names it, with all files above.
+
+        Raises DiagnosticError.
+        """
+        try:
+            path = find_base(name, above[-1].parent)
+            if os.path.realpath(path) in map(os.path.realpath, above):
+                raise UserError("the files extend one another in a circle")
+            if len(above) == MAX_DEPTH:
+                raise UserError(f"more than {MAX_DEPTH} files extend one another")
+            content = read_bytes(path, str(path))
+        except UserError as error:
+            chain = " extends ".join([*map(str, above), name])
+            message = f"{error}; {chain}" if len(above) > 1 else str(error)
+            raise DiagnosticError([document.make_diagnostic(pointer, message)]) from None
+        self.read(path, content, above)
+
+
+@lru_cache(maxsize=1024)
+def parse(content: bytes, shown: str) -> tuple[Document, list[Diagnostic]]:
+    """Return the document of a file; many recipes share their bases."""
+    return parse_document(content, shown)
+
+
+def parse_layers(text: str, folder: Path) -> Layers:
+    """Return the files that a text names in a folder: ``net.yaml``, ``net.yaml:release.yaml``."""
+    first, *overlays = [text] if (folder / text).is_file() else text.split(":")
+    return Layers(folder / first, tuple(folder / overlay for overlay in overlays))
+
+
+def find_base(name: str, folder: Path) -> Path:
+    """Return the file that a document in ``folder`` extends. Raises UserError."""
+    if re.match(r"[A-Za-z][\w+.-]*://", name):
+        message = "is an address; expected a file, or one of an installed package (package:path)"
+        raise UserError(f"{quote(name)} {message}")
+    packaged = PACKAGED.fullmatch(name)
+    if packaged:
+        return find_packaged(packaged[1], packaged[2])
+    path = folder / name
+    tidy = Path(os.path.normpath(path))
+    return tidy if os.path.realpath(tidy) == os.path.realpath(path) else path
+
+
+def find_packaged(package: str, name: str) -> Path:
+    """Return a file of an installed package, which is not imported. Raises UserError."""
+    *folders, file = name.split("/")
+    try:
+        spec = find_spec(package)
+        places = list(spec.submodule_search_locations or ()) if spec else []
+    except (ImportError, ValueError):
+        places = []
+    found = [Path(place, *folders, file) for place in places]
+    if not found:
+        raise UserError(f"the Python package {quote(package)} is not installed")
+    return next((path for path in found if path.is_file()), found[0])
+
+
+def read_chain(layers: Layers) -> Chain:
+    """Read the files of layers and their bases; return the document that they make.
+
+    Raises DiagnosticError if the file, an overlay or a base cannot be read as a mapping in YAML.
+    """
+    reader = Reader()
+    for path in layers.files:
+        reader.read(path, read_bytes(path, str(path)))
+    documents = list(reader.documents.values())
+    merger = Merger()
+    values, found = read_values(layers.words)
+    root: Node | None = None
+    for document in [*documents, values]:
+        node = drop_fragments(make_node(document.data, document.positions))
+        merger.keeps_null = root is None
+        root = merger.merge(root or replace(node, value={}), node)
+    assert root is not None
+    top = documents[[*reader.files].index(layers.path)].positions[()]
+    document = make_document(str(layers.path), replace(root, position=top), merger)
+    errors = name_files(merger.findings, [*reader.files])
+    return Chain(document, root, reader.files, [*reader.findings, *found, *errors])
+
+
+def drop_fragments(root: Node) -> Node:
+    """Return a document without its bases and its fragments."""
+    kept = {k: v for k, v in root.value.items() if k != EXTENDS and not k.startswith(FRAGMENT)}
+    return replace(root, value=kept)
+
+
+def make_document(path: str, root: Node, merger: Merger) -> Document:
+    positions = {pointer: node.position for pointer, node in walk(root)}
+    data: dict[str, Any] = to_plain(root)
+    return Document(path, data, positions, merger.removed)
+
+
+def name_files(findings: Sequence[Diagnostic], files: Sequence[Path]) -> list[Diagnostic]:
+    """Return errors of merges that name all files, in the order in which they merge."""
+    order = f"the files merge in this order: {', '.join(map(str, files))}"
+    return [replace(each, message=f"{each.message}; {order}") for each in findings]

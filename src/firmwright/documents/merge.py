@@ -1,0 +1,131 @@
+"""The merge of documents that build on one another, value by value.
+
+Mappings merge by key, and every other value replaces the earlier one. ``null`` removes a key,
+``key+`` appends to a list and ``+key`` prepends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from firmwright.documents.schema_check import describe
+from firmwright.documents.yaml_text import Pointer, Position, format_pointer
+from firmwright.errors import Diagnostic
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value with its position.
+
+    A mapping contains nodes by key, and a list contains nodes. ``earlier`` are the values that
+    this value replaced, the first one first.
+    """
+
+    value: Any
+    position: Position
+    earlier: tuple[Node, ...] = ()
+
+
+@dataclass
+class Merger:
+    """Merges mappings; collects errors, and the positions of ``null`` by the removed key.
+
+    A ``null`` of the first document removes nothing: with ``keeps_null`` it stays, for the schema.
+    """
+
+    keeps_null: bool = True
+    findings: list[Diagnostic] = field(default_factory=list)
+    removed: dict[Pointer, Position] = field(default_factory=dict)
+
+    def merge(self, base: Node, over: Node, pointer: Pointer = ()) -> Node:
+        """Return the mapping ``base`` with the keys of the mapping ``over``."""
+        merged: dict[str, Node] = dict(base.value)
+        for key, node in sorted(over.value.items(), key=lambda item: is_joined(item[0])):
+            name = (key[1:] if key.startswith("+") else key[:-1]) if is_joined(key) else key
+            place = (*pointer, name)
+            old = merged.get(name)
+            if is_joined(key):
+                merged[name] = self.join(old, node, place, key.startswith("+"))
+            elif node.value is None and not self.keeps_null:
+                merged.pop(name, None)
+                self.removed[place] = node.position
+            else:
+                merged[name] = self.replace(old, node, place)
+        return replace(over, value=merged, earlier=base.earlier)
+
+    def replace(self, old: Node | None, node: Node, pointer: Pointer) -> Node:
+        """Return the value that follows ``old``: mappings merge, others replace."""
+        kinds = {type(each.value) for each in (old, node) if each is not None}
+        if kinds == {dict, list}:
+            self.report(old, node, pointer, "cannot replace")
+        if isinstance(node.value, dict):
+            is_merged = old is not None and isinstance(old.value, dict)
+            start = old if old is not None and is_merged else replace(node, value={})
+            node = self.merge(start, node, pointer)
+            return node if is_merged else follow(old, node)
+        return follow(old, node)
+
+    def join(self, old: Node | None, node: Node, pointer: Pointer, before: bool) -> Node:
+        """Return a list with the items of ``node`` after those of ``old``, or before them."""
+        if not isinstance(node.value, list) or not (old is None or isinstance(old.value, list)):
+            self.report(old, node, pointer, "cannot be added to")
+            return node
+        items = old.value if old is not None else []
+        joined = [*node.value, *items] if before else [*items, *node.value]
+        return follow(old, replace(node, value=joined))
+
+    def report(self, old: Node | None, node: Node, pointer: Pointer, problem: str) -> None:
+        if old is None:
+            message = f"expected a list, found {describe(to_plain(node))}"
+        else:
+            found, earlier = describe(to_plain(node)), describe(to_plain(old))
+            message = f"{found} {problem} {earlier} of {old.position}"
+            message += f"; a file between the two can remove it by `{pointer[-1]}: null`"
+        place = node.position
+        text = f"{format_pointer(pointer)}: {message}"
+        self.findings.append(Diagnostic(place.file, place.line, place.column, text))
+
+
+def is_joined(key: str) -> bool:
+    """Return whether a key adds to a list: ``key+`` or ``+key``."""
+    return len(key) > 1 and (key.startswith("+") != key.endswith("+"))
+
+
+def follow(old: Node | None, node: Node) -> Node:
+    """Return a value that remembers the value before it."""
+    if old is None:
+        return node
+    return replace(node, earlier=(*old.earlier, replace(old, earlier=())))
+
+
+def make_node(data: Any, positions: Mapping[Pointer, Position], pointer: Pointer = ()) -> Node:
+    """Return data as nodes with their positions."""
+    value = data
+    if isinstance(data, dict):
+        value = {key: make_node(part, positions, (*pointer, key)) for key, part in data.items()}
+    elif isinstance(data, list):
+        value = [make_node(part, positions, (*pointer, i)) for i, part in enumerate(data)]
+    return Node(value, positions[pointer])
+
+
+def to_plain(node: Node) -> Any:
+    """Return the data of a node."""
+    if isinstance(node.value, dict):
+        return {key: to_plain(part) for key, part in node.value.items()}
+    if isinstance(node.value, list):
+        return [to_plain(part) for part in node.value]
+    return node.value
+
+
+def walk(node: Node, pointer: Pointer = ()) -> Iterator[tuple[Pointer, Node]]:
+    """Yield a node and all nodes in it, with their pointers."""
+    yield pointer, node
+    parts: Any = ()
+    if isinstance(node.value, dict):
+        parts = node.value.items()
+    elif isinstance(node.value, list):
+        parts = enumerate(node.value)
+    for key, part in parts:
+        yield from walk(part, (*pointer, key))

@@ -1,0 +1,90 @@
+"""Values of the command line as a document: ``budget.flash=64KiB``, ``cflags+=["-DLOG"]``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from firmwright.documents.document import Document
+from firmwright.documents.yaml_text import Pointer, Position, format_pointer, read_yaml
+from firmwright.errors import Diagnostic, DiagnosticError
+
+COMMAND_LINE = "command line"
+"""The file of values that the command line gives."""
+
+_PART = re.compile(r"""\.?(?:\[(['"])(?P<quoted>.*?)\1\]|(?P<plain>[^.\[\]'"]+))""")
+
+
+def parse_key(key: str) -> Pointer:
+    """Return the pointer of a key: ``run.inputs['input.1']``, ``cflags+``, ``+cflags``.
+
+    A sign at the beginning or the end belongs to the last part. Raises ValueError.
+    """
+    before = "+" if key.startswith("+") else ""
+    after = "+" if key.endswith("+") and not before else ""
+    text = key[len(before) : len(key) - len(after)]
+    parts: list[str] = []
+    start = 0
+    while start < len(text):
+        found = _PART.match(text, start)
+        if found is None or (not start and text.startswith(".")):
+            raise ValueError(
+                f"not a key: {key!r}; write keys as run.samples or inputs['a.b'].shape"
+            )
+        parts.append(found["plain"] if found["quoted"] is None else found["quoted"])
+        start = found.end()
+    if not parts:
+        raise ValueError(f"not a key: {key!r}")
+    return (*parts[:-1], f"{before}{parts[-1]}{after}")
+
+
+def read_values(words: Mapping[str, str]) -> tuple[Document, list[Diagnostic]]:
+    """Return the document that keys and their values in YAML make, and the errors in them."""
+    findings: list[Diagnostic] = []
+    positions: dict[Pointer, Position] = {(): make_position(0)}
+    data: dict[str, Any] = {}
+    for number, (key, text) in enumerate(words.items(), 1):
+        try:
+            pointer = parse_key(key)
+            value, places, found = read_yaml(text, COMMAND_LINE)
+        except ValueError as error:
+            findings.append(Diagnostic(COMMAND_LINE, 0, number, str(error)))
+            continue
+        except DiagnosticError as error:
+            found = error.diagnostics
+        if found:
+            name = format_pointer(pointer)
+            findings += [
+                Diagnostic(COMMAND_LINE, 0, number, f"{name}: {each.message}") for each in found
+            ]
+            continue
+        if not put(data, pointer, value):
+            name = format_pointer(pointer)
+            message = f"{name}: another value of the command line sets it, or a part of it"
+            findings.append(Diagnostic(COMMAND_LINE, 0, number, message))
+            continue
+        for end in range(1, len(pointer)):
+            positions.setdefault(pointer[:end], make_position(number))
+        for inner, place in places.items():
+            positions[(*pointer, *inner)] = make_position(number, place.source_text)
+    return Document(COMMAND_LINE, data, positions), findings
+
+
+def make_position(number: int, text: str = "") -> Position:
+    """Return the position of the n-th value: a command line has no lines."""
+    return Position(0, number, 0, number, text, COMMAND_LINE)
+
+
+def put(data: dict[str, Any], pointer: Pointer, value: Any) -> bool:
+    """Write a value into nested mappings; return whether its place is free."""
+    *parents, last = pointer
+    holder: Any = data
+    for parent in parents:
+        holder = holder.setdefault(parent, {})
+        if not isinstance(holder, dict):
+            return False
+    if last in holder:
+        return False
+    holder[last] = value
+    return True

@@ -1,0 +1,104 @@
+"""The command ``firmwright show``: a resolved recipe, without a build."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from firmwright.documents.chain import Layers, read_chain
+from firmwright.documents.values import parse_key
+from firmwright.documents.yaml_text import format_pointer
+from firmwright.errors import UserError, did_you_mean
+from firmwright.recipe import load_recipe
+from firmwright.recipe.networks import load_networks, names_networks
+from firmwright.recipe.origins import (
+    Origins,
+    format_difference,
+    format_history,
+    format_recipe,
+    get_value,
+    read_origins,
+)
+from firmwright.recipe.overrides import complete_key, list_keys
+
+from .command_line import check_variables, list_words, make_catalog, place_paths, set_variables
+from .recipe_words import enter_repository, find_layers, find_recipes
+
+SAME, DIFFERS, WRONG = 0, 1, 2
+"""Exit codes: the recipe is shown, or it is the same as the other; they differ; an error."""
+
+
+def add_command(commands: Any) -> None:
+    """Add the parser of the command to those of the command line."""
+    sentence = "print the resolved recipe: each value with the file and line that wrote it"
+    codes = "exit code: 0, 1 if the recipe differs from that of --against, 2 for an error"
+    show = commands.add_parser("show", help=sentence, description=sentence, epilog=codes)
+    show.add_argument(
+        "words", nargs="+", metavar="RECIPE", help="a recipe, RECIPE:OVERLAY, or name=value"
+    )
+    forms = show.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print JSON: values and origins")
+    forms.add_argument("--key", help="print one value and all values that it replaced")
+    forms.add_argument("--against", metavar="RECIPE", help="print the differences of two recipes")
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Run the command; return its exit code."""
+    given = [word if "=" in word else f"recipe={word}" for word in options.words]
+    enter_repository()
+    set_variables(given)
+    try:
+        check_variables()
+        recipes = find_recipes()
+        if len(recipes) != 1:
+            raise UserError(f"show prints one recipe; here are {len(recipes)}")
+        shown = resolve(recipes[0])
+        if options.against:
+            return print_difference(shown, find_layers(options.against))
+        print(format_as(shown, options))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return WRONG
+    return SAME
+
+
+def resolve(layers: Layers) -> Origins:
+    """Return a recipe with the values of the command line. Raises UserError."""
+    words, *others = list_words()
+    if others:
+        raise UserError("show prints a recipe for one platform")
+    catalog = make_catalog()
+    if names_networks(layers):
+        load_networks(layers, catalog)
+        return read_origins(layers, read_chain(layers).document.data)
+    recipe = load_recipe(layers, place_paths(words, layers.path), catalog)
+    return read_origins(recipe.layers, recipe.data)
+
+
+def format_as(shown: Origins, options: argparse.Namespace) -> str:
+    """Return the text that the options ask for. Raises UserError for an unknown key."""
+    if options.json:
+        origins = {format_pointer(p): shown.find(p) for p, _ in shown.list_values()}
+        return json.dumps({"recipe": shown.data, "origins": origins}, indent=1)
+    if options.key is None:
+        return format_recipe(shown)
+    try:
+        pointer = parse_key(complete_key(options.key))
+    except ValueError as error:
+        raise UserError(f"--key: {error}") from None
+    if get_value(shown.data, pointer) is None:
+        hint = did_you_mean(options.key, list_keys())
+        raise UserError(f"--key {options.key}: the recipe has no such value{hint}")
+    return format_history(shown, pointer)
+
+
+def print_difference(shown: Origins, others: Sequence[Layers]) -> int:
+    """Print the values that differ from another recipe; return the exit code."""
+    if len(others) != 1:
+        raise UserError(f"--against takes one recipe; here are {len(others)}")
+    lines = format_difference(shown, resolve(others[0]))
+    print("\n".join(lines) or "the same")
+    return DIFFERS if lines else SAME

@@ -1,0 +1,90 @@
+"""Paths of values that another file than the recipe wrote: they start at the folder of that file.
+
+A recipe's own paths start at its folder, so these paths are rewritten as seen from there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from firmwright.data.sources import module_file
+from firmwright.documents.document import Document
+from firmwright.documents.schema_check import Finding, Schema, quote
+from firmwright.documents.values import COMMAND_LINE, parse_key, read_values
+from firmwright.documents.yaml_text import Pointer
+from firmwright.recipe.files import FILE_FORMATS, find_references, is_description_file
+from firmwright.recipe.schema import rewrite_data
+
+
+def move_document(document: Document) -> tuple[Document, list[Finding]]:
+    """Return a document whose paths start at its own folder, and functions that stay behind."""
+    home = Path(document.path).parent
+
+    def find_folder(pointer: Pointer) -> Path:
+        while pointer not in document.positions:
+            pointer = pointer[:-1]
+        file = document.positions[pointer].file
+        return home if file == COMMAND_LINE else Path(file).parent
+
+    folders = {find_folder(pointer) for pointer in document.positions}
+    if folders == {home}:
+        return document, []
+    found = list(find_far_functions(document.data, find_folder, home))
+    return replace(document, data=move_paths(document.data, find_folder, home)), found
+
+
+def find_far_functions(
+    data: Any, find_folder: Callable[[Pointer], Path], home: Path
+) -> Iterator[Finding]:
+    """Yield the functions whose module is in the folder of the base that names it."""
+    for reference in find_references(data):
+        folder, value = find_folder(reference.pointer), reference.value
+        if reference.format.is_function and isinstance(value, str) and folder != home:
+            module = module_file(value, folder)
+            if module.is_file() and not module_file(value, home).is_file():
+                message = f"the module is {quote(str(module))}, but functions are in the folder of"
+                yield Finding(reference.pointer, f"{message} the recipe; name it there")
+
+
+def place_word(key: str, text: str, start: Path, home: Path) -> str:
+    """Return a value of the command line, whose paths start at ``start``, as seen from ``home``."""
+    document, found = read_values({key: text})
+    moved = move_paths(document.data, lambda _: start, home)
+    if found or moved == document.data:
+        return text  # errors are reported where the recipe is read
+    value: Any = moved
+    for part in parse_key(key):
+        value = value[part]
+    return json.dumps(value)
+
+
+def move_paths(data: Any, find_folder: Callable[[Pointer], Path], home: Path) -> Any:
+    """Return a recipe's data with its paths as seen from ``home``.
+
+    ``find_folder`` returns the folder that the paths of a value start at.
+    """
+
+    def visit(pointer: Pointer, value: Any, schema: Schema) -> Any:
+        form = schema.get("format", "")
+        if form == "package-files" and isinstance(value, dict) and "package" not in value:
+            path = value.get("path")
+            return {**value, "path": move(path, pointer)} if isinstance(path, str) else value
+        is_path = form in FILE_FORMATS and FILE_FORMATS[form].is_path and isinstance(value, str)
+        if not is_path or (form == "description" and not is_description_file(value)):
+            return value
+        return move(value, pointer)
+
+    def move(path: str, pointer: Pointer) -> str:
+        folder = find_folder(pointer)
+        if folder == home or Path(path).is_absolute():
+            return path
+        if folder.is_absolute() and not home.is_absolute():  # of an installed package
+            return str(folder / path)
+        return os.path.relpath(folder / path, home)
+
+    return rewrite_data(data, visit)

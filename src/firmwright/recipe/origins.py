@@ -1,0 +1,161 @@
+"""A resolved recipe, each value with its origin: a file's line, the command line, a default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from firmwright.documents.chain import Chain, Layers, read_chain
+from firmwright.documents.merge import Node, to_plain
+from firmwright.documents.yaml_text import Pointer, Position, format_pointer, write_yaml
+from firmwright.recipe.restated import SUPPLIED, drop_empty
+from firmwright.recipe.schema import load_schema
+
+DEFAULT = "default"
+LONGEST_LINE, LONGEST_COLUMN = 100, 60
+"""Characters: of a list on one line, and of the values before aligned comments."""
+
+
+@dataclass(frozen=True)
+class Origins:
+    """A recipe's data, complete, and the chain that it comes from."""
+
+    data: Mapping[str, Any]
+    chain: Chain
+
+    def find(self, pointer: Pointer) -> str:
+        """Return the origin of a value: ``base.yaml:4``, ``command line`` or ``default``."""
+        positions = self.chain.document.positions
+        if pointer in positions:
+            return format_origin(positions[pointer])
+        # A model that is a path has its format, too, once it is complete.
+        above = pointer[:-1]
+        is_short = above in positions and not isinstance(get(self.chain.root, above), dict)
+        return format_origin(positions[above]) if is_short and pointer[-1] == "path" else DEFAULT
+
+    def list_values(self) -> Iterator[tuple[Pointer, Any]]:
+        """Yield all values that are not mappings, in order."""
+        yield from list_leaves(self.data, ())
+
+    def list_history(self, pointer: Pointer) -> list[tuple[str, Any]]:
+        """Return the values that a key had, each with its origin; the last one is in effect."""
+        node = find_node(self.chain.root, pointer)
+        if node is None:
+            return [(DEFAULT, get_value(self.data, pointer))]
+        return [(format_origin(n.position), to_plain(n)) for n in (*node.earlier, node)]
+
+
+def read_origins(layers: Layers, data: Mapping[str, Any]) -> Origins:
+    """Return the origins of a recipe's complete data."""
+    kept = drop_empty({key: remove_supplied((key,), value) for key, value in data.items()})
+    order = [*load_schema()["properties"]]
+    ordered = sorted(kept, key=lambda key: order.index(key) if key in order else len(order))
+    return Origins({key: kept[key] for key in ordered}, read_chain(layers))
+
+
+def remove_supplied(pointer: Pointer, value: Any) -> Any:
+    """Return a value without the parts that are filled in and may not always be stated."""
+    if isinstance(value, dict):
+        return {key: remove_supplied((*pointer, key), part) for key, part in value.items()}
+    return None if (pointer, value) in SUPPLIED else value
+
+
+def format_origin(position: Position) -> str:
+    return f"{position.file}:{position.line}" if position.line else position.file
+
+
+def list_leaves(value: Any, pointer: Pointer) -> Iterator[tuple[Pointer, Any]]:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from list_leaves(part, (*pointer, key))
+    else:
+        yield pointer, value
+
+
+def find_node(root: Node, pointer: Pointer) -> Node | None:
+    """Return the node of a key, None if no file states it."""
+    node: Node | None = root
+    for part in pointer:
+        is_mapping = node is not None and isinstance(node.value, dict)
+        node = node.value.get(part) if node is not None and is_mapping else None
+    return node
+
+
+def get(root: Node, pointer: Pointer) -> Any:
+    node = find_node(root, pointer)
+    return None if node is None else node.value
+
+
+def get_value(data: Any, pointer: Pointer) -> Any:
+    for part in pointer:
+        data = data.get(part) if isinstance(data, dict) else None
+    return data
+
+
+def format_recipe(origins: Origins) -> str:
+    """Return the recipe as YAML; a comment on each line has the origin of its value."""
+    lines = list(format_lines(origins, origins.data, (), ""))
+    width = min(max((len(text) for text, _ in lines), default=0), LONGEST_COLUMN)
+    return "\n".join(f"{text:<{width}}  # {note}" if note else text for text, note in lines)
+
+
+def format_lines(
+    origins: Origins, data: Any, pointer: Pointer, indent: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a mapping's keys or of a list's items, each with its origin."""
+    parts = data.items() if isinstance(data, dict) else enumerate(data)
+    for key, value in parts:
+        place = (*pointer, key)
+        head = f"{indent}-" if isinstance(key, int) else f"{indent}{format_scalar(key)}:"
+        if not value or not isinstance(value, dict | list) or is_flat(value):
+            yield f"{head} {format_scalar(value)}", origins.find(place)
+            continue
+        inner = f"{indent}  "
+        lines = format_lines(origins, value, place, inner)
+        if isinstance(key, int):  # the first line of an item follows its dash
+            text, note = next(lines)
+            yield f"{head} {text[len(inner) :]}", note
+        else:
+            yield head, ""
+        yield from lines
+
+
+def is_flat(value: Any) -> bool:
+    """Return whether a value is a list of scalars that fits on a line."""
+    scalars = isinstance(value, list) and not any(isinstance(v, dict | list) for v in value)
+    return scalars and len(format_scalar(value)) < LONGEST_LINE
+
+
+def format_scalar(value: Any) -> str:
+    """Return a value as YAML on one line."""
+    text = write_yaml([value], default_flow_style=True, width=float("inf"), sort_keys=False)
+    return text.strip()[1:-1]
+
+
+def format_history(origins: Origins, pointer: Pointer) -> str:
+    """Return a key with its value, and lines for all values that it had."""
+    history = origins.list_history(pointer)
+    width = max(len(origin) for origin, _ in history)
+    name = format_pointer(pointer)
+    now = get_value(origins.data, pointer)
+    lines = [f"{name}: {format_scalar(now)}"]
+    lines += [f"  {origin:<{width}}  {format_scalar(value)}" for origin, value in history]
+    return "\n".join(lines)
+
+
+def format_difference(before: Origins, after: Origins) -> list[str]:
+    """Return a line for each value that differs in two recipes."""
+    old, new = dict(before.list_values()), dict(after.list_values())
+    lines = []
+    for pointer in sorted({*old, *new}, key=format_pointer):
+        if old.get(pointer) != new.get(pointer):
+            sides = ((old, before), (new, after))
+            told = [
+                f"{format_scalar(values[pointer])} ({origins.find(pointer)})"
+                if pointer in values
+                else "nothing"
+                for values, origins in sides
+            ]
+            lines.append(f"{format_pointer(pointer)}: {' -> '.join(told)}")
+    return lines
