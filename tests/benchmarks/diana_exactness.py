@@ -24,6 +24,7 @@ from firmwright.data.arrays import dequantize_array, quantize_array
 from tests.devices.soma_dory.reference import evaluated
 from tests.devices.soma_dory.shift_networks import shifted_network
 from tests.lowering.test_tflite_networks import real_inputs
+from tests.ready_recipes import read_ready
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = {"resnet8": 160, "kws": 200, "vww": 20, "ad": 200}
@@ -47,7 +48,7 @@ def inputs_of(name: str) -> tuple[str, Array]:
 
 
 def write_recipe(name: str, inputs: Array, folder: Path) -> Path:
-    recipe = yaml.safe_load((ROOT / "recipes" / f"{name}-diana.yaml").read_text("utf-8"))
+    recipe = read_ready(f"{name}-diana")
     np.save(folder / f"{name}.npy", inputs)
     recipe["run"] = {"samples": len(inputs), "inputs": f"{name}.npy"}
     path = folder / f"{name}-diana.yaml"

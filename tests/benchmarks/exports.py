@@ -17,6 +17,7 @@ import yaml
 
 import firmwright
 from tests.project.packages import TRIED
+from tests.ready_recipes import read_ready
 
 ROOT = Path(__file__).parents[2]
 NETWORKS = ("kws", "fastestdet")
@@ -27,7 +28,7 @@ def write_recipe(name: str, folder: Path) -> Path:
     platform = yaml.safe_load((ROOT / "toolchains/platforms/host.yaml").read_text())
     del platform["features"]
     (folder / "plain.yaml").write_text(yaml.safe_dump({**platform, "name": "plain"}))
-    recipe: dict[str, Any] = yaml.safe_load((ROOT / f"recipes/{name}.yaml").read_text())
+    recipe: dict[str, Any] = read_ready(name)
     recipe |= {"platform": "plain.yaml", "toolchain": "gcc", "c_prefix": name}
     recipe["export"] = list(TRIED)
     if name == "fastestdet":

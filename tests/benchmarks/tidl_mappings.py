@@ -25,6 +25,8 @@ from typing import Any
 
 import yaml
 
+from tests.ready_recipes import read_ready
+
 ROOT = Path(__file__).parents[2]
 RECIPES = ("resnet8-j721s2", "mobilenet-am62a", "fastestdet-am62a")
 KINDS = ("quantized", "float, 8 bits", "float, 16 bits")
@@ -68,7 +70,7 @@ def builds(recipes: Iterable[str], kinds: Iterable[str]) -> Iterator[tuple[str, 
 
 def write_recipe(recipe: str, kind: str, chip: str, folder: Path) -> Path:
     """Write the recipe for a kind of network on a chip, under a name without the recipe's chip."""
-    data = yaml.safe_load((ROOT / "recipes" / f"{recipe}.yaml").read_text("utf-8"))
+    data = read_ready(recipe)
     if kind != "quantized":
         data["calibration"] = data.pop("quantize")["calibration"]
         data.pop("evaluate", None)  # its floor is for firmwright's own quantization

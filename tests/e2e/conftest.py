@@ -191,11 +191,10 @@ OTHERS = (("resnet8-qdq", "rv32-bare"), ("kws-qdq", "cortex-m4-bare"), ("kws-mat
 
 def need_mirrored(recipe: str) -> None:
     """Skip the test unless a mirror folder holds every file that the recipe names by digest."""
-    import yaml
-
     from firmwright.data.fetch import find_in_mirror
+    from tests.ready_recipes import read_ready
 
-    for digest in digests(yaml.safe_load((ROOT / "recipes" / f"{recipe}.yaml").read_text())):
+    for digest in digests(read_ready(recipe)):
         if find_in_mirror("", digest) is None:
             pytest.skip(f"no folder of FIRMWRIGHT_MIRROR holds the file {digest} of {recipe}")
 

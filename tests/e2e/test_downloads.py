@@ -13,20 +13,20 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from firmwright.data.fetch import find_in_mirror
 from firmwright.models import FORMATS
 from firmwright.pipeline.command_line import make_catalog
 from firmwright.recipe import load_recipe
 from firmwright.targets.load import load_target
+from tests.ready_recipes import read_ready
 
 from .conftest import ROOT, Repository
 
 pytestmark = pytest.mark.fresh
 
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
-DOWNLOADING = [path for path in RECIPES if "url:" in path.read_text()]
+DOWNLOADING = [path for path in RECIPES if "url" in read_ready(path.stem)["model"]]
 
 
 def find_files(part: Any) -> Iterator[dict[str, str]]:
@@ -41,9 +41,9 @@ def find_files(part: Any) -> Iterator[dict[str, str]]:
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_every_file_of_a_ready_recipe_has_an_address(recipe: Path) -> None:
-    text = recipe.read_text()
-    assert "package:" not in text  # nothing that only an optional package brings
-    for file in find_files(yaml.safe_load(text)):
+    data = read_ready(recipe.stem)
+    assert "package:" not in str(data)  # nothing that only an optional package brings
+    for file in find_files(data):
         assert file["url"].startswith("https://github.com/")
 
 
@@ -61,7 +61,7 @@ def test_a_ready_recipe_needs_what_the_first_line_of_the_readme_installs(path: P
 def server(tmp_path: Path) -> Iterator[str]:
     """The address of a server that has, at their paths, the files that ready recipes name."""
     folder = tmp_path / "server"
-    for file in find_files([yaml.safe_load(path.read_text()) for path in RECIPES]):
+    for file in find_files([read_ready(path.stem) for path in RECIPES]):
         data = find_in_mirror(Path(file["url"]).name, file["sha256"])
         if data is None:
             pytest.skip(f"no folder of FIRMWRIGHT_MIRROR holds {file['url']}")
@@ -80,8 +80,10 @@ def test_the_addresses_of_all_ready_recipes_suffice(server: str, tmp_path: Path)
     repository = Repository(tmp_path / "repository", environment)
     repository.folder.mkdir()
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
-    for path in (*DOWNLOADING, ROOT / "recipes" / "coco-classes.txt"):
-        repository.write(path.name, path.read_text().replace("https://github.com", server))
+    folder = ROOT / "recipes"
+    for path in (*folder.rglob("*.yaml"), folder / "coco-classes.txt"):
+        text = path.read_text().replace("https://github.com", server)
+        repository.write(str(path.relative_to(folder)), text)
     stages = ("model", "samples", "calibration")  # those that read what the recipes name
     done = repository.doit(*stages, f"recipe={','.join(path.name for path in DOWNLOADING)}")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -17,6 +17,7 @@ import yaml
 from firmwright.models.tflite.importer import run_reference
 from firmwright.quantize.graph import session_options
 from tests.devices.mla.sdk import RECORDED, install_sdk
+from tests.ready_recipes import read_ready
 
 from .conftest import ROOT, Repository, copy_of, new_repository
 
@@ -122,7 +123,7 @@ def test_the_keyword_network_goes_through_the_sdk_quantized_as_it_is(
 ) -> None:
     mirror("kws")
     repository = with_sdk(new_repository(tmp_path / "repository"), tmp_path)
-    recipe = yaml.safe_load((ROOT / "recipes/kws.yaml").read_text())
+    recipe = read_ready("kws")
     recipe |= {"platform": "modalix", "target": "mla, c"}
     recipe["run"] = {"inputs": "keywords.npy", "samples": 2, "tolerance": {"absolute": 0}}
     repository.write("kws.yaml", yaml.safe_dump(recipe))

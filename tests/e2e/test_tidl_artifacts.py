@@ -82,8 +82,8 @@ def test_resnet8_has_the_sub_model_of_its_quantized_network(
 ) -> None:
     mirror("resnet8-j721s2")
     repository = new_repository(tmp_path / "repository")
-    shutil.copy(ROOT / "recipes/resnet8-j721s2.yaml", repository.folder)
-    done = repository.doit("artifacts", "recipe=resnet8-j721s2.yaml")
+    shutil.copytree(ROOT / "recipes", repository.folder / "recipes", dirs_exist_ok=True)
+    done = repository.doit("artifacts", "recipe=recipes/resnet8-j721s2.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     network = repository.folder / "build/resnet8-j721s2"
     (folder,) = (network / "j721s2/artifacts").glob("*/tempDir")

@@ -16,6 +16,9 @@ from firmwright.toolchain import load_platform, platform_names, toolchain_names
 
 FILE_NAME = "recipe.schema.json"
 
+ADDED = "^\\+|\\+$"
+"""The keys that add items to a list of a base."""
+
 OWN_FILE = {"type": "string", "pattern": "/|\\.ya?ml$"}
 """A platform or toolchain of the user's own, by its path."""
 
@@ -76,4 +79,23 @@ def make_editor_schema() -> dict[str, Any]:
     for schema_of_mix in (mix, keys["compare"]):
         allow_names(schema_of_mix, list_targets(), {"type": "string"})
     allow_names(keys["run"]["properties"]["emulator"], list_emulators())
+    allow_parts(schema)
     return schema
+
+
+def allow_parts(schema: Any) -> None:
+    """Have each mapping be a part of one that a base completes, with ``null`` and ``key+``."""
+    for key, part in schema.items() if isinstance(schema, dict) else enumerate(schema):
+        if isinstance(part, dict | list) and key not in ("if", "then", "not"):
+            allow_parts(part)
+    if not isinstance(schema, dict):
+        return
+    for rule in ("required", "dependentRequired"):
+        if isinstance(schema.get(rule), dict | list):
+            del schema[rule]
+    if isinstance(schema.get("oneOf"), list):
+        schema["anyOf"] = schema.pop("oneOf")
+    if isinstance(schema.get("properties"), dict):
+        parts = schema["properties"]
+        schema["properties"] = {k: {"anyOf": [v, {"type": "null"}]} for k, v in parts.items()}
+        schema.setdefault("patternProperties", {})[ADDED] = {"type": "array"}
