@@ -11,11 +11,12 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from doit import doit_cmd, get_initial_workdir
 from doit.task import Task
 
@@ -27,6 +28,7 @@ from .build_root import STATE_FILE, find_build_root
 from .freshness import FileState, Identity, identify, is_settled, text_digest
 from .platform_words import name_build
 from .recipe_words import find_recipes
+from .same_recipes import RecipeTexts
 
 if TYPE_CHECKING:
     from .task import Title
@@ -97,38 +99,49 @@ def read_snapshot(path: Path, circumstances: str) -> list[UpToDate]:
         return []
     try:
         known = json.loads(content)
-        same = known["state"] == digest_state(circumstances, look_at(known["paths"]))
-        return [UpToDate(*each) for each in known["recipes"]] if same else []
-    except (ValueError, KeyError, TypeError):  # of another version
+        texts = msgspec.convert(known["texts"], RecipeTexts)
+        found = look_at(known["paths"])
+        same = known["state"] == digest_state(circumstances, found, texts.places)
+        holds = same and texts.hold(found)
+        return [UpToDate(*each) for each in known["recipes"]] if holds else []
+    except (ValueError, KeyError, TypeError, msgspec.MsgspecError):  # of another version
         return []
 
 
 def write_snapshot(
-    written: Mapping[str, FileState], watched: Iterable[str], recipes: Iterable[UpToDate]
+    written: Mapping[str, FileState],
+    watched: Iterable[str],
+    recipes: Iterable[UpToDate],
+    texts: RecipeTexts | None = None,
 ) -> None:
     """Note that recipes are up to date, as long as these files and folders stay as they are.
 
     ``written`` are the results of stages, as these left them. If one is another now, or if
-    anything else may have changed since this process began, nothing is noted.
+    anything else may have changed since this process began, nothing is noted. The files of
+    ``texts`` may change if their recipes do not.
     """
-    listed = sorted({*written, *watched})
+    texts = texts or RecipeTexts([], {})
+    listed = sorted({*written, *watched, *texts.places})
     found = look_at(listed)
     same = all(found[path] == list(state[:4]) for path, state in written.items())
     others = found.keys() - written - {str(find_build_root() / STATE_FILE)}
     if not (same and all(is_settled(found[path]) for path in others)):
         return
     known: dict[str, Any] = {
-        "state": digest_state(collect_circumstances(), found),
+        "state": digest_state(collect_circumstances(), found, texts.places),
         "paths": listed,
+        "texts": msgspec.to_builtins(texts),
         "recipes": [[each.task, each.title, each.bundle] for each in recipes],
     }
     write_checked(find_snapshot(), json.dumps(known).encode())
 
 
-def digest_state(circumstances: str, found: Mapping[str, Identity]) -> str:
-    """Return a digest of what decides beside files, and of what these are."""
+def digest_state(circumstances: str, found: Mapping[str, Identity], places: Container[str]) -> str:
+    """Return a digest of what decides beside files, and of the files outside of ``places``."""
     total = hashlib.sha256(circumstances.encode("utf-8", "surrogateescape"))
-    lines = "".join([f"{path} {identity}\n" for path, identity in found.items()])
+    lines = "".join(
+        [f"{path} {identity}\n" for path, identity in found.items() if path not in places]
+    )
     total.update(lines.encode("utf-8", "surrogateescape"))
     return total.hexdigest()
 

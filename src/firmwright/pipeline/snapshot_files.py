@@ -16,6 +16,7 @@ from firmwright.targets.load import find_targets
 
 from .inputs import list_tools, user_files
 from .job import Job
+from .same_recipes import collect_texts
 from .snapshot import list_finished, write_snapshot
 from .tools import find_named_files
 
@@ -41,7 +42,12 @@ def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequenc
     watched = {path for task in done.values() for path in task.file_dep}
     watched.update(str(path) for job in jobs for path in list_own_files(job))
     outside = (path for path in watched if not path.startswith(PREFIXES))
-    write_snapshot({p: s for of in results.values() for p, s in of.items()}, outside, built)
+    # A lock has the digests of a recipe's files, so their text counts.
+    locked = {file for job in jobs if job.lock_files for file in job.recipe.source_files}
+    recipes = [job.recipe for job in jobs if locked.isdisjoint(job.recipe.source_files)]
+    texts = collect_texts((each.layers, each.source_files) for each in recipes)
+    files = {p: s for of in results.values() for p, s in of.items()}
+    write_snapshot(files, outside, built, texts)
 
 
 def list_needed(tasks: Mapping[str, Task], name: str) -> set[str]:

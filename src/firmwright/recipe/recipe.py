@@ -245,6 +245,11 @@ class Recipe:
     """The SHA-256 of all files of the recipe, with its bases, in the order in which they merge."""
 
     @property
+    def source_files(self) -> list[Path]:
+        """All files of the recipe: ``path``, and the others."""
+        return [self.path, *self.bases]
+
+    @property
     def bases(self) -> list[Path]:
         """The files of the recipe other than ``path``: those that it extends, and overlays."""
         return [file for file in self.chain if file != self.path]
