@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright import __version__, bundle_commands
+from firmwright.documents.chain import list_chain
 from firmwright.errors import UserError, did_you_mean
 from firmwright.fleet import command as fleet_command
 from firmwright.pipeline import show
@@ -27,6 +28,7 @@ from firmwright.pipeline.command_line import (
 from firmwright.pipeline.installed import LISTS, print_lists
 from firmwright.pipeline.profile import PROFILE
 from firmwright.pipeline.recipe_words import enter_repository, find_recipes
+from firmwright.pipeline.switches import DRY_RUN, WHY
 from firmwright.recipe.overrides import list_overrides
 from firmwright.terminal.arguments import Parser
 from firmwright.terminal.guard import guard_output
@@ -42,6 +44,7 @@ COMMANDS = {
     "tune": "find the fastest C of each layer by counted instructions, for later builds",
     "reproduce": "build each recipe twice, under conditions that must not matter, and compare",
     "list": "list the tasks of each recipe",
+    "graph": "print the stages of a recipe, each with the stages whose results it reads",
     "export": "package the network for another build system",
     "explain": "tell where every operator runs, and why not elsewhere; needs no compiler",
     "info": "show a task of a recipe: its files, and why it would run",
@@ -66,10 +69,24 @@ Options = dict[tuple[str, ...], dict[str, Any]]
 BUILD_OPTIONS: Options = {
     ("-n", "--jobs"): {"type": parse_jobs, "help": "stages to run side by side"},
     ("--profile",): {"action": "store_true", "help": "tell where the time of each stage went"},
+    ("--why",): {"action": "store_true", "help": "print why each stage runs"},
     ("-q", "--quiet"): {"action": "store_true", "help": "print nothing but mistakes"},
 }
 OWN_OPTIONS: dict[str, Options] = {
-    "build": BUILD_OPTIONS,
+    "build": {
+        **BUILD_OPTIONS,
+        ("--dry-run",): {
+            "action": "store_true",
+            "help": "print the stages that would run, each with the reason, and run none",
+        },
+    },
+    "graph": {
+        ("--format",): {
+            "choices": ("text", "mermaid", "svg"),
+            "default": "text",
+            "help": "text (default), mermaid or svg",
+        }
+    },
     "watch": BUILD_OPTIONS,
     "tune": {
         ("-n", "--jobs"): {"type": parse_jobs, "help": "trials to run side by side"},
@@ -187,8 +204,9 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
     variables = [word for word in options.recipes if not is_recipe(word)]
     if options.no_user_code:
         variables.append(f"{NO_USER_CODE}=1")
-    if getattr(options, "profile", False):
-        variables.append(f"{PROFILE}=1")
+    for switch in (PROFILE, WHY, DRY_RUN):
+        if getattr(options, switch, False):
+            variables.append(f"{switch}=1")
     for name in (SCHEDULER, UPDATE):
         if getattr(options, name, None) is not None:
             variables.append(f"{name}={getattr(options, name)}")
@@ -210,6 +228,7 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
         "reproduce": ["run", "reproduce"],
         "tune": ["run", *side_by_side, "tune"],
         "list": ["list", "--all"],
+        "graph": [],
         "info": ["info"],
         "clean": ["clean", "--clean-all"],
         "forget": ["forget"],
@@ -237,8 +256,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     set_variables(given)
     from firmwright.tasks import dodo  # it reads the variables while it is imported
 
-    if options.command == "explain":
-        return explain(options, given)
+    if options.command in PRINTING:
+        return PRINTING[options.command](options, given)
     if options.command == "export":
         without = [
             str(job.recipe.layers) for job in dodo.get_network_jobs() if not job.recipe.export
@@ -294,7 +313,7 @@ def watch_recipes(options: argparse.Namespace) -> int:
 
         return (str(path) for job in dodo.get_jobs() for path in list_own_files(job))
 
-    return watch(build, list_paths, [str(file) for each in recipes for file in each.files])
+    return watch(build, list_paths, [str(file) for each in recipes for file in list_chain(each)])
 
 
 def run_on_bundles(options: argparse.Namespace) -> int:
@@ -312,6 +331,17 @@ OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] =
     (("show",), show.run_command),
 )
 """Commands whose process has no use for the task file, and what runs them."""
+
+
+def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
+    """Print the stages of each job; return the exit code."""
+    from firmwright.pipeline.stage_graph import FORMATS, read_stages
+    from firmwright.tasks import dodo
+
+    end_with_reader()
+    for job in dodo.get_jobs():
+        print(FORMATS[options.format](read_stages(job)))
+    return 0
 
 
 def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
@@ -333,6 +363,10 @@ def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
         if options.layer is not None:
             return print_layer(jobs, options.layer, options.json)
         return print_explanations(jobs, options.json)
+
+
+PRINTING = {"explain": explain, "graph": print_graph}
+"""Commands that print something of the jobs, in place of doit's commands."""
 
 
 if __name__ == "__main__":

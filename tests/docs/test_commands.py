@@ -24,7 +24,9 @@ from .commands import PAGES, name_page, read_commands
 DOIT_COMMANDS = frozenset(
     "build chip-check clean demo-run fleet forget help info list lock reproduce run tune".split()
 )
-RECIPE_COMMANDS = frozenset("build clean explain export forget info list lock tune watch".split())
+RECIPE_COMMANDS = frozenset(
+    "build clean explain export forget graph info list lock tune watch".split()
+)
 READERS = (
     *("acme", "acne", "door", "keywords", "my", "my-board", "net", "policy", "product", "recipe"),
     "window",

@@ -24,7 +24,7 @@ PATTERNS = [pattern for patterns in NOT_RUN.values() for pattern in patterns]
 FOLLOWED = (tutorial.PAGE, shipping.PAGE)
 """Tests of their own compare what these pages' commands print."""
 
-TELLING = ("doit info ", "firmwright diff ", "firmwright info ")
+TELLING = ("doit info ", "firmwright diff ", "firmwright info ", "firmwright show ")
 """These end with 1 to tell that something differs, or would run."""
 
 COMMANDS = {page: read_commands(page) for page in PAGES if page not in FOLLOWED}

@@ -189,6 +189,14 @@ def read_chain(layers: Layers) -> Chain:
     return Chain(document, root, reader.files, [*reader.findings, *found, *errors])
 
 
+def list_chain(layers: Layers) -> list[Path]:
+    """Return all files of layers; of wrong ones those that are known, and those with errors."""
+    try:
+        return [*read_chain(layers).files]
+    except DiagnosticError as error:
+        return list(dict.fromkeys([*layers.files, *(Path(d.path) for d in error.diagnostics)]))
+
+
 def drop_fragments(root: Node) -> Node:
     """Return a document without its bases and its fragments."""
     kept = {k: v for k, v in root.value.items() if k != EXTENDS and not k.startswith(FRAGMENT)}

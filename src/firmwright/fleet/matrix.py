@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from firmwright.documents.chain import Layers, parse_layers, read_chain
+from firmwright.documents.chain import Layers, list_chain, parse_layers
 from firmwright.documents.document import check_document, read_bytes
 from firmwright.documents.schema_check import Finding
 from firmwright.documents.yaml_text import Pointer
@@ -35,12 +35,8 @@ class FleetJob:
     words: dict[str, str]
 
     def list_files(self) -> list[Path]:
-        """Return the files that make the recipe; without its bases if the recipe has errors."""
-        layers = parse_layers(self.recipe, Path())
-        try:
-            return [*read_chain(layers).files]
-        except DiagnosticError:  # the job reports them
-            return [*layers.files]
+        """Return the files that make the recipe."""
+        return list_chain(parse_layers(self.recipe, Path()))
 
     def list_words(self) -> list[str]:
         """Return the words of the command line that builds it: ``recipe=…``, ``platform=…``."""

@@ -52,15 +52,16 @@ from .platform_words import read_platforms
 from .profile import PROFILE
 from .recipe_words import find_recipes, find_start
 from .stage import Stage
+from .switches import DRY_RUN, WHY
 
 NO_USER_CODE = "no_user_code"
 NO_USER_CODE_VARIABLE = "FIRMWRIGHT_NO_USER_CODE"
 SCHEDULER = "scheduler"
 UPDATE = "update"
-VARIABLES = ("recipe", "outdir", NO_USER_CODE, PROFILE, SCHEDULER, UPDATE, *list_overrides())
+SWITCHES = (NO_USER_CODE, PROFILE, WHY, DRY_RUN)
+VARIABLES = ("recipe", "outdir", *SWITCHES, SCHEDULER, UPDATE, *list_overrides())
 """The words of the command line, ``name=value``; any other key of a recipe may follow, too."""
 
-SWITCHES = (NO_USER_CODE, PROFILE)
 LISTS = ("recipe", "platform")
 """Those that are 1 or 0, and those that may name several."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -58,7 +59,7 @@ def check_lock(job: Job, found: Lock) -> None:
 def lock_command(job: Job) -> str:
     """Return the command that locks what was asked for, also on the command line."""
     overrides = [f"{name}={value}" for name, value in job.words.items()]
-    return " ".join(["firmwright lock", str(job.recipe.path), *overrides])
+    return shlex.join(["firmwright", "lock", str(job.recipe.layers), *overrides])
 
 
 def update_lock(job: Job, platforms: list[Job]) -> None:

@@ -122,6 +122,7 @@ def join_jobs(
     recipe = Recipe(
         path=networks.path,
         layers=networks.layers,
+        chain=networks.files,
         name=networks.name,
         model=first.model,
         inputs={},

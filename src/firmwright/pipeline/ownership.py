@@ -8,8 +8,6 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
-import yaml
-
 from firmwright.created_folders import (
     MARKER,
     claim_folder,
@@ -18,6 +16,7 @@ from firmwright.created_folders import (
     mark_all,
     read_owner,
 )
+from firmwright.documents.chain import Layers, read_chain
 from firmwright.documents.whole_file import write_whole
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 
@@ -64,10 +63,9 @@ def describe_foreign_files(job: Job) -> str:
 def read_name(recipe: Path) -> str:
     """Return the name of a recipe, which may have mistakes elsewhere."""
     try:
-        data = yaml.safe_load(recipe.read_text("utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+        return str(read_chain(Layers(recipe)).document.data.get("name", recipe.stem))
+    except UserError:
         return ""
-    return str(data.get("name", recipe.stem)) if isinstance(data, dict) else ""
 
 
 def claim_folders(job: Job, stage: Path) -> None:

@@ -88,6 +88,16 @@ def take_or_run(
     return ""
 
 
+def find_cached(
+    job: Job, stage: Stage, configuration: Mapping[str, Any], files: Iterable[str]
+) -> bool:
+    """Return whether the shared cache has the result of a stage. Raises CacheError."""
+    shared = load_cache()
+    if shared is None or any(path.suffix == ".py" for path in stage.inputs(job)):
+        return False
+    return shared.has(find_key(job, stage, configuration, files))
+
+
 @cache
 def load_cache() -> SharedCache | None:
     """Return the cache that the user names; a process opens it once."""

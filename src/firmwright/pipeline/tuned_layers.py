@@ -137,7 +137,7 @@ def refuse(
 def tune_command(job: Job) -> str:
     """Return the command that tunes what was asked for, also on the command line."""
     overrides = [f"{name}={value}" for name, value in job.words.items()]
-    return shlex.join(["firmwright", "tune", str(job.recipe.path), *overrides])
+    return shlex.join(["firmwright", "tune", str(job.recipe.layers), *overrides])
 
 
 def describe_tuning(job: Job) -> dict[str, str]:

@@ -120,6 +120,7 @@ def build(job: Job, place: Path, variation: Variation) -> Path:
     """Build a copy of what the recipe reads; return the folder of the results."""
     folder = place / variation.folder
     recipe, start = copy_inputs(job, folder / "recipe")
+    files = [os.path.relpath(file, start) for file in recipe]
     environment = dict(os.environ)
     for name, value in variation.variables.items():
         environment.pop(name, None)
@@ -129,7 +130,7 @@ def build(job: Job, place: Path, variation: Variation) -> Path:
         found = [str(variation.installation), environment.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
     outdir = folder / "build"
-    words = [f"recipe={os.path.relpath(recipe, start)}", f"outdir={outdir}"]
+    words = [f"recipe={':'.join(files)}", f"outdir={outdir}"]
     words += [f"{name}={value}" for name, value in job.words.items()]
     words += [f"{NO_USER_CODE}=1"] if refuses_code() else []
     words += ["-n", str(variation.jobs)]
@@ -146,13 +147,15 @@ def runs(wrapper: Sequence[str]) -> bool:
         return False
 
 
-def copy_inputs(job: Job, folder: Path) -> tuple[Path, Path]:
+def copy_inputs(job: Job, folder: Path) -> tuple[list[Path], Path]:
     """Copy what the build reads of the user's, with the folders between the files.
 
-    Returns the copy of the recipe, and the folder that stands for the one of the command.
+    Returns the copies of the recipe and of its overlays, and the folder that stands for the one of
+    the command.
     """
-    start, recipe = to_absolute(find_start()), to_absolute(job.recipe.path)
-    files = [recipe]
+    start = to_absolute(find_start())
+    named = [*map(to_absolute, job.recipe.layers.files)]
+    files = [*named]
     for each in (job, *job.members):
         own = (each.recipe.path, *each.recipe.bases, *user_files(each), *each.lock_files)
         files += map(to_absolute, own)
@@ -163,7 +166,7 @@ def copy_inputs(job: Job, folder: Path) -> tuple[Path, Path]:
         shutil.copyfile(path, copy)
     new_start = folder / start.relative_to(root)
     new_start.mkdir(parents=True, exist_ok=True)
-    return folder / recipe.relative_to(root), new_start
+    return [folder / path.relative_to(root) for path in named], new_start
 
 
 def read_result(bundle: Path) -> dict[str, bytes]:

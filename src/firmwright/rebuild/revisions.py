@@ -17,13 +17,15 @@ from firmwright.pipeline.run_build import run_build
 def open_bundle(text: str, place: Path, words: Sequence[str] = ()) -> Bundle:
     """Return the bundle of a file, or build that of a recipe: ``net.yaml``, ``HEAD~1:net.yaml``.
 
-    A path behind a revision starts at the top of the repository, as for git. What is built lies in
-    the folder ``place``; ``words`` are options of the build. Raises UserError for what cannot be
-    read or built.
+    Overlays may follow: ``net.yaml:small.yaml``. A path behind a revision starts at the top of the
+    repository, as for git. What is built lies in the folder ``place``; ``words`` are options of the
+    build. Raises UserError for what cannot be read or built.
     """
     if not text.endswith((".yaml", ".yml")) or text.startswith("-"):
         return read_bundle(Path(text))
-    revision, _, name = text.rpartition(":")
+    head, _, rest = text.partition(":")
+    is_revision = bool(rest) and not head.endswith((".yaml", ".yml"))
+    revision, name = (head, rest) if is_revision else ("", text)
     try:
         start = check_out(revision, place / "files") if revision else Path.cwd()
         words = (f"recipe={name}", f"outdir={place / 'build'}", *words)

@@ -35,6 +35,8 @@ class Networks:
     platform: str
     toolchain: str | None
     concurrent: bool
+    files: Mapping[Path, str]
+    """The SHA-256 of the file and of its bases."""
 
     @property
     def path(self) -> Path:
@@ -89,6 +91,7 @@ def load_networks(layers: Layers, catalogue: Catalog) -> Networks:
         platform=data["platform"],
         toolchain=data.get("toolchain"),
         concurrent=data["concurrent"],
+        files=chain.files,
     )
 
 

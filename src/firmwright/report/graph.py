@@ -8,18 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
-from firmwright.report.layers import ReportedLayer
+
+class Row(Protocol):
+    """A row of a graph: its number, and those of the rows whose results it reads."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def follows(self) -> Sequence[int]: ...
+
+
+R = TypeVar("R", bound=Row)
 
 ROW, LANE = 28, 16
 """Pixels of a row and of a lane."""
 
 
 @dataclass(frozen=True)
-class Node:
-    """A layer and the lane that it stands in, both from 0 on."""
+class Node(Generic[R]):
+    """A layer, or a stage of a build, and the lane that it stands in, both from 0 on."""
 
-    layer: ReportedLayer
+    layer: R
     row: int
     lane: int
 
@@ -33,20 +45,20 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Graph:
+class Graph(Generic[R]):
     """Nodes, and edges as the data of SVG paths; ``width`` and ``height`` in pixels."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[Node[R], ...]
     edges: tuple[str, ...]
     width: int
     height: int
 
 
-def draw_graph(layers: Sequence[ReportedLayer]) -> Graph:
+def draw_graph(layers: Sequence[R]) -> Graph[R]:
     """Return the layers in order of execution, and the lines from those that they follow."""
     last_reader = {number: layer.number for layer in layers for number in layer.follows}
     lanes: list[int | None] = []
-    nodes: dict[int, Node] = {}
+    nodes: dict[int, Node[R]] = {}
     edges = []
     for row, layer in enumerate(layers):
         for number in layer.follows:
@@ -59,7 +71,7 @@ def draw_graph(layers: Sequence[ReportedLayer]) -> Graph:
     return Graph(tuple(nodes.values()), tuple(edges), LANE * len(lanes), ROW * len(nodes))
 
 
-def draw_edge(start: Node, end: Node) -> str:
+def draw_edge(start: Node[R], end: Node[R]) -> str:
     """Return a line down the lane of ``start`` that turns into the one of ``end`` at last."""
     above, middle = end.y - ROW, end.y - ROW // 2
     return f"M{start.x} {start.y}V{above}C{start.x} {middle} {end.x} {middle} {end.x} {end.y}"

@@ -33,6 +33,10 @@ class SharedCache:
         """Return where the entry of a key is kept, for a message."""
         return self.store.find(f"ac/{key}")
 
+    def has(self, key: str) -> bool:
+        """Return whether there is an entry of a key. Raises CacheError."""
+        return self.is_read and self.store.read(f"ac/{key}", LARGEST_ENTRY) is not None
+
     def restore(self, key: str, folder: Path) -> Entry | None:
         """Write the files of a key's entry into an empty folder; None if there is none to take.
 

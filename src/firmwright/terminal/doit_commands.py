@@ -34,6 +34,7 @@ from firmwright.errors import did_you_mean
 from firmwright.folders import PREFIXES
 from firmwright.pipeline import snapshot
 from firmwright.pipeline.freshness import Unchanged
+from firmwright.pipeline.switches import DRY_RUN, is_asked
 from firmwright.plugins import find_plugins
 from firmwright.process import open_streams, tell_end
 from firmwright.terminal.pipes import end_with_reader
@@ -96,6 +97,8 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
         altered = params._non_default_keys or params["always"] or params["single"]
         if args in ([], ["build"]) and not altered:
             self.loader.load_tasks = partial(load_tasks, self.loader, self.loader.load_tasks)
+        if is_asked(DRY_RUN):
+            self._execute = self.print_plan
         try:
             return super().execute(params, args)
         except CmdParseError as error:
@@ -106,6 +109,15 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
             known = {*self.loader.cmd_names, *(task.name for task in self.task_list)}
             word = f"'{error.not_found}'{did_you_mean(error.not_found, known)}"
             raise InvalidCommand(f"no command, task or file of a task is named {word}") from None
+
+    def print_plan(self, outfile: Any) -> int:
+        """Print the stages that would run, and run none."""
+        # Imported late: a build with nothing to do plans nothing.
+        from firmwright.pipeline.reasons import format_plan, plan_build
+
+        planned = plan_build(self.task_list, self.sel_tasks, self.dep_manager)
+        print(format_plan([*planned]), file=outfile)
+        return 0
 
 
 def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:

@@ -19,6 +19,7 @@ from firmwright.pipeline import artifacts
 from firmwright.pipeline.build_root import find_build_root
 from firmwright.pipeline.profile import Times
 from firmwright.pipeline.snapshot import UpToDate, list_finished
+from firmwright.pipeline.switches import WHY, is_asked
 from firmwright.report.rows import Row, make_row, read_rows
 
 from .guard import guard
@@ -78,6 +79,11 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         if title:
             self.show_fresh()
             self.screen.start(task.name, title.stage, task.doc)
+            if is_asked(WHY):
+                from firmwright.pipeline.reasons import explain_run  # imported late: few ask
+
+                self.show_head(title.job.title)
+                self.screen.print_hanging("  ", f"{title.stage}: {explain_run(task)}", "dim")
 
     def add_success(self, task: Any) -> None:
         title = task.custom_title

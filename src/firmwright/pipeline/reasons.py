@@ -1,0 +1,120 @@
+"""Why stages run, and which stages a build would run: ``why=1`` and ``dry_run=1``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from doit.control import TaskControl
+from doit.task import Task
+
+from firmwright.created_folders import INDEX_FILE
+from firmwright.shared_cache.entry import CacheError
+
+from .freshness import Unchanged
+from .snapshot import UpToDate
+from .stage_cache import find_cached
+
+KEPT, CACHED, RUN, MAYBE = "kept", "cache", "run", "then"
+"""The origin of a stage's result; a stage after one that runs may not run, if nothing changes."""
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """A stage of a build, with the origin of its result and the reason if it would run."""
+
+    build: str
+    stage: str
+    origin: str
+    reason: str
+
+
+def explain_run(task: Task) -> str:
+    """Return why doit has found that a task must run."""
+    checks = [check for check, *_ in task.uptodate if isinstance(check, Unchanged)]
+    told = [str(check) for check in checks if check.reasons]
+    if not told:
+        told = [describe_change(path) for path in sorted(task.dep_changed or ())]
+    missing = [path for path in task.targets if not Path(path).exists()]
+    return "; ".join(told) or (f"{missing[0]} is missing" if missing else "it runs in every build")
+
+
+def describe_change(path: str) -> str:
+    """Return that a file, or the result of a stage, has changed."""
+    place = Path(path)
+    return f"the stage {place.parent.name} has another result" if place.name == INDEX_FILE else (
+        f"{path} has changed"
+    )  # fmt: skip
+
+
+def plan_build(tasks: list[Task], selected: Sequence[str], state: Any) -> Iterator[PlannedStage]:
+    """Yield the stages of a build in order. ``state`` is doit's record of results."""
+    control = TaskControl(tasks)
+    control.process(list(selected))
+    running: set[str] = set()
+    for name in order_tasks(control.tasks, control.selected_tasks):
+        task = control.tasks[name]
+        if isinstance(task.custom_title, UpToDate):
+            yield PlannedStage(task.custom_title.title, "all stages", KEPT, "")
+        elif task.actions and hasattr(task.custom_title, "stage"):
+            planned = plan_task(task, control.tasks, running, state)
+            if planned.origin != KEPT:
+                running.add(name)
+            yield planned
+
+
+def plan_task(
+    task: Task, tasks: Mapping[str, Task], running: Collection[str], state: Any
+) -> PlannedStage:
+    """Return whether a task would run, and why."""
+    title = task.custom_title
+    status = state.get_status(task, tasks).status
+    if status != "up-to-date":
+        origin = CACHED if is_cached(task) else RUN
+        return PlannedStage(title.job.title, title.stage, origin, explain_run(task))
+    before = [name.partition(":")[0] for name in task.task_dep if name in running]
+    if before:
+        return PlannedStage(title.job.title, title.stage, MAYBE, f"after {', '.join(before)}")
+    return PlannedStage(title.job.title, title.stage, KEPT, "")
+
+
+def is_cached(task: Task) -> bool:
+    """Return whether the shared cache has the result of a stage; False if it cannot be read."""
+    title = task.custom_title
+    stage = title.job.stages.get(title.stage)
+    checks = [check for check, *_ in task.uptodate if isinstance(check, Unchanged)]
+    if stage is None or not checks or not all(Path(path).exists() for path in task.file_dep):
+        return False
+    try:
+        return find_cached(title.job, stage, checks[0].configuration, sorted(task.file_dep))
+    except CacheError:
+        return False
+
+
+def order_tasks(tasks: Mapping[str, Task], selected: Sequence[str]) -> list[str]:
+    """Return the names of tasks and of all that they need, each after those that it needs."""
+    found: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name not in found:
+            for before in tasks[name].task_dep:
+                visit(before)
+            found[name] = None
+
+    for name in selected:
+        visit(name)
+    return list(found)
+
+
+def format_plan(planned: Sequence[PlannedStage]) -> str:
+    """Return the stages below their builds; those that are kept on one line."""
+    lines: list[str] = []
+    for build in dict.fromkeys(each.build for each in planned):
+        stages = [each for each in planned if each.build == build]
+        kept = [each.stage for each in stages if each.origin == KEPT]
+        lines += [build, *([f"  {KEPT:<5}  {', '.join(kept)}"] if kept else [])]
+        others = [each for each in stages if each.origin != KEPT]
+        lines += [f"  {each.origin:<5}  {each.stage:<11}  {each.reason}" for each in others]
+    return "\n".join(lines)

@@ -1,0 +1,80 @@
+"""The command ``firmwright graph``: the stages of a recipe, and the results that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from html import escape
+
+from firmwright.report.graph import LANE, draw_graph
+
+from .job import Job
+from .task import list_results
+
+Stages = Mapping[str, tuple[str, ...]]
+"""The names of stages in order, each with the stages whose results it reads."""
+
+
+@dataclass(frozen=True)
+class NumberedStage:
+    """A stage as a row of a graph."""
+
+    name: str
+    number: int
+    follows: tuple[int, ...]
+
+
+def read_stages(job: Job) -> dict[str, tuple[str, ...]]:
+    """Return the stages of a job; the last stage, which reads all others, follows the ends."""
+    names = [name for name in job.stages if job.has_stage(name)]
+    folders = {job.folder(name): name for name in names}
+    found: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        stage = job.stages[name]
+        read = [folders[p.parent] for p in list_results(job, stage) if p.parent in folders]
+        if stage.reads_all:
+            used = {each for others in found.values() for each in others}
+            read = [each for each in read if each not in used]
+        found[name] = tuple(dict.fromkeys(each for each in read if each != name))
+    return found
+
+
+def format_text(stages: Stages) -> str:
+    """Return a line for each stage."""
+    width = max(map(len, stages))
+    return "\n".join(
+        f"{name:<{width}}  {'<- ' + ', '.join(read) if read else ''}".rstrip()
+        for name, read in stages.items()
+    )
+
+
+def format_mermaid(stages: Stages) -> str:
+    """Return a flowchart for Mermaid."""
+    edges = [f"  {before} --> {name}" for name, read in stages.items() for before in read]
+    return "\n".join(["flowchart TD", *(f"  {name}" for name in stages), *edges])
+
+
+def format_svg(stages: Stages) -> str:
+    """Return a picture: a row for each stage, and lanes for results that are read later."""
+    numbers = {name: number for number, name in enumerate(stages)}
+    rows = [
+        NumberedStage(name, numbers[name], tuple(numbers[each] for each in read))
+        for name, read in stages.items()
+    ]
+    graph = draw_graph(rows)
+    width = graph.width + 160
+    size = f'width="{width}" height="{graph.height}" viewBox="0 0 {width} {graph.height}"'
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif">']
+    lines += [f'<path d="{edge}" fill="none" stroke="#777"/>' for edge in graph.edges]
+    for node in graph.nodes:
+        lines.append(f'<circle cx="{node.x}" cy="{node.y}" r="4"/>')
+        text = f'x="{graph.width + LANE}" y="{node.y + 4}" font-size="13"'
+        lines.append(f"<text {text}>{escape(node.layer.name)}</text>")
+    return "\n".join([*lines, "</svg>"])
+
+
+FORMATS: Mapping[str, Callable[[Stages], str]] = {
+    "text": format_text,
+    "mermaid": format_mermaid,
+    "svg": format_svg,
+}

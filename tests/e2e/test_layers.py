@@ -1,0 +1,129 @@
+"""Recipes in layers, from the files to the bundle: freshness, locks, reasons and origins."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from .conftest import Repository, copy_of
+from .test_mistakes import fail
+
+BASE = "target: c\nrun: {inputs: ../inputs.npz, samples: 3}\n"
+RECIPE = "recipe=digits.yaml"
+BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
+
+
+@pytest.fixture
+def layered(built: Repository, tmp_path: Path) -> Repository:
+    """A copy of a built repository whose recipe has become two files that say the same."""
+    repository = copy_of(built, tmp_path)
+    (repository.folder / "parts").mkdir()
+    repository.write("parts/base.yaml", BASE)
+    repository.write("digits.yaml", "extends: parts/base.yaml\nmodel: digits.onnx\n")
+    return repository
+
+
+def digest(repository: Repository, bundle: str = BUNDLE) -> str:
+    return sha256((repository.folder / bundle).read_bytes()).hexdigest()
+
+
+def test_the_split_of_a_recipe_changes_nothing_and_edits_of_a_base_are_seen(
+    layered: Repository,
+) -> None:
+    before = digest(layered)
+    assert layered.build(RECIPE) == []
+    assert layered.build(RECIPE) == []
+    layered.write("parts/base.yaml", f"# A comment.\n{BASE}")
+    assert layered.build(RECIPE) == []
+    assert digest(layered) == before
+    layered.write("parts/base.yaml", BASE.replace("samples: 3", "samples: 2"))
+    assert layered.build(RECIPE) == ["samples", "reference", "run", "stats", "bundle"]
+    layered.build(RECIPE, "outdir=clean")
+    assert digest(layered) == digest(layered, "clean/digits-rv32-bare.tar.gz") != before
+
+
+def test_a_shown_recipe_gives_the_same_bundle(layered: Repository) -> None:
+    words = ("run.samples=2", 'cflags+=["-DLOG"]')
+    layered.build(RECIPE, *words)
+    shown = layered.run("firmwright", "show", "digits.yaml", *words)
+    assert "samples: 2" in shown.stdout
+    assert "# command line" in shown.stdout
+    layered.write("shown.yaml", shown.stdout)
+    layered.build("recipe=shown.yaml", "outdir=shown")
+    assert digest(layered, "shown/digits-rv32-bare.tar.gz") == digest(layered)
+
+
+def test_a_build_says_that_it_replaces_the_bundle_of_other_values(layered: Repository) -> None:
+    layered.write("small.yaml", "run: {samples: 1}\n")
+    layered.build(RECIPE, "run.seed=1")
+    done = layered.doit("build", "recipe=digits:small")
+    assert f"{BUNDLE}: replaces the bundle of `digits.yaml run.seed=1`" in done.stdout
+    said = fail(layered, "recipe=digits:small,digits")
+    assert "digits.yaml:small.yaml and digits.yaml are both named 'digits'" in said
+
+
+def test_a_dry_run_tells_what_would_run_and_runs_nothing(layered: Repository) -> None:
+    before = digest(layered)
+    done = layered.doit("build", RECIPE, "run.samples=2", "dry_run=1")
+    assert done.stdout.splitlines() == [
+        "digits on rv32-bare",
+        "  kept   model, partition, kernels, advice, plan, sources, objects, firmware",
+        "  run    samples      options.recipe.run.samples: 3 → 2",
+        "  run    reference    options.recipe.run.samples: 3 → 2",
+        "  run    run          options.recipe.run.samples: 3 → 2",
+        "  then   stats        after run",
+        "  run    bundle       options.recipe.*.run.samples: 3 → 2",
+    ]
+    assert digest(layered) == before
+    done = layered.doit("build", RECIPE, "run.samples=2", "why=1")
+    assert "  reference: options.recipe.run.samples: 3 → 2\n" in done.stdout
+    assert "the stage run has another result" in done.stdout
+    done = layered.doit("build", RECIPE, "run.samples=2", "dry_run=1")
+    assert done.stdout == "digits on rv32-bare\n  kept   all stages\n"
+
+
+def test_a_lock_has_the_bases_and_the_values_of_the_command_line(layered: Repository) -> None:
+    def lock(*words: str) -> str:
+        done = layered.run("firmwright", "lock", "digits.yaml", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return (layered.folder / "digits.lock").read_text()
+
+    locked = json.loads(lock("run.seed=7"))
+    assert locked["bases"].keys() == {"parts/base.yaml"}
+    assert locked["values"] == {"run.seed": 7}
+    assert layered.doit("build", RECIPE, "run.seed=7").returncode == 0
+    assert "run.seed is 0, locked is 7" in fail(layered, RECIPE)
+    assert "budget.flash is not in the lock" in fail(
+        layered, RECIPE, "run.seed=7", "budget.flash=4 MiB"
+    )
+    before = lock()
+    layered.write("parts/base.yaml", f"{BASE}# Changed.\n")
+    assert "parts/base.yaml, which the recipe builds on, has changed" in fail(layered, RECIPE)
+    layered.write("parts/base.yaml", BASE)
+    inputs = layered.folder / "inputs.npz"
+    (layered.folder / "more.npz").write_bytes(inputs.read_bytes())
+    model = layered.folder / "digits.onnx"
+    model.write_bytes(model.read_bytes() + b"\x7a\x00")  # an empty field that nothing reads
+    after = lock("--update", "model")
+    lines = zip(before.splitlines(), after.splitlines(), strict=True)
+    assert [new.split('"')[1] for old, new in lines if old != new] == ["digits.onnx"]
+
+
+def test_a_rebuild_needs_no_base(layered: Repository, tmp_path: Path) -> None:
+    layered.build(RECIPE, "run.samples=2")
+    bundle = tmp_path / "digits-rv32-bare.tar.gz"
+    bundle.write_bytes((layered.folder / BUNDLE).read_bytes())
+    (layered.folder / "parts/base.yaml").unlink()
+    done = layered.run("firmwright", "rebuild", str(bundle), "--files", ".")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("form", ["text", "mermaid", "svg"])
+def test_the_stages_can_be_drawn(layered: Repository, form: str) -> None:
+    shown = layered.run("firmwright", "graph", "digits.yaml", "--format", form).stdout
+    expected = {"text": "run        <- model", "mermaid": "  model --> partition\n", "svg": "<svg "}
+    assert expected[form] in shown
+    assert "firmware" in shown
