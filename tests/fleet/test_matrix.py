@@ -66,6 +66,22 @@ def test_without_platforms_each_recipe_keeps_its_own() -> None:
     assert read("recipes: [kws]") == ["kws: recipe=recipes/kws.yaml"]
 
 
+def test_overlays_may_be_patterns_and_options_any_key() -> None:
+    for name in ("small", "large"):
+        Path(f"board-{name}.yaml").write_text("target: c\n")
+    text = 'recipes: ["kws:board-*"]\noptions: {budget.flash: [64 KiB]}\n'
+    assert read(text) == [
+        "kws-board-large-budget.flash-64-KiB: "
+        "recipe=recipes/kws.yaml:board-large.yaml budget.flash=64 KiB",
+        "kws-board-small-budget.flash-64-KiB: "
+        "recipe=recipes/kws.yaml:board-small.yaml budget.flash=64 KiB",
+    ]
+    text = "recipes: [kws]\noptions: {model.path: [net.tflite]}\n"
+    assert read(text, "more/fleet.yaml") == [
+        'kws-model.path--more-net.tflite-: recipe=more/kws.yaml model.path="more/net.tflite"'
+    ]
+
+
 def test_paths_start_at_the_folder_of_the_fleet_file() -> None:
     text = "recipes: [kws.yaml]\nplatforms: [../board.yaml]"
     assert read(text, "more/fleet.yaml") == ["kws-board: recipe=more/kws.yaml platform=board.yaml"]
@@ -186,6 +202,8 @@ def test_github_takes_no_more_jobs(capsys: pytest.CaptureFixture[str]) -> None:
         ("more/kws.yaml", "more/kws.yaml: this is a recipe; name it by recipe=more/kws.yaml"),
         ("fleet.yaml more.yaml", "fleet.yaml more.yaml: one fleet file at a time"),
         ("recipe=kws platform=a", "unknown platform 'a'; known: "),
+        ("fleet.yaml budgit.flash=1", "budgit.flash=: unknown variable or key 'budgit.flash'; did"),
+        ("fleet.yaml run.samples=1 samples=2", "run.samples=: is given 2 times\n"),
         ("fleet.yaml recipe=kws", "fleet= and recipe= both name recipes; leave one of them out"),
     ],
 )

@@ -17,6 +17,7 @@ from firmwright.documents.chain import Layers, read_chain
 from firmwright.errors import Diagnostic, DiagnosticError
 from firmwright.pipeline.command_line import make_catalog
 from firmwright.recipe import Catalog, load_recipe
+from firmwright.recipe.networks import load_networks, names_networks
 from firmwright.recipe.origins import format_difference, format_history, format_recipe, read_origins
 from firmwright.recipe.overrides import is_key, list_keys
 
@@ -267,3 +268,19 @@ def test_chains_by_chance(seed: int, catalogue: Catalog) -> None:
             load_recipe(Path(names[-1]), {"budget.flash": "1 KiB"}, catalogue)
         except DiagnosticError as error:
             assert all(d.line or d.path == "command line" for d in error.diagnostics)
+
+
+def test_the_file_of_several_networks_has_bases_and_overlays(catalogue: Catalog) -> None:
+    for name in ("parts/kws.yaml", "vww.yaml"):
+        write(name, "model: net.onnx\n")
+    write("parts/all.yaml", "networks: {kws: kws.yaml}\nplatform: host\nconcurrent: true\n")
+    write("small.yaml", "target: c\n")
+    write("door.yaml", "extends: parts/all.yaml\nnetworks: {vww: 'vww.yaml:small.yaml'}\n")
+    assert names_networks(Layers(Path("door.yaml")))
+    networks = load_networks(Layers(Path("door.yaml")), catalogue)
+    assert {name: str(layers) for name, layers in networks.recipes.items()} == {
+        "kws": "parts/kws.yaml",
+        "vww": "vww.yaml:small.yaml",
+    }
+    assert networks.concurrent
+    assert [*map(str, networks.files)] == ["parts/all.yaml", "door.yaml"]

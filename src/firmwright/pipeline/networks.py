@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from firmwright.documents.chain import Layers
+from firmwright.documents.values import COMMAND_LINE
 from firmwright.errors import Diagnostic, DiagnosticError
 from firmwright.recipe import Catalog, Recipe, load_recipe
 from firmwright.recipe.networks import Networks, load_networks
@@ -27,6 +28,9 @@ ALIKE = {
     "run.board": "board_access",
 }
 """Keys that the recipes of one firmware have to say alike, and what they are of a job."""
+
+OWN_KEYS = ("name", "description", "c_prefix", "arena")
+"""Keys that the file of several networks states, or decides about, itself."""
 
 MakeJob = Callable[[Recipe], Job]
 
@@ -46,6 +50,7 @@ def make_network_jobs(
     """
     networks = load_networks(layers, catalogue)
     words = overrides(layers)
+    refuse_own_keys(words)
     found: list[Diagnostic] = []
     members: list[Job] = []
     for prefix, file in networks.recipes.items():
@@ -64,6 +69,14 @@ def make_network_jobs(
         toolchain=words.get("toolchain", networks.toolchain),
     )
     return [*members, join_jobs(asked, members, make_job, pipeline)]
+
+
+def refuse_own_keys(words: Mapping[str, str]) -> None:
+    """Raise DiagnosticError for values of the command line that the networks' recipes lack."""
+    message = "the file of several networks states this key; values go to the networks' recipes"
+    found = [name for name in words if name.split(".")[0] in OWN_KEYS]
+    if found:
+        raise DiagnosticError(Diagnostic(COMMAND_LINE, 0, 0, f"{n}: {message}") for n in found)
 
 
 def share_memory(job: Job) -> Job:
