@@ -29,6 +29,7 @@ from firmwright.pipeline.installed import LISTS, print_lists
 from firmwright.pipeline.profile import PROFILE
 from firmwright.pipeline.recipe_words import enter_repository, find_recipes
 from firmwright.pipeline.switches import DRY_RUN, WHY
+from firmwright.rebuild import vendor
 from firmwright.recipe.overrides import list_overrides
 from firmwright.terminal.arguments import Parser
 from firmwright.terminal.guard import guard_output
@@ -141,6 +142,7 @@ def make_parser() -> argparse.ArgumentParser:
     bundle_commands.add_commands(commands)
     fleet_command.add_commands(commands)
     show.add_command(commands)
+    vendor.add_command(commands)
     for name, (sentence, _) in LISTS.items():
         commands.add_parser(name, help=sentence, description=sentence)
     sentence = "write the schema of recipes for editors: all keys, and the names known here"
@@ -316,6 +318,20 @@ def watch_recipes(options: argparse.Namespace) -> int:
     return watch(build, list_paths, [str(file) for each in recipes for file in list_chain(each)])
 
 
+def vendor_inputs(options: argparse.Namespace) -> int:
+    """Copy the inputs of recipes into a folder, or check it; return the exit code."""
+    from firmwright.rebuild.vendor import vendor
+
+    folder = options.to.absolute()
+    enter_repository()
+    recipes = [word for word in options.words if "=" not in word]
+    variables = [word for word in options.words if "=" in word]
+    set_variables([*variables, f"recipe={','.join(recipes)}"])
+    from firmwright.tasks import dodo
+
+    return vendor(dodo.get_jobs(), folder, options.check)
+
+
 def run_on_bundles(options: argparse.Namespace) -> int:
     """Run a command that takes bundles; return its exit code."""
     if options.command not in bundle_commands.ONLINE:
@@ -329,6 +345,7 @@ OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] =
     (bundle_commands.COMMANDS, run_on_bundles),
     (fleet_command.COMMANDS, fleet_command.run_command),
     (("show",), show.run_command),
+    (("vendor",), vendor_inputs),
 )
 """Commands whose process has no use for the task file, and what runs them."""
 

@@ -1,0 +1,142 @@
+"""The command ``firmwright vendor``: all inputs of recipes in one folder, for builds offline.
+
+``files`` in the folder has the recipes with all files that they read, at the same places relative
+to one another. ``mirror`` has the files that recipes name by digest. The folder has no tools.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from firmwright.data.fetch import download, find_in_mirror
+from firmwright.data.sources import DataFile
+from firmwright.documents.whole_file import write_whole
+from firmwright.errors import UserError
+from firmwright.pipeline.build_root import list_package_folders
+from firmwright.pipeline.freshness import file_digest
+from firmwright.pipeline.inputs import to_absolute, user_files
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.recipe_words import find_start
+
+COMPLETE, INCOMPLETE, WRONG = 0, 1, 2
+"""Exit codes: everything is there, ``--check`` misses something, an error."""
+
+FILES, MIRROR = "files", "mirror"
+
+
+def add_command(commands: Any) -> None:
+    """Add the parser of the command to those of the command line."""
+    sentence = "copy every input of recipes into a folder, for builds without network"
+    codes = "exit code: 0 complete, 1 an input is missing (--check), 2 an error"
+    vendor = commands.add_parser("vendor", help=sentence, description=sentence, epilog=codes)
+    vendor.add_argument("words", nargs="+", metavar="RECIPE", help="a recipe, or name=value")
+    vendor.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="fill this folder")
+    vendor.add_argument("--check", action="store_true", help="copy nothing, list missing inputs")
+
+
+def vendor(jobs: Sequence[Job], folder: Path, check: bool) -> int:
+    """Fill the folder with the inputs of jobs, or ``check`` it; return the exit code."""
+    inputs = {**list_copies(jobs), **list_fetched(jobs)}
+    try:
+        return check_folder(folder, inputs) if check else fill_folder(folder, inputs, jobs)
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+    except UserError as error:
+        print(error, file=sys.stderr)
+    return WRONG
+
+
+def fill_folder(folder: Path, inputs: Mapping[str, Input], jobs: Sequence[Job]) -> int:
+    (folder / MIRROR).mkdir(parents=True, exist_ok=True)
+    for name, each in inputs.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / name, each.read())
+    print(f"{len(inputs)} files in {folder}")
+    print(f"build without network, with FIRMWRIGHT_MIRROR={folder / MIRROR}:")
+    print("\n".join(f"  {folder / FILES / name}" for name in name_recipes(jobs)))
+    return COMPLETE
+
+
+def check_folder(folder: Path, inputs: Mapping[str, Input]) -> int:
+    missing = [name for name, each in sorted(inputs.items()) if not each.is_in(folder / name)]
+    print("\n".join([f"missing: {name}" for name in missing]) or "complete")
+    return INCOMPLETE if missing else COMPLETE
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file of the user's, or one that a recipe names by its digest, with its address if any."""
+
+    digest: str
+    name: str
+    path: Path | None = None
+    url: str | None = None
+
+    def read(self) -> bytes:
+        """Return the content. Raises UserError if no mirror and no server has it."""
+        if self.path is not None:
+            return self.path.read_bytes()
+        data = find_in_mirror(self.name, self.digest)
+        if data is None and self.url is None:
+            raise UserError(f"{self.name}: no mirror folder has the file, and it has no `url`")
+        return download(self.url or "", self.digest, "the file") if data is None else data
+
+    def is_in(self, place: Path) -> bool:
+        """Return whether a place has the file with this content."""
+        return place.is_file() and file_digest(place) == self.digest
+
+
+def list_sources(job: Job) -> list[Path]:
+    """Return the files of a recipe but those of installed packages, which have versions."""
+    recipe = job.recipe
+    own = (*recipe.layers.files, *recipe.bases, *user_files(job), *job.lock_files, *job.tuned_files)
+    packages = [*list_package_folders()]
+    paths = dict.fromkeys(map(to_absolute, own))
+    return [path for path in paths if not any(path.is_relative_to(p) for p in packages)]
+
+
+def find_root(jobs: Sequence[Job]) -> Path:
+    """Return the folder that has all sources, and the folder of the command."""
+    folders = [path.parent for job in jobs for path in list_sources(job)]
+    return Path(os.path.commonpath([to_absolute(find_start()), *folders]))
+
+
+def list_copies(jobs: Sequence[Job]) -> dict[str, Input]:
+    """Return the files of recipes by their names in the folder."""
+    root = find_root(jobs)
+    paths = [path for job in jobs for path in list_sources(job)]
+    names = {f"{FILES}/{path.relative_to(root).as_posix()}": path for path in paths}
+    return {n: Input(file_digest(path), path.name, path) for n, path in names.items()}
+
+
+def name_recipes(jobs: Sequence[Job]) -> list[str]:
+    """Return the recipes, with their overlays, by their names below ``files``."""
+    root = find_root(jobs)
+    named = (map(to_absolute, job.recipe.layers.files) for job in jobs)
+    texts = (":".join(p.relative_to(root).as_posix() for p in files) for files in named)
+    return list(dict.fromkeys(texts))
+
+
+def list_fetched(jobs: Sequence[Job]) -> dict[str, Input]:
+    """Return the files that recipes name by digest, by their names in the folder."""
+    found: dict[str, Input] = {}
+    for stated in (each for job in jobs for each in find_digests(job.recipe.data)):
+        file = DataFile(url=stated.get("url"), sha256=stated["sha256"], name=stated.get("name"))
+        name, digest = Path(file.display_name).name, stated["sha256"].lower()
+        found[f"{MIRROR}/{digest[:16]}/{name}"] = Input(digest, name, url=file.url)
+    return found
+
+
+def find_digests(data: Any) -> Iterator[dict[str, Any]]:
+    """Yield the mappings of a recipe that name a file by its digest."""
+    if isinstance(data, dict):
+        if data.get("sha256") and not data.get("path"):
+            yield data
+        data = list(data.values())
+    for part in data if isinstance(data, list) else ():
+        yield from find_digests(part)
