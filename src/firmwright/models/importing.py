@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import warnings
@@ -49,7 +50,8 @@ def run_importer(name: str, convert: Callable[[], IRModule]) -> IRModule:
             failure = str(error)
         except Exception as error:  # importers raise all kinds
             failure = f"cannot import the graph: {first_line(error)}"
-        # The importer's objects are gone here, and have said what they had to say about it.
+        # TVM's block builder prints a warning when it is deleted, and importers form cycles.
+        gc.collect()
     raise UserError(f"{name}: {failure}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,19 @@ from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLO
 
 WEIGHTED_OPERATORS = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}
 """Operators of which TFLite has hybrid kernels: float32 activations, integer weights."""
+
+SIZE_OPERANDS: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("BROADCAST_TO", "EXPAND_DIMS", "MIRROR_PAD", "PAD", "PADV2"), (1,)),
+    **dict.fromkeys(("RESHAPE", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "TILE"), (1,)),
+    **dict.fromkeys(("ONE_HOT", "REVERSE_V2", "TOPK_V2", "TRANSPOSE"), (1,)),
+    **dict.fromkeys(("MEAN", "REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN"), (1,)),
+    **dict.fromkeys(("REDUCE_PROD", "SUM"), (1,)),
+    **dict.fromkeys(("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND", "SPLIT_V"), (1, 2)),
+    **dict.fromkeys(("FILL", "SPLIT", "TRANSPOSE_CONV"), (0,)),
+    "RANGE": (0, 1, 2),
+    "STRIDED_SLICE": (1, 2, 3),
+}
+"""Operators whose result's shape depends on the values of inputs, and the numbers of these."""
 
 
 class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
@@ -66,6 +79,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             kind = self.get_op_code_str(operator)
             names = self.output_names(operator)
             try:
+                self.check_sizes(operator, kind)
                 if kind in FLOAT_ONLY and self.is_quantized(operator):
                     result = self.convert_in_float(operator, kind)
                 else:
@@ -85,6 +99,17 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             result = self.bb.normalize(result)
             for position, name in enumerate(names):
                 self.exp_tab.set_expr(name, result[position])
+
+    def check_sizes(self, operator: Any, kind: str) -> None:
+        """Raise UserError if an operand that a shape depends on is not a constant."""
+        given = operator.InputsAsNumpy()
+        for position in SIZE_OPERANDS.get(kind, ()):
+            if position < len(given) and given[position] >= 0 and self.has_expr(given[position]):
+                name = tflite_frontend.get_tensor_name(self.subgraph, given[position])
+                raise UserError(
+                    f"reads its sizes or axes from '{name}', which a run computes; firmware needs "
+                    "fixed shapes: use constants, or sizes of the inputs' shapes"
+                )
 
     def convert_in_float(self, op: Any, kind: str) -> relax.Expr:
         """Let a converter that knows float32 only see dequantized tensors; quantize its result."""
@@ -116,6 +141,12 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             elif tensor.qnn_params is not None and not tensor.qnn_params["scale"].ty.shape:
                 tensor.qnn_params["axis"] = 0
         return tensors
+
+    def get_tensor_shape(self, tensor_wrapper: Any) -> Any:
+        """Return a tensor's shape; TVM infers an empty one, also of a result not yet computed."""
+        if tensor_wrapper.tensor.ShapeLength() or self.has_expr(tensor_wrapper.tensor_idx):
+            return super().get_tensor_shape(tensor_wrapper)
+        return np.zeros(0, "int32")
 
     def get_input_tensors(self, op: Any) -> list[Any]:
         """Return TVM's wrappers; a bias without a grid has the products' one, as in TFLite."""

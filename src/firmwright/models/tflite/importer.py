@@ -19,6 +19,7 @@ from firmwright.models.formats import Imported, Shapes
 from firmwright.models.importing import refuse_operators, run_importer
 from firmwright.models.tflite.checks import check_model, decode_text, operator_kinds, to_ints
 from firmwright.models.tflite.converter import Converter
+from firmwright.models.tflite.known_values import fold_known_values
 from firmwright.models.tflite.litert_outputs import load_interpreter
 from firmwright.models.tflite.litert_outputs import run_reference as run_reference
 from firmwright.models.tflite.repairs import convert_constants, repair, repair_dimensions
@@ -37,7 +38,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     data, remarks = check_file(data, name)
     check_model(tflite.Model.GetRootAsModel(data, 0), name)
     try:
-        data, states = expose_states(repair(data))
+        data, states = expose_states(fold_known_values(repair(data), shapes))
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
     model = tflite.Model.GetRootAsModel(convert_constants(data), 0)

@@ -25,11 +25,15 @@ def load_interpreter(data: bytes) -> None:
     make_interpreter(data)
 
 
-def make_interpreter(data: bytes, kernels: str = "BUILTIN_REF") -> Any:
-    """Return LiteRT's interpreter; ``kernels`` is a name of its OpResolverType."""
+def make_interpreter(data: bytes, kernels: str = "BUILTIN_REF", keep_all: bool = False) -> Any:
+    """Return LiteRT's interpreter; ``kernels`` is a name of its OpResolverType.
+
+    With ``keep_all`` the values of all tensors can be read after a run.
+    """
     return Interpreter(
         model_content=data,
         experimental_op_resolver_type=getattr(OpResolverType, kernels),
+        experimental_preserve_all_tensors=keep_all,
         num_threads=1,
     )
 

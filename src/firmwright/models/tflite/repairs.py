@@ -7,7 +7,7 @@ constants.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flatbuffers
@@ -18,6 +18,16 @@ from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import UserError
 from firmwright.models.tflite.checks import decode_text
+
+KINDS: Mapping[int, str] = {
+    v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)
+}
+
+
+def kind_of(model: Any, operator: Any) -> str:
+    """Return the name of an operator's kind, '' if the schema does not have it."""
+    code = model.operatorCodes[operator.opcodeIndex]
+    return KINDS.get(int(max(code.builtinCode, code.deprecatedBuiltinCode)), "")
 
 
 def pack(model: Any, size: int) -> bytes:

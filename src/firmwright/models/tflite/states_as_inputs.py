@@ -19,7 +19,7 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import State, Tensor
 from firmwright.models.tflite.checks import decode_text
 from firmwright.models.tflite.lstm import CELL_STATE, OUTPUT_STATE
-from firmwright.models.tflite.repairs import pack
+from firmwright.models.tflite.repairs import kind_of, pack
 
 STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
     "SVDF": (4,),
@@ -29,9 +29,6 @@ STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
 
 VARIABLE_OPERATORS = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"})
 
-KINDS: Mapping[int, str] = {
-    v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)
-}
 TYPES = {v: k.lower() for k, v in vars(schema.TensorType).items() if isinstance(v, int)}
 
 
@@ -48,11 +45,6 @@ def expose_states(data: bytes) -> tuple[bytes, tuple[State, ...]]:
         return data, ()
     states = Exposer(model).run()
     return pack(model, len(data)), states
-
-
-def kind_of(model: Any, operator: Any) -> str:
-    code = model.operatorCodes[operator.opcodeIndex]
-    return KINDS.get(int(max(code.builtinCode, code.deprecatedBuiltinCode)), "")
 
 
 class Exposer:

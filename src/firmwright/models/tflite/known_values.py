@@ -1,0 +1,116 @@
+"""Folds the operators whose results are known before a run; LiteRT computes them.
+
+Converters write the arithmetic of sizes as operators (SHAPE, STRIDED_SLICE, PACK, MUL, …), though
+every size is fixed once the inputs' shapes are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ai_edge_litert import schema_py_generated as schema
+
+from firmwright.errors import UserError, first_line
+from firmwright.forked import run_in_copy
+from firmwright.models.formats import Shapes
+from firmwright.models.tflite.litert_outputs import make_interpreter
+from firmwright.models.tflite.repairs import kind_of, pack
+
+Array = npt.NDArray[Any]
+
+OF_SHAPE_ALONE = frozenset({"SHAPE", "RANK", "ZEROS_LIKE"})
+"""Operators that read the shape of their input, not its values."""
+
+NEVER_FOLDED = frozenset(
+    """
+    CALL CALL_ONCE CUSTOM DENSIFY DEQUANTIZE IF MULTINOMIAL PLACEHOLDER_FOR_GREATER_OP_CODES
+    RANDOM_STANDARD_NORMAL RANDOM_UNIFORM READ_VARIABLE VAR_HANDLE WHILE
+    """.split()
+)
+"""Operators with effects, chance or subgraphs, and those that make weights larger."""
+
+
+def fold_known_values(data: bytes, shapes: Shapes) -> bytes:
+    """Return the model with known values as constants, and with the shapes that LiteRT computes.
+
+    ``shapes`` are those of inputs by name. A model with neither is returned as it is. Raises
+    UserError if LiteRT cannot evaluate the model.
+    """
+    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    known = find_known_results(model)
+    if not known and not shapes:
+        return data
+    what = "LiteRT does not survive the computation of the model's shapes"
+    lengths, values = run_in_copy(what, compute_known_values, data, sorted(known), dict(shapes))
+    graph = model.subgraphs[0]
+    for tensor, shape in zip(graph.tensors, lengths, strict=False):
+        if shape is not None:
+            tensor.shape = shape
+    for index, value in values.items():
+        add_constant(model, graph.tensors[index], value)
+    graph.operators = [o for o in graph.operators if not known.issuperset(map(int, o.outputs))]
+    return pack(model, len(data))
+
+
+def find_known_results(model: Any) -> set[int]:
+    """Return the results of operators of the first subgraph that read known values alone.
+
+    A result of the graph stays computed.
+    """
+    graph = model.subgraphs[0]
+    inputs, outputs = ({int(i) for i in each} for each in (graph.inputs, graph.outputs))
+    constants = {
+        index
+        for index, tensor in enumerate(graph.tensors)
+        if has_data(model, tensor) and not tensor.isVariable and index not in inputs
+    }
+    results: set[int] = set()
+    for operator in graph.operators:
+        kind = kind_of(model, operator)
+        reads = set() if operator.inputs is None else {int(i) for i in operator.inputs} - {-1}
+        writes = {int(i) for i in operator.outputs}
+        is_known = kind in OF_SHAPE_ALONE or (reads and reads <= constants | results)
+        if is_known and kind not in NEVER_FOLDED and writes and not writes & outputs:
+            results |= writes
+    return results
+
+
+def has_data(model: Any, tensor: Any) -> bool:
+    buffer = model.buffers[tensor.buffer]
+    return bool(buffer.size) or (buffer.data is not None and len(buffer.data) > 0)
+
+
+def compute_known_values(
+    data: bytes, known: list[int], shapes: Shapes
+) -> tuple[list[list[int] | None], dict[int, Array]]:
+    """Return the shape of each tensor, None if LiteRT does not use it, and the known values."""
+    interpreter = make_interpreter(data, "BUILTIN_WITHOUT_DEFAULT_DELEGATES", keep_all=True)
+    try:
+        for detail in interpreter.get_input_details():
+            stated = shapes.get(detail["name"])
+            if stated is not None:
+                interpreter.resize_tensor_input(detail["index"], stated)
+        interpreter.allocate_tensors()
+        for detail in interpreter.get_input_details():
+            zeros = np.zeros(detail["shape"], detail["dtype"])
+            interpreter.set_tensor(detail["index"], zeros)
+        interpreter.invoke()
+    except (RuntimeError, ValueError) as error:
+        raise UserError(f"LiteRT cannot compute the model's shapes: {first_line(error)}") from None
+    details = {d["index"]: d for d in interpreter.get_tensor_details()}
+    lengths = [
+        [int(length) for length in details[i]["shape"]] if i in details else None
+        for i in range(max(details, default=-1) + 1)
+    ]
+    return lengths, {i: np.array(interpreter.get_tensor(i)) for i in known}
+
+
+def add_constant(model: Any, tensor: Any, value: Array) -> None:
+    """Make a tensor a constant of the model."""
+    buffer = schema.BufferT()
+    buffer.data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
+    model.buffers.append(buffer)
+    tensor.buffer = len(model.buffers) - 1
+    tensor.shape, tensor.shapeSignature = list(value.shape), None

@@ -1,0 +1,103 @@
+"""Sizes that a TFLite model computes are constants once the shapes of its inputs are fixed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.models import FORMATS
+from firmwright.models.tflite import importer as tflite
+from tests.lowering.test_tflite_kernels import assert_equal
+from tests.networks.firmware import random_samples, run_generated
+from tests.networks.tflite_models import ModelBuilder, Quantization
+
+GRID = Quantization(0.1, 3)
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, "int32")
+
+
+def add_batch(builder: ModelBuilder, source: int, rank: int) -> int:
+    """Add SHAPE and STRIDED_SLICE; return the scalar tensor of the first length."""
+    shape, batch = builder.tensor((rank,), "int32", None), builder.tensor((), "int32", None)
+    builder.operator("SHAPE", [source], [shape], "ShapeOptions", version=1, outType=2)
+    bounds = [builder.constant(ints(v)) for v in (0, 1, 1)]
+    builder.operator("STRIDED_SLICE", [shape, *bounds], [batch], "StridedSliceOptions",
+                     version=1, shrinkAxisMask=1)  # fmt: skip
+    return batch
+
+
+def write_flatten(dtype: str) -> bytes:
+    """Return a reshape to (batch, 12), as Keras exports Flatten with an open batch."""
+    builder = ModelBuilder()
+    grid = None if dtype == "float32" else GRID
+    source = builder.input((1, 2, 6), dtype, grid)
+    builder.graph.tensors[source].shapeSignature = [-1, 2, 6]
+    batch, packed = add_batch(builder, source, 3), builder.tensor((2,), "int32", None)
+    length = builder.constant(np.array(12, "int32"))
+    builder.operator("PACK", [batch, length], [packed], "PackOptions", version=1, valuesCount=2)
+    result = builder.output((1, 12), dtype, grid)
+    builder.graph.tensors[result].shapeSignature = [-1, 12]
+    builder.operator("RESHAPE", [source, packed], [result], "ReshapeOptions", version=1)
+    return builder.build()
+
+
+def write_filled_state() -> bytes:
+    """Return the sum of an int8 input and a state of zeros, which FILL makes of the batch."""
+    builder = ModelBuilder()
+    source = builder.input((1, 4), "int8", GRID)
+    batch, packed = add_batch(builder, source, 2), builder.tensor((2,), "int32", None)
+    length = builder.constant(np.array(4, "int32"))
+    builder.operator("PACK", [batch, length], [packed], "PackOptions", version=1, valuesCount=2)
+    zero = builder.constant(np.array(GRID.zero_point, "int8"), GRID)
+    state = builder.tensor((1, 4), "int8", GRID)
+    builder.operator("FILL", [packed, zero], [state], "FillOptions", version=3)
+    builder.operator("ADD", [source, state], [builder.output((1, 4), "int8", GRID)], "AddOptions")
+    return builder.build()
+
+
+def write_scalar() -> bytes:
+    """Return the element of an input that a slice makes a scalar, times the input."""
+    builder = ModelBuilder()
+    source, scalar = builder.input((3,), "float32", None), builder.tensor((), "float32", None)
+    bounds = [builder.constant(ints(v)) for v in (1, 2, 1)]
+    builder.operator("STRIDED_SLICE", [source, *bounds], [scalar], "StridedSliceOptions",
+                     version=1, shrinkAxisMask=1)  # fmt: skip
+    result = builder.output((3,), "float32", None)
+    builder.operator("MUL", [source, scalar], [result], "MulOptions", version=1)
+    return builder.build()
+
+
+MODELS = {
+    "flatten float32": write_flatten("float32"),
+    "flatten int8": write_flatten("int8"),
+    "filled state": write_filled_state(),
+    "scalar": write_scalar(),
+}
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("data", MODELS.values(), ids=MODELS)
+def test_computed_sizes_are_constants(data: bytes, tmp_path: Path) -> None:
+    inputs = random_samples(data, 2, 0)
+    found = run_generated(data, inputs, tmp_path)
+    assert_equal(found, tflite.run_reference(data, inputs).outputs)
+
+
+def test_computed_sizes_follow_the_recipe_s_shapes() -> None:
+    shapes = {"t0": (5, 2, 6)}
+    _, interface = FORMATS["tflite"].load().import_model(MODELS["flatten int8"], "net", shapes)
+    assert interface.results[0].shape == (5, 12)
+
+
+def test_sizes_that_the_values_of_an_input_decide_are_rejected() -> None:
+    builder = ModelBuilder()
+    source, size = builder.input((4,), "float32", None), builder.input((2,), "int32", None)
+    result = builder.output((2, 2), "float32", None)
+    builder.operator("RESHAPE", [source, size], [result], "ReshapeOptions", version=1)
+    with pytest.raises(UserError, match=r"RESHAPE .*sizes or axes from 't1'"):
+        FORMATS["tflite"].load().import_model(builder.build(), "net", {})
