@@ -20,6 +20,7 @@ from firmwright.lowering.kernels.activations import (
     leaky_relu,
     logarithm,
     rsqrt,
+    square_root,
 )
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.data_movement import quantize_before_moving
@@ -69,6 +70,7 @@ INTEGER_KERNELS: dict[str, IntegerKernel] = {
     "relax.rsqrt": rsqrt,
     "relax.sigmoid": logistic,
     "relax.square": squared_difference,
+    "relax.sqrt": square_root,
     "relax.sum": reduce_sum,
     "relax.tanh": tanh,
 }

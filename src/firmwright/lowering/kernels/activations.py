@@ -122,6 +122,24 @@ def rsqrt(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) ->
     return lower_by_table(builder, source, grid, function)
 
 
+def square_root(
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+) -> relax.Expr | None:
+    """Truncate the steps of a real root; negative values have the root of 0.
+
+    Source: tensorflow/lite/kernels/elementwise.cc (SqrtEvalQuantized); it rejects negative values.
+    """
+    source = builder.find_integers(call.args[0], 8)
+    if source is None:
+        return None
+    scale = np.float32(source.scale[0])
+
+    def function(x: int) -> int:
+        return int(np.sqrt(np.float32(max(x, 0)) * scale) / np.float32(grid.scale))
+
+    return lower_by_table(builder, source, grid, function)
+
+
 def inverse_sqrt(x: int) -> tuple[int, int]:
     """Return mantissa and shift of 1 / sqrt(x) for x > 0.
 

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, te
+from tvm import relax, te, tirx
 
-from firmwright.ir.relax import operator_name, static_shape
+from firmwright.ir.relax import dtype_of, operator_name, static_shape
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.fixed_point import (
     Integer,
     Multipliers,
     apply_scale,
+    apply_scale_once,
     call_fixed_point,
     to_fixed_point,
 )
@@ -23,9 +24,15 @@ from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,
     QuantizedTensor,
     has_quant_params,
+    largest_integer,
+    smallest_integer,
 )
 from firmwright.lowering.kernels.requantization import clamp, immediates, to_storage
+from firmwright.lowering.kernels.tables import round_half_away
 from firmwright.lowering.kernels.windows import sum_windows, windows_of
+
+LARGEST_COUNT = 4096
+"""Addends of a sum up to which all results are compared when the code is generated."""
 
 
 def average_pool(
@@ -101,11 +108,62 @@ def reduce_mean(
 def reduce_sum(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Sum centred integers, then scale by the quotient of the scales.
+    """Scale the sum of stored integers in float32, or in integers if all sums agree.
 
-    (LiteRT 2.3.0's reference kernel takes int8 for uint8, its others do not; this does not.)
+    Source: tensorflow/lite/kernels/internal/optimized/reduce.h, QuantizedMeanOrSum. (The reference
+    kernel of LiteRT 2.3.0 reads int8 as uint8.)
     """
-    return lower_reduction(builder, call, grid, 1)
+    source = builder.find_integers(call.args[0], 8)
+    if source is None:
+        return lower_reduction(builder, call, grid, 1)
+    lengths = static_shape(source.data)
+    axes = sorted({int(a) % len(lengths) for a in call.attrs.axis})
+    count, zero_point = prod(lengths[a] for a in axes), int(source.zero_point[0])
+    scale = np.float32(source.scale[0]) / grid.scale
+    bias = np.float32(-zero_point) * scale * np.float32(count)
+    factors = to_fixed_point(source.scale / np.float64(grid.scale))
+    ties = find_ties(source, factors, count, scale, bias)
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        extents = static_shape(call)
+        shift = zero_point if ties else 0
+        sums = sum_axes(data, extents, axes, bool(call.attrs.keepdims), shift)
+
+        def element(*indices: Any) -> Integer:
+            total = sums(*indices)
+            if ties:
+                scaled = apply_scale_once(total, *immediates(factors), ties)
+            else:
+                constants = (tirx.const(float(number), "float32") for number in (scale, bias))
+                factor, added = constants
+                real = total.astype("float32") * factor + added
+                scaled = tirx.call_pure_extern("float32", "roundf", real).astype("int32")
+            return to_storage(scaled, grid)
+
+        return te.compute(extents, element, name="reduced")
+
+    return builder.emit_te("sum", compute, source.data)
+
+
+def find_ties(
+    source: QuantizedTensor, factors: Multipliers, count: int, scale: np.float32, bias: np.float32
+) -> str:
+    """Return the direction of ties with which integers equal float32 for all sums, '' if none."""
+    if count > LARGEST_COUNT:
+        return ""
+    ends = [f(dtype_of(source.data)) for f in (smallest_integer, largest_integer)]
+    totals = np.arange(count * ends[0], count * ends[1] + 1)
+    real = totals.astype("float32") * scale + bias
+    centered = totals - count * int(source.zero_point[0])
+    mantissa, bits = int(factors.mantissa[0]), 31 - int(factors.shift[0])
+    if not 1 <= bits <= 62:
+        return ""
+    products = np.abs(centered) * mantissa
+    for ties in ("up", "down"):
+        whole = (products + (1 << bits - 1) - (ties == "down")) >> bits
+        if np.array_equal(np.sign(centered) * whole, round_half_away(real).astype("int64")):
+            return ties
+    return ""
 
 
 def lower_reduction(

@@ -9,6 +9,7 @@ from tvm import relax, te
 
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.byte_resize import interpolate, resize_bytes
 from firmwright.lowering.kernels.fixed_point import Integer, call_fixed_point
 from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,
@@ -31,21 +32,25 @@ def resize_bilinear(
     """Weigh the four neighbours in integers, with 20 fraction bits in all.
 
     Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinearInteger.
-    The kernel is that of int8 and int16; the one of uint8 computes in float32.
+    The kernel of uint8 is in :mod:`firmwright.lowering.kernels.byte_resize`.
     """
     source, attributes = builder.value(call.args[0]), call.attrs
     mode = str(attributes.coordinate_transformation_mode)
     if not isinstance(source, QuantizedTensor) or not has_quant_params(source, grid):
         return None
-    if str(attributes.method) != "linear" or dtype_of(source.data) not in SUM_TYPES:
+    dtype = dtype_of(source.data)
+    if str(attributes.method) != "linear" or dtype not in {*SUM_TYPES, "uint8"}:
         return None
     if mode not in ("half_pixel", "align_corners", "asymmetric"):
         return None
-    sums, average = SUM_TYPES[dtype_of(source.data)]
     layout = str(attributes.layout)
     axes = layout.index("H"), layout.index("W")
     lengths = [static_shape(source.data)[a] for a in axes]
     extents = [static_shape(call)[a] for a in axes]
+    if dtype == "uint8":
+        rows, columns = (interpolate(n, m, mode) for n, m in zip(lengths, extents, strict=True))
+        return resize_bytes(builder, source.data, static_shape(call), axes, (rows, columns))
+    sums, average = SUM_TYPES[dtype]
     places = [ResizeAxis(n, m, mode) for n, m in zip(lengths, extents, strict=True)]
 
     def element(indices: Any, data: te.Tensor) -> Integer:

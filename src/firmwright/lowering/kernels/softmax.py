@@ -42,6 +42,8 @@ DIFFERENCE_INTEGER_BITS = 5
 SUM_INTEGER_BITS = 12
 SUM_FRACTION_BITS = 31 - SUM_INTEGER_BITS
 """The binary logarithm of 1 in Q12.19."""
+SCALE_TOLERANCE = 1e-3
+"""The part of the expected scale that a scale of results may differ by (SoftmaxPrepare)."""
 MAX_CLASSES = 2**9 - 1
 """With more classes the reference kernel may refuse to run: a sum of 2^9 leaves no output bits."""
 INT32_MAX = 2**31 - 1
@@ -64,7 +66,8 @@ def softmax(
 ) -> relax.Expr | None:
     """Softmax over one axis.
 
-    TFLite allows one grid only: scale 1/256 from the type's smallest integer up. For any other,
+    TFLite allows one grid only: scale 1/256, or 1/65536 in 16 bits, from the type's smallest
+    integer up. For any other,
     the quotient is taken with 16 bits and then scaled.
     """
     source = builder.find_integers(call.args[0], 8)
@@ -117,8 +120,11 @@ def softmax_rows(
 
     def element(*indices: Any) -> Integer:
         row, number = indices[:axis] + indices[axis + 1 :], indices[axis]
-        if (grid.scale, grid.zero_point) == (np.float32(1 / 256), smallest_integer(grid.dtype)):
-            return to_storage(quotient(row, number, 8), grid)
+        bits = np.iinfo(grid.dtype).bits
+        if grid.zero_point == smallest_integer(grid.dtype) and math.isclose(
+            grid.scale, 2.0**-bits, rel_tol=SCALE_TOLERANCE
+        ):
+            return to_storage(quotient(row, number, bits), grid)
         factors = to_fixed_point(np.array([2.0**-16 / np.float64(grid.scale)]))
         largest_quotient = 2**16 << int(factors.left_shift[0])
         fine = quotient(row, number, 16)
