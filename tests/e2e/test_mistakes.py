@@ -207,7 +207,7 @@ def test_mismatch_names_output_index_and_both_values(repository: Repository) -> 
     assert "sample 0, output 'y', index [0, " in text
     assert "firmware " in text
     assert "reference " in text
-    assert "differs from float64 in 0 values, the firmware in 4" in text
+    assert "differs from float64 in 0 values, by up to 0 of the range; the firmware in 4" in text
     kept = re.search(r"samples and outputs: (.+\.npz)", text)
     assert kept
     with np.load(repository.folder / kept[1]) as arrays:

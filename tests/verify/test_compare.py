@@ -10,7 +10,7 @@ from firmwright.data.samples import random_samples
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 from firmwright.recipe import Tolerance
-from firmwright.verify.compare import compare
+from firmwright.verify.compare import compare, compute_share
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 OUTPUT = Tensor("scores", (1, 4), "float32")
@@ -68,7 +68,7 @@ def test_a_step_of_a_16_bit_float_is_the_distance_of_its_neighbors(kind: str, la
 def test_range_is_of_all_samples_and_of_floating_point_alone() -> None:
     ours, theirs = [*row(0.5, 0, 0, 0), *row(9, 9, 9, 9)], [*row(0, 0, 0, 0), *row(9, 9, 10, 10)]
     assert compare([OUTPUT], ours, theirs, Tolerance(0, 0, range=0.1)).mismatches == 0
-    with pytest.raises(UserError, match=r"(?s)tolerance \(range 0.09\).*state.*absolute: 1.0e\+00"):
+    with pytest.raises(UserError, match=r"(?s)tolerance \(range 0.09\).*please report it"):
         compare([OUTPUT], ours, theirs, Tolerance(0, 0, range=0.09))
     integers = Tensor("y", (2,), "int8")
     one, other = [[np.array([0, 9], "int8")]], [[np.array([1, 9], "int8")]]
@@ -125,3 +125,18 @@ def test_outputs_are_read_back_and_missing_ones_noticed() -> None:
         decode_outputs(b"@output 0 0 0100\n@done 1\n", [tensor], 1, 0)
     with pytest.raises(UserError, match="it printed last"):
         decode_outputs(b"@output 0 0 01000200\n", [tensor], 1, 0)
+
+
+def test_a_tolerance_is_proposed_only_for_rounding() -> None:
+    integers = Tensor("y", (2,), "int8")
+    zeros = [[np.array([0, 0], "int8")]]
+    for wrong, advice in ((1, "state `run: {tolerance"), (2, "please report it")):
+        with pytest.raises(UserError, match=advice):
+            compare([integers], [[np.array([0, wrong], "int8")]], zeros, EXACT)
+    for wrong, advice in ((1e-4, "state `run: {tolerance"), (0.1, "please report it")):
+        with pytest.raises(UserError, match=advice):
+            compare([OUTPUT], row(0, 0, 0, 2 + wrong), row(0, 0, 0, 2), EXACT)
+
+
+def test_the_distance_of_evaluators_is_a_share_of_the_range() -> None:
+    assert compute_share(row(0, 1, 2, 4.1), row(0, 1, 2, 4)) == pytest.approx(0.025, rel=1e-4)

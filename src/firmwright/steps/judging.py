@@ -18,10 +18,14 @@ from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.artifact import ARRAYS, write_file
 from firmwright.pipeline.job import Job
 from firmwright.verify.batches import join_outputs
-from firmwright.verify.compare import compare, count_differences
+from firmwright.verify.compare import compare, compute_share, count_differences
 from firmwright.verify.record import Agreement
 
 Outputs = Sequence[Sequence[NDArray[Any]]]
+
+
+LARGEST_SHARE = 0.01
+"""The distance of two evaluators, as a part of an output's range, beyond which neither judges."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +73,15 @@ def judge(
     if exact is not None:
         sides["float64"] = case.join(exact)
         apart = {name: count_differences(o, sides["float64"]) for name, o in sides.items()}
+        share = compute_share(sides["reference"], sides["float64"])
         remark = (
-            f"{reference.runtime} differs from float64 in {apart['reference']} values, the "
-            f"firmware in {apart['firmware']}"
+            f"{reference.runtime} differs from float64 in {apart['reference']} values, by up to "
+            f"{share:.2g} of the range; the firmware in {apart['firmware']}"
         )
         try:
             agreement = case.compare_with(exact)
+            if share > LARGEST_SHARE:
+                raise UserError("the two evaluators are too far apart to judge")
         except UserError:
             message = f"{message}\n  {remark}"
         else:

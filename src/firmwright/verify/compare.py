@@ -43,7 +43,7 @@ def compare(
     Behind the outputs' there may be those of states.
     """
     values = mismatches = differences = exact = 0
-    largest, first = 0.0, ""
+    largest, first, rounding = 0.0, "", True
     spans = [compute_span(arrays) for arrays in zip(*expected, strict=True)]
     sizes = steps[: len(outputs)] or [0.0] * len(outputs)
     for sample, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
@@ -61,6 +61,7 @@ def compare(
             mismatches += int(np.count_nonzero(wrong))
             exact_sample &= not apart.any()
             largest = max(largest, float(apart.max(initial=0.0)))
+            rounding &= float(apart.max(initial=0.0)) <= find_rounding(a, span, step)
             if wrong.any() and not first:
                 place = tuple(int(i) for i in np.argwhere(wrong)[0])
                 first = (
@@ -72,10 +73,31 @@ def compare(
         raise UserError(
             f"the firmware's outputs differ from the reference beyond the recipe's tolerance "
             f"({tolerance}) in {mismatches} of {values} values; the first:\n  {first}\n"
-            f"  the largest difference is {largest:g}: where that is right, state "
-            f"`run: {{tolerance: {{absolute: {round_up(largest)}}}}}`"
+            f"  {advise(largest, rounding)}"
         )
     return Agreement(values, mismatches, differences, exact, largest)
+
+
+LARGEST_ROUNDING = 1e-4
+"""The part of a float output's range that the order of additions may account for."""
+
+
+def find_rounding(values: Array, span: float, step: float) -> float:
+    """Return the largest difference that rounding explains: one step, or a part of the range."""
+    return 1.0 if values.dtype.kind in "iu" else max(LARGEST_ROUNDING * span, step)
+
+
+def advise(largest: float, rounding: bool) -> str:
+    """Return the way out: a tolerance only for differences that rounding explains."""
+    if rounding:
+        return (
+            f"the largest difference is {largest:g}: if rounding explains it, state "
+            f"`run: {{tolerance: {{absolute: {round_up(largest)}}}}}`"
+        )
+    return (
+        f"the largest difference is {largest:g}, more than rounding explains: a layer is computed "
+        "wrongly; please report it with the model"
+    )
 
 
 def refuse_other_form(tensor: Tensor, found: Array, expected: Array) -> None:
@@ -98,6 +120,18 @@ def count_differences(found: Outputs, expected: Outputs) -> int:
     """Return how many values of all samples and outputs differ at all."""
     pairs = zip(chain(*found), chain(*expected), strict=True)
     return sum(int(np.count_nonzero(compute_distance(a, b.reshape(a.shape)))) for a, b in pairs)
+
+
+def compute_share(found: Outputs, expected: Outputs) -> float:
+    """Return the largest distance of two evaluations, as a part of its output's range."""
+    shares = [0.0]
+    for ours, theirs in zip(zip(*found, strict=True), zip(*expected, strict=True), strict=True):
+        apart = max(
+            float(compute_distance(a, b.reshape(a.shape)).max(initial=0.0))
+            for a, b in zip(ours, theirs, strict=True)
+        )
+        shares.append(apart / max(compute_span(theirs), float(np.finfo("float32").tiny)))
+    return max(shares)
 
 
 def compute_span(arrays: Sequence[Array]) -> float:
