@@ -69,9 +69,18 @@ def test_svdf_is_exact(tmp_path: Path) -> None:
     assert not (tmp_path / "sources/network/network_lstm_gates.h").exists()
 
 
-@pytest.mark.parametrize(("steps", "cell", "zero_point"), [(1, -11, 3), (2, -9, -20), (1, -15, 0)])
-def test_an_integer_lstm_is_exact(steps: int, cell: int, zero_point: int, tmp_path: Path) -> None:
-    data = write_integer_lstm(steps, cell, zero_point)
+@pytest.mark.parametrize(
+    "data",
+    [
+        write_integer_lstm(1, -11, 3),
+        write_integer_lstm(2, -9, -20),
+        write_integer_lstm(1, -15, 0),
+        write_integer_lstm(2, -11, 3, clip=0.3),
+        write_integer_lstm(1, -11, 3, clip=10, hidden_grid=False),
+    ],
+    ids=["cell of 2^-11", "cell of 2^-9", "cell of 2^-15", "clipped", "without intermediates"],
+)
+def test_an_integer_lstm_is_exact(data: bytes, tmp_path: Path) -> None:
     samples = random_samples(data, STEPS, 1)
     assert_equal_steps(run_generated(data, samples, tmp_path, SANITIZED), data, samples)
     assert not lowered(data).kernels.float_operators

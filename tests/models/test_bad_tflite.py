@@ -146,6 +146,25 @@ def pooled_over_nothing() -> bytes:
     return builder.build()
 
 
+def compiled_by_vela(builder: ModelBuilder) -> None:
+    custom(builder)
+    builder.model.operatorCodes[0].customCode = "ethos-u"
+
+
+def without_buffers(builder: ModelBuilder) -> None:
+    builder.model.buffers = []
+
+
+def branching(builder: ModelBuilder) -> None:
+    """Make the addition an IF, whose branches are missing: the operator is rejected by its kind."""
+    code = builder.model.operatorCodes[0]
+    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.IF
+    code.version = 1
+    operator = builder.graph.operators[0]
+    operator.builtinOptionsType = schema.BuiltinOptions.IfOptions
+    operator.builtinOptions = schema.IfOptionsT()
+
+
 def convolved_wide(**options: int) -> bytes:
     """A convolution of int16 activations with an int32 bias."""
     builder = ModelBuilder()
@@ -281,7 +300,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "another subgraph": (
         lambda: added(edit=signature_of(1)),
-        "signature 'train' is subgraph 1: one network is compiled, the first",
+        r"several networks, one per signature \('train'\); expected one",
     ),
     "stride 0": (
         lambda: convolved(strideH=0),
@@ -290,9 +309,17 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "stride negative": (lambda: convolved(strideW=-1), "are 1 or more; found StrideW -1"),
     "dilation 0": (lambda: convolved(dilationHFactor=0), "found DilationHFactor 0"),
     "window of pooling": (pooled_over_nothing, r"MAX_POOL_2D .*; found FilterWidth 0"),
-    "int32 bias of int16": (
-        convolved_wide,
-        r"CONV_2D \(tensor 't3'\): an operator on int16 has an int64 bias, .*LiteRT",
+    "compiled by Vela": (
+        lambda: added(edit=compiled_by_vela),
+        "model: compiled for Ethos-U by Vela: give the .tflite file from before Vela",
+    ),
+    "buffer that the file does not have": (
+        lambda: added(edit=without_buffers),
+        "tensor 't0' is stored in buffer 0 of 0",
+    ),
+    "operator with subgraphs": (
+        lambda: added(edit=branching),
+        r"IF \(tensor 't2'\) runs other subgraphs, .*: compute both branches",
     ),
     "int16 slopes": (sloped_wide, "PRELU .*'t2'.* has int16 slopes, which LiteRT.* as int8"),
     "int16 exponential": (exponential_wide, "EXP .*'t1'.* inputs up to 98.3, .* beyond float32"),

@@ -72,7 +72,18 @@ def write_scalar() -> bytes:
     return builder.build()
 
 
+def write_dense_without_bias() -> bytes:
+    """Return a dense layer whose bias is -1, no tensor, as Keras exports it."""
+    builder = ModelBuilder()
+    source = builder.input((1, 4), "float32", None)
+    weights = builder.constant(np.arange(8, dtype="float32").reshape(2, 4))
+    result = builder.output((1, 2), "float32", None)
+    builder.operator("FULLY_CONNECTED", [source, weights, -1], [result], "FullyConnectedOptions")
+    return builder.build()
+
+
 MODELS = {
+    "no bias": write_dense_without_bias(),
     "flatten float32": write_flatten("float32"),
     "flatten int8": write_flatten("int8"),
     "filled state": write_filled_state(),

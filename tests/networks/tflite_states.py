@@ -181,10 +181,13 @@ def write_lstm_network(coupled: bool = False, time_major: bool = False) -> bytes
     return network.build()
 
 
-def write_integer_lstm(steps: int, cell_exponent: int, zero_point: int) -> bytes:
+def write_integer_lstm(
+    steps: int, cell_exponent: int, zero_point: int, clip: float = 0, hidden_grid: bool = True
+) -> bytes:
     """Return an LSTM of 5 units in int8 over frames of 4 features.
 
-    The cell state counts steps of ``2 ** cell_exponent``; the output has the zero point.
+    The cell state counts steps of ``2 ** cell_exponent`` up to ``clip``; the output has the zero
+    point. Without ``hidden_grid`` there are no intermediate tensors, as TFLite Micro allows.
     """
     generator = np.random.default_rng(8)
     network = StatefulBuilder()
@@ -206,6 +209,8 @@ def write_integer_lstm(steps: int, cell_exponent: int, zero_point: int) -> bytes
     tanh = schema.ActivationFunctionType.TANH
     options = "UnidirectionalSequenceLSTMOptions"
     kind = "UNIDIRECTIONAL_SEQUENCE_LSTM"
-    network.operator(kind, given, [result], options, 3, fusedActivationFunction=tanh)
-    network.graph.operators[-1].intermediates = [*gates, hidden]
+    network.operator(kind, given, [result], options, 3, fusedActivationFunction=tanh,
+                     cellClip=clip)  # fmt: skip
+    if hidden_grid:
+        network.graph.operators[-1].intermediates = [*gates, hidden]
     return network.build()

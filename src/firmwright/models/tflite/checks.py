@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
+from firmwright.errors import UserError
 from firmwright.ir.tensors import LARGEST_TENSOR
 from firmwright.models.graph_order import (
     GraphNode,
@@ -73,6 +74,20 @@ def check_model(model: Any, name: str) -> None:
     if stateful:
         refuse_operators(name, stateful)
     refuse_problems(heading, graph_problems(model))
+    refuse_signatures(model, name)
+    heading = f"{name}: quantization that cannot be computed:"
+    refuse_problems(heading, tensor_problems(model, QUANTIZATION_RULES))
+
+
+def refuse_signatures(model: Any, name: str) -> None:
+    """Raise UserError for a model with signatures of other subgraphs than the first."""
+    signatures = [model.SignatureDefs(i) for i in range(model.SignatureDefsLength())]
+    if any(s.SubgraphIndex() for s in signatures):
+        keys = ", ".join(f"'{decode_text(s.SignatureKey())}'" for s in signatures)
+        raise UserError(
+            f"{name}: several networks, one per signature ({keys}); expected one: "
+            "export the model with a single signature"
+        )
 
 
 def list_stateful_operators(model: Any) -> list[str]:
@@ -106,7 +121,7 @@ def operator_kinds(model: Any) -> list[str]:
 
 
 def index_problems(model: Any) -> Iterator[str]:
-    """Yield every number in the first subgraph that points at nothing; all else relies on them."""
+    """Yield every invalid index: buffers of all subgraphs, operators and tensors of the first."""
     graph = model.Subgraphs(0)
     count, kinds = graph.TensorsLength(), operator_kinds(model)
     if not graph.OutputsLength():
@@ -116,6 +131,11 @@ def index_problems(model: Any) -> Iterator[str]:
             yield f"an {what} of the graph is tensor {index} of {count}"
     for twice in find_duplicates(to_ints(graph.InputsAsNumpy())):
         yield f"tensor {twice} is two inputs of the graph"
+    for each in map(model.Subgraphs, range(model.SubgraphsLength())):
+        for tensor in map(each.Tensors, range(each.TensorsLength())):
+            if tensor.Buffer() >= model.BuffersLength():
+                name, buffers = decode_text(tensor.Name()), model.BuffersLength()
+                yield f"tensor '{name}' is stored in buffer {tensor.Buffer()} of {buffers}"
     for position in range(graph.OperatorsLength()):
         operator = graph.Operators(position)
         for problem in operator_index_problems(operator, kinds, count):
@@ -147,6 +167,8 @@ class CheckedTensor:
     buffer_bytes: int
     is_arithmetic: bool
     """An operator reads or writes what its integers stand for."""
+    is_softmax: bool
+    """SOFTMAX writes it: its int16 may have the zero point -32768, unlike others."""
 
     @cached_property
     def shape(self) -> list[int]:
@@ -211,7 +233,9 @@ def find_bad_zero_point(t: CheckedTensor) -> str | None:
 
 def find_nonzero_zero_point(t: CheckedTensor) -> str | None:
     """the zero point of int16, int32 and int64 is 0"""
-    if t.tensor.IsVariable():  # converters write others for a state, and no kernel reads them
+    if (
+        t.tensor.IsVariable() or t.is_softmax
+    ):  # converters write others for a state, and no kernel reads them
         return None
     wrong = [z for z in t.zero_points if z] if t.dtype in ("int16", "int32", "int64") else []
     return f"{wrong[0]} in {t.dtype}" if wrong else None
@@ -223,10 +247,11 @@ def find_missing_scale(t: CheckedTensor) -> str | None:
     return "none" if missing else None
 
 
-TENSOR_RULES: tuple[Callable[[CheckedTensor], str | None], ...] = (
-    find_negative_length,
-    find_oversize,
-    find_size_mismatch,
+TensorRules = tuple[Callable[[CheckedTensor], str | None], ...]
+
+FORMAT_RULES: TensorRules = (find_negative_length, find_oversize, find_size_mismatch)
+
+QUANTIZATION_RULES: TensorRules = (
     find_sparsity,
     find_bad_scale,
     find_bad_zero_point,
@@ -236,16 +261,8 @@ TENSOR_RULES: tuple[Callable[[CheckedTensor], str | None], ...] = (
 
 
 def graph_problems(model: Any) -> Iterator[str]:
-    """Yield what is wrong with order, tensors and further graphs."""
+    """Yield what is wrong with order, operators and the sizes of tensors."""
     graph = model.Subgraphs(0)
-    for index in range(model.SignatureDefsLength()):
-        signature = model.SignatureDefs(index)
-        if signature.SubgraphIndex():
-            key = decode_text(signature.SignatureKey())
-            yield (
-                f"signature '{key}' is subgraph {signature.SubgraphIndex()}: one network is "
-                "compiled, the first; export the model with that signature alone"
-            )
     kinds = operator_kinds(model)
     steps = list_nodes(graph, kinds)
     labels: dict[Hashable, str] = {
@@ -254,18 +271,33 @@ def graph_problems(model: Any) -> Iterator[str]:
     known = {-1, *to_ints(graph.InputsAsNumpy()), *find_known_tensors(model, graph)}
     yield from order_problems(known, steps, to_ints(graph.OutputsAsNumpy()), labels)
     yield from operator_problems(graph, kinds, labels)
+    yield from tensor_problems(model, FORMAT_RULES)
+
+
+def tensor_problems(model: Any, rules: TensorRules) -> Iterator[str]:
+    """Yield what rules find in the tensors of the first subgraph."""
+    graph, kinds = model.Subgraphs(0), operator_kinds(model)
+    steps = list_nodes(graph, kinds)
     arithmetic = {
         tensor
         for position, step in enumerate(steps)
         if kinds[graph.Operators(position).OpcodeIndex()] in QUANTIZED_ARITHMETIC
         for tensor in (*step.reads, *step.writes)
     }
+    probabilities = {
+        tensor
+        for position, step in enumerate(steps)
+        if kinds[graph.Operators(position).OpcodeIndex()] == "SOFTMAX"
+        for tensor in step.writes
+    }
     for index in range(graph.TensorsLength()):
         tensor = graph.Tensors(index)
-        checked = CheckedTensor(tensor, buffer_bytes(model, tensor), index in arithmetic)
-        for rule in TENSOR_RULES:
+        checked = CheckedTensor(
+            tensor, buffer_bytes(model, tensor), index in arithmetic, index in probabilities
+        )
+        for rule in rules:
             if found := rule(checked):
-                yield f"tensor '{labels[index]}': {rule.__doc__}; found {found}"
+                yield f"tensor '{decode_text(tensor.Name())}': {rule.__doc__}; found {found}"
 
 
 def list_nodes(graph: Any, kinds: Sequence[str]) -> list[GraphNode]:
@@ -304,12 +336,6 @@ WINDOW_OPTIONS = {
 LENGTH_FIELDS = (
     "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FilterHeight", "FilterWidth",
 )  # fmt: skip
-
-BIAS_OPTIONS = {
-    "CONV_2D": tflite.Conv2DOptions,
-    "FULLY_CONNECTED": tflite.FullyConnectedOptions,
-    "TRANSPOSE_CONV": tflite.TransposeConvOptions,
-}
 
 
 def operator_problems(
@@ -353,26 +379,7 @@ def find_missing_inputs(graph: Any, operator: Any, kind: str) -> str | None:
     return f"found {count} inputs" if count < LEAST_INPUTS.get(kind, 0) else None
 
 
-def find_bad_bias_type(graph: Any, operator: Any, kind: str) -> str | None:
-    """an operator on int16 has an int64 bias, or states the type of its int32 one"""
-    stated = read_options(operator, BIAS_OPTIONS, kind)
-    given = to_ints(operator.InputsAsNumpy())
-    source, bias = (2, 3) if kind == "TRANSPOSE_CONV" else (0, 2)
-    if stated is None or len(given) <= bias or given[source] < 0 or given[bias] < 0:
-        return None
-    types = [graph.Tensors(given[i]).Type() for i in (source, bias)]
-    if types != [tflite.TensorType.INT16, tflite.TensorType.INT32]:
-        return None
-    if stated.QuantizedBiasType() == tflite.TensorType.INT32:
-        return None
-    return (
-        "found an int32 bias and no quantized_bias_type: LiteRT, the reference, would read it as "
-        "int64; convert the model anew"
-    )
-
-
 OPERATOR_RULES: tuple[Callable[[Any, Any, str], str | None], ...] = (
     find_bad_length,
     find_missing_inputs,
-    find_bad_bias_type,
 )

@@ -7,15 +7,27 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import tflite
 from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError, first_line
 from firmwright.models.importing import variable_name
 from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLOAT_ONLY
+from firmwright.models.tflite.narrow_sums import convert_narrow_sums, has_narrow_sums
 
 WEIGHTED_OPERATORS = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}
 """Operators of which TFLite has hybrid kernels: float32 activations, integer weights."""
+
+COMPLEX = (tflite.TensorType.COMPLEX64, tflite.TensorType.COMPLEX128)
+
+WITH_SUBGRAPHS = {
+    "CALL": "inline the function",
+    "IF": "compute both branches and choose with tf.where",
+    "STABLEHLO_COMPOSITE": "inline the composite",
+    "WHILE": "unroll the loop (Keras: `unroll=True`) or use a fused LSTM layer",
+}
+"""Operators that run other subgraphs, and the way to do without each."""
 
 SIZE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("BROADCAST_TO", "EXPAND_DIMS", "MIRROR_PAD", "PAD", "PADV2"), (1,)),
@@ -66,6 +78,17 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             return (
                 "negates stored integers in LiteRT, whatever their grid: the result is no negative"
             )
+        present = [t.tensor for t in inputs + outputs if t.tensor_idx >= 0]
+        if any(tensor.Type() in COMPLEX for tensor in present):
+            return (
+                "computes with complex numbers, which firmware does not: end the network before "
+                "it, and call the transform in C"
+            )
+        if kind in WITH_SUBGRAPHS:
+            return (
+                f"runs other subgraphs, which firmware does not: {WITH_SUBGRAPHS[kind]}; "
+                "then convert the model again"
+            )
         known = self._SUPPORTED_QUANTIZED_OPS | set(CORRECTIONS) | DATA_MOVEMENT | FLOAT_ONLY
         return "has no quantized form here" if any(quantized) and kind not in known else ""
 
@@ -82,6 +105,8 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 self.check_sizes(operator, kind)
                 if kind in FLOAT_ONLY and self.is_quantized(operator):
                     result = self.convert_in_float(operator, kind)
+                elif has_narrow_sums(self, operator, kind):
+                    result = convert_narrow_sums(self, operator, kind)
                 else:
                     result = self.convert_map[kind](op=operator)
             except UserError as error:
@@ -149,16 +174,20 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return np.zeros(0, "int32")
 
     def get_input_tensors(self, op: Any) -> list[Any]:
-        """Return TVM's wrappers; a bias without a grid has the products' one, as in TFLite."""
+        """Return TVM's wrappers; an integer bias has the products' scale, as LiteRT adds it."""
         tensors = self.get_tensors(op.InputsAsNumpy())
         if self.get_op_code_str(op) in WEIGHTED_OPERATORS and len(tensors) > 2:
             self.add_bias_params(tensors)
         return tensors
 
     def add_bias_params(self, tensors: Sequence[Any]) -> None:
+        """Replace the scale of an integer bias, which LiteRT does not read.
+
+        Converters share one constant of zeros between layers of different scales.
+        """
         transposed = len(tensors) == 4
         source, weights, bias = tensors[2 if transposed else 0], tensors[1], tensors[-1]
-        if bias.tensor_idx < 0 or bias.qnn_params is not None or source.qnn_params is None:
+        if bias.tensor_idx < 0 or source.qnn_params is None or weights.qnn_params is None:
             return
         if not self.get_tensor_type_str(bias.tensor.Type()).startswith("int"):
             return

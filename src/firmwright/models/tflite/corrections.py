@@ -7,6 +7,7 @@ sentence tells what TVM does, so that a function can go once TVM does better.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,9 @@ from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError
-from firmwright.models.tflite import data_movement, indices
+from firmwright.models.tflite import data_movement, indices, windows
 from firmwright.models.tflite.lstm import convert_lstm
-from firmwright.models.tflite.svdf import convert_svdf
+from firmwright.models.tflite.svdf import convert_svdf, read_scale, read_zero_point, requantize
 
 Correction = Callable[[Any, Any], relax.Expr]
 
@@ -139,13 +140,23 @@ def convert_dequantize(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_prelu(converter: Any, op: Any) -> relax.Expr:
-    """TVM spreads the slopes over the whole tensor and takes stored integers for real numbers."""
+    """TVM spreads the slopes over the whole tensor and takes stored integers for real numbers.
+
+    The slopes' axes are one here: those of more axes than the channels' are of the last ones.
+    """
     source, slopes = converter.get_input_tensors(op)
     data, alpha = (converter.get_tensor_expr(t) for t in (source, slopes))
     shape, lengths = (data_movement.shape_of(converter, t) for t in (source, slopes))
-    channels = lengths[-1] if lengths else 1
-    if channels not in (1, shape[-1]) or any(d != 1 for d in lengths[:-1]):
-        raise UserError(f"has slopes of shape {lengths}; firmware takes one a channel (last axis)")
+    while lengths and lengths[0] == 1:
+        lengths = lengths[1:]
+    if lengths not in ([], shape[len(shape) - len(lengths) :]):
+        raise UserError(
+            f"has slopes of shape {lengths} for {shape}; expected one slope, or the last axes' "
+            "shape: repeat the slopes along the other axes"
+        )
+    channels = prod(lengths)
+    rows = [*shape[: len(shape) - len(lengths)], channels] if lengths else shape
+    data = relax.op.reshape(data, rows) if rows != shape else data
     if slopes.tensor.Type() == tflite.TensorType.INT16:
         raise UserError(
             "has int16 slopes, which LiteRT, the reference, reads as int8: quantize them as int8"
@@ -154,9 +165,29 @@ def convert_prelu(converter: Any, op: Any) -> relax.Expr:
         data, alpha = converter.dequantize(data, source), converter.dequantize(alpha, slopes)
     alpha = relax.op.reshape(alpha, [channels])
     if channels == 1:
-        alpha = relax.op.broadcast_to(alpha, [shape[-1]])
-    result = relax.op.nn.prelu(data, alpha, axis=len(shape) - 1)
-    return quantize_like(converter, result, *converter.get_output_tensors(op))
+        alpha = relax.op.broadcast_to(alpha, [rows[-1]])
+    result = relax.op.nn.prelu(converter.bb.normalize(data), alpha, axis=len(rows) - 1)
+    result = quantize_like(converter, result, *converter.get_output_tensors(op))
+    return relax.op.reshape(result, shape) if rows != shape else result
+
+
+def convert_quantize(converter: Any, op: Any) -> relax.Expr:
+    """TVM has no int32 result, which TFLite makes of int16 alone.
+
+    Source: tensorflow/lite/kernels/quantize.cc (Eval); rounded as any change of scale.
+    """
+    (source,), (target,) = converter.get_input_tensors(op), converter.get_output_tensors(op)
+    types = [converter.get_tensor_type_str(t.tensor.Type()) for t in (source, target)]
+    if types[1] != "int32":
+        return converter.convert_quantize(op)
+    if types[0] != "int16":
+        raise UserError(f"makes int32 of {types[0]}; LiteRT, the reference, quantizes int16 alone")
+    if source.qnn_params is None or target.qnn_params is None:
+        raise UserError("has no scales to convert int16 to int32 with: quantize the model again")
+    stored = relax.op.astype(converter.get_tensor_expr(source), "int32")
+    centered = relax.op.subtract(stored, relax.const(read_zero_point(source), "int32"))
+    factor = np.float64(read_scale(source)) / np.float64(read_scale(target))
+    return requantize(converter, centered, factor, read_zero_point(target), "int32")
 
 
 def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
@@ -268,6 +299,7 @@ CORRECTIONS: dict[str, Correction] = {
     "AVERAGE_POOL_2D": convert_average_pool,
     "BATCH_MATMUL": convert_batch_matmul,
     "BATCH_TO_SPACE_ND": data_movement.convert_batch_to_space,
+    "CUMSUM": windows.convert_cumulative_sum,
     "DEQUANTIZE": convert_dequantize,
     "EMBEDDING_LOOKUP": indices.convert_embedding_lookup,
     "EXP": convert_exp,
@@ -275,10 +307,12 @@ CORRECTIONS: dict[str, Correction] = {
     "FULLY_CONNECTED": convert_fully_connected,
     "GATHER_ND": indices.convert_gather_nd,
     "GELU": convert_gelu,
+    "LOCAL_RESPONSE_NORMALIZATION": windows.convert_local_response_normalization,
     "MAXIMUM": make_min_max(relax.op.maximum),
     "MINIMUM": make_min_max(relax.op.minimum),
     "MIRROR_PAD": data_movement.convert_mirror_pad,
     "PRELU": convert_prelu,
+    "QUANTIZE": convert_quantize,
     "RESIZE_BILINEAR": convert_resize_bilinear,
     "RESIZE_NEAREST_NEIGHBOR": data_movement.convert_resize_nearest_neighbor,
     "SCATTER_ND": indices.convert_scatter_nd,
@@ -294,7 +328,8 @@ CORRECTIONS: dict[str, Correction] = {
 
 DATA_MOVEMENT = frozenset(
     "BROADCAST_TO CAST DEPTH_TO_SPACE GATHER GATHER_ND PACK PAD PADV2 REVERSE_V2 "
-    "SELECT SELECT_V2 SHAPE SLICE SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE TILE TRANSPOSE".split()
+    "SELECT SELECT_V2 SHAPE SLICE SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE TILE TOPK_V2 "
+    "TRANSPOSE".split()
 )
 """Operators that only move elements: TVM refuses quantized ones, though its conversion holds."""
 

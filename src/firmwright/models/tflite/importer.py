@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tflite
 import tvm
+from ai_edge_litert import schema_py_generated as schema
 from tvm import relax
 from tvm.relax.frontend.tflite import from_tflite
 
@@ -20,7 +21,7 @@ from firmwright.models.importing import refuse_operators, run_importer
 from firmwright.models.tflite.checks import check_model, decode_text, operator_kinds, to_ints
 from firmwright.models.tflite.converter import Converter
 from firmwright.models.tflite.known_values import fold_known_values
-from firmwright.models.tflite.litert_outputs import load_interpreter
+from firmwright.models.tflite.litert_outputs import MISSING_KERNEL, load_interpreter
 from firmwright.models.tflite.litert_outputs import run_reference as run_reference
 from firmwright.models.tflite.repairs import convert_constants, repair, repair_dimensions
 from firmwright.models.tflite.states_as_inputs import expose_states
@@ -36,6 +37,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Import a TFLite file; see :class:`firmwright.models.formats.Importer`."""
     digest = hashlib.sha256(data).hexdigest()
     data, remarks = check_file(data, name)
+    refuse_compiled(tflite.Model.GetRootAsModel(data, 0), name)
     check_model(tflite.Model.GetRootAsModel(data, 0), name)
     try:
         data, states = expose_states(fold_known_values(repair(data), shapes))
@@ -80,6 +82,11 @@ def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
     """
     if data[4:8] != b"TFL3":
         raise UserError(f"{name}: not a TFLite model (no 'TFL3' mark at byte 4); export it again")
+    try:
+        schema.ModelT.InitFromPackedBuf(data, 0)
+    except Exception as error:  # the reader of flatbuffers raises all kinds
+        reason = "an offset or length is outside the file"
+        raise UserError(f"{name}: a damaged TFLite model: {reason}; fetch it again") from error
     what = f"{name}: LiteRT does not survive this model"
     try:
         try:
@@ -91,10 +98,21 @@ def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
             run_in_copy(what, load_interpreter, data)
             return data, remarks
     except (ValueError, RuntimeError) as error:
+        if MISSING_KERNEL in str(error):
+            raise UserError(f"{name}: an operator without a kernel: {first_line(error)}") from None
         raise UserError(
             f"{name}: a damaged TFLite model: {first_line(error)}; fetch or export it again"
         ) from None
     return data, ()
+
+
+def refuse_compiled(model: Any, name: str) -> None:
+    """Raise UserError for a file that Vela compiled: its operators are an NPU's commands."""
+    codes = map(model.OperatorCodes, range(model.OperatorCodesLength()))
+    if any(decode_text(code.CustomCode()) == "ethos-u" for code in codes):
+        raise UserError(
+            f"{name}: compiled for Ethos-U by Vela: give the .tflite file from before Vela"
+        )
 
 
 def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:

@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 from firmwright.errors import UserError, first_line
 from firmwright.forked import run_in_copy
 from firmwright.models.formats import Shapes
-from firmwright.models.tflite.litert_outputs import make_interpreter
+from firmwright.models.tflite.litert_outputs import OPTIMIZED, make_interpreter
 from firmwright.models.tflite.repairs import kind_of, pack
 
 Array = npt.NDArray[Any]
@@ -86,7 +86,7 @@ def compute_known_values(
     data: bytes, known: list[int], shapes: Shapes
 ) -> tuple[list[list[int] | None], dict[int, Array]]:
     """Return the shape of each tensor, None if LiteRT does not use it, and the known values."""
-    interpreter = make_interpreter(data, "BUILTIN_WITHOUT_DEFAULT_DELEGATES", keep_all=True)
+    interpreter = make_interpreter(data, OPTIMIZED, keep_all=True)
     try:
         for detail in interpreter.get_input_details():
             stated = shapes.get(detail["name"])

@@ -21,11 +21,25 @@ from firmwright.models.tflite.repairs import repair, repair_dimensions
 Array = np.ndarray[Any, Any]
 
 
+REFERENCE, OPTIMIZED = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
+"""LiteRT's two sets of kernels, as names of its OpResolverType."""
+
+CANNOT = "LiteRT, the reference, cannot evaluate the model"
+
+MISSING_KERNEL = "Didn't find op for builtin opcode"
+
+
 def load_interpreter(data: bytes) -> None:
-    make_interpreter(data)
+    """Let LiteRT read a model with its reference kernels, or its others if these lack one."""
+    try:
+        make_interpreter(data)
+    except (ValueError, RuntimeError) as error:
+        if MISSING_KERNEL not in str(error):
+            raise
+        make_interpreter(data, OPTIMIZED)
 
 
-def make_interpreter(data: bytes, kernels: str = "BUILTIN_REF", keep_all: bool = False) -> Any:
+def make_interpreter(data: bytes, kernels: str = REFERENCE, keep_all: bool = False) -> Any:
     """Return LiteRT's interpreter; ``kernels`` is a name of its OpResolverType.
 
     With ``keep_all`` the values of all tensors can be read after a run.
@@ -41,17 +55,35 @@ def make_interpreter(data: bytes, kernels: str = "BUILTIN_REF", keep_all: bool =
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
     """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic.
 
-    A model with an int8 or int16 SUM is evaluated by LiteRT's other kernels instead: the reference
-    one of LiteRT 2.3.0 takes int8 for unsigned, and keeps sums of int16 in 16 bits.
+    LiteRT's optimized kernels evaluate a model that the reference kernels cannot run, and one with
+    an int8 or int16 SUM: the reference SUM of LiteRT 2.3.0 reads int8 as unsigned, and keeps sums
+    of int16 in 16 bits. The description of the runtime says so.
 
     A sample's arrays come in the order of the model's inputs: their names need not be its own.
     LiteRT keeps the states that have no output from one sample to the next.
     """
     what = "LiteRT, the reference, does not survive the model"
     model = repair(repair_dimensions(data)[0])
-    results = run_in_copy(what, evaluate, model, list(inputs), states)
-    kernels = "optimized kernels, for a SUM" if has_integer_sum(data) else "reference kernels"
-    return ReferenceOutputs(f"ai-edge-litert {version('ai-edge-litert')} ({kernels})", results)
+
+    def run(kernels: str) -> list[list[Array]]:
+        return run_in_copy(what, evaluate, model, list(inputs), states, kernels)
+
+    if has_integer_sum(data):
+        return ReferenceOutputs(describe("optimized kernels, for a SUM"), run(OPTIMIZED))
+    try:
+        return ReferenceOutputs(describe("reference kernels"), run(REFERENCE))
+    except UserError as error:
+        try:
+            results = run(OPTIMIZED)
+        except UserError:
+            raise error from None
+        reason = str(error).removeprefix("LiteRT, the reference, ").split(". ")[0]
+    kernels = f"optimized kernels, because the reference kernels failed: {reason}"
+    return ReferenceOutputs(describe(kernels), results)
+
+
+def describe(kernels: str) -> str:
+    return f"ai-edge-litert {version('ai-edge-litert')} ({kernels})"
 
 
 def has_integer_sum(data: bytes) -> bool:
@@ -66,10 +98,12 @@ def has_integer_sum(data: bytes) -> bool:
 
 
 def evaluate(
-    data: bytes, inputs: Samples, states: Sequence[State]
+    data: bytes, inputs: Samples, states: Sequence[State], kernels: str
 ) -> list[list[np.ndarray[Any, Any]]]:
-    kernels = "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if has_integer_sum(data) else "BUILTIN_REF"
-    interpreter = make_interpreter(data, kernels)
+    try:
+        interpreter = make_interpreter(data, kernels)
+    except (RuntimeError, ValueError) as error:
+        raise UserError(f"{CANNOT}: {first_line(error)}") from error
     handed = {state.tensor.name for state in states if state.output}
     details = interpreter.get_input_details()
     indices = {d["name"]: d["index"] for d in details if d["name"] in handed}
@@ -93,6 +127,4 @@ def evaluate(
         interpreter.allocate_tensors()
         return run_in_sequence(inputs, states, [d["name"] for d in outputs], run)
     except (RuntimeError, ValueError) as error:
-        raise UserError(
-            f"LiteRT, the reference, cannot evaluate the model: {first_line(error)}"
-        ) from error
+        raise UserError(f"{CANNOT}: {first_line(error)}") from error

@@ -62,12 +62,10 @@ def convert_lstm(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_integers(converter: Any, op: Any, options: Any) -> relax.Expr:
-    if options.CellClip() > 0:
-        raise UserError("clips its cell state: firmware takes the plain cell")
     source, hidden, cell = (
         converter.get_input_tensors(op)[i] for i in (INPUT, OUTPUT_STATE, CELL_STATE)
     )
-    numbers = read_cell(converter, op)
+    numbers = read_cell(converter, op, options.CellClip())
     axis = 0 if options.TimeMajor() else 1
     steps = [int(d) for d in converter.get_tensor_shape(source)][axis]
     data, output, state = (converter.get_tensor_expr(t) for t in (source, hidden, cell))

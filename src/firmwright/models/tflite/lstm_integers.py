@@ -39,10 +39,16 @@ class IntegerCell:
     cell_exponent: int
     hidden_factor: np.float32
     hidden_zero_point: int
+    clip: int
+    """The largest magnitude of the cell state; 0 if nothing clips it."""
 
 
-def read_cell(converter: Any, op: Any) -> IntegerCell:
-    """Return the integers of an operator; UserError for what LiteRT computes in another way."""
+def read_cell(converter: Any, op: Any, clip: float) -> IntegerCell:
+    """Return the integers of an operator; UserError for what LiteRT computes in another way.
+
+    ``clip`` is the largest real cell state, or 0. LiteRT divides it by the scale and truncates
+    (tensorflow/lite/kernels/unidirectional_sequence_lstm.cc, PopulateQuantizedLstmParams8x8_16).
+    """
     tensors = converter.get_input_tensors(op)
     for name, (position, wanted) in TYPES.items():
         found = converter.get_tensor_type_str(tensors[position].tensor.Type())
@@ -72,7 +78,8 @@ def read_cell(converter: Any, op: Any) -> IntegerCell:
         )
     scale, zero_point = read_hidden_grid(converter, op)
     factor = np.float32(2.0**-15) / scale * np.float32(2.0**-15)
-    return IntegerCell(gates, cell, factor, zero_point)
+    limit = int(min(np.float32(clip) / read_scale(tensors[19]), np.float32(32767)))
+    return IntegerCell(gates, cell, factor, zero_point, max(limit, 0))
 
 
 def add_zero_point(bias: Any, weights: Any, source: Any) -> Any:
@@ -115,7 +122,9 @@ def advance(
     exponent = cell.cell_exponent
 
     def update(old: Any, keep: Any, take: Any, value: Any) -> Any:
-        return clip(shift_right(keep * old, 15) + shift_right(take * value, 30 + exponent))
+        sums = clip(shift_right(keep * old, 15) + shift_right(take * value, 30 + exponent))
+        limit = number(cell.clip)
+        return tirx.max(tirx.min(sums, limit), -limit) if cell.clip else sums
 
     after = compute(converter, update, "int16", state, forget, taken, new)
     shown = compute(converter, lambda x: call_tanh(x, 15 + exponent), "int16", after)

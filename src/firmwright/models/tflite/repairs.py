@@ -7,6 +7,7 @@ constants.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,12 @@ KINDS: Mapping[int, str] = {
     v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)
 }
 
+BIASED = {"CONV_2D": (0, 2), "FULLY_CONNECTED": (0, 2), "TRANSPOSE_CONV": (2, 3)}
+"""The numbers of the activations and of the bias in a layer's inputs."""
+
+OUTPUT_STATE = 18
+"""The number of an LSTM's output state in its inputs."""
+
 
 def kind_of(model: Any, operator: Any) -> str:
     """Return the name of an operator's kind, '' if the schema does not have it."""
@@ -38,21 +45,69 @@ def pack(model: Any, size: int) -> bytes:
 
 
 def repair(data: bytes) -> bytes:
-    """Return the model with a name of its own and a shape for each tensor of the first subgraph.
+    """Return the model with everything that TVM's importer and LiteRT expect of its first subgraph.
 
-    A model that has them is returned as it is.
+    A model that needs no repair is returned as it is.
     """
-    graph = tflite.Model.GetRootAsModel(data, 0).Subgraphs(0)
-    tensors = [graph.Tensors(i) for i in range(graph.TensorsLength())]
-    names = [t.Name() for t in tensors]
-    own = make_unique_names(names)
-    if [n.encode() for n in own] == names and not any(t.ShapeIsNone() for t in tensors):
-        return data
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
-    for tensor, name in zip(model.subgraphs[0].tensors, own, strict=True):
+    steps = (repair_tensors, add_intermediates, state_bias_types)
+    changed = [step(model) for step in steps]
+    return pack(model, len(data)) if any(changed) else data
+
+
+def repair_tensors(model: Any) -> bool:
+    """Give each tensor a unique name, a shape, and no empty scales; return whether any changed."""
+    tensors = model.subgraphs[0].tensors
+    names = [t.name for t in tensors]
+    own = [n.encode() for n in make_unique_names(names)]
+    changed = own != names
+    for tensor, name in zip(tensors, own, strict=True):
         tensor.name = name
-        tensor.shape = [] if tensor.shape is None else tensor.shape
-    return pack(model, len(data))
+        if tensor.shape is None:
+            tensor.shape, changed = [], True
+        if tensor.quantization is not None and not has_scales(tensor):
+            changed = changed or tensor.quantization.scale is not None
+            tensor.quantization = None
+    return changed
+
+
+def add_intermediates(model: Any) -> bool:
+    """Give int8 LSTMs without intermediate tensors the ones that LiteRT asks for.
+
+    TFLite Micro does without: its hidden values have the quantization of the output state.
+    """
+    graph = model.subgraphs[0]
+    changed = False
+    for position, operator in enumerate(graph.operators):
+        lstm = kind_of(model, operator) == "UNIDIRECTIONAL_SEQUENCE_LSTM"
+        if not lstm or (operator.intermediates is not None and len(operator.intermediates)):
+            continue
+        if graph.tensors[operator.inputs[0]].type != schema.TensorType.INT8:
+            continue
+        added = [copy.copy(graph.tensors[operator.inputs[OUTPUT_STATE]]) for _ in range(5)]
+        for number, tensor in enumerate(added):
+            tensor.name = f"intermediate_{position}_{number}".encode()
+            tensor.isVariable = False
+        operator.intermediates = range(len(graph.tensors), len(graph.tensors) + 5)
+        graph.tensors.extend(added)
+        changed = True
+    return changed
+
+
+def state_bias_types(model: Any) -> bool:
+    """State the type of int32 biases of int16 layers, which LiteRT reads as int64 otherwise."""
+    graph = model.subgraphs[0]
+    changed = False
+    for operator in graph.operators:
+        source, bias = BIASED.get(kind_of(model, operator), (0, 0))
+        if not bias or len(operator.inputs) <= bias or operator.inputs[bias] < 0:
+            continue
+        types = [graph.tensors[operator.inputs[i]].type for i in (source, bias)]
+        if types == [schema.TensorType.INT16, schema.TensorType.INT32]:
+            options = operator.builtinOptions
+            changed = changed or options.quantizedBiasType != schema.TensorType.INT32
+            options.quantizedBiasType = schema.TensorType.INT32
+    return changed
 
 
 def repair_dimensions(data: bytes) -> tuple[bytes, tuple[str, ...]]:

@@ -152,7 +152,7 @@ def filter_over_time(
 
 
 def requantize(
-    converter: Any, values: relax.Expr, factor: np.float32, zero_point: int, dtype: str
+    converter: Any, values: relax.Expr, factor: np.floating[Any], zero_point: int, dtype: str
 ) -> relax.Expr:
     """Return int32 times ``factor`` on a grid of integers, clipped to their type."""
     ends = np.iinfo(dtype)
@@ -169,19 +169,23 @@ def requantize(
     return converter.bb.emit_te(compute, given, primfunc_name_hint="requantize")
 
 
-def scale_fixed(value: Any, factor: np.float32) -> Any:
+def scale_fixed(value: Any, factor: np.floating[Any]) -> Any:
     """Return an int32 expression times ``factor``, rounded twice as LiteRT's fixed-point numbers.
 
     First to the product with a multiplier of 31 bits, ties up, then to the shifted one, ties away
     from zero (``templates/network/fixed_point.h``).
     """
+    numbers = (tirx.const(number, "int32") for number in find_factor(factor))
+    return tirx.call_pure_extern("int32", "fixed_scale_any", value, *numbers)
+
+
+def find_factor(factor: np.floating[Any]) -> tuple[int, int, int]:
+    """Return the multiplier of 31 bits, the left and the right shift of a factor."""
     mantissa, exponent = np.frexp(np.float64(factor))
     multiplier = int(np.floor(mantissa * 2**31 + 0.5))
     if multiplier == 2**31:
         multiplier, exponent = 2**30, exponent + 1
-    left, right = (tirx.const(max(int(e), 0), "int32") for e in (exponent, -exponent))
-    numbers = (value, tirx.const(multiplier, "int32"), left, right)
-    return tirx.call_pure_extern("int32", "fixed_scale_any", *numbers)
+    return multiplier, max(int(exponent), 0), max(-int(exponent), 0)
 
 
 def read_scale(tensor: Any) -> np.float32:

@@ -1,0 +1,119 @@
+"""CONV_2D and TRANSPOSE_CONV of int16 activations with an int32 bias.
+
+LiteRT sums them in 32 bits and scales by multipliers of 31 bits, rounded twice, as in int8. With
+an int64 bias, or none, it scales by multipliers of 15 bits, rounded once
+(tensorflow/lite/kernels/conv.cc, EvalQuantizedPerChannel16x8).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tflite
+from tvm import relax, te, tirx
+from tvm.relax.frontend.tflite import tflite_frontend
+
+from firmwright.models.tflite.data_movement import shape_of
+from firmwright.models.tflite.svdf import find_factor
+
+OPTIONS = {"CONV_2D": tflite.Conv2DOptions, "TRANSPOSE_CONV": tflite.TransposeConvOptions}
+
+
+def has_narrow_sums(converter: Any, op: Any, kind: str) -> bool:
+    """Return whether an operator sums int16 activations in 32 bits."""
+    if kind not in OPTIONS:
+        return False
+    source = converter.get_input_tensors(op)[2 if kind == "TRANSPOSE_CONV" else 0]
+    stated = converter._get_builtin_options(op, OPTIONS[kind]).QuantizedBiasType()
+    of_int16: bool = source.tensor.Type() == tflite.TensorType.INT16
+    return of_int16 and stated == tflite.TensorType.INT32
+
+
+def convert_narrow_sums(converter: Any, op: Any, kind: str) -> relax.Expr:
+    """Return the operator's result, computed in integers."""
+    tensors, (target,) = converter.get_input_tensors(op), converter.get_output_tensors(op)
+    options = converter._get_builtin_options(op, OPTIONS[kind])
+    if kind == "CONV_2D":
+        (source, weights), bias = tensors[:2], tensors[2:]
+        sums = convolve(converter, source, weights, options)
+    else:
+        (_, weights, source), bias = tensors[:3], tensors[3:]
+        sums = transpose_convolve(converter, source, weights, options, shape_of(converter, target))
+    if bias and bias[0].tensor_idx >= 0:
+        sums = relax.op.add(converter.bb.normalize(sums), converter.get_tensor_expr(bias[0]))
+    scaled = scale_channels(converter, sums, source, weights, target)
+    grid = [tflite_frontend.get_scalar_from_constant(target.qnn_params[n])
+            for n in ("scale", "zero_point")]  # fmt: skip
+    return converter.convert_qnn_fused_activation_function(
+        expr=scaled, fused_activation_fn=options.FusedActivationFunction(),
+        scale=grid[0], zero_point=grid[1], dtype="int16",
+    )  # fmt: skip
+
+
+def convolve(converter: Any, source: Any, weights: Any, options: Any) -> relax.Expr:
+    lengths, window = (shape_of(converter, t)[1:3] for t in (source, weights))
+    strides = [options.StrideH(), options.StrideW()]
+    dilation = [options.DilationHFactor(), options.DilationWFactor()]
+    before, after = [0, 0], [0, 0]
+    if options.Padding() == tflite.Padding.SAME:
+        reach = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
+        pads = map(tflite_frontend.get_pad_value, lengths, reach, strides)
+        before, after = (list(p) for p in zip(*pads, strict=True))
+    channels = shape_of(converter, source)[3] // shape_of(converter, weights)[3]
+    return relax.op.nn.conv2d(
+        *widen(converter, source, weights), strides=strides, padding=[*before, *after],
+        dilation=dilation, groups=channels, data_layout="NHWC", kernel_layout="OHWI",
+    )  # fmt: skip
+
+
+def transpose_convolve(
+    converter: Any, source: Any, weights: Any, options: Any, shape: list[int]
+) -> relax.Expr:
+    lengths, window = (shape_of(converter, t)[1:3] for t in (source, weights))
+    strides = [options.StrideH(), options.StrideW()]
+    before = [0, 0]
+    if options.Padding() == tflite.Padding.SAME:
+        pads = map(tflite_frontend.get_pad_value, shape[1:3], window, strides)
+        before = [first for first, _ in pads]
+    reach = [(n - 1) * s + w for n, s, w in zip(lengths, strides, window, strict=True)]
+    after = [r - b - n for r, b, n in zip(reach, before, shape[1:3], strict=True)]
+    data, kernel = widen(converter, source, weights)
+    result = relax.op.nn.conv2d_transpose(
+        converter.bb.normalize(relax.op.permute_dims(data, [0, 3, 1, 2])),
+        converter.bb.normalize(relax.op.permute_dims(kernel, [3, 0, 1, 2])),
+        strides=strides, padding=[*before, *(max(a, 0) for a in after)],
+        output_padding=[max(-a, 0) for a in after],
+    )  # fmt: skip
+    return relax.op.permute_dims(result, [0, 2, 3, 1])
+
+
+def widen(converter: Any, *tensors: Any) -> list[relax.Expr]:
+    stored = [converter.get_tensor_expr(t) for t in tensors]
+    return [converter.bb.normalize(relax.op.astype(e, "int32")) for e in stored]
+
+
+def scale_channels(
+    converter: Any, sums: relax.Expr, source: Any, weights: Any, target: Any
+) -> relax.Expr:
+    """Return int16: the sums of each channel (last axis) times the quotient of its scales."""
+    given, of_weights, wanted = (
+        t.qnn_params["scale"].value.numpy().astype("float64") for t in (source, weights, target)
+    )
+    channels = int(shape_of(converter, target)[-1])
+    factors = [find_factor(f) for f in np.resize(given * of_weights / wanted, channels)]
+    tables = [relax.const(np.array(column, "int32")) for column in zip(*factors, strict=True)]
+
+    def compute(data: te.Tensor, *numbers: te.Tensor) -> te.Tensor:
+        def element(*at: Any) -> Any:
+            scaled = tirx.call_pure_extern(
+                "int32", "fixed_scale_any", data(*at), *(n(at[-1]) for n in numbers)
+            )
+            ends = [tirx.const(end, "int32") for end in (-32768, 32767)]
+            return tirx.max(tirx.min(scaled, ends[1]), ends[0]).astype("int16")
+
+        return te.compute(data.shape, element, "scaled")
+
+    return converter.bb.emit_te(
+        compute, converter.bb.emit(sums), *tables, primfunc_name_hint="requantize"
+    )

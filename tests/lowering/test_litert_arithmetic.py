@@ -1,0 +1,140 @@
+"""Operators whose integers differ between LiteRT and the obvious arithmetic equal LiteRT's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firmwright.models.tflite import importer as tflite
+from tests.lowering.test_tflite_kernels import assert_equal
+from tests.lowering.test_tflite_operators import check_close, check_exact
+from tests.models.test_bad_tflite import convolved_wide
+from tests.networks.firmware import SANITIZED, random_samples, run_generated
+from tests.networks.tflite_models import ModelBuilder, Quantization
+from tests.networks.tflite_operators import shaped
+
+pytestmark = pytest.mark.needs("gcc")
+
+
+def add_convolution(builder: ModelBuilder, kind: str, factor: float) -> None:
+    """Add a layer whose bias has a recorded scale ``factor`` times that of the products."""
+    random = np.random.default_rng(3)
+    shape = (6, 3, 3, 2) if kind == "CONV_2D" else (1, 3, 3, 2)
+    weights = random.integers(-127, 128, shape).astype("int8")
+    channels = shape[0] if kind == "CONV_2D" else 2
+    bias = random.integers(-3000, 3000, channels).astype("int32")
+    inputs = [
+        builder.input((1, 5, 5, 2), "int8", Quantization(0.05, -3)),
+        builder.constant(weights, Quantization(0.01)),
+        builder.constant(bias, Quantization(0.05 * 0.01 * factor)),
+    ]
+    output = builder.output((1, 5, 5, channels), "int8", Quantization(0.1, 4))
+    options = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions"}[kind]
+    values = {"depthMultiplier": 1} if kind == "DEPTHWISE_CONV_2D" else {}
+    steps = dict.fromkeys(("strideH", "strideW", "dilationHFactor", "dilationWFactor"), 1)
+    builder.operator(kind, inputs, [output], options, version=3, **steps, **values)
+
+
+def write_layers() -> bytes:
+    builder = ModelBuilder()
+    for kind in ("CONV_2D", "DEPTHWISE_CONV_2D"):
+        for factor in (2.0, 0.37):
+            add_convolution(builder, kind, factor)
+    return builder.build()
+
+
+def write_sums(scales: tuple[float, ...]) -> bytes:
+    builder = ModelBuilder()
+    for scale, keep in zip(scales, (False, True, False), strict=False):
+        source = builder.input((2, 9, 5), "int8", Quantization(0.0078, -1))
+        axes = builder.constant(np.array([1], "int32"))
+        shape = (2, 1, 5) if keep else (2, 5)
+        output = builder.output(shape, "int8", Quantization(scale, 19))
+        builder.operator("SUM", [source, axes], [output], "ReducerOptions", keepDims=keep)
+    return builder.build()
+
+
+def write_others() -> bytes:
+    """Return SQRT, PRELU by position, TOPK_V2, QUANTIZE to int32 and SOFTMAX to int16."""
+    builder = ModelBuilder()
+    random = np.random.default_rng(5)
+    for scale in (0.0027, 0.01):
+        source = builder.input((1, 300), "int8", Quantization(0.0018, -128))
+        builder.operator(
+            "SQRT", [source], [builder.output((1, 300), "int8", Quantization(scale, -128))]
+        )
+    slopes = builder.constant(random.integers(-128, 128, (5, 5, 3)).astype("int8"),
+                              Quantization(0.0079))  # fmt: skip
+    source = builder.input((1, 5, 5, 3), "int8", Quantization(0.0078))
+    result = builder.output((1, 5, 5, 3), "int8", Quantization(0.0074, -9))
+    builder.operator("PRELU", [source, slopes], [result], version=1)
+    source = builder.input((2, 9), "int8", Quantization(0.1, 1))
+    results = [builder.output((2, 3), "int8", Quantization(0.1, 1)),
+               builder.output((2, 3), "int32", None)]  # fmt: skip
+    builder.operator("TOPK_V2", [source, builder.constant(np.array(3, "int32"))], results,
+                     "TopKV2Options")  # fmt: skip
+    source = builder.input((2, 90), "int16", Quantization(0.0005))
+    builder.operator("QUANTIZE", [source], [builder.output((2, 90), "int32", Quantization(1.5e-7))],
+                     version=1)  # fmt: skip
+    source = builder.input((3, 7), "int8", Quantization(0.07, 2))
+    builder.operator("SOFTMAX", [source],
+                     [builder.output((3, 7), "int16", Quantization(1 / 65536, -32768))],
+                     "SoftmaxOptions", beta=1.0)  # fmt: skip
+    return shaped(builder)
+
+
+def write_floats() -> bytes:
+    """Return CUMSUM in all directions, and normalization over channels."""
+    builder = ModelBuilder()
+    for axis in (0, -1):
+        for exclusive, reverse in ((False, False), (True, False), (False, True), (True, True)):
+            source = builder.input((3, 4), "float32", None)
+            axes = builder.constant(np.array(axis, "int32"))
+            result = builder.output((3, 4), "float32", None)
+            builder.operator("CUMSUM", [source, axes], [result], "CumsumOptions", version=1,
+                             exclusive=exclusive, reverse=reverse)  # fmt: skip
+    for radius in (1, 5):
+        source = builder.input((1, 2, 2, 8), "float32", None)
+        builder.operator("LOCAL_RESPONSE_NORMALIZATION", [source],
+                         [builder.output((1, 2, 2, 8), "float32", None)],
+                         "LocalResponseNormalizationOptions", version=1,
+                         radius=radius, bias=1.0, alpha=0.7, beta=0.5)  # fmt: skip
+    return builder.build()
+
+
+EXACT = {
+    "bias of another scale": write_layers(),
+    "sum": write_sums((0.027, 0.0313, 0.003)),
+    "others": write_others(),
+    "int32 bias of int16": convolved_wide(quantizedBiasType=2),
+    "int32 bias of int16 without its type": convolved_wide(),
+}
+
+
+@pytest.mark.parametrize("data", EXACT.values(), ids=EXACT)
+def test_integers_are_those_of_litert(data: bytes, tmp_path: Path) -> None:
+    check_exact(data, tmp_path)
+
+
+def test_ties_of_sums_are_those_of_float32(tmp_path: Path) -> None:
+    data = write_sums((0.05, 0.078))
+    inputs = random_samples(data, 40, 0)
+    found = run_generated(data, inputs, tmp_path, SANITIZED)
+    assert_equal(found, tflite.run_reference(data, inputs).outputs)
+
+
+def test_sums_of_floats_are_those_of_litert(tmp_path: Path) -> None:
+    check_close(write_floats(), tmp_path)
+
+
+def test_a_model_that_reference_kernels_lack_is_judged_by_the_others() -> None:
+    builder = ModelBuilder()
+    source = builder.input((1, 4), "float32", None)
+    builder.operator("ELU", [source], [builder.output((1, 4), "float32", None)], version=1)
+    data = builder.build()
+    tflite.import_model(data, "net", {})
+    reference = tflite.run_reference(data, [{"t0": np.array([[-1, 0, 1, 2]], "float32")}])
+    assert "optimized kernels, because the reference kernels failed" in reference.runtime
+    np.testing.assert_allclose(reference.outputs[0][0][0, 0], np.expm1(-1), rtol=1e-6)
