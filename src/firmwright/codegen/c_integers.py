@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import tvm
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 from tvm_ffi import structural_equal, structural_map
@@ -15,7 +16,7 @@ ORDERS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 HOLD_FOR_EQUALS = (tirx.LE, tirx.GE, tirx.EQ)
 
 
-def keep_types(body: tirx.Stmt) -> tirx.Stmt:
+def keep_types(module: tvm.IRModule) -> tvm.IRModule:
     """Let short integers wrap, compare with zero for truth, and decide what is always so."""
     rules = (
         (WRAPPING, wrap_short_integers),
@@ -24,7 +25,11 @@ def keep_types(body: tirx.Stmt) -> tirx.Stmt:
         (ORDERS, decide),
         ((tirx.Max, tirx.Min), take_either),
     )
-    return structural_map(body, rules)
+    functions = {
+        name: function.with_body(structural_map(function.body, rules))
+        for name, function in module.functions.items()
+    }
+    return tvm.IRModule(functions, attrs=module.attrs)
 
 
 def wrap_short_integers(value: tirx.Expr) -> tirx.Expr:
@@ -115,5 +120,14 @@ def find_range(value: tirx.Expr) -> tuple[int, int]:
 
 
 def take_either(extreme: tirx.Max | tirx.Min) -> tirx.Expr:
-    """Return one of two values that are the same."""
-    return extreme.a if structural_equal(extreme.a, extreme.b) else extreme
+    """Return one of two values if they are the same, or if their types tell which one it is."""
+    if structural_equal(extreme.a, extreme.b):
+        return extreme.a
+    if not str(extreme.ty.dtype).startswith(("int", "uint")):
+        return extreme
+    less, greater = extreme.a, extreme.b
+    if isinstance(extreme, tirx.Max):
+        less, greater = greater, less
+    if is_less(less, greater) is False:
+        return extreme.b
+    return extreme.a if is_less(greater, less) is False else extreme

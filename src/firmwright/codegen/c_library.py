@@ -64,6 +64,13 @@ def list_parameter_types() -> dict[str, tuple[str, ...]]:
     return {name: types for found in read_headers().values() for name, types in found.items()}
 
 
+@cache
+def list_reserved_names() -> frozenset[str]:
+    """Return the names of functions and macros, which a variable would hide."""
+    single = (f"{name}f" for name in MATH_FUNCTIONS)
+    return MATH_MACROS.union(MATH_FUNCTIONS, single, list_parameter_types())
+
+
 def find_unknown_functions(called: Iterable[str]) -> list[str]:
     """Return, sorted, what neither C99's <math.h> nor the generated project defines."""
     own = MATH_MACROS.union(*functions_by_header().values())

@@ -13,12 +13,8 @@ from dataclasses import dataclass
 from math import prod
 
 import tvm
-from tvm import tirx
-from tvm_ffi import structural_map
 
 from firmwright.ir.kernels import LibraryFunction
-
-CALL_MARKER = "LIBRARY_CALL_"
 
 DLPACK_TYPE_CODES = {"int": "kDLInt", "uint": "kDLUInt", "float": "kDLFloat", "bfloat": "kDLBfloat",
          "bool": "kDLBool"}  # fmt: skip
@@ -37,41 +33,22 @@ class LibraryCall:
         return LibraryFunction(self.function, len(self.tensors))
 
 
-def mark_library_calls(body: tirx.Stmt) -> tuple[tirx.Stmt, list[LibraryCall]]:
-    """Put calls of a numbered name in the place of library calls, with plain pointers."""
-    calls: list[LibraryCall] = []
-
-    def mark(call: tvm.ir.Call) -> tirx.Expr:
-        if not is_library_call(call):
-            return call
-        arrays = list(call.args[1:])
-        calls.append(LibraryCall(str(call.args[0].value), tuple(map(read_tensor_type, arrays))))
-        pointers = [array.args[0] for array in arrays]
-        return tirx.call_extern("int32", f"{CALL_MARKER}{len(calls) - 1}", *pointers)
-
-    return structural_map(body, (tvm.ir.Call, mark)), calls
-
-
 def is_library_call(call: tvm.ir.Call) -> bool:
     packed = isinstance(call.op, tvm.ir.Op) and call.op.name == "tirx.tvm_call_packed"
     return packed and re.fullmatch(r"[A-Za-z_]\w*", str(call.args[0].value)) is not None
+
+
+def read_library_call(call: tvm.ir.Call) -> tuple[LibraryCall, list[tvm.ir.Call]]:
+    """Return a library call, and the pointers to the data of its tensors."""
+    arrays = list(call.args[1:])
+    types = tuple(map(read_tensor_type, arrays))
+    return LibraryCall(str(call.args[0].value), types), [array.args[0] for array in arrays]
 
 
 def read_tensor_type(array: tvm.ir.Call) -> tuple[str, tuple[int, ...]]:
     """Return dtype and shape of what ``tvm_stack_make_array`` describes."""
     _, shape, _, _, zero, _ = array.args
     return str(zero.ty.dtype), tuple(int(n) for n in shape.args)
-
-
-def emit_library_calls(body: str, calls: Sequence[LibraryCall]) -> str:
-    """Write each marked call of a printed body as C."""
-
-    def block(match: re.Match[str]) -> str:
-        indent, number, arguments = match.groups()
-        lines = emit_library_call(calls[int(number)], arguments.split(", "))
-        return "\n".join(f"{indent}{line}" for line in lines)
-
-    return re.sub(rf"^( *){CALL_MARKER}(\d+)\((.*)\);$", block, body, flags=re.MULTILINE)
 
 
 def emit_library_call(call: LibraryCall, pointers: Sequence[str]) -> list[str]:
