@@ -1,0 +1,24 @@
+"""The short run of tests.hammer.pairs: a few groups of pairs, drawn by a seed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.hammer.pair_models import CONSUMERS, PRODUCERS
+from tests.hammer.pairs import TOLERANCE, try_pairs
+
+GROUPS = random.Random(7).sample([(name, kind) for name in PRODUCERS for kind in TOLERANCE], 3)
+
+
+@pytest.mark.needs("gcc", "clang")
+@pytest.mark.parametrize(("name", "kind"), GROUPS)
+def test_pairs_compile_and_are_right(name: str, kind: str, tmp_path: Path) -> None:
+    outcomes = set(try_pairs(name, kind, list(CONSUMERS), tmp_path))
+    assert outcomes - {"undefined"} == {"right"}
+
+
+def test_there_are_as_many_pairs_as_the_documentation_says() -> None:
+    assert (len(PRODUCERS), len(CONSUMERS)) == (48, 12)
