@@ -13,7 +13,11 @@ import numpy as np
 import pytest
 
 from firmwright.codegen.templates import make_environment, render
-from firmwright.lowering.kernels.fixed_point import quantize_multiplier
+from firmwright.lowering.kernels.fixed_point import (
+    find_tie_direction,
+    quantize_multiplier,
+    to_fixed_point,
+)
 from firmwright.toolchain.build import SANITIZERS
 
 PROGRAM = """
@@ -42,6 +46,7 @@ int main(void)
 
 EDGES = (0, 1, -1, 2, 3, -3, 2**29, 2**30, -(2**30), 2**31 - 1, -(2**31), 1 << 12, -(1 << 12) - 1)
 SMALL = 2**29
+HALF = Fraction(1, 2)
 
 
 def nearest(value: Fraction) -> int:
@@ -141,3 +146,26 @@ def test_rounding_is_exact_and_defined(tmp_path: Path) -> None:
 )
 def test_quantized_multipliers(factor: float, mantissa: int, shift: int) -> None:
     assert quantize_multiplier(factor) == (mantissa, shift)
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.25, 0.75, 0.3125, 1.5, 3 * 2.0**-20, 0.3])
+def test_ties_have_a_direction_exactly_if_an_integer_is_one(factor: float) -> None:
+    quotient = np.array(factor)
+    factors = to_fixed_point(quotient)
+    exact = Fraction(int(factors.mantissa[0])) / Fraction(2) ** (31 - int(factors.shift[0]))
+    for largest in (*range(1, 20), 2**18, 2**19 - 1, 2**19, 2**20):
+        first = next((x for x in (1, 2, 4, 8, 16, 2**18, 2**19) if x * exact % 1 == HALF), None)
+        expected = "up" if first is not None and first <= largest else ""
+        assert find_tie_direction(quotient, factors, largest) == expected, largest
+
+
+def test_ties_of_a_factor_that_was_rounded_up_go_down() -> None:
+    quotient = np.array(0.25 - 2.0**-40)
+    factors = to_fixed_point(quotient)
+    assert factors.mantissa[0] == 2**30
+    assert find_tie_direction(quotient, factors, 2) == "down"
+
+
+def test_factors_of_channels_have_no_direction_of_ties() -> None:
+    quotients = np.array([0.5, 0.5])
+    assert find_tie_direction(quotients, to_fixed_point(quotients), 8) == ""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from tvm import relax
 
+from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Region
+from firmwright.partition.grouping import group_operators
+from firmwright.partition.outline import find_dequantized, make_binding_kind, read_graph
 from firmwright.project.network import Network
 from tests.networks.firmware import lowered
 from tests.networks.onnx_models import graph, node, value
 from tests.networks.qdq_graphs import Graph
 from tests.networks.qdq_reference import Grid
+from tests.partition.graphs import Shape, build_main
 
 Moves = list[tuple[str, list[str], str, dict[str, Any]]]
 
@@ -69,3 +75,58 @@ def test_the_layout_of_bytes_changes_before_a_convolution() -> None:
     (moving,) = network_of_bytes.partition.regions[:place]
     assert moving.operators == ("permute_dims",)
     assert note.startswith("Form ")
+
+
+def list_groups(write: Callable[..., relax.Expr], *parameters: tuple[Shape, str]) -> list[str]:
+    """Return the operators of each group of a network on the portable device."""
+    module, _ = build_main(write, *parameters)
+    bindings, outputs = read_graph(module)
+    kind = make_binding_kind(module, find_dequantized(bindings), True)
+    groups = group_operators(bindings, outputs, kind, {})
+    return [" ".join(short_name(b.value) for b in group.bindings) for group in groups]
+
+
+def emit(call: relax.Expr) -> relax.Var:
+    return relax.BlockBuilder.current().emit(call)
+
+
+def test_a_value_with_two_readers_is_computed_once() -> None:
+    def write(x: relax.Expr) -> relax.Expr:
+        y = emit(relax.op.exp(x))
+        return relax.op.add(emit(relax.op.negative(y)), emit(relax.op.abs(y)))
+
+    assert list_groups(write, ((2, 3), "float32")) == ["exp", "negative abs add"]
+
+
+WIDENED = ("astype", "add", "astype")
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "expected"),
+    [
+        ("int32", "int8", ["max_pool2d", " ".join(WIDENED)]),
+        ("int32", "int32", ["max_pool2d", "astype add"]),
+        ("int8", "int8", ["max_pool2d add"]),
+    ],
+)
+def test_tensors_between_groups_are_narrow(wide: str, narrow: str, expected: list[str]) -> None:
+    """Operators that widen a pooling's bytes stay apart: their result is at least as wide."""
+
+    def write(x: relax.Expr) -> relax.Expr:
+        y = emit(relax.op.nn.max_pool2d(x, (2, 2)))
+        y = emit(relax.op.astype(y, wide)) if wide != "int8" else y
+        y = emit(relax.op.add(y, relax.const(1, wide)))
+        return relax.op.astype(y, narrow) if narrow != wide else y
+
+    assert list_groups(write, ((1, 2, 4, 4), "int8")) == expected
+
+
+def test_a_result_that_ends_narrower_joins_the_operator_before() -> None:
+    """Sums of int32 become int8 over int64: only the bytes leave the group."""
+
+    def write(x: relax.Expr) -> relax.Expr:
+        y = emit(relax.op.nn.max_pool2d(x, (2, 2)))
+        y = emit(relax.op.astype(y, "int64"))
+        return relax.op.astype(emit(relax.op.add(y, relax.const(1, "int64"))), "int8")
+
+    assert list_groups(write, ((1, 2, 4, 4), "int32")) == ["max_pool2d astype add astype"]

@@ -1,0 +1,48 @@
+"""Which results of stages the platforms of a recipe share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from firmwright.pipeline.command_line import make_catalog, make_job
+from firmwright.pipeline.job import Job
+from firmwright.recipe.load import load_recipe
+from firmwright.tasks.pipeline import PIPELINE
+
+DIGITS = Path(__file__).parents[2] / "examples/digits/digits.onnx"
+
+
+def load(text: str, folder: Path) -> Job:
+    """Return the job of a recipe for the digits network, whose other lines are ``text``."""
+    path = folder / "r.yaml"
+    path.write_text(f"model: {DIGITS}\n{text}")
+    recipe = load_recipe(path, {}, make_catalog(), folder / "cache")
+    return make_job(recipe, {}, folder / "build", PIPELINE, alone=False)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A job on a platform without features, with the portable device alone."""
+    loaded = load("platform: rv32-bare\n", tmp_path)
+    return replace(loaded, platform=replace(loaded.platform, features=()))
+
+
+def test_platforms_share_portable_results(job: Job) -> None:
+    assert job.is_portable
+    assert job.is_shared("partition")
+    assert job.folder("partition") == job.outdir / "partition"
+
+
+def test_results_with_a_feature_of_the_platform_are_not_shared(job: Job) -> None:
+    """Kernels use the instructions of a feature."""
+    featured = replace(job, platform=replace(job.platform, features=("rv32m",)))
+    assert not featured.is_portable
+    assert featured.folder("partition") == job.outdir / "rv32-bare/partition"
+    assert featured.folder("model") == job.outdir / "model"
+
+
+def test_results_of_an_accelerator_are_not_shared(tmp_path: Path) -> None:
+    assert not load("platform: diana\ntarget: soma_dory, c\n", tmp_path).is_portable
