@@ -1,4 +1,4 @@
-"""All pairs of operators that are fused, in all float types: does their C compile, and is it right?
+"""Compile, run and check all pairs of fused operators, in all float types.
 
 ``python -m tests.hammer.pairs`` tries all; arguments are the names of producers and types.
 """

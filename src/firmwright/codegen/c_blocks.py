@@ -1,4 +1,4 @@
-"""Blocks of C: lines, the names that they declare, and the values that they already have."""
+"""Blocks of C: their lines, the names that they declare, and the values that variables have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from firmwright.codegen.c_literals import INDENTATION
 from firmwright.codegen.names import c_identifier
 
 ATOM, UNARY, PRODUCT, QUOTIENT, SUM, BITS, COMPARISON, AND, OR, CHOICE = range(10)
-"""Levels of C expressions: an operator of a higher level binds its operands less."""
+"""Levels of C expressions: an operator of a higher level binds less tightly."""
 
 
 class C(NamedTuple):
@@ -67,12 +67,15 @@ class Blocks:
         return name
 
     def release(self, name: str) -> None:
-        """Give up a name of the innermost block that no line has."""
+        """Remove a name that no line uses from the innermost block."""
         self.open[-1].names.discard(name)
 
     @contextmanager
     def nest(self, is_part: bool = False) -> Iterator[Block]:
-        """Open a block, whose lines the caller writes; none if it ``is_part`` of the innermost."""
+        """Open a block whose lines the caller writes.
+
+        If ``is_part``, no block opens: its lines are those of the innermost one.
+        """
         block = Block()
         if is_part:
             yield block

@@ -1,4 +1,4 @@
-"""Arrays of a function's own: those that nothing reads, and the place where each one begins.
+"""Local arrays: the removal of unread ones, and the position of each declaration.
 
 An array of one element becomes a variable of C. It is declared in the innermost block that uses
 it, with its first value, so that no compiler finds a variable without a value.
@@ -93,7 +93,7 @@ def find_unread(body: tirx.Stmt) -> set[tirx.Var]:
         uses[variable] -= not is_needed
 
     def note_store(store: tirx.BufferStore) -> None:
-        if not has_effect(store.value):  # its own element is no reason to compute an array
+        if not has_effect(store.value):  # an array that only its own stores read is unread
             uses[store.buffer] -= 1 + count_uses(store.value, store.buffer)
 
     rules = (
