@@ -51,7 +51,8 @@ def find_types(model: onnx.ModelProto) -> dict[str, int]:
     """Return the element types of the tensors, as far as they are known."""
     graph = onnx.shape_inference.infer_shapes(model).graph
     values = (*graph.input, *graph.value_info, *graph.output)
-    return {value.name: value.type.tensor_type.elem_type for value in values}
+    types = {value.name: value.type.tensor_type.elem_type for value in values}
+    return types | {tensor.name: tensor.data_type for tensor in graph.initializer}
 
 
 def is_plain(

@@ -15,6 +15,7 @@ from firmwright.ir.tensors import STORED_AS, STRING, State
 from firmwright.models.formats import ReferenceOutputs, Samples
 from firmwright.models.onnx.attributes import drop_unknown_attributes
 from firmwright.models.onnx.graph_parts import split_model
+from firmwright.models.onnx.unsigned_weights import make_weights_unsigned
 from firmwright.models.sequence import run_in_sequence
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
 
     model = onnx.load_model_from_string(data)
     drop_unknown_attributes(model)
+    make_weights_unsigned(model)
     names = [output.name for output in model.graph.output]
     try:
         sessions = [open_session(part) for part in split_model(model)]

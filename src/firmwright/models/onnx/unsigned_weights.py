@@ -1,0 +1,82 @@
+"""Weights of int8 as uint8, so that ONNX Runtime multiplies exactly on every processor.
+
+On x86 without VNNI, ONNX Runtime adds pairs of uint8 x int8 products in saturating int16
+(``vpmaddubsw``). It has an option against this, ``session.x64quantprecision``, but only as a graph
+optimization, and the reference runs without those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from firmwright.models.onnx.graph_parts import find_types
+
+OFFSET = 128
+"""Weight and zero point grow by this; the difference of both, and so the product, stays."""
+
+
+class Weight(NamedTuple):
+    """The places of a weight among a node's inputs."""
+
+    weight: int
+    zero_point: int
+    activation: int | None
+    """None: the operator quantizes its activation itself, as uint8."""
+
+
+WEIGHTS: Mapping[str, tuple[Weight, ...]] = {
+    "MatMulInteger": (Weight(1, 3, 0),),
+    "ConvInteger": (Weight(1, 3, 0),),
+    "QLinearMatMul": (Weight(3, 5, 2),),
+    "QLinearConv": (Weight(3, 5, 2),),
+    "MatMulIntegerToFloat": (Weight(1, 5, 0),),
+    "QGemm": (Weight(3, 5, 2),),
+    "QAttention": (Weight(1, 7, 0),),
+    "DynamicQuantizeMatMul": (Weight(1, 3, None),),
+    "DynamicQuantizeLSTM": (Weight(1, 9, None), Weight(2, 11, None)),
+}
+
+
+def make_weights_unsigned(model: onnx.ModelProto) -> None:
+    """Replace the constant int8 weights that uint8 activations meet; no result changes."""
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    found = [
+        (node, places)
+        for node in model.graph.node
+        for places in WEIGHTS.get(node.op_type, ())
+        if len(node.input) > places.weight
+        and (tensor := constants.get(node.input[places.weight])) is not None
+        and tensor.data_type == TensorProto.INT8
+    ]
+    if not found:
+        return
+    types = find_types(model)
+    for node, places in found:
+        activation = places.activation
+        if activation is None or types.get(node.input[activation]) == TensorProto.UINT8:
+            shift_weight(model.graph, node, places, constants)
+
+
+def shift_weight(
+    graph: onnx.GraphProto,
+    node: onnx.NodeProto,
+    places: Weight,
+    constants: Mapping[str, onnx.TensorProto],
+) -> None:
+    """Give the node a weight and a zero point that are larger by :data:`OFFSET`."""
+    node.input.extend([""] * (places.zero_point + 1 - len(node.input)))
+    given = node.input[places.zero_point]
+    if given and given not in constants:
+        return  # a zero point that the network computes
+    zero = numpy_helper.to_array(constants[given]) if given else np.zeros((), "int8")
+    weight = numpy_helper.to_array(constants[node.input[places.weight]])
+    for place, array in ((places.weight, weight), (places.zero_point, zero)):
+        name = f"{node.input[place] or 'zero'} as uint8 of {node.output[0]}"
+        shifted = (array.astype("int16") + OFFSET).astype("uint8")
+        graph.initializer.append(numpy_helper.from_array(shifted, name))
+        node.input[place] = name
