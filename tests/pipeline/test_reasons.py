@@ -32,8 +32,9 @@ def test_the_item_of_a_long_list_that_differs_is_named() -> None:
     ]
     assert list(list_differences(flags, [*flags, "-Os"], "flags")) == ['flags[12]: "-Os" added']
     assert list(list_differences(flags, flags[1:], "flags")) == ['flags[0]: "-target" removed']
-    options = [{"arena": "static", "layers": {"a": [1, 2]}}, "c"]
-    assert list(list_differences([{**options[0], "arena": "caller"}, "c"], options, "options")) == [
+    device = {"arena": "static", "layers": {"a": [1, 2]}}
+    options = [device, "c"]
+    assert list(list_differences([device | {"arena": "caller"}, "c"], options, "options")) == [
         'options[0].arena: "caller" → "static"'
     ]
 

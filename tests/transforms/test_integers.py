@@ -95,7 +95,7 @@ def widened_by_equal_factors() -> WholeFloats:
     return network.conv(4).shift(2.0**9, (0, 127))
 
 
-DIVISORS = {
+DIVISORS: dict[str, Callable[[], WholeFloats]] = {
     "a number": partial(residual_with_divisors, []),
     "shape [1]": partial(residual_with_divisors, [1]),
     "a number for each channel": partial(residual_with_divisors, [1, 6, 1, 1]),

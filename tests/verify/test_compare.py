@@ -133,9 +133,9 @@ def test_a_tolerance_is_proposed_only_for_rounding() -> None:
     for wrong, advice in ((1, "state `run: {tolerance"), (2, "please report it")):
         with pytest.raises(UserError, match=advice):
             compare([integers], [[np.array([0, wrong], "int8")]], zeros, EXACT)
-    for wrong, advice in ((1e-4, "state `run: {tolerance"), (0.1, "please report it")):
+    for apart, advice in ((1e-4, "state `run: {tolerance"), (0.1, "please report it")):
         with pytest.raises(UserError, match=advice):
-            compare([OUTPUT], row(0, 0, 0, 2 + wrong), row(0, 0, 0, 2), EXACT)
+            compare([OUTPUT], row(0, 0, 0, 2 + apart), row(0, 0, 0, 2), EXACT)
 
 
 def test_the_distance_of_evaluators_is_a_share_of_the_range() -> None:
