@@ -28,7 +28,19 @@ RECIPE_COMMANDS = frozenset(
     "build clean explain export forget graph info list lock tune watch".split()
 )
 READERS = (
-    *("acme", "acne", "door", "keywords", "my", "my-board", "net", "policy", "product", "recipe"),
+    *(
+        "acme",
+        "acne",
+        "door",
+        "keywords",
+        "model",
+        "my",
+        "my-board",
+        "net",
+        "policy",
+        "product",
+        "recipe",
+    ),
     "window",
 )
 """Recipes, platforms and policies that a reader has, not the repository; one is misspelled."""
