@@ -55,11 +55,13 @@ def test_the_examples_are_valid() -> None:
 
 def test_the_page_has_every_key() -> None:
     page = docs.render_recipe_page()
-    assert "| `selftest` | true or false or whole number from 1 to 16 | `false` |" in page
-    assert "| `counter` | whole number ≥ 0 | — |" in page
+    assert (
+        "- **`selftest`** (true or false or whole number from 1 to 16, default `false`): " in page
+    )
+    assert "- **`counter`** (whole number ≥ 0, optional): " in page
     for key, _ in KEYS:
         last = key.rsplit(".", 1)[-1]
-        assert f"{last}` |" in page, key
+        assert f"{last}`** (" in page or f"## `{last}`" in page, key
 
 
 def test_the_page_in_the_repository_is_fresh() -> None:

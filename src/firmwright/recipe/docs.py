@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -30,19 +31,20 @@ _PAGE = """\
 # yaml-language-server: $schema=recipe.schema.json
 {example}```
 
-The first line gives an editor completion and checks, by `recipes/recipe.schema.json`.
+With the first line, an editor completes and checks keys by `recipes/recipe.schema.json`.
 {overrides}
-Every mistake is reported with file, line and column, all of them at once.
+A build reports all errors of a recipe at once, each with file, line and column.
 
-{table}
-"""
+## Keys without a block
+
+{keys}"""
 
 _DESCRIPTION_FILES = """\
 <!-- Generated from the schemas in toolchains/ by `python -m firmwright.recipe.docs`. -->
 # The files of platforms, toolchains and boards
 
-These are all of their keys. [Platforms and toolchains](platforms.md) describes the ready ones, \
-[a board of your own](../howto/own-board.md) how to write them.
+This page lists all keys. [Platforms and toolchains](platforms.md) describes the built-in files, \
+[a custom board](../howto/own-board.md) how to write new ones.
 """
 _KINDS = {
     "platform": "platform",
@@ -78,7 +80,7 @@ def render_recipe_page() -> str:
         description=schema["description"],
         example=yaml.safe_dump(schema["examples"][0], sort_keys=False),
         overrides=_describe_overrides(),
-        table=_format_table(schema),
+        keys=_format_keys(schema, 2),
     )
 
 
@@ -87,14 +89,36 @@ def render_description_files() -> str:
     parts = [_DESCRIPTION_FILES]
     for name, kind in _KINDS.items():
         schema = read_schema(f"{name}.schema.json")
-        parts += [f"## A {kind}\n\n{schema['description']}\n\n{_format_table(schema)}\n"]
+        parts += [f"## A {kind}\n\n{schema['description']}\n\n{_format_keys(schema, 3)}"]
     return "\n".join(parts)
 
 
-def _format_table(schema: Schema) -> str:
-    rows = {key.name: _format_row(key, schema) for key in _find_keys(schema, "", schema, set())}
-    head = ["| key | type | default | meaning | example |", "|---|---|---|---|---|"]
-    return "\n".join([*head, *rows.values()])
+def _format_keys(schema: Schema, level: int) -> str:
+    """Return the keys as lists: those without a block first, then a section for each block."""
+    keys = {key.name: key for key in _find_keys(schema, "", schema, set())}
+    blocks: dict[str, list[str]] = {}
+    for name in keys:
+        blocks.setdefault(re.split(r"[.\[]", name)[0], []).append(name)
+    lines = [_format_key(keys[name], schema) for name, names in blocks.items() if len(names) == 1]
+    parts = ["\n".join(lines), ""]
+    for block, (_, *names) in blocks.items():
+        if names:
+            rows = "\n".join(_format_key(keys[name], schema) for name in names)
+            parts += [f"{'#' * level} `{block}`", "", _format_block(keys[block], schema), rows, ""]
+    return "\n".join(parts)
+
+
+def _format_block(key: _Key, root: Schema) -> str:
+    """Return the sentence on a block, and its example as YAML."""
+    import yaml
+
+    text = f"Type: {_format_type(key.schema, root)}, {_format_default(key)}. "
+    text += f"{key.schema['description']}\n"
+    examples = key.schema.get("examples", ())
+    if examples:
+        example = yaml.safe_dump({key.name: examples[0]}, sort_keys=False)
+        text += f"\n```yaml\n{example}```\n"
+    return text
 
 
 def _describe_overrides() -> str:
@@ -147,21 +171,19 @@ def _has_other_keys(form: Schema) -> bool:
     return isinstance(form.get("additionalProperties"), Mapping)
 
 
-def _format_row(key: _Key, root: Schema) -> str:
-    default = "—"
-    if key.required:
-        default = "required"
-    elif "default" in key.schema:
-        default = _format_code(key.schema["default"])
+def _format_key(key: _Key, root: Schema) -> str:
+    """Return the item of a list: the key, its type and default, its meaning and an example."""
     examples = key.schema.get("examples", ())
-    cells = [
-        f"`{key.name}`",
-        _format_type(key.schema, root),
-        default,
-        key.schema["description"],
-        _format_code(examples[0]) if examples else "—",
-    ]
-    return "| " + " | ".join(cells) + " |"
+    example = f" Example: {_format_code(examples[0])}." if examples else ""
+    kind = f"{_format_type(key.schema, root)}, {_format_default(key)}"
+    return f"- **`{key.name}`** ({kind}): {key.schema['description']}{example}"
+
+
+def _format_default(key: _Key) -> str:
+    if key.required:
+        return "required"
+    default = key.schema.get("default", "")
+    return "optional" if default == "" else f"default {_format_code(default)}"
 
 
 def _format_type(schema: Schema, root: Schema) -> str:
@@ -200,7 +222,7 @@ PAGES = {"recipe.md": render_recipe_page, "description-files.md": render_descrip
 def main(arguments: list[str]) -> int:
     """Write or check the pages; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m firmwright.recipe.docs", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, tell if stale")
+    parser.add_argument("--check", action="store_true", help="write nothing, report stale pages")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("docs/reference"))
     options = parser.parse_args(arguments)
 
