@@ -6,7 +6,7 @@
 
 #define BLOCK 8
 
-/* Write the two elements between each of count + 1 neighbours. */
+/* Write the two elements between each of count + 1 neighbors. */
 static void between(const float *restrict from, float *restrict to, int64_t count)
 {
     float left = from[0];

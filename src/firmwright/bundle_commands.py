@@ -1,4 +1,4 @@
-"""The commands that take bundles as files."""
+"""The commands with bundles as arguments."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ TRUSTED, UNTRUSTED = 0, 1
 
 def add_commands(commands: Any) -> None:
     """Add the parsers of these commands to those of the command line."""
-    sentence = "tell what is in a bundle, an ELF image, one for MCUboot or one of a network"
+    sentence = "print the contents of a bundle, an ELF image, an image for MCUboot or of a network"
     inspect = commands.add_parser("inspect", help=sentence, description=sentence)
     inspect.add_argument("file", metavar="FILE", type=Path, help="a bundle (.tar.gz) or an image")
-    sentence = "tell what changed from one bundle to another"
+    sentence = "print the changes from one bundle to another"
     codes = "exit code: 0 the same, 1 they differ, 2 one cannot be read"
     diff = commands.add_parser("diff", help=sentence, description=sentence, epilog=codes)
     operand = "a bundle (.tar.gz), or a recipe to build: net.yaml, or HEAD~1:net.yaml of git"
@@ -59,7 +59,7 @@ def add_commands(commands: Any) -> None:
     )
     for parser in (inspect, forms):
         parser.add_argument("--json", action="store_true", help="print JSON")
-    sentence = "sign what a bundle was made from; a second key adds its signature"
+    sentence = "sign the provenance of a bundle; a second key adds its signature"
     sign = commands.add_parser("sign", help=sentence, description=sentence)
     sign.add_argument(
         "--key", type=Path, help=f"private key, ed25519 in PEM (default: ${KEY_VARIABLE})"
@@ -69,13 +69,13 @@ def add_commands(commands: Any) -> None:
     codes = "exit code: 0 to be trusted, 1 not, 2 it cannot be read, or the policy is wrong"
     verify = commands.add_parser("verify-bundle", help=sentence, description=sentence, epilog=codes)
     verify.add_argument("--policy", type=Path, required=True, help="keys and expectations, YAML")
-    sentence = "build a bundle again from what it says of itself, and compare"
+    sentence = "build a bundle again from its recipe, and compare"
     codes = "exit code: 0 the same, 1 they differ, 2 it cannot be read, or not be built here"
     again = commands.add_parser("rebuild", help=sentence, description=sentence, epilog=codes)
     again.add_argument(
         "--files", metavar="FOLDER", type=Path, help="has the files that are not in the bundle"
     )
-    again.add_argument("--attest", metavar="KEY", type=Path, help="sign it where it is the same")
+    again.add_argument("--attest", metavar="KEY", type=Path, help="sign it if it is the same")
     sentence = "put a bundle into a registry, with its SBOM and its signatures"
     push = commands.add_parser("push", help=sentence, description=sentence)
     for parser in (diff, again):
@@ -83,7 +83,7 @@ def add_commands(commands: Any) -> None:
     for parser in (sign, verify, again, push):
         parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="a bundle (.tar.gz)")
         parser.add_argument(
-            "--envelope", type=Path, help="the signed provenance (default: beside the bundle)"
+            "--envelope", type=Path, help="the signed provenance (default: next to the bundle)"
         )
     sentence = "get a bundle and its signatures from a registry, checked"
     pull = commands.add_parser("pull", help=sentence, description=sentence)
@@ -111,7 +111,7 @@ def add_image(commands: Any) -> None:
         "--key", type=Path, help=f"private key, ed25519 in PEM (default: ${KEY_VARIABLE})"
     )
     image.add_argument(
-        "--output", type=Path, help="the image (default: beside the bundle, .signed.bin)"
+        "--output", type=Path, help="the image (default: next to the bundle, .signed.bin)"
     )
 
 
@@ -152,12 +152,12 @@ def run_diff(options: argparse.Namespace) -> int:
 
 
 def list_refusals(options: argparse.Namespace) -> list[str]:
-    """Return the words by which a build refuses code, if the command line asks for it."""
+    """Return the arguments by which a build rejects code, if the command line asks for it."""
     return [f"{NO_USER_CODE}=1"] if options.no_user_code else []
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a page; UserError where that is not possible."""
+    """Write a page; UserError if that fails."""
     try:
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:

@@ -69,9 +69,9 @@ Options = dict[tuple[str, ...], dict[str, Any]]
 
 BUILD_OPTIONS: Options = {
     ("-n", "--jobs"): {"type": parse_jobs, "help": "stages to run side by side"},
-    ("--profile",): {"action": "store_true", "help": "tell where the time of each stage went"},
+    ("--profile",): {"action": "store_true", "help": "print the time of each stage"},
     ("--why",): {"action": "store_true", "help": "print why each stage runs"},
-    ("-q", "--quiet"): {"action": "store_true", "help": "print nothing but mistakes"},
+    ("-q", "--quiet"): {"action": "store_true", "help": "print errors only"},
 }
 OWN_OPTIONS: dict[str, Options] = {
     "build": {

@@ -3,7 +3,7 @@
     FIRMWRIGHT_MIRROR=… python tests/benchmarks/kernels.py [--rounds 201] [--toolchain gcc]
 
 On Linux, one thread, pinned to one core. Both engines are called from Python, turn by turn in a
-random order; a ratio is that of two neighbours in time, so that the machine's load counts for
+random order; a ratio is that of two neighbors in time, so that the machine's load counts for
 little. Before that both give the same results on 20 random inputs. Instructions, flash and arena
 are those of the builds for bare metal; the columns of TFLM with CMSIS-NN are quoted: gcc 12.2,
 counted in the same emulator before this project began. 64-bit Arm needs QEMU, and gcc in the

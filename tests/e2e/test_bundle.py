@@ -215,7 +215,7 @@ def test_other_toolchains_build_and_agree(
     assert repository.manifest(f"build/digits/digits-{platform}.tar.gz")["run"]["differences"] == 0
 
 
-def test_generated_c_has_no_undefined_behaviour(repository: Repository) -> None:
+def test_generated_c_has_no_undefined_behavior(repository: Repository) -> None:
     repository.write("s.yaml", (repository.folder / "digits.yaml").read_text()
                      + "toolchain: gcc\ncflags: [-g1, -fno-omit-frame-pointer, "
                      "'-fsanitize=address,undefined', -fno-sanitize-recover=all]\n")  # fmt: skip

@@ -97,7 +97,7 @@ def test_a_source_that_the_compiler_refuses(shared: Repository) -> None:
     recipe(shared, SOURCES.replace("weigh.c", "weigh-gain.c"))
     shared.write("net.yaml", (shared.folder / "net.yaml").read_text() + "cflags: [-g]\n")
     told = mistake(shared)
-    assert "net.yaml:6:5: libraries[0]: network/weigh-gain.c: the compiler refused it:" in told
+    assert "net.yaml:6:5: libraries[0]: network/weigh-gain.c: the compiler rejected it:" in told
 
 
 def test_a_strategy_that_calls_what_no_library_has(shared: Repository) -> None:

@@ -177,7 +177,7 @@ def test_a_damaged_manifest_is_refused(sent: Sent, tmp_path: Path) -> None:
     whole = path.read_bytes()
     by_digest = Sent(sent.registry, sent.bundle, f"{sent.registry.host}/team/digits@{sent.digest}")
     path.write_bytes(whole.replace(b"team", b"Team") + b" ")
-    assert "the registry gives another" in by_digest.refuse(tmp_path / "new")
+    assert "the registry returned another digest" in by_digest.refuse(tmp_path / "new")
     path.write_bytes(whole.replace(b'"size":', b'"size":1,"size":'))
     assert "stands twice" in sent.refuse(tmp_path / "new")
     path.write_bytes(whole.replace(b'"digest":"sha256:', b'"digest":"sha256:../'))

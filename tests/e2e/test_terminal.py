@@ -60,7 +60,7 @@ def test_a_failing_stage_shows_the_compilers_errors(copy_of_built: Repository) -
     assert failed.returncode == 1
     assert failed.stdout.splitlines()[-1].startswith("✗ objects      compile the C project ")
     first, error, log = failed.stderr.strip().splitlines()
-    told = r"digits.yaml:4:10: cflags\[0\]: [\w/]+\.c: the compiler refused it:"
+    told = r"digits.yaml:4:10: cflags\[0\]: [\w/]+\.c: the compiler rejected it:"
     assert re.fullmatch(told, first)
     assert error == "  error: invalid integral value '9z' in '-O9z'"
     assert "-O9z" in (copy_of_built.folder / log.rpartition(": ")[2]).read_text()

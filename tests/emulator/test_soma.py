@@ -203,7 +203,7 @@ def test_results_are_numpys(build: BuildFirmware, run: RunFirmware, platform: st
         np.testing.assert_array_equal(found, trial.expected, err_msg=f"trial {number}")
 
 
-def test_the_model_has_no_undefined_behaviour(build: BuildFirmware, run: RunFirmware) -> None:
+def test_the_model_has_no_undefined_behavior(build: BuildFirmware, run: RunFirmware) -> None:
     elf = build("soma.c", "host", "gcc", SANITIZERS)
     console = b"".join(trial.console for trial in TRIALS) + b"q"
     assert run(elf, "host", console).exit_code == 0

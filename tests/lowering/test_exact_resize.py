@@ -58,10 +58,10 @@ def test_a_resize_is_integers_and_exact(mode: str, tmp_path: Path) -> None:
     assert not lowered(data).kernels.float_operators
     samples = graph.samples(2, seed=1)
     for sample, outputs in zip(samples, run_generated(data, samples, tmp_path), strict=True):
-        centred = source.centred(sample[name]).astype(object)
+        centered = source.centered(sample[name]).astype(object)
         for (size, grid), found in zip(cases, outputs, strict=True):
             rows, columns = (make_weights(*s, mode) for s in zip(LENGTHS, size, strict=True))
-            exact = rows @ centred @ columns.T
+            exact = rows @ centered @ columns.T
             steps = exact * Fraction(float(source.scale)) / Fraction(float(grid.scale))
             whole = np.vectorize(round)(steps).astype(int) + grid.zero_point
             limits = np.iinfo(grid.dtype)

@@ -70,12 +70,12 @@ def test_rows_of_bytes_are_normalized_by_their_exact_deviations(
     (left,) = kernel.float_operators  # the root, and what follows
     assert left.kind in ("layer_norm", "instance_norm")
 
-    exact, last = source.centred(given) * float(source.scale), tuple(range(-axes, 0))
+    exact, last = source.centered(given) * float(source.scale), tuple(range(-axes, 0))
     deviation = exact - exact.mean(last, keepdims=True)
     spread = np.sqrt(exact.var(last, keepdims=True) + 1e-12)
     deviation[0, :3] = 0
     factor, offset = (
-        (stored.centred(a) * float(stored.scale)).reshape(*of, *([1, 1] if by_channel else []))
+        (stored.centered(a) * float(stored.scale)).reshape(*of, *([1, 1] if by_channel else []))
         for a in (gain, bias)
     )
     steps = (deviation / spread * factor + offset) / float(grid.scale)

@@ -1,7 +1,7 @@
 """Random QDQ ONNX graphs compute, bit for bit, what an independent reference computes.
 
 An example has many operators, so that few compilations cover them all. The generated C runs under
-gcc's sanitizers: undefined behaviour ends it.
+gcc's sanitizers: undefined behavior ends it.
 """
 
 from __future__ import annotations

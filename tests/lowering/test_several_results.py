@@ -1,6 +1,6 @@
 """Operators with several results, and outputs that no operator computes, equal ONNX Runtime.
 
-The generated C runs under gcc's sanitizers: undefined behaviour ends it.
+The generated C runs under gcc's sanitizers: undefined behavior ends it.
 """
 
 from __future__ import annotations

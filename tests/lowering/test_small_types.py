@@ -55,7 +55,7 @@ def assert_same(found: Array, expected: Array, label: str) -> None:
 
 
 def find_ties(kind: str) -> Array:
-    """Return, as float32, every number of a type, and the middles between neighbours."""
+    """Return, as float32, every number of a type, and the middles between neighbors."""
     every = np.arange(256, dtype="uint8").view(kind).astype("float32")
     every = np.unique(every[np.isfinite(every)])
     middles = every[:-1] + (every[1:] - every[:-1]) / 2

@@ -1,7 +1,7 @@
 """Every operator with integer arithmetic of its own equals LiteRT's reference kernel, bit for bit.
 
 Each test builds one model of many operators with random shapes and grids, so that one compilation
-covers them all. The generated C runs under gcc's sanitizers: undefined behaviour ends it.
+covers them all. The generated C runs under gcc's sanitizers: undefined behavior ends it.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def add_convolution(draw: Draw, graph: Graph) -> None:
         result = graph.node("Relu", [result])
 
     def reference(arithmetic: Arithmetic, sample: Sample) -> Array:
-        sums = convolve(source.centred(sample[data]), stored.astype("int64") - point, options)
+        sums = convolve(source.centered(sample[data]), stored.astype("int64") - point, options)
         sums = sums + (bias[:, None, None] if biased else 0)
         exact = source.scale.astype("float64") * np.asarray(scales, "float64")
         channels = np.broadcast_to(exact, (outer,))[:, None, None]
@@ -130,7 +130,7 @@ def add_product(draw: Draw, graph: Graph) -> None:
 
     def reference(arithmetic: Arithmetic, sample: Sample) -> Array:
         right = stored.astype("int64") - point
-        sums = source.centred(sample[data]) @ (right.T if transposed else right)
+        sums = source.centered(sample[data]) @ (right.T if transposed else right)
         exact = source.scale.astype("float64") * np.asarray(scales, "float64")
         return arithmetic.of_sum(sums + (bias if transposed else 0), exact, grid, once=True)
 
@@ -177,9 +177,9 @@ def add_average(draw: Draw, graph: Graph) -> None:
         result = graph.node("AveragePool", [real], count_include_pad=int(with_padding), **options)
 
     def reference(arithmetic: Arithmetic, sample: Sample) -> Array:
-        centred = source.centred(sample[data])
-        inside = windows_of(np.ones_like(centred), int(with_padding), options)
-        windows = windows_of(centred, 0, options)
+        centered = source.centered(sample[data])
+        inside = windows_of(np.ones_like(centered), int(with_padding), options)
+        windows = windows_of(centered, 0, options)
         if everything and isinstance(arithmetic, Tflite):
             return arithmetic.mean(windows, inside.sum(axis=-1), source, grid)
         return arithmetic.average(windows, inside.sum(axis=-1), source, grid)
@@ -215,7 +215,7 @@ def in_fixed_point(
     A ReLU at the end clamps the result; one at the start is exact if 0 is stored as 0.
     """
     last = next((i for i, n in enumerate(reversed(names)) if n != "Relu"), len(names))
-    clamps, inner, x = last > 0, names[: len(names) - last], source.centred(stored)
+    clamps, inner, x = last > 0, names[: len(names) - last], source.centered(stored)
     while inner and inner[0] == "Relu" and source.zero_point == 0:
         inner, x = inner[1:], np.maximum(x, 0)
     if inner and not (len(inner) == 1 and inner[0] in SLOPES):

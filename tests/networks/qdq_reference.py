@@ -35,7 +35,7 @@ class Grid:
         """As DequantizeLinear."""
         return (stored.astype("int64") - self.zero_point).astype(F32) * self.scale
 
-    def centred(self, stored: Array) -> Array:
+    def centered(self, stored: Array) -> Array:
         return stored.astype("int64") - self.zero_point
 
     def store(self, whole: Array, floor: int | None = None) -> Array:
@@ -80,7 +80,7 @@ class Onnx:
         return self.of_real(left * right, grid)
 
     def average(self, windows: Array, counts: Array, source: Grid, grid: Grid) -> Array:
-        """Average the last axis of centred integers (0 in padding), in its order."""
+        """Average the last axis of centered integers (0 in padding), in its order."""
         total = np.zeros(windows.shape[:-1], F32)
         for step in range(windows.shape[-1]):
             total = total + windows[..., step].astype(F32) * source.scale
@@ -118,7 +118,7 @@ class Tflite:
         if source == grid:
             return stored
         quotient = np.array(float(source.scale))
-        return self.of_sum(source.centred(stored), quotient, grid)
+        return self.of_sum(source.centered(stored), quotient, grid)
 
     @staticmethod
     def of_joined(stored: Array, source: Grid, grid: Grid) -> Array:
@@ -141,12 +141,12 @@ class Tflite:
             ]
             return scaled_twice(terms[0] + sign * terms[1], *last)
 
-        return grid.store(elementwise(one)(*(g.centred(a) for a, g in pairs)))
+        return grid.store(elementwise(one)(*(g.centered(a) for a, g in pairs)))
 
     def multiply(self, pairs: list[tuple[Array, Grid]], grid: Grid) -> Array:
         (left, one), (right, other) = pairs
         factor = mantissa_shift(float(one.scale * other.scale / grid.scale))
-        products = one.centred(left) * other.centred(right)
+        products = one.centered(left) * other.centered(right)
         return grid.store(elementwise(lambda x: scaled_twice(int(x), *factor))(products))
 
     def average(self, windows: Array, counts: Array, source: Grid, grid: Grid) -> Array:
@@ -198,7 +198,7 @@ def scaled_once(x: int, mantissa: int, shift: int) -> int:
 
 
 def convolve(data: Array, weights: Array, options: dict[str, Any]) -> Array:
-    """Sum centred integers as ONNX's Conv, in any number of spatial axes that is two."""
+    """Sum centered integers as ONNX's Conv, in any number of spatial axes that is two."""
     (top, left, bottom, right), groups = options["pads"], options["group"]
     padded = np.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)))
     outer, inner, rows, columns = weights.shape

@@ -10,7 +10,7 @@ from firmwright.planning.arena import (
     Buffer,
     Trial,
     arena_bytes,
-    find_neighbours,
+    find_neighbors,
     lower_bound,
     place_buffers,
 )
@@ -52,7 +52,7 @@ def test_order_of_the_buffers_does_not_matter(buffers: list[Buffer]) -> None:
 
 @given(any_buffers())
 def test_first_choice_moves_what_placing_all_anew_would_move(buffers: list[Buffer]) -> None:
-    beside = find_neighbours(buffers)
+    beside = find_neighbors(buffers)
     trial, order = Trial(buffers, beside), buffers
     for _ in buffers:
         first = trial.find_highest().name
@@ -63,7 +63,7 @@ def test_first_choice_moves_what_placing_all_anew_would_move(buffers: list[Buffe
         assert trial.placed == Trial(order, beside).placed
 
 
-def test_chain_needs_its_two_largest_neighbours() -> None:
+def test_chain_needs_its_two_largest_neighbors() -> None:
     sizes = [160, 320, 640, 480, 160]
     chain = [Buffer(f"t{i}", size, i, i + 1) for i, size in enumerate(sizes)]
     assert arena_bytes(place_buffers(chain)) == lower_bound(chain) == 640 + 480

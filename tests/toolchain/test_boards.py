@@ -23,7 +23,7 @@ MODULES = ("c7", "native-")
 
 
 @pytest.mark.parametrize("name", board_names())
-def test_a_board_fulfils_the_schema(name: str) -> None:
+def test_a_board_fulfills_the_schema(name: str) -> None:
     path = Path(str(files("firmwright.templates"))) / "boards" / name / "board.yaml"
     assert load_document(path, SCHEMA).data["families"] == [*load_board(name).families]
 

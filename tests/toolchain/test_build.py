@@ -167,7 +167,7 @@ def test_a_mistake_in_c_is_shown_with_file_line_and_command(
     with pytest.raises(UserError) as caught:
         compile_object(build, compiler, tmp_path, "x.c", tmp_path / "x.o", compiler_cache)
     message = str(caught.value)
-    assert message.startswith("x.c: the compiler refused it:\n")
+    assert message.startswith("x.c: the compiler rejected it:\n")
     assert "x.c:3:12: error" in message
     log = compiler_cache / "failed-x.c.txt"
     assert message.endswith(f"'undeclared'\ncommand and whole output: {log}")
@@ -220,7 +220,7 @@ def test_a_failed_link_leaves_no_unfinished_image(tmp_path: Path, compiler_cache
     assert not list(elf.parent.glob("firmware.elf*"))
 
 
-def test_the_sanitizers_stop_at_undefined_behaviour(tmp_path: Path, compiler_cache: Path) -> None:
+def test_the_sanitizers_stop_at_undefined_behavior(tmp_path: Path, compiler_cache: Path) -> None:
     build, compiler = load_build("host", "gcc", *SANITIZERS)
     (tmp_path / "x.c").write_text(
         "int main(int count, char **names)\n"

@@ -192,7 +192,7 @@ def test_a_device_of_your_own_has_any_numbers_and_memories_that_there_are(tmp_pa
     with pytest.raises(DiagnosticError) as caught:
         load_platform("mine.yaml", relative_to=tmp_path)
     assert str(caught.value) == (
-        "mine.yaml:11:75: accelerators.npu.memories[1]: no memory 'rom' for what a device writes; "
+        "mine.yaml:11:75: accelerators.npu.memories[1]: no memory 'rom' for the data of a device; "
         "did you mean 'ram'?"
     )
 

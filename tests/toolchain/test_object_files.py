@@ -98,7 +98,7 @@ def test_a_loadable_has_every_function_of_the_user_s_that_the_network_calls(
 ) -> None:
     check_definitions(["half", "middle"], [user], [library], "MORE")
     check_definitions([], [Path("no object is read")], [], "MORE")
-    message = "calls 'midle', which nothing in the loadable defines; did you mean 'middle'?"
+    message = "calls 'midle', which is not defined in the loadable; did you mean 'middle'?"
     with pytest.raises(UserError, match=re.escape(message)):
         check_definitions(["half", "midle"], [user], [library], "MORE")
 

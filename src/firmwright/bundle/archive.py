@@ -1,8 +1,8 @@
 """The archive of a bundle: how it is written, and how one from outside is read.
 
-The reader trusts nothing and writes nothing. It takes an archive only if :func:`write_archive`
-would write the same one: so links, devices, other owners, times, orders, and bytes behind the end
-are all refused. Before that it names the usual attacks one by one, for a message that helps.
+The reader trusts no content and writes no file. It accepts an archive only if :func:`write_archive`
+would write the same one: so links, devices, other owners, times, orders, and bytes after the end
+are all rejected. Before that it names the usual attacks one by one, for a message that helps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_UNPACKED_BYTES = 1024**3
 MAX_RATIO = 100
 """Unpacked bytes for each packed one. Firmware with much padding stays below it."""
 SMALL_BYTES = 16 * 1024**2
-"""What may be unpacked at any ratio: a small firmware may be nothing but zeros."""
+"""Bytes that may be unpacked at any ratio: a small firmware may contain only zeros."""
 MAX_ENTRIES = 10_000
 MAX_DEPTH = 16
 """Folders within each other."""
@@ -42,7 +42,7 @@ def write_archive(path: Path, folder: str, files: Mapping[str, bytes]) -> None:
 def pack_tar(folder: str, files: Mapping[str, bytes]) -> bytes:
     """Return the archive before it is compressed: the same bytes for the same files.
 
-    Without a ``folder`` ('') the files lie at its top.
+    Without a ``folder`` ('') the files are at its top.
     """
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.USTAR_FORMAT) as archive:
@@ -77,7 +77,7 @@ def read_archive(content: bytes, shown: str) -> tuple[str, dict[str, bytes]]:
 
 
 def read_capped(path: Path) -> bytes:
-    """Return a file's bytes; BrokenBundleError where it is no file, or too large for a bundle."""
+    """Return a file's bytes; BrokenBundleError if it is not a file, or too large for a bundle."""
     if not path.is_file():  # a pipe or a device might never end
         state = "not a file" if path.exists() else "no such file"
         raise BrokenBundleError(f"{path}: {state}")
@@ -92,7 +92,7 @@ def read_capped(path: Path) -> bytes:
 
 
 def unpack_gzip(content: bytes) -> bytes:
-    """Return what one gzip stream holds; it ends where the file ends."""
+    """Return the content of one gzip stream, which ends with the file."""
     unpacker = zlib.decompressobj(wbits=31)  # gzip with its header and checksum
     limit = min(MAX_UNPACKED_BYTES, max(SMALL_BYTES, MAX_RATIO * len(content)))
     unpacked = io.BytesIO()

@@ -1,4 +1,4 @@
-"""A bundle that was read and checked: its files, and what its manifest says of them."""
+"""A bundle that was read and checked: its files and its manifest."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class Bundle:
 
 
 def read_bundle(path: Path) -> Bundle:
-    """Read a bundle from outside into memory, as :func:`parse_bundle` does; nothing is written."""
+    """Read a bundle from outside into memory, as :func:`parse_bundle` does; no file is written."""
     return parse_bundle(read_capped(path), path)
 
 
 def parse_bundle(content: bytes, path: Path) -> Bundle:
     """Return the bundle in an archive's bytes; messages name it ``path``.
 
-    Raises BrokenBundleError where the archive, the manifest or a file's digest is not as
-    firmwright writes it.
+    Raises BrokenBundleError unless the archive, the manifest or a file's digest is as firmwright
+    writes it.
     """
     bundle = parse_any_bundle(content, path)
     if bundle.has_networks:
@@ -76,7 +76,7 @@ def parse_any_bundle(content: bytes, path: Path) -> Bundle:
 
 
 def read_json(content: bytes, name: str) -> Any:
-    """Return what JSON from outside says; BrokenBundleError for a key that stands twice."""
+    """Return the value of JSON from outside; BrokenBundleError for a duplicate key."""
 
     def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -110,7 +110,7 @@ def load_manifest_schema(name: str) -> dict[str, Any]:
 
 
 def read_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return the manifest; BrokenBundleError where there is none or it does not fit its schema."""
+    """Return the manifest; BrokenBundleError if there is none or it does not fit its schema."""
     if MANIFEST not in files:
         raise BrokenBundleError(f"not a bundle: it has no {MANIFEST}")
     manifest = read_json(files[MANIFEST], MANIFEST)
@@ -131,7 +131,7 @@ def read_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def compare_recipe(manifest: Mapping[str, Any]) -> None:
-    """Raise BrokenBundleError where the recipe's digest is not that of the resolved recipe."""
+    """Raise BrokenBundleError unless the digest is that of the resolved recipe."""
     recipe = manifest["recipe"]
     text = json.dumps(recipe["resolved"], sort_keys=True, separators=(",", ":"))
     if hashlib.sha256(text.encode("ascii")).hexdigest() != recipe["sha256"]:
@@ -139,7 +139,7 @@ def compare_recipe(manifest: Mapping[str, Any]) -> None:
 
 
 def compare_files(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    """Raise BrokenBundleError where the files are not those that the manifest lists."""
+    """Raise BrokenBundleError unless the files are those that the manifest lists."""
     listed = {entry["path"]: (entry["bytes"], entry["sha256"]) for entry in manifest["files"]}
     found = {
         name: (len(data), hashlib.sha256(data).hexdigest())

@@ -1,4 +1,4 @@
-"""What a firmware consists of, and what made it: the facts that both forms of the SBOM tell."""
+"""The parts of a firmware and its tools: the facts that both forms of the SBOM contain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_LICENSE = 60
 
 @dataclass(frozen=True)
 class License:
-    """An SPDX ``expression``, or the ``name`` that somebody gave; both empty where none is told."""
+    """An SPDX ``expression``, or the ``name`` that somebody gave; both empty if none is stated."""
 
     expression: str = ""
     name: str = ""
@@ -27,7 +27,7 @@ class Component:
     """A part: ``kind`` is ``library``, ``model``, ``data`` or ``tool``.
 
     ``included`` parts are in the firmware, the others only made it. ``version``, ``purl`` and
-    ``sha256`` are empty where there is none.
+    ``sha256`` are empty if there is none.
     """
 
     kind: str
@@ -44,7 +44,7 @@ class Component:
 class BillOfMaterials:
     """A firmware with its parts; ``sha256`` is the digest of its image.
 
-    ``stages`` are the steps that made it, in their order, each with what it does. ``metrics`` are
+    ``stages`` are the steps that made it, in order, each with its description. ``metrics`` are
     measured accuracies of the firmware by name.
     """
 
@@ -58,7 +58,7 @@ class BillOfMaterials:
 
 
 def make_package(name: str, version: str, included: bool = False) -> Component:
-    """Return a Python package, with the licence that it states, or another tool."""
+    """Return a Python package, with the license that it states, or another tool."""
     try:
         license = read_license(name)
     except PackageNotFoundError:
@@ -72,7 +72,7 @@ def make_package(name: str, version: str, included: bool = False) -> Component:
 
 @cache
 def read_license(name: str) -> License:
-    """Return what an installed package says: an expression, a short text, or a classifier."""
+    """Return the license of an installed package: an expression, a short text, or a classifier."""
     stated = metadata(name)
     for expression in stated.get_all("License-Expression") or ():
         return License(expression=expression)

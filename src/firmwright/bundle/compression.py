@@ -1,6 +1,6 @@
 """A gzip stream whose parts are compressed side by side.
 
-The parts have one size, whatever the machine has of cores, so the bytes are always the same.
+The parts have one size for any number of cores, so the bytes are always the same.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from functools import partial
 from firmwright.cores import count_cores
 
 LEVEL = 5
-"""Of zlib: 6 takes half as long again and saves 1.4 % (DS-CNN's bundle), 9 far longer."""
+"""zlib's level: 6 needs 1.5 times as long and saves 1.4 % (DS-CNN's bundle), 9 far longer."""
 
 PART_BYTES = 128 * 1024
 WINDOW_BYTES = 32 * 1024
-"""How far back a part may refer to what lies before it; deflate allows no more (RFC 1951)."""
+"""The distance to earlier bytes that a part may refer to; the maximum of deflate (RFC 1951)."""
 
 HEADER = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255))
 """Deflate, without a name, a time, or the system that wrote it (RFC 1952)."""

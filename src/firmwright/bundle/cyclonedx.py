@@ -1,6 +1,6 @@
 """The SBOM in the form of CycloneDX 1.7, https://cyclonedx.org/docs/1.7/json.
 
-It has neither a time nor a random number: the same bundle gives the same bytes.
+It has neither a time nor a random number: the same bundle results in the same bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from firmwright.bundle.components import BillOfMaterials, Component, License
 
 FILE = "sbom/firmware.cdx.json"
-"""Where a bundle has it."""
+"""Its path in a bundle."""
 
 TYPES = {
     "library": "library",
@@ -21,11 +21,11 @@ TYPES = {
     "tool": "application",
 }
 TASKS = {"run": "test", "accuracy": "test", "bundle": "release"}
-"""CycloneDX's word for what a stage does; all others build."""
+"""CycloneDX's term for the work of a stage; the default is "build"."""
 
 
 def make_cyclonedx(bill: BillOfMaterials) -> dict[str, Any]:
-    """Return the document: parts under ``components``, what only made them in ``formulation``."""
+    """Return the document: parts under ``components``, their tools in ``formulation``."""
     root = f"firmware:{bill.name}"
     included = [c for c in bill.components if c.included]
     made_by = [c for c in bill.components if not c.included]
@@ -66,7 +66,7 @@ def make_reference(component: Component) -> str:
 
 
 def describe(component: Component, bill: BillOfMaterials) -> dict[str, Any]:
-    """Return a component; what is not known of it is left out."""
+    """Return a component; unknown facts are omitted."""
     optional = {
         "version": component.version,
         "description": component.description,

@@ -1,4 +1,4 @@
-"""Where two files that should be the same begin to differ, in words of their format."""
+"""Finds the first difference of two files, in terms of their format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Explain = Callable[[bytes, bytes], str]
 
 
 def find_difference(first: bytes, second: bytes, name: str) -> str:
-    """Return where two files differ: JSON path, section, line or byte; '' where they do not.
+    """Return the first difference: JSON path, section, line or byte; '' if there is none.
 
     Arrays of an ``.npz`` are compared, not the archive, which differs between versions of Python.
     """
@@ -31,7 +31,7 @@ def find_difference(first: bytes, second: bytes, name: str) -> str:
             try:
                 return explain(first, second)
             except (ValueError, ELFError, BrokenBundleError):
-                break  # not what its name says: then its bytes are told
+                break  # the content is not of its format: report bytes
     return explain_text(first, second)
 
 
@@ -100,7 +100,7 @@ EXPLAIN: Mapping[str, Explain] = {
 
 
 def find_first(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> str:
-    """Return the first file, in order of name, that differs, and where; '' where none does."""
+    """Return the first file, in order of name, that differs, and the position; '' if none does."""
     for name in sorted({*first, *second}):
         if name not in first or name not in second:
             return f"{name} is in one of them alone"

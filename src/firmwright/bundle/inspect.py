@@ -22,11 +22,11 @@ from firmwright.toolchain.network_image import NetworkImage
 
 ELF_MAGIC = b"\x7fELF"
 MEMORY_SUFFIX = ".bin"
-"""Of files with the content of memory: that of a Linux program begins with its ELF header."""
+"""Files with the content of memory: the memory of a Linux program begins with its ELF header."""
 
 
 def inspect_file(path: Path) -> Inspection:
-    """Return what is in a bundle, an ELF, or an image for MCUboot or of a network.
+    """Return the contents of a bundle, an ELF, or an image for MCUboot or of a network.
 
     Raises BrokenBundleError for others.
     """
@@ -53,7 +53,7 @@ def inspect_file(path: Path) -> Inspection:
 
 
 def inspect_network(content: bytes, name: str) -> NetworkImage:
-    """Return what a network's image says of itself; BrokenBundleError for a damaged one."""
+    """Return the header of a network's image; BrokenBundleError for a damaged one."""
     try:
         return network_image.read_image(content)
     except (struct.error, ValueError) as error:
@@ -61,7 +61,7 @@ def inspect_network(content: bytes, name: str) -> NetworkImage:
 
 
 def inspect_image(content: bytes, name: str) -> InspectedImage:
-    """Return what an ELF image says of itself; BrokenBundleError for a damaged one."""
+    """Return the facts of an ELF image; BrokenBundleError for a damaged one."""
     try:
         image = ELFFile(io.BytesIO(content))
         order = "little" if image.little_endian else "big"
@@ -73,7 +73,7 @@ def inspect_image(content: bytes, name: str) -> InspectedImage:
 
 
 def find_build_id(image: ELFFile) -> str | None:
-    """Return the linker's build id (a note of GNU's), None where there is none."""
+    """Return the linker's build id (a note of GNU's), None if there is none."""
     notes = (s for s in image.iter_sections() if isinstance(s, NoteSection))
     for note in (note for section in notes for note in section.iter_notes()):
         if note["n_type"] == "NT_GNU_BUILD_ID":
@@ -82,7 +82,7 @@ def find_build_id(image: ELFFile) -> str | None:
 
 
 def compare_bundles(before: Bundle, after: Bundle) -> Difference:
-    """Return what changed from one bundle to the other."""
+    """Return the changes from one bundle to the other."""
     changes = tuple(find_changes(before.manifest, after.manifest))
     names = before.path.name, after.path.name
     return Difference(*names, before.sha256, after.sha256, changes)

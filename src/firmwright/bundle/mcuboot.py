@@ -41,7 +41,7 @@ DIGESTS = {0x10: hashlib.sha256, 0x11: hashlib.sha384, 0x12: hashlib.sha512}
 
 
 def read_mcuboot_image(content: bytes, name: str) -> McubootImage:
-    """Return what an image says of itself, and whether its digest is right.
+    """Return the header of an image, and whether its digest is right.
 
     Signatures are not checked. Raises BrokenBundleError for one that is cut off or damaged.
     """
@@ -52,7 +52,7 @@ def read_mcuboot_image(content: bytes, name: str) -> McubootImage:
 
 
 def read_parts(content: bytes) -> McubootImage:
-    """Raises struct.error or ValueError for what does not fit together."""
+    """Raises struct.error or ValueError for contradictions."""
     _, load, header, protected, size, flags, major, minor, revision, build, _ = HEADER.unpack_from(
         content
     )
@@ -82,7 +82,7 @@ def read_parts(content: bytes) -> McubootImage:
 def read_area(
     content: bytes, start: int, mark: int, size: int | None
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the entries of an area as type and data; ``size`` is what the header says of it."""
+    """Yield the entries of an area as type and data; ``size`` is the size in the header."""
     found, total = AREA.unpack_from(content, start)
     if found != mark or size not in (None, total) or start + total > len(content):
         raise ValueError(f"no area of entries at byte {start:,}")

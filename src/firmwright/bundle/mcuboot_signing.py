@@ -1,4 +1,4 @@
-"""Signs the firmware of a bundle as an image for MCUboot, by MCUboot's own program imgtool."""
+"""Signs the firmware of a bundle as an image for MCUboot, by MCUboot's program imgtool."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_IMGTOOL = "images for MCUboot need imgtool: python -m pip install 'firmwright
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """What the boot loader expects: bytes of ``slot`` and ``header``, ``align`` of its flash."""
+    """The boot loader's requirements: bytes of ``slot`` and ``header``, ``align`` of its flash."""
 
     version: str
     slot: int
@@ -31,8 +31,8 @@ def make_mcuboot_image(bundle: Bundle, key: Path | None, layout: ImageLayout) ->
     """Return the image: the same bytes for the same bundle, key and layout.
 
     The security counter is the ``counter`` of the bundle's recipe, if it has one. Raises UserError
-    for a bundle without such firmware, a key that is none of ed25519, a version that is none, and
-    a slot that is too small.
+    for a bundle without such firmware, a key that is not of ed25519, a wrong version, and a slot
+    that is too small.
     """
     firmware = bundle.files.get(FIRMWARE)
     if firmware is None:
@@ -60,7 +60,7 @@ def make_mcuboot_image(bundle: Bundle, key: Path | None, layout: ImageLayout) ->
         source, target = Path(folder, FIRMWARE), Path(folder, "signed.bin")
         source.write_bytes(firmware)
         try:
-            with redirect_stdout(io.StringIO()):  # it prints what it does
+            with redirect_stdout(io.StringIO()):  # it prints its steps
                 image.load(str(source))
                 image.create(Ed25519(private), "hash", None)
                 image.save(str(target))

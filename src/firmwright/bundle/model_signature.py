@@ -1,9 +1,9 @@
 """The signature of a model by its maker, in the format of OpenSSF Model Signing 1.0.
 
 A Sigstore bundle has a DSSE envelope, which has an in-toto statement, which lists the model's
-files with their digests. Of the three methods of signing this is the one with a key: ECDSA over
+files with their digests. Signing has three methods; this is the one with a key: ECDSA over
 P-256, P-384 or P-521. Sources: the format's specification (sections 4 to 8) and its registry of
-algorithms, DSSE's protocol for what is signed.
+algorithms, DSSE's protocol for the signed bytes.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ PREDICATE_TYPE = "https://model_signing/signature/v1.0"
 HASHES = {"secp256r1": "SHA256", "secp384r1": "SHA384", "secp521r1": "SHA512"}
 """The hash of a signature by the name of the key's curve."""
 CERTIFICATES = ("certificate", "x509CertificateChain")
-"""What a bundle has in place of a key if it was signed by one of the other methods."""
+"""The fields of a bundle that was signed by another method than a key."""
 
 ALONE = "."
-"""The name of a file that was signed alone, in place of its own."""
+"""The name of a file that was signed alone."""
 
 Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
@@ -46,7 +46,7 @@ class Envelope(msgspec.Struct, rename="camel"):
 
     @property
     def signed_bytes(self) -> bytes:
-        """What the signatures are of: DSSE's pre-authentication encoding."""
+        """The signed bytes: DSSE's pre-authentication encoding."""
         kind = self.payload_type.encode()
         return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(self.payload), self.payload)
 
@@ -92,12 +92,12 @@ class Predicate(msgspec.Struct):
 def verify_model(
     signature: Path, key: Any, model: Path | None, data: bytes, others: Iterable[Path]
 ) -> ModelSignature:
-    """Check that a key's owner signed a model and all that belongs to it; return what was signed.
+    """Check that a key's owner signed a model and all that belongs to it; return the signed files.
 
-    ``data`` are the model's bytes, ``others`` the other files that the build reads of it; paths
-    are absolute, without ``..``. A model without a path was fetched alone. What else lies in a
-    signed folder does not count. Raises UserError for a signature that cannot be read or is of
-    another method, key or model, and for files that are missing or were changed.
+    ``data`` are the model's bytes, ``others`` the other files that the build reads of it; paths are
+    absolute, without ``..``. A model without a path was fetched alone. Other files of a signed
+    folder do not count. Raises UserError for a signature that cannot be read or is of another
+    method, key or model, and for files that are missing or were changed.
     """
     payload = verify_envelope(signature, key)
     subject, signed = read_statement(payload, str(signature))
@@ -109,11 +109,11 @@ def verify_model(
 
 
 def list_signed_files(signature: Path, model: Path) -> list[Path]:
-    """Return the files of a signed model that are there, and nothing of a wrong signature."""
+    """Return the existing files of a signed model; no file if the signature is wrong."""
     try:
         _, signed = read_statement(read_sigstore(signature).dsse_envelope.payload, str(signature))
         digest = hashlib.sha256(model.read_bytes()).hexdigest()
-    except (UserError, OSError):  # told when the signature is checked
+    except (UserError, OSError):  # reported when the signature is checked
         return []
     named = name_files(signed, model)
     root = find_root(named, model, digest)
@@ -139,7 +139,7 @@ def digest_key(key: Any) -> str:
 
 
 def read_sigstore(path: Path) -> SigstoreBundle:
-    """Return what a signature's file says; UserError for another kind of file, or method."""
+    """Return the content of a signature's file; UserError for another kind of file, or method."""
     shown = str(path)
     bundle: SigstoreBundle = convert(read_json(read_capped(path), shown), SigstoreBundle, shown)
     if bundle.media_type != BUNDLE_TYPE:
@@ -153,7 +153,7 @@ def read_sigstore(path: Path) -> SigstoreBundle:
 
 
 def verify_envelope(path: Path, key: Any) -> bytes:
-    """Return the statement that a key signed; UserError for what it did not sign."""
+    """Return the statement that a key signed; UserError if it did not sign it."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
@@ -175,7 +175,7 @@ def verify_envelope(path: Path, key: Any) -> bytes:
 
 
 def read_statement(payload: bytes, shown: str) -> tuple[Subject, dict[str, str]]:
-    """Return what a statement is of, and the digests of its files by their names.
+    """Return the subject of a statement, and the digests of its files by their names.
 
     The subject's digest is that of all these digests.
     """
@@ -207,7 +207,7 @@ def read_statement(payload: bytes, shown: str) -> tuple[Subject, dict[str, str]]
 
 
 def check_alone(signed: Mapping[str, str], data: bytes, shown: str) -> None:
-    """Raise UserError where a file, whatever its name, is not the only one that was signed."""
+    """Raise UserError unless a file, under any name, is the only signed one."""
     digest = hashlib.sha256(data).hexdigest()
     if [*signed.values()] != [digest]:
         listed = list_names(signed)
@@ -217,7 +217,7 @@ def check_alone(signed: Mapping[str, str], data: bytes, shown: str) -> None:
 def check_files(
     signed: Mapping[str, str], model: Path, data: bytes, others: Iterable[Path], shown: str
 ) -> None:
-    """Raise UserError where a signed file is missing or another, or one that is read not signed."""
+    """Raise UserError if a signed file is missing or differs, or a file to read is not signed."""
     digest = hashlib.sha256(data).hexdigest()
     root = find_root(signed, model, digest)
     if root is None:
@@ -235,7 +235,7 @@ def check_files(
 
 
 def find_root(signed: Mapping[str, str], model: Path, digest: str) -> Path | None:
-    """Return the folder that was signed: the model's own, or one above it; None for neither.
+    """Return the signed folder: the model's folder, or one above it; None for neither.
 
     There the model has a name and a digest that were signed.
     """

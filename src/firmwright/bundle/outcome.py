@@ -1,4 +1,4 @@
-"""What came out of a build, as the table of several and a fleet's next run read it."""
+"""The outcome of a build, for the table of several builds and a fleet's next run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .bundle import is_of_networks, parse_any_bundle
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a job gave: a bundle, or a ``failure``, the message that says why there is none.
+    """The outcome of a job: a bundle, or a ``failure``, the message with the reason.
 
     ``exact`` is "exact", "within the tolerance" or "not run". ``cycles`` are those of one
     inference, ``flash`` and ``ram`` bytes, ``offload`` is the part of the multiply-accumulates (%)
-    that do not run on the target's last device. A number is None where nothing tells it.
+    that do not run on the target's last device. A number is None if it is unknown.
     """
 
     job: str
@@ -32,19 +32,19 @@ class Outcome:
 
 
 def read_outcome(job: str, path: Path) -> Outcome:
-    """Return what a bundle says; BrokenBundleError where it is none."""
+    """Return the outcome of a bundle; BrokenBundleError for another file."""
     bundle = parse_any_bundle(read_capped(path), path)
     return make_outcome(job, bundle.manifest, bundle.sha256)
 
 
 def make_outcome(job: str, manifest: Mapping[str, Any], sha256: str = "") -> Outcome:
-    """Return what the manifest of a bundle says."""
+    """Return the outcome in the manifest of a bundle."""
     read = read_networks if is_of_networks(manifest) else read_network
     return Outcome(job, sha256=sha256, **read(manifest))
 
 
 def read_network(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the manifest of a bundle of one network says."""
+    """Return the outcome in the manifest of a bundle of one network."""
     memory, batch, cycles = (manifest.get(key) for key in ("memory", "batch", "cycles"))
     assert memory is not None  # its schema says so
     return {
@@ -58,7 +58,7 @@ def read_network(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_networks(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the manifest of a firmware of several networks says."""
+    """Return the outcome in the manifest of a firmware of several networks."""
     run = manifest["run"]
     return {
         "exact": describe_agreement([*run["networks"].values()] if run else [None]),

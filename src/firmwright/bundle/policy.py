@@ -1,4 +1,4 @@
-"""What a bundle has to be, stated in a YAML file, and whether one is that."""
+"""The requirements for a bundle, stated in a YAML file, and their check."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from firmwright.documents.document import Document, load_document
 from firmwright.errors import Diagnostic, DiagnosticError
 
 NO_LICENSE = "NOASSERTION"
-"""SPDX's word for a license that nobody told."""
+"""SPDX's term for a license that is not stated."""
 
 
 class PolicyError(DiagnosticError, UntrustedBundleError):
-    """What of a policy a bundle does not meet, each at its place in the policy."""
+    """The requirements that a bundle does not meet, each at its place in the policy."""
 
 
 @cache
@@ -32,9 +32,9 @@ def load_policy_schema() -> dict[str, Any]:
 
 
 def verify_bundle(path: Path, policy: Path, envelope: Path) -> Bundle:
-    """Return a bundle that is whole, signed as the policy demands, and what it asks for.
+    """Return a complete bundle that is signed as the policy demands and meets its requirements.
 
-    Raises BrokenBundleError where bundle or envelope cannot be read, UntrustedBundleError where
+    Raises BrokenBundleError if bundle or envelope cannot be read, UntrustedBundleError where
     they are not what the policy asks for, and DiagnosticError for a wrong policy.
     """
     stated = load_document(policy, load_policy_schema())
@@ -53,7 +53,7 @@ def verify_bundle(path: Path, policy: Path, envelope: Path) -> Bundle:
 
 
 def find_unmet(bundle: Bundle, policy: Document) -> Iterator[Diagnostic]:
-    """Yield what of the policy's keys the bundle does not meet."""
+    """Yield the keys of the policy that the bundle does not meet."""
     manifest = bundle.manifest
     found = {
         "name": manifest["name"],
@@ -76,9 +76,9 @@ def find_unmet(bundle: Bundle, policy: Document) -> Iterator[Diagnostic]:
 
 
 def list_licenses(bundle: Bundle) -> list[tuple[str, str]]:
-    """Return the parts of the firmware with their licenses, as the bundle's SBOM tells them.
+    """Return the parts of the firmware with their licenses, as in the bundle's SBOM.
 
-    Raises BrokenBundleError where it has none, or one that firmwright does not write.
+    Raises BrokenBundleError if it has none, or one that firmwright does not write.
     """
     if cyclonedx.FILE not in bundle.files:
         raise BrokenBundleError(f"{bundle.path}: it has no {cyclonedx.FILE} to tell licenses")

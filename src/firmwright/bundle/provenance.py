@@ -1,8 +1,8 @@
-"""What a bundle was made from, as an in-toto statement with SLSA's provenance.
+"""The inputs of a bundle, as an in-toto statement with SLSA's provenance.
 
-The statement follows from the bundle alone. So it is the same for everyone, and whoever checks a
-signed one can make it anew. Sources: the in-toto attestation framework's Statement v1 and SLSA
-1.2's provenance v1.
+The statement follows from the bundle alone. So it is the same for everyone, and a receiver can
+compute it again to check a signed one. Sources: the in-toto attestation framework's Statement v1
+and SLSA 1.2's provenance v1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A client of registries, which keep container images: the part of it that bundles need.
 
-It believes nothing: what has a digest is compared with it, and everything has a limit of bytes.
+It trusts no answer: content is compared with its digest, and every answer has a limit of bytes.
 Sources: OCI's image specification 1.1 (manifests, indexes, descriptors) and distribution
 specification 1.1 (blobs, manifests, referrers, the tag that stands for them), Docker's page
 "Token authentication".
@@ -31,13 +31,13 @@ MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 EMPTY = b"{}"
-"""What the specification puts where a container image has its configuration."""
+"""The specification's replacement for the configuration of a container image."""
 
 MAX_MANIFEST_BYTES = 4 * 1024**2
-"""As much as a registry has to take, by the specification."""
+"""The size that a registry has to accept, by the specification."""
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_PAGES = 20
-"""Of a registry's own list of what refers to a manifest."""
+"""The limit of pages of a registry's list of references to a manifest."""
 
 REFERENCE = re.compile(
     r"(?P<host>[a-z0-9.-]+(:[0-9]+)?)"
@@ -77,7 +77,7 @@ def parse_reference(text: str) -> Reference:
 
 
 class Descriptor(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """What is known of a blob or a manifest before it comes."""
+    """The known facts of a blob or a manifest before the download."""
 
     media_type: str
     digest: Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
@@ -103,7 +103,7 @@ class Index(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_
 
 
 class Token(msgspec.Struct):
-    """What a registry's other server gives to those who may ask."""
+    """The answer of a registry's token server."""
 
     token: str = ""
     access_token: str = ""
@@ -125,8 +125,8 @@ def decode(content: bytes, record: type[T], shown: str) -> T:
 class Registry:
     """One repository of a registry.
 
-    Its methods raise UserError for what the registry refuses, and BrokenBundleError where it gives
-    something else than it was asked for.
+    Its methods raise UserError if the registry rejects a request, and BrokenBundleError if it
+    returns other content.
     """
 
     def __init__(self, reference: Reference) -> None:
@@ -138,7 +138,7 @@ class Registry:
         self.token = ""
 
     def get_manifest(self, version: str, record: type[T]) -> tuple[T, Descriptor] | None:
-        """Return the manifest or index of a tag or digest; None where there is none."""
+        """Return the manifest or index of a tag or digest; None if there is none."""
         shown = f"{self.shown}, manifest {version}"
         url = f"{self.address}/manifests/{version}"
         accepted = {"Accept": f"{MANIFEST_TYPE}, {INDEX_TYPE}"}
@@ -148,7 +148,9 @@ class Registry:
         self.require(answer, content, 200)
         found = describe(content, answer.headers.get("Content-Type", ""))
         if version.startswith("sha256:") and found.digest != version:
-            raise BrokenBundleError(f"{shown}: the registry gives another, {found.digest}")
+            raise BrokenBundleError(
+                f"{shown}: the registry returned another digest, {found.digest}"
+            )
         return decode(content, record, shown), found
 
     def put_manifest(self, content: Manifest | Index, version: str = "") -> Descriptor:
@@ -177,11 +179,11 @@ class Registry:
         self.require(answer, content, 200)
         found = describe(content, wanted.media_type)
         if (found.digest, found.size) != (wanted.digest, wanted.size):
-            raise BrokenBundleError(f"{shown}: the registry gives {found.size:,} other bytes")
+            raise BrokenBundleError(f"{shown}: digest mismatch in {found.size:,} bytes")
         return content
 
     def put_blob(self, content: bytes, media_type: str) -> Descriptor:
-        """Put a blob, where the registry does not have it yet."""
+        """Upload a blob, unless the registry has it."""
         described = describe(content, media_type)
         answer, _ = self.ask("HEAD", f"{self.address}/blobs/{described.digest}", MAX_ANSWER_BYTES)
         if answer.status_code == 200:
@@ -197,7 +199,7 @@ class Registry:
         return described
 
     def list_referrers(self, digest: str) -> list[Descriptor]:
-        """Return what refers to a manifest: by the registry's own list, or by a tag.
+        """Return the references to a manifest: by the registry's list, or by a tag.
 
         A registry without such lists says 404, or answers with a page for people.
         """
@@ -214,16 +216,16 @@ class Registry:
             following = answer.links.get("next", {}).get("url")
             if following is None:
                 return found
-            url = f"{first}?{urlsplit(following).query}"  # whatever it says: this host's list
+            url = f"{first}?{urlsplit(following).query}"  # in any case the list of this host
         raise BrokenBundleError(f"{self.shown}: more than {MAX_PAGES} pages of what refers to one")
 
     def list_tagged(self, digest: str) -> list[Descriptor]:
-        """Return what refers to a manifest where the registry keeps no list of it."""
+        """Return the references to a manifest if the registry keeps no list of them."""
         found = self.get_manifest(digest.replace(":", "-"), Index)
         return found[0].manifests if found else []
 
     def tag_referrer(self, content: Manifest, described: Descriptor) -> None:
-        """Add what refers to another to the list of a registry that keeps none by itself."""
+        """Add a reference to the list for a registry that keeps none by itself."""
         if content.subject is None:
             return
         others = self.list_tagged(content.subject.digest)
@@ -253,7 +255,7 @@ class Registry:
 
     @property
     def sign(self) -> Callable[[PreparedRequest], PreparedRequest] | None:
-        """What adds the token to a request for the registry's own host, if there is one."""
+        """Adds the token to a request for the registry's host, if there is one."""
 
         def add(request: PreparedRequest) -> PreparedRequest:
             if urlsplit(request.url or "").netloc == self.host:
@@ -263,7 +265,7 @@ class Registry:
         return add if self.token else None
 
     def fetch_token(self, challenge: str) -> str:
-        """Return a token from where the registry says, "" where it says nothing of tokens."""
+        """Return a token from the server that the registry names; "" if it names none."""
         from requests.utils import parse_dict_header
 
         scheme, _, rest = challenge.partition(" ")
@@ -280,7 +282,7 @@ class Registry:
         return token if token.isprintable() and token.isascii() else ""
 
     def require(self, answer: Response, content: bytes, status: int) -> None:
-        """Raise UserError for another status, with the code that the registry gives."""
+        """Raise UserError for another status, with the code of the registry."""
         if answer.status_code != status:
             said = re.search(rb'"code": *"([A-Z_]{1,40})"', content)
             raise UserError(f"{self.shown}: {web.refuse(answer, said[1].decode() if said else '')}")

@@ -1,8 +1,8 @@
-"""Bundles in a registry: the archive, and what refers to it: its SBOM and its signatures.
+"""Bundles in a registry: the archive, and its references: SBOM and signatures.
 
-A bundle is an artifact of one layer. Each SBOM and each signature of its provenance is an artifact
-of its own that names the bundle's manifest as its subject. So a second signature is added without
-a change of what is there, and other programs find them. All of it follows from the files.
+A bundle is an artifact of one layer. Each SBOM and each signature of its provenance is a separate
+artifact that names the bundle's manifest as its subject. So a second signature is added without
+changing existing artifacts, and other programs find them. All of it follows from the files.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MAX_ENVELOPE_BYTES = 64 * 1024**2
 
 
 def push_bundle(path: Path, envelope: Path, reference: Reference) -> Iterator[str]:
-    """Put a bundle, its SBOM and its signatures into a registry; yield what was put."""
+    """Put a bundle, its SBOM and its signatures into a registry; yield a line for each."""
     if reference.is_digest:
         raise UserError(f"{reference}: a digest follows from the bundle; name a tag: HOST/NAME:TAG")
     content = read_capped(path)
@@ -92,10 +92,10 @@ def put_artifact(
 
 
 def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
-    """Write a bundle and its signatures into a folder, checked; yield what was written.
+    """Write a bundle and its signatures into a folder, checked; yield a line for each.
 
-    Nothing is written before all of it is read. Raises BrokenBundleError for what is no bundle,
-    and UserError where another file is in its place.
+    Nothing is written before all of it is read. Raises BrokenBundleError for another file, and
+    UserError if a file is in the way.
     """
     registry = Registry(reference)
     found = registry.get_manifest(reference.version, Manifest)
@@ -115,7 +115,7 @@ def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
     yield f"wrote {path}, sha256 {bundle.sha256}"
     yield from (f"passed over: {digest}, another statement than this bundle's" for digest in others)
     if joined is None:
-        yield "nobody has signed it"
+        yield "it has no signature"
         return
     write_whole(envelope, joined)
     keys = ", ".join(split_envelope(replace(bundle, path=path), envelope))

@@ -1,4 +1,4 @@
-"""Signatures of a bundle's provenance: a DSSE envelope with ed25519, beside the bundle."""
+"""Signatures of a bundle's provenance: a DSSE envelope with ed25519, next to the bundle."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MAX_SIGNATURES = 100
 
 
 class UntrustedBundleError(UserError):
-    """A bundle that is whole, but not what a signature or a policy vouches for."""
+    """A complete bundle that does not meet a signature or a policy."""
 
 
 def envelope_path(bundle: Path) -> Path:
-    """Return where the signed provenance of a bundle lies: beside it."""
+    """Return the path of a bundle's signed provenance, next to it."""
     return bundle.with_name(f"{bundle.name.removesuffix('.tar.gz')}.intoto.json")
 
 
@@ -46,10 +46,10 @@ def sign_bundle(bundle: Bundle, key: Path | None, envelope: Path) -> str:
 
 
 def prepare_envelope(bundle: Bundle, key: Path | None, envelope: Path) -> tuple[Envelope, Any]:
-    """Return the envelope to sign, new where there is none, and what signs it.
+    """Return the envelope to sign, new if there is none, and the signer.
 
-    Raises UserError for a key that others can read, or that is none of ed25519, and
-    UntrustedBundleError where the envelope is that of another bundle.
+    Raises UserError for a key that others can read, or that is not of ed25519, and
+    UntrustedBundleError if the envelope is that of another bundle.
     """
     signer = make_signer(read_private_key(key))
     if envelope.exists():
@@ -58,7 +58,7 @@ def prepare_envelope(bundle: Bundle, key: Path | None, envelope: Path) -> tuple[
 
 
 def read_own_envelope(bundle: Bundle, path: Path) -> Envelope:
-    """Return an envelope; UntrustedBundleError where it is that of another bundle."""
+    """Return an envelope; UntrustedBundleError if it is that of another bundle."""
     found = read_envelope(path)
     if found.payload != encode_statement(make_statement(bundle)):
         raise UntrustedBundleError(
@@ -68,7 +68,7 @@ def read_own_envelope(bundle: Bundle, path: Path) -> Envelope:
 
 
 def split_envelope(bundle: Bundle, path: Path) -> dict[str, bytes]:
-    """Return an envelope of its own for each signature, by the ids of the keys."""
+    """Return a separate envelope for each signature, by the ids of the keys."""
     found = read_own_envelope(bundle, path)
     return {
         key: encode_envelope(make_envelope(found.payload, {key: signature}))
@@ -77,7 +77,7 @@ def split_envelope(bundle: Bundle, path: Path) -> dict[str, bytes]:
 
 
 def is_provenance(bundle: Bundle, envelope: bytes, shown: str) -> bool:
-    """Tell whether an envelope has the statement that follows from a bundle."""
+    """Return whether an envelope has the statement that follows from a bundle."""
     found = parse_envelope(envelope, shown)
     return (found.payload_type, found.payload) == (
         PAYLOAD_TYPE, encode_statement(make_statement(bundle))
@@ -87,7 +87,7 @@ def is_provenance(bundle: Bundle, envelope: bytes, shown: str) -> bool:
 def join_envelopes(envelopes: Sequence[bytes], shown: str) -> bytes | None:
     """Return one envelope with the signatures of all, which have one statement; None of none.
 
-    Raises BrokenBundleError where two signatures of one key differ: one of them is wrong.
+    Raises BrokenBundleError if two signatures of one key differ: one of them is wrong.
     """
     found = [parse_envelope(envelope, shown) for envelope in envelopes]
     if not found:
@@ -100,7 +100,7 @@ def join_envelopes(envelopes: Sequence[bytes], shown: str) -> bytes | None:
 
 
 def verify_signatures(bundle: Bundle, envelope: Path, keys: Sequence[Any], wanted: int) -> None:
-    """Check that so many of the keys signed what follows from the bundle itself.
+    """Check that enough keys signed the statement that follows from the bundle.
 
     Raises BrokenBundleError for an envelope that cannot be read, UntrustedBundleError for one
     with too few good signatures or of another bundle.
@@ -124,7 +124,7 @@ def verify_signatures(bundle: Bundle, envelope: Path, keys: Sequence[Any], wante
 
 
 def read_private_key(path: Path | None) -> bytes:
-    """Return a private key from a file, or from the environment where none is named."""
+    """Return a private key from a file, or from the environment if none is named."""
     if path is None:
         text = os.environ.get(KEY_VARIABLE, "")
         if not text:

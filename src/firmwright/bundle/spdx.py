@@ -96,7 +96,7 @@ def make_part(component: Component, name: str) -> Element:
 
 
 def make_license(component: Component, part: Element) -> list[Element]:
-    """Return the licence of a part that states an expression, and that it is the part's."""
+    """Return the license of a part that states an expression, and that it is the part's."""
     name = part["spdxId"]
     if not component.license.expression:
         return []

@@ -80,7 +80,7 @@ def require_extra() -> None:
 
 @contextmanager
 def connect(scheduler: str) -> Iterator[Client]:
-    """Yield a client of the scheduler at an address; ClusterError where none answers."""
+    """Yield a client of the scheduler at an address; ClusterError if none answers."""
     require_extra()
     from distributed import Client
 
@@ -95,7 +95,7 @@ def connect(scheduler: str) -> Iterator[Client]:
 
 
 def refuse_stranger(scheduler: str) -> None:
-    """Raise OSError where something else than a scheduler listens; dask would wait, or believe it.
+    """Raise OSError if something else than a scheduler listens; dask would wait, or believe it.
 
     Each side begins with the bytes of its greeting, as a number of 64 bits.
     """
@@ -157,7 +157,7 @@ class Workers:
         self.looked = -POLL
 
     def look(self) -> None:
-        """Learn which workers are there, now and then; ClusterError where the scheduler is not."""
+        """Learn which workers are there, now and then; ClusterError if the scheduler is not."""
         if self.client.status != "running":
             raise ClusterError(GONE)
         if time.monotonic() - self.looked < POLL and not any(f.done() for f in self.asked.values()):

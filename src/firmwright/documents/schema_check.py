@@ -1,6 +1,6 @@
 """JSON Schema (2020-12) findings in plain words, and the defaults a schema states.
 
-Besides the standard's own keywords, two that editors know are honoured:
+Besides the standard's own keywords, two that editors know are honored:
 ``patternErrorMessage`` and ``errorMessage`` hold the sentence to show.
 """
 

@@ -48,16 +48,16 @@ def run_firmware(
     budget: int,
     parts: tuple[str, ...] = (),
 ) -> Execution:
-    """Run a firmware from reset to its exit, and return what it did.
+    """Run a firmware from reset to its exit, and return the record of the run.
 
-    ``counted`` names the function whose executed instructions are counted. ``budget`` is the
-    number of instructions after which a firmware is taken to hang. ``parts`` names functions that
-    the counted one calls, in this order, whose calls are counted by themselves: a name that stands
-    there twice is called twice. Of several ELF files, all lie in the memories, and the first is the
-    firmware that begins.
+    ``counted`` names the function whose executed instructions are counted. ``budget`` is the number
+    of instructions after which a firmware counts as hanging. ``parts`` names functions that the
+    counted one calls, in this order, whose calls are counted by themselves: a name that stands
+    there twice is called twice. All ELF files are loaded into the memories, and the first is the
+    firmware that starts.
 
     Raises UserError for an unknown or missing emulator, a faulty firmware (with the place of
-    the fault), a firmware that wants more input than there is, and one that does not exit.
+    the fault), a firmware without enough input, and one that does not exit.
     """
     known = _load_emulators()
     if emulator not in known:

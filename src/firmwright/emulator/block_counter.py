@@ -75,7 +75,7 @@ class BlockCounter:
         self._firmware = run.firmware
         start, code = run.firmware.code
         address_of = run.firmware.symbols.address_of
-        # Attributes keep alive what the C side holds pointers to.
+        # Attributes keep objects alive to which the C side has pointers.
         self._library = library
         self._blocks = (_Block * (len(code) // 2 + 1))()
         self._parts = (_Part * len(run.parts))(*(_Part(0, address_of(n), 0) for n in run.parts))
@@ -113,7 +113,7 @@ class BlockCounter:
         return int(self._counter.last_block)
 
     def mark_last_instruction(self, address: int) -> None:
-        """Take note that the instruction at ``address`` is the last one that is executed."""
+        """Note that the instruction at ``address`` is the last one that is executed."""
         self._library.leave_block(ctypes.byref(self._counter), ctypes.c_uint32(address))
 
     def count_by_symbol(self) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firmwright.progress import BYTES, report
 
-# A firmware that polls this often in a row, with nothing left to read, will wait for ever.
+# A firmware that polls this often in a row, without input left, will wait for ever.
 # Every byte written needs one poll too, so a busy but healthy firmware stays far below.
 _IDLE_POLLS = 1000
 
@@ -34,7 +34,7 @@ class Console:
         return self.has_input
 
     def read(self) -> int:
-        """Return the next byte; 0 if there is none, as a receiver's empty register gives."""
+        """Return the next byte; 0 if there is none, as in a receiver's empty register."""
         if not self.has_input:
             return 0
         self._position += 1

@@ -1,4 +1,4 @@
-"""Unicorn's engine, with types: its Python binding has few of its own."""
+"""Unicorn's engine, with types: its Python binding has few."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WriteDevice = Callable[[Any, int, int, int, Any], None]  # engine, offset, size,
 class Engine(Protocol):
     """The methods of :class:`unicorn.Uc` that are used here; addresses and sizes in bytes."""
 
-    _uch: Any  # the handle that the library's C functions take
+    _uch: Any  # the handle for the library's C functions
 
     def reg_read(self, register: int) -> int: ...
     def reg_write(self, register: int, value: int) -> None: ...

@@ -1,4 +1,4 @@
-"""What every emulator is given, and what it gives back."""
+"""The input and the result of every emulator."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Execution:
     """How a run went.
 
     ``instructions`` are those executed between entry into the counted function and its
-    return, callees included, summed over all calls; None where the emulator cannot count.
+    return, callees included, summed over all calls; None if the emulator cannot count.
     ``by_symbol`` splits the same number over the functions whose code was executed;
     ``by_part`` gives the share of each part's calls, callees included, in the order of the parts.
     """

@@ -1,4 +1,4 @@
-"""A linked firmware as the emulators need it: what to load where, and the names of code."""
+"""A linked firmware for the emulators: bytes with their addresses, and the names of code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FunctionSymbol:
     """A function symbol; ``address`` is that of its first instruction, without Thumb bit."""
 
     address: int
-    size: int  # bytes; 0 where the assembly source did not state it
+    size: int  # bytes; 0 if the assembly source did not state it
     name: str
 
 
@@ -92,9 +92,9 @@ class Firmware:
 
 
 def read_firmware(path: Path, *beside: Path) -> Firmware:
-    """Read an ELF file, and those that lie in memory with it.
+    """Read an ELF file, and further ones in memory.
 
-    Raises UserError for one that cannot be read or is none.
+    Raises UserError for a file that cannot be read or is not an ELF file.
     """
     firmware, *others = map(_read_file, (path, *beside))
     segments, functions = firmware.segments, firmware.symbols.functions

@@ -1,4 +1,4 @@
-"""What a machine is to the unicorn emulator: a processor, its devices, its way to stop."""
+"""A machine of the unicorn emulator: a processor, its devices, its way to stop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Machine(Protocol):
     stack_register: int
     link_register: int
     engine: Engine
-    count_instructions: Callable[[], int]  # instructions since start-up; set by what counts them
+    count_instructions: Callable[[], int]  # instructions since start-up; set by the counter
 
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         """Create the processor and map the devices."""

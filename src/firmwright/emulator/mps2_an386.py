@@ -1,6 +1,6 @@
 """Arm's MPS2 board with the AN386 image: a Cortex-M, a CMSDK UART, semihosting for the exit.
 
-Addresses: Arm's application note AN386. Exceptions have the numbers that unicorn gives them.
+Addresses: Arm's application note AN386. Exceptions have unicorn's numbers.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ CORES = {
 
 
 def find_core(architecture: str) -> int:
-    """Return the core that unicorn runs an architecture on; UserError where it has none."""
+    """Return the core that unicorn runs an architecture on; UserError if it has none."""
     if architecture not in CORES:
         raise UserError(
             f"the emulator unicorn has no core for the architecture '{architecture}'; it has some "
@@ -100,7 +100,7 @@ class Mps2An386:
         self.engine.mmio_map(_UART, _PAGE, self._read_uart, None, self._write_uart, None)
 
     def reset(self, start: int) -> int:
-        """Take the stack pointer and the first instruction's address from the vector table."""
+        """Read the stack pointer and the first instruction's address from the vector table."""
         vectors = self.engine.mem_read(start, 8)
         self.engine.reg_write(UC_ARM_REG_SP, int.from_bytes(vectors[:4], "little"))
         return int.from_bytes(vectors[4:], "little")

@@ -25,12 +25,12 @@ from firmwright.user_folders import find_cache_folder
 def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
     """Compile sources, and their headers, by file name; return the library.
 
-    What is there already is not built again, unless it is damaged: the file name holds digests of
-    all that went in, and of what came out. Several processes may share the folder. Raises UserError
-    if the compiler fails.
+    An existing library is built again only if it is damaged: the file name has digests of all
+    inputs, and of the library. Several processes may share the folder. Raises UserError if the
+    compiler fails.
     """
     kept = find_folder()
-    # Zig's own headers: those of the machine would be inputs of the build.
+    # Zig's headers: those of the machine would be inputs of the build.
     flags = load_toolchain("zig").settings_for("native").flags
     decisive = [version("ziglang"), sys.platform, platform.machine(), *flags]
     key = hashlib.sha256("\0".join(decisive).encode())

@@ -1,4 +1,4 @@
-"""Runs a program that reads its samples from standard input, and tells how far it has read."""
+"""Runs a program that reads its samples from standard input, and reports how far it has read."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CHUNK = 4096
 def run_process(
     command: Sequence[str | Path], given: bytes, limit: float, stderr: int | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program on what it is given; TimeoutExpired after ``limit`` seconds.
+    """Run a program with this input; TimeoutExpired after ``limit`` seconds.
 
     ``stderr`` is what :class:`subprocess.Popen` takes.
     """
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
     ) as process:
-        # Taken away: communicate() would close it.
+        # Removed, because communicate() would close it.
         stdin, process.stdin = process.stdin, None
         assert stdin is not None
         feeder = Thread(target=feed, args=(stdin, given), daemon=True)

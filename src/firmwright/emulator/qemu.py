@@ -1,4 +1,4 @@
-"""Runs a firmware in QEMU, where that is installed: a second opinion on the same ELF file."""
+"""Runs a firmware in QEMU, if installed: a second opinion on the same ELF file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TRAP = re.compile(rb"@trap cause=(0x[0-9a-f]+) pc=(0x[0-9a-f]+) address=(0x[0-9
 
 
 def run_in_qemu(run: Run) -> Execution:
-    """Run the firmware in QEMU; instructions are counted where it takes plugins."""
+    """Run the firmware in QEMU; instructions are counted if it has plugins."""
     qemu, program = find_qemu(run.platform)
     version = read_qemu_version(program)
     command = [program, *qemu.arguments, "-kernel", str(run.firmware.path.resolve())]
@@ -58,8 +58,8 @@ def _run_machine(run: Run, command: Sequence[str], emulator: str) -> Execution:
 def run_in_qemu_user(run: Run) -> Execution:
     """Run a Linux program in QEMU, its system calls are ours.
 
-    Instructions are counted where QEMU takes plugins and the program has its symbols: zig's has
-    none, for its linker strips them together with what differs from run to run.
+    Instructions are counted if QEMU has plugins and the program has symbols. zig's programs have
+    none, because the linker strips them with all data that differs from run to run.
     """
     qemu, program = find_qemu(run.platform)
     version = read_qemu_version(program)
@@ -86,13 +86,13 @@ def _count(
 
 @cache
 def takes_plugins(program: str) -> bool:
-    """Tell whether this QEMU was built with plugins."""
+    """Return whether this QEMU was built with plugins."""
     shown = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
     return "-plugin" in shown.stdout
 
 
 def find_qemu(platform: Platform) -> tuple[Qemu, str]:
-    """Return the platform's entry and the program's path; UserError where either is missing."""
+    """Return the platform's entry and the program's path; UserError if either is missing."""
     qemu = platform.qemu
     if qemu is None:
         raise UserError(f"platform {platform.name}: no `qemu:` entry says which machine it is")
@@ -103,7 +103,7 @@ def find_qemu(platform: Platform) -> tuple[Qemu, str]:
 
 
 def explain_missing_qemu(qemu: Qemu, platform: Platform) -> str:
-    """Say where to get a platform's QEMU, and what does without."""
+    """Say where to get a platform's QEMU, and which emulator needs no installation."""
     package = _PACKAGES.get(qemu.program, "qemu-system")
     known = "unicorn" in platform.emulators
     instead = " (the emulator 'unicorn' needs no installation)" if known else ""
@@ -119,7 +119,7 @@ def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None
             f"{path}: processor exception, cause {cause:#x}, address {address:#010x}; "
             f"at {run.firmware.symbols.describe_address(pc)}"
         )
-    # QEMU's own failures; 1 with no word of complaint is the firmware's exit code.
+    # QEMU's failures; 1 without a message is the firmware's exit code.
     if process.returncode < 0 or (process.returncode == 1 and process.stderr):
         message, *_ = (
             process.stderr.decode("utf-8", "replace").strip().split("\n\n")
@@ -131,7 +131,7 @@ def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None
 
 
 def advise_on_memories(platform: Platform) -> str:
-    """Say where the firmware lies; QEMU's machines have memories of their own."""
+    """Say where the firmware is; QEMU's machines have fixed memories."""
     placed = [f"{name} at {memory.origin:#010x}" for name, memory in platform.memories.items()]
     other = "; the emulator 'unicorn' has it anywhere" if "unicorn" in platform.emulators else ""
     return f"the platform has {', '.join(placed)}: QEMU's machine needs memory there{other}"

@@ -22,7 +22,7 @@ def load_plugin(qemu_version: str) -> Path:
 
 @dataclass(frozen=True)
 class QemuCounter:
-    """What a run's counted function and parts execute, in files that QEMU's plugin writes.
+    """The instructions of a run's counted function and parts, in files that QEMU's plugin writes.
 
     Each process of the program writes one, whose name begins with ``output``.
     """
@@ -33,7 +33,7 @@ class QemuCounter:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What QEMU is started with."""
+        """The arguments of QEMU."""
         address_of = self.run.firmware.symbols.address_of
         options = [
             str(self.plugin.resolve()),

@@ -65,7 +65,7 @@ class QemuVirtRv32:
         return start
 
     def explain_exception(self, number: int) -> Stop:
-        """Every trap is a fault: the firmware uses none."""
+        """Every trap is a fault, because the firmware uses no traps."""
         # Unicorn has added 4 to the program counter, even after a 2-byte instruction.
         address = self.engine.reg_read(UC_RISCV_REG_PC) - 4
         return Stop(fault=_CAUSES.get(number, f"trap {number}"), address=address)

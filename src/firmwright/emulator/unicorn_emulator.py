@@ -33,7 +33,7 @@ _PAGE = 0x1000
 _ADDRESS_LIMIT = 1 << 32
 
 MEMORY = TRANSLATIONS + (512 << 20)
-"""Bytes that an emulation may need beside the platform's memories, of which it has copies."""
+"""Bytes that an emulation may need in addition to its copies of the platform's memories."""
 
 # RAM holds garbage after power-on; a firmware that relies on zeros must fail here.
 _RAM_PATTERN = b"\xa5"
@@ -60,7 +60,7 @@ def run_in_unicorn(run: Run) -> Execution:
             f"platform {run.platform.name}: the unicorn emulator has no machine "
             f"'{wanted}'{did_you_mean(wanted, machines)}"
         )
-    # The copy of this process that emulates compiles, reads and imports nothing.
+    # The copy of this process that emulates compiles, reads and imports no file.
     library, name = load_library(), f"unicorn {version('unicorn')}"
     what = f"{run.firmware.path}: the emulator does not survive the firmware"
     return run_in_copy(what, _emulate, run, machines[wanted], library, name)
@@ -148,7 +148,7 @@ class _Session:
                 ) from error
 
     def _map(self, name: str, memory: Memory, access: int) -> None:
-        """Add a memory, which has whole pages in unicorn: what is too much is watched."""
+        """Add a memory, which has whole pages in unicorn; accesses beyond its end are watched."""
         size = -(-memory.size // _PAGE) * _PAGE
         try:
             self._engine.mem_map(memory.origin, size, access)

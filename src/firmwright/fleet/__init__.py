@@ -1,1 +1,1 @@
-"""Many recipes on many workers: the matrix, the workers, and what came out of all of it."""
+"""Many recipes on many workers: the matrix, the workers, and the results."""

@@ -37,7 +37,7 @@ VARIABLES = ("fleet", "scheduler", "workers", "outdir", "recipe", NO_USER_CODE, 
 """The words of the command line, ``name=value``; any other key of a recipe may follow, too."""
 
 MOST_IN_MATRIX = 256
-"""Jobs that GitHub takes in one matrix."""
+"""Jobs that GitHub accepts in one matrix."""
 
 
 def add_commands(commands: Any) -> None:
@@ -50,7 +50,7 @@ def add_commands(commands: Any) -> None:
     fleet.add_argument("--outdir", help="build here instead of build/")
     sentence = "print the jobs of a fleet, for the matrix of a CI"
     matrix = commands.add_parser("matrix", help=sentence, description=sentence)
-    matrix.add_argument("--json", action="store_true", help="print JSON, as GitHub's matrix takes")
+    matrix.add_argument("--json", action="store_true", help="print JSON for GitHub's matrix")
     for parser in (fleet, matrix):
         help = f"a fleet file (default: {FLEET_FILE}), or name=value as for doit"
         parser.add_argument("words", nargs="*", metavar="FLEET", help=help)
@@ -119,7 +119,7 @@ def print_matrix(as_json: bool) -> int:
 
 
 def read_jobs() -> list[FleetJob]:
-    """Return the jobs that the command line names; UserError for a mistake."""
+    """Return the jobs that the command line names; UserError for an error in it."""
     given = doit_cmd._CMDLINE_VARS or {}
     refuse_repeated_words()
     for name, value in sorted(given.items()):

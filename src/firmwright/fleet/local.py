@@ -1,4 +1,4 @@
-"""A scheduler in this process, and workers beside it: a fleet on one machine."""
+"""A scheduler in this process, and workers in others: a fleet on one machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STARTS = 3
 def start_cluster(workers: int, folder: Path, stop: Stop) -> Iterator[str]:
     """Yield the address of a scheduler with workers; one that dies is started again.
 
-    They are in sessions of their own, where ctrl-C does not reach them. Their output goes into
+    They are in separate sessions, so ctrl-C does not reach them. Their output goes into
     a file in ``folder``. ``stop`` gets the reason if none of them can start. Raises ClusterError if
     the scheduler cannot start, and if the limit of open files is too low.
     """

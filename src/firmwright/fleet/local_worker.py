@@ -1,4 +1,4 @@
-"""A worker of this machine, as a program of its own: it ends with the fleet that started it."""
+"""A worker of this machine, a separate program that ends with its fleet."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class FleetJob:
-    """A recipe to build, its files as seen from here, and what takes the place of its own words."""
+    """A recipe to build, its files from the current folder, and the overrides of its keys."""
 
     name: str
     recipe: str
@@ -73,7 +73,7 @@ class Matrix:
         self.findings.append(Finding(pointer, message, key))
 
     def find_recipes(self, pointer: Pointer, word: str) -> list[Layers]:
-        """Return the recipes that a word means; a mistake is noted."""
+        """Return the recipes that a word means; an error is noted."""
         try:
             return find_layers(word, self.folder)
         except UserError as error:
@@ -81,7 +81,7 @@ class Matrix:
             return []
 
     def check_value(self, pointer: Pointer, name: str, text: str) -> None:
-        """Note what is wrong with the value of an option, as far as no recipe is needed for it."""
+        """Note the errors of an option's value, as far as no recipe is needed for it."""
         override = list_overrides().get(name)
         if override is None:  # checked with the recipe
             return

@@ -1,6 +1,6 @@
-"""The report of a fleet: what each job gave, and what is otherwise than in the last run.
+"""The report of a fleet: the result of each job, and the changes since the last run.
 
-The same outcomes before and after give the same bytes.
+The same outcomes before and after result in the same bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from firmwright.ir.records import encode_record
 from firmwright.report.page import FOLDER, make_page_environment, read_asset
 
 RESULTS = "fleet.json"
-"""What the next run compares with."""
+"""The data that the next run compares with."""
 MARKDOWN, PAGE = "fleet.md", "fleet.html"
 
 MEASURES = ("exact", "cycles", "flash", "ram", "batch", "offload")
@@ -41,7 +41,7 @@ class Row:
 
 
 def read_results(path: Path) -> dict[str, Outcome]:
-    """Return the outcomes of the last run by their jobs; nothing where there was none.
+    """Return the outcomes of the last run by their jobs; an empty mapping without a last run.
 
     Raises UserError for a file that is damaged.
     """
@@ -92,7 +92,7 @@ def make_row(job: str, now: Outcome | None, before: Outcome | None) -> Row:
 
 
 def show(value: object) -> str:
-    """Return a value for a reader; a dash for what nothing tells."""
+    """Return a value for a reader; a dash for an unknown value."""
     if value is None:
         return "\N{EN DASH}"
     if isinstance(value, float):
@@ -101,7 +101,7 @@ def show(value: object) -> str:
 
 
 def describe_change(now: Outcome, before: Outcome | None) -> str:
-    """Say what is otherwise than before, empty for the same bytes."""
+    """Return the changes, empty for the same bytes."""
     if before is None:
         return "new"
     if now.failure or before.failure:
@@ -115,7 +115,7 @@ def describe_change(now: Outcome, before: Outcome | None) -> str:
 
 
 def compare(name: str, before: object, now: object) -> str:
-    """Return e.g. ``cycles 200 → 150 (-25.0 %)``, empty where nothing changed."""
+    """Return e.g. ``cycles 200 → 150 (-25.0 %)``, empty if nothing changed."""
     if before == now:
         return ""
     rate = ""

@@ -35,11 +35,11 @@ from .worker import build
 BUILT, FAILED, STOPPED = 0, 1, 2
 """Exit codes: all jobs are built, some failed, the fleet could not be run to its end.
 
-A signal gives 128 + its number.
+A signal ends with 128 + its number.
 """
 
 FOLDER = "fleet"
-"""In the build folder: the jobs' own build folders, and the report."""
+"""In the build folder: the build folders of the jobs, and the report."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
     try:
         fleet = read_words(read_jobs())
         require_extra()
-        open_cache()  # a wrong one is told once, not by each job
+        open_cache()  # a wrong one is reported once, not by each job
         before = read_results(fleet.folder / RESULTS)
         return build_all(fleet, before)
     except UserError as error:
@@ -69,7 +69,7 @@ def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
 
 
 def read_words(jobs: list[FleetJob]) -> Fleet:
-    """Return what the command line asks for; UserError for a mistake."""
+    """Return the jobs of the command line; UserError for an error in it."""
     workers = get_var("workers", str(count_cores()))
     if not (workers.isascii() and workers.isdigit() and int(workers)):
         raise UserError(f"workers={workers}: expected a whole number from 1 on")

@@ -1,4 +1,4 @@
-"""A fleet on the terminal: a line for each job that ended, and below them what runs."""
+"""A fleet on the terminal: a line for each job that ended, and the running jobs below."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from firmwright.terminal.screen import DONE, FAILED
 
 
 class ProgressTable:
-    """Shows which job runs on which worker, how many are done, and what each gave."""
+    """Shows the job of each worker, the number of finished jobs, and their results."""
 
     def __init__(self, stream: TextIO, total: int) -> None:
         self.total = total
@@ -45,7 +45,7 @@ class ProgressTable:
 
 
 def describe(outcome: Outcome) -> str:
-    """Return what a job gave, as one line."""
+    """Return the result of a job as one line."""
     if outcome.failure:
         return outcome.job
     told = [outcome.exact]

@@ -1,4 +1,4 @@
-"""What a worker of a fleet does: it builds a job, and says what came out."""
+"""The work of a fleet's worker: it builds a job and reports the outcome."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from firmwright.errors import UserError
 
 
 def build(order: Order, watched: int) -> Outcome:
-    """Build a job in a process of its own, and return what came out; no mistake is raised."""
+    """Build a job in a separate process, and return the outcome; no error is raised."""
     try:
         bundle = Path(run_program(order, watched).splitlines()[-1])
         return read_outcome(order.name, bundle)

@@ -47,12 +47,12 @@ class BoardAccess:
 
 
 def load_access(path: Path) -> BoardAccess:
-    """Read the file; DiagnosticError with all mistakes in it."""
+    """Read the file; DiagnosticError with all errors in it."""
     return msgspec.convert(load_document(path, read_schema(SCHEMA)).data, BoardAccess)
 
 
 def check_access(path: Path, images: Sequence[str]) -> None:
-    """Raise DiagnosticError for mistakes in the file, and for words that name other images.
+    """Raise DiagnosticError for errors in the file, and for unknown names of images.
 
     ``images`` are the names of those that the build makes.
     """

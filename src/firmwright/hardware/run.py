@@ -40,7 +40,7 @@ def run_on_board(
 
 
 def run_command(access: BoardAccess, words: Sequence[str], key: str, firmware: Path) -> None:
-    """Run one of the board's commands, if there is one; UserError where it fails."""
+    """Run one of the board's commands, if there is one; UserError if it fails."""
     if not words:
         return
     images = {name: str(firmware / f"firmware.{name}") for name in ("elf", "bin", "hex")}
@@ -71,7 +71,7 @@ def fill_in(word: str, images: dict[str, str]) -> str:
 def run_over_ssh(
     access: BoardAccess, ssh: SshHost, program: Path, samples: Sequence[Sequence[bytes]]
 ) -> Execution:
-    """Copy the program to a computer and run it there; its console is what ssh connects."""
+    """Copy the program to a computer and run it there; ssh connects its console."""
     script = f'p=$(mktemp) && head -c {program.stat().st_size} >"$p"'
     script += ' && chmod 700 "$p" && { "$p"; s=$?; rm -f "$p"; exit $s; }'
     command = ["ssh", "-o", "BatchMode=yes", *ssh.options, ssh.host, script]

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 DONE = b"@done"
 ENDS = (b"@status", b"@trap")
-"""What a firmware says that ends early."""
+"""The output of a firmware that ends early."""
 OUTPUT = re.compile(rb"@output \d+ \d+ (?:[0-9a-f]{2})*")
 """A line that answers a sample (``templates/application/outputs.j2``)."""
 
 
 class SerialConsole:
-    """An open port. UserError where it cannot be opened, or breaks."""
+    """An open port. UserError if it cannot be opened, or breaks."""
 
     def __init__(self, port: SerialPort, patience: float) -> None:
         self._port, self._patience = port, patience
@@ -43,9 +43,9 @@ class SerialConsole:
     def exchange(self, samples: Sequence[Sequence[bytes]], outputs: Sequence[int]) -> list[bytes]:
         """Send the samples one by one, and the parts of each; return the lines that come back.
 
-        A part is sent once the one before was answered by its number of ``outputs``: a firmware
-        reads it only then, and what comes earlier would be lost. Lines begin with ``@``; the rest
-        is noise. Raises UserError for a board that falls silent.
+        A part is sent after the answer to the previous one, its number of ``outputs``: a firmware
+        reads it only then, and earlier bytes would be lost. Lines begin with ``@``; the rest is
+        noise. Raises UserError for a board that falls silent.
         """
         lines: list[bytes] = []
         self._line.reset_input_buffer()
@@ -62,7 +62,7 @@ class SerialConsole:
         return lines
 
     def _read_answer(self, what: str) -> bytes:
-        """Return the next line that is no noise; UserError for an output with noise in it."""
+        """Return the next line without noise; UserError for an output with noise in it."""
         while not (line := self._read_line(what)).startswith(b"@"):
             pass
         if line.startswith(b"@output") and not OUTPUT.fullmatch(line):

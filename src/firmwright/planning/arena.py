@@ -57,7 +57,7 @@ def place_buffers(buffers: Sequence[Buffer]) -> list[Buffer]:
     Deterministic. Tries greedy best-fit in several orders, improves each, and stops at the
     lower bound.
     """
-    floor, beside = lower_bound(buffers), find_neighbours(buffers)
+    floor, beside = lower_bound(buffers), find_neighbors(buffers)
     best: list[Buffer] = []
     least = 0
     for order in sort_in_orders(buffers) if buffers else ():
@@ -82,7 +82,7 @@ def sort_in_orders(buffers: Sequence[Buffer]) -> list[list[Buffer]]:
     return [sorted(by_name, key=order) for order in ORDERS]
 
 
-def find_neighbours(buffers: Iterable[Buffer]) -> dict[str, list[str]]:
+def find_neighbors(buffers: Iterable[Buffer]) -> dict[str, list[str]]:
     """Return by each buffer's name those that are alive with it."""
     beside: dict[str, list[str]] = {b.name: [] for b in buffers}
     alive: list[Buffer] = []
@@ -162,14 +162,14 @@ class Arena:
             self._alive[step].append(placed)
 
 
-def find_best_fit(buffer: Buffer, neighbours: Iterable[Buffer]) -> Buffer:
-    """Return the buffer in the smallest gap between its neighbours that fits it, or behind them."""
+def find_best_fit(buffer: Buffer, neighbors: Iterable[Buffer]) -> Buffer:
+    """Return the buffer in the smallest gap between its neighbors that fits it, or behind them."""
     best_gap, best_offset, end = None, 0, 0
-    for neighbour in sorted(neighbours, key=lambda p: (p.offset, p.end)):
-        gap = neighbour.offset - end
+    for neighbor in sorted(neighbors, key=lambda p: (p.offset, p.end)):
+        gap = neighbor.offset - end
         if gap >= buffer.bytes and (best_gap is None or gap < best_gap):
             best_gap, best_offset = gap, end
-        end = max(end, align(neighbour.end))
+        end = max(end, align(neighbor.end))
     return replace(buffer, offset=end if best_gap is None else best_offset)
 
 

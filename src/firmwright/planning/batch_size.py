@@ -68,7 +68,7 @@ def find_largest(wanted: int, used: Callable[[int], Sequence[MemoryUse]]) -> int
     """Return the largest batch that fits; one sample does.
 
     Memory grows with the batch almost in proportion, so a straight line through the first two
-    sizes comes close, and the neighbours decide. Where it does not come close, steps of double
+    sizes comes close, and the neighbors decide. Where it does not come close, steps of double
     length find a size that fits and one that does not, and halving what is between them the end.
     """
     if wanted == 1:

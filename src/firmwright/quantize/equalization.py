@@ -1,4 +1,4 @@
-"""Cross-layer equalization: neighbouring layers' weights made to reach equally far.
+"""Cross-layer equalization: neighboring layers' weights made to reach equally far.
 
 A ReLU commutes with a positive factor, so a channel may be made smaller in one layer and larger
 in the next without changing the network. With the factor that makes both ranges of weights equal,

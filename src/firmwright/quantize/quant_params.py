@@ -80,7 +80,7 @@ def choose_library_interval(distribution: Distribution, options: CalibrationOpti
 
 
 def merge_bins(distribution: Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Return counts and edges with every few neighbouring bins in one."""
+    """Return counts and edges with every few neighboring bins in one."""
     together = max(1, len(distribution.counts) // ENTROPY_BINS)
     spare = -len(distribution.counts) % (2 * together)
     counts = np.pad(distribution.counts, spare // 2)

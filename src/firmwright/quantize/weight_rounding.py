@@ -2,7 +2,7 @@
 
 Rounding every weight to the nearest step errs least in the weights. What counts is the error of
 the layer's results, and inputs are not independent of each other: a step too much at one pixel can
-be taken back at its neighbour. Weights are rounded in order, and each error is spread over the
+be taken back at its neighbor. Weights are rounded in order, and each error is spread over the
 weights still to come so that the mean square of the results' error over the calibration samples
 grows least. Method: Frantar, Ashkboos, Hoefler, Alistarh, "GPTQ: Accurate Post-Training
 Quantization for Generative Pre-trained Transformers", 2023, section 3.

@@ -36,7 +36,7 @@ class Rebuilt:
     place: Path
 
     def is_same(self, other: Bundle) -> bool:
-        """Tell whether all files are the same, however the archives were compressed."""
+        """Return whether all files are the same, however the archives were compressed."""
         return (self.bundle.folder, self.bundle.files) == (other.folder, other.files)
 
     def remove(self) -> None:
@@ -46,7 +46,7 @@ class Rebuilt:
 def rebuild(bundle: Bundle, words: Sequence[str] = ()) -> Rebuilt:
     """Build a bundle again in a new folder; ``words`` are options of the build.
 
-    Raises RebuildError where its tools or its files are not here, or the build fails.
+    Raises RebuildError if its tools or its files are not here, or the build fails.
     """
     refuse_other_versions(bundle)
     place = Path(tempfile.mkdtemp(prefix="firmwright-rebuild-"))

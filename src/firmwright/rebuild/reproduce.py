@@ -82,7 +82,7 @@ OTHER = Variation(
 
 
 def reproduce(job: Job) -> None:
-    """Build twice; raise UserError where the results differ, with the place and the stage."""
+    """Build twice; raise UserError if the results differ, with the place and the stage."""
     place = Path(tempfile.mkdtemp(prefix="firmwright-reproduce-"))
     other, left_out = prepare(place)
     first, second = (build(job, place, variation) for variation in (PLAIN, other))
@@ -140,7 +140,7 @@ def build(job: Job, place: Path, variation: Variation) -> Path:
 
 
 def runs(wrapper: Sequence[str]) -> bool:
-    """Tell whether a program is here that runs others, and may."""
+    """Return whether a program is here that runs others, and may."""
     try:
         return subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -170,7 +170,7 @@ def copy_inputs(job: Job, folder: Path) -> tuple[list[Path], Path]:
 
 
 def read_result(bundle: Path) -> dict[str, bytes]:
-    """Return the files of the bundle of a build; UserError where it left none."""
+    """Return the files of the bundle of a build; UserError if it left none."""
     from firmwright.bundle.first_difference import read_folder
 
     if not bundle.is_file():

@@ -57,7 +57,7 @@ def check_out(revision: str, folder: Path) -> Path:
 
 
 def run_git(*words: str) -> str:
-    """Return what a command of git prints; UserError where it fails.
+    """Return what a command of git prints; UserError if it fails.
 
     It reads no repository that lies among the tracked files of another, and fetches nothing:
     both would run programs that the configuration of a repository names.

@@ -17,7 +17,7 @@ LABEL_WIDTH, VALUE_WIDTH = 26, 9
 
 
 def format_failure(record: AccuracyRecord) -> str | None:
-    """Name the thresholds that are missed and the worst layers; None where none is missed."""
+    """Name the thresholds that are missed and the worst layers; None if none is missed."""
     missed = [f"  {sentence}" for sentence in find_missed_thresholds(record)]
     if not missed:
         return None

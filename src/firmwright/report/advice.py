@@ -15,8 +15,8 @@ class Advice:
     """A change of the model or of the build, or why none helps.
 
     ``layers`` name what it is about, ``device`` where they then run. ``saves`` is about how much
-    less an inference takes, in ``unit``: "cycles" or "us"; None where no cost model tells. Then
-    ``costs`` is about what the layers take now, None where that is not known either, and
+    less an inference takes, in ``unit``: "cycles" or "us"; None if no cost model tells. Then
+    ``costs`` is about what the layers take now, None if that is not known either, and
     ``crossings`` counts their tensors that pass from device to device. Layers that nothing known
     helps have ``stays``.
     """

@@ -63,12 +63,12 @@ class Network:
 
     @cached_property
     def cycles(self) -> Mapping[str, int | None]:
-        """How many cycles each layer takes where it is; None where that is not known."""
+        """How many cycles each layer takes where it is; None if that is not known."""
         return {r.name: self.device_of(r).estimate_cycles(r, self.module) for r in self.layers}
 
     @cached_property
     def costs(self) -> Mapping[str, float | None]:
-        """What each layer takes where it is, by the region's name; None where that is not known."""
+        """What each layer takes where it is, by the region's name; None if that is not known."""
         if self.timing is None:
             return self.cycles
         return {r.name: self.estimate(r, self.device_of(r)) for r in self.layers}
@@ -96,7 +96,7 @@ class Network:
     def estimate(
         self, region: Region, device: Device, changes: Sequence[Change] = ()
     ) -> float | None:
-        """Return what a region takes on a device, None where that is not known."""
+        """Return what a region takes on a device, None if that is not known."""
         if self.timing is None:
             return device.estimate_cycles(region, self.module, changes)
         engine = self.timing.engines.get(device.name)
@@ -107,7 +107,7 @@ class Network:
         return estimate_work_us(region.macs, ports, weights, engine)
 
     def find_places(self, region: Region) -> set[Place]:
-        """Tell whether a region reads inputs of the network, and makes outputs."""
+        """Return whether a region reads inputs of the network, and makes outputs."""
         roots = self.partition.view_roots
         read, made = ({roots[t] for t in ts} for ts in (region.inputs, region.outputs))
         ends: dict[Place, bool] = {

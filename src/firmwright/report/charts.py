@@ -93,7 +93,7 @@ def name_style(devices: Sequence[str], device: str) -> str:
 
 
 def draw_timeline(report: Report) -> tuple[Track, ...]:
-    """Return a track for each device with its layers over time; none where nothing was counted.
+    """Return a track for each device with its layers over time; none if nothing was counted.
 
     A layer's time has up to four parts: what the processor executes for it, and its device's
     computing, transfers and waiting.
@@ -169,7 +169,7 @@ def draw_buffer(buffer: Buffer, memory: Memory, size: int) -> Box:
 
 
 def draw_roofline(report: Report) -> Roofline | None:
-    """Return each layer's place below the roofs; None where no cycles of products are known."""
+    """Return each layer's place below the roofs; None if no cycles of products are known."""
     found = [
         (layer, layer.macs / layer.size.moved, layer.macs / layer.cycles)
         for layer in report.layers

@@ -27,7 +27,7 @@ class OperatorPlacement:
     ``name`` is the source model's. ``refusals`` are the rules that it breaks of devices before
     ``device`` in the mix. A ``view`` only gives its input another shape: nothing runs. What
     ``moves`` only copies a tensor or changes its layout, and is no operator of the model.
-    ``kernel`` says how the device computes it, '' where there is but one way. ``memories`` are
+    ``kernel`` says how the device computes it, '' if there is but one way. ``memories`` are
     there where the platform has several to choose from.
     """
 

@@ -15,7 +15,7 @@ PAGE = "report.html"
 
 
 def write_files(report: Report, code: Mapping[int, str]) -> Mapping[str, bytes]:
-    """Return the page, and in a folder beside it the same facts for programs.
+    """Return the page, and in a folder next to it the same facts for programs.
 
     ``code`` has the C of layers, by their numbers.
     """

@@ -37,7 +37,7 @@ class FollowedLayers:
 def find_layers(layers: Sequence[ReportedLayer], wanted: str) -> list[ReportedLayer]:
     """Return the layers of this name: of a region, an operator or tensor of the model.
 
-    Without one, those with a name of which it is a part. Raises UserError where there is none.
+    Without one, those with a name of which it is a part. Raises UserError if there is none.
     """
     names = {layer.number: {layer.name, *layer.sources, *layer.results} for layer in layers}
     exact = [layer for layer in layers if wanted in names[layer.number]]

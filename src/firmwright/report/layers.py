@@ -105,7 +105,7 @@ class ReportedLayer:
     ``follows`` are the numbers of the layers whose results it reads, ``turn`` says when it runs and
     where its results lie. ``results`` are the
     model's own names of its results. ``memories`` are there where the platform has several to
-    choose from. ``time`` is None where nothing was counted; then
+    choose from. ``time`` is None if nothing was counted; then
     ``estimated_us`` has microseconds where the platform states its timing.
     """
 
@@ -139,12 +139,12 @@ class ReportedLayer:
 
     @property
     def cycles(self) -> int | None:
-        """Cycles of its own work, None where nothing was counted."""
+        """Cycles of its own work, None if nothing was counted."""
         return self.time.cycles if self.time else None
 
     @property
     def snr(self) -> float | None:
-        """The SNR of its result against the float network's in dB; None where there is none."""
+        """The SNR of its result against the float network's in dB; None if there is none."""
         return self.accuracy.signal.snr if self.accuracy else None
 
     @property

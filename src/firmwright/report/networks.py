@@ -33,7 +33,7 @@ class NetworkEntry:
 
 @dataclass(frozen=True)
 class NetworksManifest:
-    """The file ``manifest.json`` of such a bundle; sizes are None where nothing was linked."""
+    """The file ``manifest.json`` of such a bundle; sizes are None if nothing was linked."""
 
     kind: str
     firmwright: str

@@ -36,7 +36,7 @@ class ModelFacts:
 class Proof:
     """How the firmware's outputs agree with the reference's; see the run's record.
 
-    ``instructions`` is the mean of one inference, None where the emulator counts none.
+    ``instructions`` is the mean of one inference, None if the emulator counts none.
     """
 
     emulator: str
@@ -53,7 +53,7 @@ class Proof:
 class Memory:
     """The static memory plan and what was linked, in bytes.
 
-    ``flash`` and ``ram`` are None where nothing was linked. ``capacity`` has the platform's
+    ``flash`` and ``ram`` are None if nothing was linked. ``capacity`` has the platform's
     memories. ``steps`` are the regions in order of execution, to which the ``buffers`` refer. No
     placement needs less than ``arena_lower_bound``. ``symbols`` are the largest of the firmware.
     ``constants`` has the memories that they are read from, where there is a choice.
@@ -94,7 +94,7 @@ class Roof:
 class Report:
     """One bundle as people look at it.
 
-    ``devices`` are those of the target, in its order. ``proof`` is None where nothing was run,
+    ``devices`` are those of the target, in its order. ``proof`` is None if nothing was run,
     ``total`` where nothing was counted. ``advice`` is what would let the network run faster.
     ``accuracy`` has the lines of the table that the stage `accuracy` prints. ``recipe`` is the
     resolved recipe, ``inputs`` what the build read.

@@ -30,7 +30,7 @@ NOT_SHOWN = frozenset({"device of an operator", "cycles"})
 class LayerPair:
     """The layers of both builds that compute the same operators of the model, its ``title``.
 
-    ``before`` and ``after`` are the devices. The costs are None where they are not known.
+    ``before`` and ``after`` are the devices. The costs are None if they are not known.
     """
 
     title: str

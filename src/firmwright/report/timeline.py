@@ -128,7 +128,7 @@ def make_timeline(
 
 @dataclass
 class Clock:
-    """The processor's time, and when the jobs beside it end, by the function that waits for them.
+    """The processor's time, and when the jobs next to it end, by the function that waits for them.
 
     A device begins a job when the processor has started it and the job before is done, and those
     of others that it waits for.

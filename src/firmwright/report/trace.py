@@ -20,7 +20,7 @@ SEQUENCE = 1
 def write_trace(report: Report) -> bytes:
     """Return a trace with a track for each device, and one for the transfers of each.
 
-    It is empty where nothing was counted.
+    It is empty if nothing was counted.
     """
     builder = TraceProtoBuilder()
     slices = [part for layer in report.layers for part in list_slices(layer)]

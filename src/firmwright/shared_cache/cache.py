@@ -1,4 +1,4 @@
-"""The cache that the user names. What it gives is checked; where it fails, it says so."""
+"""The cache that the user names. Its results are checked, and its failures reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST_ENTRY = 1 << 24
 
 
 class SharedCache:
-    """Gives and keeps the results of stages, or does one of both; CacheError where it cannot."""
+    """Returns and stores the results of stages, or does one of both; CacheError if it fails."""
 
     def __init__(self, store: Store, role: str = "both") -> None:
         self.store = PatientStore(store)
@@ -30,7 +30,7 @@ class SharedCache:
         self.is_written = role != "read"
 
     def find_entry(self, key: str) -> str:
-        """Return where the entry of a key is kept, for a message."""
+        """Return the location of a key's entry, for a message."""
         return self.store.find(f"ac/{key}")
 
     def has(self, key: str) -> bool:
@@ -38,9 +38,9 @@ class SharedCache:
         return self.is_read and self.store.read(f"ac/{key}", LARGEST_ENTRY) is not None
 
     def restore(self, key: str, folder: Path) -> Entry | None:
-        """Write the files of a key's entry into an empty folder; None if there is none to take.
+        """Write the files of a key's entry into an empty folder; None if there is none.
 
-        Raises CacheError for an entry or a file that is not what was kept.
+        Raises CacheError for an entry or a file that differs from the stored one.
         """
         data = self.store.read(f"ac/{key}", LARGEST_ENTRY) if self.is_read else None
         if data is None:
@@ -70,7 +70,7 @@ class SharedCache:
         return content
 
     def keep(self, key: str, folder: Path, notes: Sequence[str]) -> None:
-        """Keep a stage's folder; nothing where the cache is only read."""
+        """Store a stage's folder, unless the cache is read only."""
         if not self.is_written:
             return
         entry = Entry(key, describe_files(folder), tuple(notes))
@@ -80,7 +80,7 @@ class SharedCache:
 
 
 ONE_SLASH = re.compile("(https?|s3):/(?!/)")
-"""What an address begins with where a slash was forgotten; no folder has such a name."""
+"""The start of an address without a slash; no folder has such a name."""
 
 
 def open_cache() -> SharedCache | None:

@@ -1,7 +1,7 @@
-"""What a cache keeps of a stage: the digests of its files, and what it had to say.
+"""The entry of a stage in a cache: the digests of its files, and its notes.
 
-An entry is an ``ActionResult`` of Bazel's Remote Execution API (v2), so that the servers that
-builds by Bazel share, bazel-remote among them, take it for one of theirs.
+An entry is an ``ActionResult`` of Bazel's Remote Execution API (v2), so that servers of Bazel, such
+as bazel-remote, accept it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Source: build/bazel/remote/execution/v2/remote_execution.proto.
 
 
 class CacheError(UserError):
-    """A cache that is not there, or gives something else than what was kept in it.
+    """A cache that is not there, or returns other content than the stored one.
 
     ``is_down`` tells that nothing else can be read either.
     """
@@ -48,7 +48,7 @@ class CachedFile:
 
 @dataclass(frozen=True)
 class Entry:
-    """The result of one stage. ``key`` is the digest of what decides about it."""
+    """The result of one stage. ``key`` is the digest of everything that affects it."""
 
     key: str
     files: tuple[CachedFile, ...]
@@ -90,7 +90,7 @@ def digest_entry(entry: Entry) -> str:
 
 
 def decode(data: bytes, key: str) -> Entry:
-    """Return the entry of a key; CacheError if the bytes are no entry, or that of another key."""
+    """Return the entry of a key; CacheError for other bytes, or another key's entry."""
     try:
         told = json.loads(read_bytes(data, STDOUT_RAW))
         found, notes, digest = told["key"], tuple(map(str, told["notes"])), told["sha256"]
@@ -117,7 +117,7 @@ def decode_file(data: bytes) -> CachedFile:
 
 
 def read_bytes(message: bytes, field: int) -> bytes:
-    """Return what a field says last; nothing where it is missing."""
+    """Return the last value of a field; empty if it is missing."""
     return [b"", *read_all(message, field)][-1]
 
 
@@ -127,7 +127,7 @@ def read_all(message: bytes, field: int) -> list[bytes]:
 
 
 def read_number(message: bytes, field: int) -> int:
-    """Return what a field says last; 0 where it is missing."""
+    """Return the last value of a field; 0 if it is missing."""
     found = 0
     for number, value in find_fields(BytesIO(message), (0, len(message))):
         if number == field and isinstance(value, int):

@@ -1,4 +1,4 @@
-"""What a user says of the shared cache: in the environment, or else in a file of their own."""
+"""The user's settings of the shared cache: from the environment, or else from a file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ KEYS = {"cache": PLACE, "cache_role": ROLE, "cache_size": LIMIT}
 
 
 def read_settings() -> dict[str, str]:
-    """Return what is said, by the names of the variables; DiagnosticError for a wrong file.
+    """Return the settings by the names of the variables; DiagnosticError for a wrong file.
 
-    The file counts where no variable names a cache.
+    The file counts if no variable names a cache.
     """
     said = {name: os.environ[name] for name in KEYS.values() if name in os.environ}
     file = find_file()
@@ -37,7 +37,7 @@ def find_file() -> Path | None:
 
 
 def read_file(path: Path) -> dict[str, str]:
-    """Return what a user's file says; nothing where there is none."""
+    """Return the settings of a user's file; empty without a file."""
     if not path.exists():
         return {}
     # Imported late: most users have no such file.

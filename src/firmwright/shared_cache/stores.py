@@ -1,4 +1,4 @@
-"""Where entries and files lie: in a folder, behind HTTP, or in a bucket.
+"""The stores of entries and files: a folder, an HTTP server, or a bucket.
 
 All have bazel-remote's layout: ``ac/KEY`` is an entry, ``cas/SHA256`` a file by its digest.
 """
@@ -25,15 +25,15 @@ LONGEST_ANSWER = 1 << 20
 
 KINDS = ("ac", "cas")
 OWN_NAME = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}")
-"""Of a file in a folder: a digest, or what a build that was killed has left unfinished."""
+"""The name of a file in a folder: a digest, or an unfinished file of a killed build."""
 
 KEPT_SHARE = 0.9
-"""What is left of a full folder's limit, so that not each file removes another."""
+"""The share of the limit that remains in a full folder, so that not each file removes another."""
 
 PACE = web.Pace(connection=10.0, next=20.0, patience=20.0, rate=1 << 17)
-"""What a server has to keep to; what it has can be made here too."""
+"""The limits of a server; its content can be built here as well."""
 ANSWER, RATE = 0.5, 1 << 17
-"""Seconds that any answer may take, and bytes a second that come behind it."""
+"""Seconds until an answer, and the bytes per second after it."""
 MAX_WAIT_S = 30.0
 """Seconds that a build waits in all for a store that is slower."""
 
@@ -46,10 +46,10 @@ class Store(Protocol):
         """
 
     def write(self, name: str, data: bytes) -> None:
-        """Keep bytes; CacheError where that fails."""
+        """Store bytes; CacheError if that fails."""
 
     def find(self, name: str) -> str:
-        """Return where something is kept, for a message."""
+        """Return the location of an item, for a message."""
 
 
 class PatientStore:
@@ -90,7 +90,7 @@ class PatientStore:
         self.wait(name, time.monotonic() - begin, len(data))
 
     def wait(self, name: str, seconds: float, size: int) -> None:
-        """Note how long an answer took; CacheError once that is too long in all."""
+        """Note the time of an answer; CacheError once the total is too long."""
         self.waited = max(0.0, self.waited + seconds - ANSWER - size / RATE)
         if self.waited > MAX_WAIT_S:
             self.give_up()
@@ -105,7 +105,7 @@ class PatientStore:
 
 
 class FolderStore:
-    """A folder that several builds use at once. What was not used for longest goes first.
+    """A folder that several builds use at once. The least recently used files are removed first.
 
     ``limit`` is in bytes.
     """
@@ -155,9 +155,9 @@ class FolderStore:
         return self.folder / kind / digest[:2] / digest
 
     def prune(self) -> None:
-        """Remove what was not used for longest where the folder holds more than the limit.
+        """Remove the least recently used files if the folder exceeds the limit.
 
-        CacheError where what is left is more, because files are another user's.
+        CacheError if the rest is still too large, because files belong to another user.
         """
         files = sorted(self.list_files())
         total = sum(size for _, size, _ in files)
@@ -176,7 +176,7 @@ class FolderStore:
     def list_files(self) -> Iterator[tuple[int, int, Path]]:
         """Yield when each file of the cache was used last (ns), its bytes, and its path.
 
-        Nothing else that lies in the folder counts.
+        Other files of the folder do not count.
         """
         for kind in KINDS:
             for path in self.folder.glob(f"{kind}/??/*"):
@@ -192,7 +192,7 @@ def open_at_once(path: str, flags: int) -> int:
 
 
 class WebStore:
-    """A server that takes ``GET`` and ``PUT``: bazel-remote, or any with WebDAV."""
+    """A server with ``GET`` and ``PUT``: bazel-remote, or any with WebDAV."""
 
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
@@ -223,7 +223,7 @@ class WebStore:
 class BucketStore:
     """What fsspec opens by its address: ``s3://bucket/team``, and other stores that it knows.
 
-    Raises UserError for an address that nothing opens.
+    Raises UserError for an address that cannot be opened.
     """
 
     def __init__(self, address: str) -> None:

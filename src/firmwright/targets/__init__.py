@@ -141,7 +141,7 @@ class Target(Protocol):
         return ()
 
     def describe_kernel(self, _region: Region, _module: tvm.IRModule, _context: Context, /) -> str:
-        """Say in a few words how a region's C will compute; '' where there is but one way."""
+        """Say in a few words how a region's C will compute; '' if there is but one way."""
         return ""
 
     def estimate_cycles(
@@ -152,7 +152,7 @@ class Target(Protocol):
         _changes: Sequence[Change] = (),
         /,
     ) -> int | None:
-        """Return about how many cycles a region takes here, None where that is not known.
+        """Return about how many cycles a region takes here, None if that is not known.
 
         ``changes`` are those of a region of another device that let this one take it.
         """

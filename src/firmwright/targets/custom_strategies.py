@@ -145,7 +145,7 @@ def load_extensions(
 
 
 def add_strategies(mix: Sequence[Device], extensions: Sequence[Extension]) -> tuple[Device, ...]:
-    """Return the devices, each with the strategies for it; the last one's is the others' rest."""
+    """Return the devices, each with its strategies; the last one is the fallback of the others."""
 
     def add(device: Device, rest: Device | None) -> Device:
         own = tuple(s for extension in extensions for s in extension.strategies_for(device.name))

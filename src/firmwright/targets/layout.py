@@ -19,7 +19,7 @@ class Layout(Protocol):
         """Return how a tensor of this shape lies in memory."""
 
     def convert_function(self, function: Function) -> Function | None:
-        """Return a region's function on tensors in this layout; None where it needs plain ones."""
+        """Return a region's function on tensors in this layout; None if it needs plain ones."""
 
     def make_transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> Function:
         """Return the function from the plain layout to this one, or back."""

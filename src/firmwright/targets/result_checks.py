@@ -1,4 +1,4 @@
-"""What is wrong with what a plug-in's device returned, in words: '' where nothing is."""
+"""What is wrong with what a plug-in's device returned, in words: '' if nothing is."""
 
 from __future__ import annotations
 

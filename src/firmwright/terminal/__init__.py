@@ -1,1 +1,1 @@
-"""What a build shows: stages, progress, and what came out."""
+"""The output of a build: stages, progress, and results."""

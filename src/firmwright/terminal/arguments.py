@@ -10,12 +10,12 @@ from firmwright.errors import did_you_mean
 
 
 class Parser(argparse.ArgumentParser):
-    """Of an unknown option or command it tells the nearest; options may stand between words."""
+    """It suggests the nearest option or command; options may be between words."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[Any, list[str]]:
-        """Parse; the parser of a command itself refuses options that are left over."""
+        """Parse; the parser of a command rejects unknown options."""
         options, others = super().parse_known_args(args, namespace)
         for word in (other.partition("=")[0] for other in others):
             if word.startswith("-"):

@@ -1,4 +1,4 @@
-"""Completion of the command line: a script for bash or zsh, made of what is installed."""
+"""Completion of the command line: a script for bash or zsh, from the installed names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DOIT_COMMANDS = (
     "locked",
     "tune",
 )
-"""doit's own commands and our groups of tasks that a user types."""
+"""doit's commands and our groups of tasks that a user types."""
 
 
 def render_completion(shell: str, parser: argparse.ArgumentParser) -> str:
@@ -46,7 +46,7 @@ def render_completion(shell: str, parser: argparse.ArgumentParser) -> str:
 
 
 def list_values() -> dict[str, list[str]]:
-    """Return what the variables with known values may be; a value is one word of a shell."""
+    """Return the values of variables with known values; a value is one word of a shell."""
     found = {
         "platform": list_platforms(),
         "target": list_targets(),
@@ -67,7 +67,7 @@ def list_commands(
 
 
 def list_words(command: argparse.ArgumentParser) -> list[str]:
-    """Return the options of a command, its own commands, and what its words are chosen from."""
+    """Return the options of a command, its subcommands, and the choices of its arguments."""
     words = [name for name, _ in list_commands(command)]
     for action in command._actions:
         words += [option for option in action.option_strings if option.startswith("--")]

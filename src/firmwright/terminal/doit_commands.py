@@ -1,7 +1,7 @@
-"""doit's commands as they are here: in every folder of a repository, and plain where they fail.
+"""doit's commands, which work in every folder of a repository and fail in one line.
 
-The entry points ``doit.COMMAND`` put these in the place of doit's own, for other task files too.
-They differ from those only where they would end with an error, and in what `doit clean` and
+The entry points ``doit.COMMAND`` replace doit's commands, for other task files too.
+They differ only if the command would fail, and in the output of `doit clean` and
 `doit info` print.
 """
 
@@ -40,12 +40,12 @@ from firmwright.process import open_streams, tell_end
 from firmwright.terminal.pipes import end_with_reader
 
 plugin.entry_points_impl = lambda: find_plugins
-"""doit asks this what to look for plug-ins with, for each kind of them anew."""
+"""doit calls this for each kind of plug-ins."""
 
 TASKS = "firmwright.tasks.dodo"
 
 OUR_REMOVAL = " - executing 'Python: function remove_results'\n"
-"""How doit announces the action that a stage is cleaned by; that says by itself what goes."""
+"""The line by which doit announces the action of a clean; the action prints what it removes."""
 
 NO_TASK_FILE = """\
 no dodo.py in this folder or above
@@ -58,9 +58,9 @@ OPTIONS_FIRST = """\
 
 
 class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
-    """A command that looks for its task file above where it is given, as with doit's ``-k``.
+    """A command that looks for its task file in the parent folders, as with doit's ``-k``.
 
-    With our task file, an error that nothing else has handled ends it in one line.
+    With our task file, an unhandled error ends it in one line.
     """
 
     def execute(self, params: Any, args: list[str]) -> Any:
@@ -89,7 +89,7 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
     """`doit run`, and `doit` with the name of a task."""
 
     def execute(self, params: Any, args: list[str]) -> Any:
-        if params["num_process"] < 0:  # doit would run nothing, and call that a success
+        if params["num_process"] < 0:  # doit would run no task, and call that a success
             message = f"-n {params['num_process']}: expected a whole number from 0 on"
             raise InvalidCommand(message)
         if any(word.partition(":")[0] == "tune" for word in args):
@@ -123,12 +123,12 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
 def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
     """Return all tasks, of which one searches, and let `-n` say how many trials it has at a time.
 
-    One search is run after another. Raises InvalidCommand where a cluster has the trials.
+    One search is run after another. Raises InvalidCommand if a cluster runs the trials.
     """
     tasks = load(**given)
     if TASKS not in sys.modules:  # another task file has a task of this name
         return tasks
-    # Imported late: a build searches nothing.
+    # Imported late: a build needs no search.
     from firmwright.pipeline.command_line import SCHEDULER
     from firmwright.tune import trials
 
@@ -143,19 +143,19 @@ def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
 
 
 def load_tasks(loader: Any, load: Callable[..., Any], **given: Any) -> Any:
-    """Return the tasks of a build that is known to have nothing to do, else load all."""
+    """Return the tasks of a build that is known to be up to date, else load all."""
     return (is_ours(loader.namespace) and snapshot.load_tasks()) or load(**given)
 
 
 def is_ours(task_file: Mapping[str, Any]) -> bool:
-    """Tell a task file that is the one line, so that it adds and changes nothing."""
+    """Return whether a task file is only the one line."""
     ours = vars(sys.modules[TASKS]) if TASKS in sys.modules else {}
     told, known = ({n: v for n, v in names.items() if n[0] != "_"} for names in (task_file, ours))
     return told == known
 
 
 class Printing(FromAnyFolder):
-    """A command that only prints: it ends when nobody reads on."""
+    """A command that only prints: it ends when its output is closed."""
 
     def execute(self, params: Any, args: list[str]) -> Any:
         end_with_reader()
@@ -171,7 +171,7 @@ class List(Printing, cmd_list.List):  # type: ignore[misc]
 
 
 class Counted:
-    """What `doit info` writes to: files of firmwright itself are one line, their number."""
+    """What `doit info` writes to: files of firmwright are one line, their number."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -185,14 +185,14 @@ class Counted:
             self.stream.write(text)
 
     def write_count(self) -> None:
-        """Tell of the files since the last line that was passed on."""
+        """Print the number of files since the last line that was passed on."""
         if self.own_files:
             self.stream.write(f" - {self.own_files} files of firmwright itself\n")
             self.own_files = 0
 
 
 class Info(Printing, cmd_info.Info):  # type: ignore[misc]
-    """`doit info`; of a task that there is not, it tells the nearest."""
+    """`doit info`; for an unknown task, it suggests the nearest."""
 
     outstream: Any
 
@@ -211,7 +211,7 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
 
     @staticmethod
     def get_reasons(reasons: Any) -> str:
-        """Return why the task would run: what our stages say, then doit's sentences."""
+        """Return why the task would run: the sentences of our stages, then doit's."""
         checks = reasons["uptodate_false"]
         ours = [f" * {check}" for check, *_ in checks if isinstance(check, Unchanged)]
         reasons["uptodate_false"] = [c for c in checks if not isinstance(c[0], Unchanged)]
@@ -219,7 +219,7 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
 
 
 class Forget(FromAnyFolder, cmd_forget.Forget):  # type: ignore[misc]
-    """`doit forget`; of a build it forgets the stages, for the build itself knows nothing."""
+    """`doit forget`; for a build it forgets the stages."""
 
     sel_tasks: list[str]
 
@@ -244,7 +244,7 @@ def list_stages(tasks: list[Task], selected: list[str]) -> list[str]:
 
 
 class Removals:
-    """What `doit clean` writes to, without the lines that announce our own removals."""
+    """What `doit clean` writes to, without the lines that announce our removals."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -268,7 +268,7 @@ class Clean(FromAnyFolder, cmd_clean.Clean):  # type: ignore[misc]
 
 
 class DumpDB(cmd_dumpdb.DumpDB):  # type: ignore[misc]
-    """`doit dumpdb`; without a database of doit's own it tells what answers instead."""
+    """`doit dumpdb`; without a database of doit it names the command to use instead."""
 
     def execute(self, opt_values: Any, pos_args: list[str]) -> Any:
         file = opt_values["dep_file"]

@@ -1,4 +1,4 @@
-"""What libraries in C++ print: TVM's warnings are about TVM, not about a user's network."""
+"""The output of libraries in C++: TVM's warnings are about TVM, not about a user's network."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def keep_library_output(log: Path) -> Iterator[None]:
 
 
 def is_standard_error(stream: object) -> bool:
-    """Tell a stream of this process's standard error from one that a test put there."""
+    """Return whether a stream is this process's standard error, not one of a test."""
     try:
         return bool(stream.fileno() == STANDARD_ERROR)  # type: ignore[attr-defined]
     except (AttributeError, OSError):

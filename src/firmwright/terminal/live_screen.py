@@ -1,4 +1,4 @@
-"""Lines on a terminal, and below them what is running."""
+"""Lines on a terminal, and the running tasks below them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LiveScreen(Screen):
         guard_output()  # rich has put another stream in the place of standard error
 
     def finish(self, task: str, mark: Part) -> None:
-        """Replace what is shown of a running task by the line that stays."""
+        """Replace the progress of a running task by the final line."""
         if self.running.keys() == {task}:
             self.live.stop()
         super().finish(task, mark)
@@ -105,7 +105,7 @@ class LiveScreen(Screen):
         self.console.print(assemble(parts), soft_wrap=True)
 
     def print_beside(self, head: str, body: Sequence[Part]) -> None:
-        """Print text beside a head; it is wrapped, and goes on below its first line."""
+        """Print text next to a head; it is wrapped, and continues below its first line."""
         room = max(self.console.width - len(head), NARROWEST)
         lines = assemble(body).split("\n")
         wrapped = [part for line in lines for part in line.wrap(self.console, room)]

@@ -1,4 +1,4 @@
-"""What several builds gave, in a table with a row for each."""
+"""The results of several builds, in a table with a row for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("outputs", "cycles", "flash", "RAM")
 NOTHING = "-"
-"""Stands where nothing tells a number."""
+"""Stands for an unknown number."""
 
 
 def format_overview(jobs: Sequence[Job], done: Collection[str]) -> Iterator[str]:
@@ -29,7 +29,7 @@ def format_overview(jobs: Sequence[Job], done: Collection[str]) -> Iterator[str]
 
 
 def describe(job: Job, built: bool) -> tuple[str, ...]:
-    """Return the cells of a build behind its title."""
+    """Return the cells of a build after its title."""
     if not built:
         return ("not built", *[""] * (len(COLUMNS) - 1))
     manifest = msgspec.json.decode((job.folder("bundle") / "manifest.json").read_bytes())

@@ -6,8 +6,8 @@ import signal
 
 
 def end_with_reader() -> None:
-    """Have this process end when nobody reads its output any more, without a message.
+    """Let this process end without a message when its output is closed.
 
-    Not for what downloads or talks to other processes: a broken connection would end it too.
+    Not for processes with connections: a broken connection would end them, too.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

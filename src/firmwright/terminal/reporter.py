@@ -1,4 +1,4 @@
-"""doit's reporter of our tasks: a line a stage, and at the end what came out."""
+"""doit's reporter of our tasks: a line per stage, and the results at the end."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class StageReporter(ConsoleReporter):  # type: ignore[misc]
-    """Shows what runs. A failed stage prints its message once, on stderr.
+    """Shows the running stages. A failed stage prints its message once, on stderr.
 
-    Stages may run in processes of their own: what they have to say comes with their results, how
-    far they are through a queue.
+    Stages may run in separate processes: their notes come with their results, their progress
+    through a queue.
     """
 
     desc = "one line for each stage, and a table of the results"
@@ -58,7 +58,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
 
     @cached_property
     def screen(self) -> Screen:
-        # Imported late: a process that only runs stages shows nothing.
+        # Imported late: a process that only runs stages has no output.
         from .open_screen import open_screen
 
         return open_screen(self.outstream, self.read_events)
@@ -68,7 +68,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             yield self.queue.get()
 
     def initialize(self, tasks: Mapping[str, Any], selected: Collection[str]) -> None:
-        """Prepare what the processes that doit starts now take over."""
+        """Prepare the data for the processes that doit starts now."""
         self.tasks, self.selected = tasks, selected
         self.opened.enter_context(keep_library_output(self.library_log))
         if self.screen.is_live:
@@ -154,7 +154,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         self.show_times()
         self.show_overview()
         if "build" in self.tasks and (self.skipped or self.succeeded):
-            # Imported late: where no stage was asked, nothing is to be kept.
+            # Imported late: without a checked stage there is no state to store.
             from firmwright.pipeline.snapshot_files import keep_snapshot
 
             with suppress(UserError, OSError):  # something changes, or cannot be written
@@ -180,7 +180,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         self.screen.print_rows(rows)
 
     def tell_origins(self, job: Job) -> None:
-        """Write down which stages of a build were taken from the shared cache."""
+        """Record which stages of a build came from the shared cache."""
         from firmwright.pipeline.origins import write_origins
 
         try:
@@ -189,7 +189,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             print(error, file=sys.stderr)
 
     def show_finished(self) -> None:
-        """Say of the recipes for which nothing ran where their results are."""
+        """Print the location of the results for recipes without a run."""
         self.up_to_date += list_finished(self.fresh)
         self.fresh.clear()
         for each in self.up_to_date:

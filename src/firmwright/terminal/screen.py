@@ -15,7 +15,7 @@ from firmwright.progress import BYTES, Progress
 from firmwright.report.rows import Part, Row
 
 PLAIN_WIDTH = 80
-"""Columns of a stage's line where there is no terminal, and at most where there is one."""
+"""Columns of a stage's line without a terminal, and at most with one."""
 STAGE_WIDTH = 13
 TIME_WIDTH = 12
 SHOW_AFTER = 2.0
@@ -75,7 +75,7 @@ class Screen:
         self.print_line(self.make_line((shown, style), ended.stage, ended.sentence, seconds))
 
     def close(self) -> None:
-        """Take away what is shown of running tasks."""
+        """Remove the lines of running tasks."""
 
     def make_line(self, mark: Part, stage: str, sentence: str, seconds: float) -> list[Part]:
         """Return a line with the time at its end; a sentence that is too long is cut."""
@@ -92,7 +92,7 @@ class Screen:
         try:
             text = to_printable("".join(text for text, _ in parts))
             print(text, file=self.stream, flush=True)
-        except BrokenPipeError:  # nobody reads on; Python would complain of it at its end
+        except BrokenPipeError:  # the output is closed; Python would complain of it at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
             sys.exit(1)
 
@@ -103,14 +103,14 @@ class Screen:
         self.print_beside(head, [(text, style)])
 
     def print_beside(self, head: str, body: Sequence[Part]) -> None:
-        """Print text beside a head; its other lines go on below the first."""
+        """Print text next to a head; its other lines continue below the first."""
         lines = "".join(text for text, _ in body).split("\n")
         for number, line in enumerate(lines):
             shown = head if number == 0 else " " * len(head)
             self.print_line([(f"{shown}{line}".rstrip(), "")])
 
     def print_rows(self, rows: Sequence[Row]) -> None:
-        """Print a table: the labels on the left, what they say beside them."""
+        """Print a table: the labels on the left, their texts on the right."""
         width = max(len(row.label) for row in rows)
         for row in rows:
             self.print_beside(f"  {row.label:{width}}  ", row.parts)

@@ -1,4 +1,4 @@
-"""Platforms and toolchains: what firmware runs on, and what compiles and links it.
+"""Platforms, on which firmware runs, and toolchains, which compile and link it.
 
 Both are described by YAML files in ``toolchains/``; a new one is a new file.
 Images of the linked firmware are the business of :mod:`firmwright.toolchain.image`.

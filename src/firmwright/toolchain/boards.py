@@ -1,6 +1,6 @@
-"""Boards: folders with start-up code, linker script and HAL, and what each is for.
+"""Boards: folders with start-up code, linker script and HAL, for families of cores.
 
-The package's own lie in ``templates/boards``. A user's is any folder with the same content.
+The built-in boards are in ``templates/boards``. A user's is any folder with the same content.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ DESCRIPTION = "board.yaml"
 TEMPLATE_SUFFIX = ".j2"
 MAKEFILE = f"Makefile{TEMPLATE_SUFFIX}"
 SUFFIXES = (".c", ".h", ".S", ".ld", TEMPLATE_SUFFIX)
-"""Of the files that a board gives to a project: templates, and files that are copied."""
+"""Suffixes of a board's files in a project: templates, and files that are copied."""
 
 
 @dataclass(frozen=True)
 class Sdk:
-    """What a board's own Makefile builds with, and what it writes.
+    """The inputs and the output of a board's Makefile.
 
     ``folders`` has, by the variable of the environment that names a folder, what is read there: a
     file by which the folder is known, then patterns of others. ``firmware`` is the pattern of the
@@ -43,10 +43,10 @@ class Sdk:
 class Board:
     """A board, as its ``board.yaml`` describes it.
 
-    ``families`` are those of the architectures that its code is for. ``machine`` is what the
-    emulator unicorn stands in with, empty where it cannot. ``data_section`` is where the linker
-    script wants weights and activations, empty for the usual sections. ``sdk`` is for a board that
-    is built elsewhere. ``least_stack`` are the bytes of stack that its linker script asks for.
+    ``families`` are those of the architectures that its code is for. ``machine`` is the machine of
+    the emulator unicorn, empty if there is none. ``data_section`` is the linker script's section of
+    weights and activations, empty for the default sections. ``sdk`` is for a board that is built
+    elsewhere. ``least_stack`` are the bytes of stack that its linker script asks for.
     """
 
     description: str
@@ -63,12 +63,12 @@ def board_names() -> tuple[str, ...]:
 
 
 def is_own_board(name: str) -> bool:
-    """Tell the folder of a user's board from the name of one that comes with firmwright."""
+    """Return whether a board is a folder of the user, not the name of a built-in one."""
     return "/" in name
 
 
 def find_board(name_or_path: str) -> Traversable:
-    """Return a board's folder. Raises UserError where there is none."""
+    """Return a board's folder. Raises UserError if there is none."""
     if is_own_board(name_or_path):
         folder = Path(name_or_path)
         if not folder.is_dir():
@@ -76,15 +76,15 @@ def find_board(name_or_path: str) -> Traversable:
         return folder
     if name_or_path not in board_names():
         hint = suggest_known(name_or_path, board_names())
-        advice = f"a folder of your own is written with a slash, as ./{name_or_path}"
+        advice = f"a custom folder is written with a slash, as ./{name_or_path}"
         raise UserError(f"unknown board '{name_or_path}'{hint}; {advice}")
     return _own_folder() / name_or_path
 
 
 def load_board(name_or_path: str) -> Board:
-    """Return the board of this name, or the one in a folder of the user's own.
+    """Return the board of this name, or of a custom folder.
 
-    Raises UserError where there is none, and DiagnosticError for a description with mistakes.
+    Raises UserError for an unknown name, and DiagnosticError for a wrong description.
     """
     folder = find_board(name_or_path)
     if not isinstance(folder, Path) or not is_own_board(name_or_path):
@@ -93,7 +93,10 @@ def load_board(name_or_path: str) -> Board:
 
     description = folder / DESCRIPTION
     if not description.is_file():
-        raise UserError(f"'{name_or_path}' has no {DESCRIPTION}, which says what the board is for")
+        raise UserError(
+            f"'{name_or_path}' has no {DESCRIPTION}; add one with the key `families`, the families "
+            "of cores that the board serves"
+        )
     return msgspec.convert(load_document(description, read_schema("board.schema.json")).data, Board)
 
 
@@ -104,13 +107,13 @@ def list_board_files(name_or_path: str) -> list[Traversable]:
 
 
 def has_board_file(name_or_path: str, name: str) -> bool:
-    """Tell whether a board gives a file of this name to a project."""
+    """Return whether a board has a file of this name for a project."""
     names = {file.name.removesuffix(TEMPLATE_SUFFIX) for file in list_board_files(name_or_path)}
     return name in names
 
 
 def list_own_files(name_or_path: str) -> list[Path]:
-    """Return all that is read of a user's board, none for one that comes with firmwright."""
+    """Return all files that are read of a custom board; empty for a built-in one."""
     if not is_own_board(name_or_path):
         return []
     files = [Path(name_or_path, file.name) for file in list_board_files(name_or_path)]
@@ -118,7 +121,7 @@ def list_own_files(name_or_path: str) -> list[Path]:
 
 
 def is_built_elsewhere(name_or_path: str) -> bool:
-    """Tell whether another build system compiles and links for a board: it brings a Makefile."""
+    """Return whether another build system compiles and links for a board: it has a Makefile."""
     return any(file.name == MAKEFILE for file in list_board_files(name_or_path))
 
 

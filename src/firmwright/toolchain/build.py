@@ -1,8 +1,8 @@
 """Compile and link one firmware.
 
-The functions that return command lines are pure; the Makefile of the generated project is
-written from the same ones. Every command runs in the project folder with relative paths, so
-that nothing of the machine gets into an object.
+The functions that return command lines are pure; the Makefile of the generated project is written
+from the same ones. Every command runs in the project folder with relative paths, so that no path of
+the machine gets into an object.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ THREADS = "FIRMWRIGHT_THREADS"
 
 LINKER_SCRIPT = f"{BOARD}/link.ld"
 SLOT_SCRIPT = f"{NETWORK}/slot.ld"
-"""Links the network as an image of its own."""
+"""Links the network as a separate image."""
 RUNTIME_OBJECT = "compiler_rt.o"
 
-# Extra compiler flags for a host build that stops at the first undefined behaviour (gcc, clang).
+# Extra compiler flags for a host build that stops at the first undefined behavior (gcc, clang).
 SANITIZERS = (
     "-g1",
     "-fno-omit-frame-pointer",
@@ -49,7 +49,7 @@ SANITIZERS = (
 
 @dataclass(frozen=True)
 class Build:
-    """What decides about the objects: toolchain, platform, and the user's extra flags.
+    """The inputs that affect the objects: toolchain, platform, and the user's extra flags.
 
     ``include`` are the folders with headers, as the compiler's folder sees them.
     """
@@ -66,14 +66,14 @@ class Build:
 
     @property
     def compile_flags(self) -> tuple[str, ...]:
-        """All flags of a compilation behind its ``compile``; a user's own come last and win."""
+        """All flags of a compilation behind its ``compile``; a user's flags come last and win."""
         headers = [f"-I{folder}" for folder in self.include]
         headers += [] if self.settings.libc else ["-isystem", FREESTANDING]
         return (*self.settings.flags, *self.toolchain.flags, *headers, *self.cflags)
 
 
 def make_host_build(platform: Platform) -> Build:
-    """Return what builds a platform's network for this machine, its accelerators emulated."""
+    """Return the build of a platform's network for this machine, with emulated accelerators."""
     host = replace(load_platform("host"), accelerators=platform.accelerators)
     return Build(load_toolchain(host.toolchains[0]), host)
 
@@ -101,7 +101,7 @@ def fill_folder(words: Iterable[str], folder: str) -> tuple[str, ...]:
 def link_flags(
     build: Build, map_file: str, folder: str, script: str = LINKER_SCRIPT
 ) -> tuple[str, ...]:
-    """Return the linker's own flags.
+    """Return the flags for the linker.
 
     The names of the linker script, the map and the installation's folder are filled in.
     """
@@ -138,11 +138,11 @@ def compile_object(
 ) -> None:
     """Compile one C or assembly source, by its path from the folder in which the compiler runs.
 
-    ``cache`` is a folder for the compiler's own cache. Raises ToolError when it fails.
+    ``cache`` is a folder for the compiler's cache. Raises ToolError when it fails.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     command = compile_command(build, compiler, source, relative_path(output, project))
-    run_tool(command, project, cache, source, "the compiler refused it")
+    run_tool(command, project, cache, source, "the compiler rejected it")
 
 
 def compile_project(
@@ -159,17 +159,17 @@ def compile_project(
 
 
 def object_path(source: str) -> str:
-    """Return the path of a source's object, in a folder of objects or beside the source."""
+    """Return the path of a source's object, in a folder of objects or next to the source."""
     return PurePath(source).with_suffix(".o").as_posix()
 
 
 def compile_each(
     compile_one: Callable[[str], T], project: Path, sources: Collection[str]
 ) -> list[T]:
-    """Return what a function makes of every source, in their order; it is called in threads.
+    """Return the results of a function for every source, in order; it is called in threads.
 
-    The largest of the ``project`` is begun first: at the end no core waits for it alone. Of several
-    mistakes the first source's is raised.
+    The largest of the ``project`` is begun first: at the end no core waits for it alone. The error
+    of the first source is raised.
     """
     largest_first = sorted(sources, key=lambda source: -(project / source).stat().st_size)
     pool = ThreadPoolExecutor(count_threads())
@@ -177,11 +177,11 @@ def compile_each(
         begun = {source: pool.submit(compile_one, source) for source in largest_first}
         return [each.result() for each in track([begun[s] for s in sources], "files")]
     finally:
-        pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C nothing more is started
+        pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C no further job is started
 
 
 def count_threads() -> int:
-    """Return how many sources are compiled at once; UserError for a variable that is no number."""
+    """Return the number of parallel compilations; UserError for a variable that is not a number."""
     text = os.environ.get(THREADS) or str(count_cores())
     if not (text.isascii() and text.isdigit() and int(text)):
         raise UserError(f"{THREADS}: expected a whole number from 1 on, found {text!r}")
@@ -192,10 +192,10 @@ def link_firmware(
     build: Build, compiler: Compiler, project: Path, objects: Sequence[Path], elf: Path,
     cache: Path, script: str = LINKER_SCRIPT,
 ) -> None:  # fmt: skip
-    """Link objects to ``elf``, with its map (``.map``) beside it.
+    """Link objects to ``elf``, with its map (``.map``) next to it.
 
     ``project`` is the folder that has the linker ``script``; objects are linked in the order
-    given. The compiler's run-time library, where it needs one, is built once per user. Raises
+    given. The compiler's run-time library, if it needs one, is built once per user. Raises
     ToolError when the linker fails, and UserError for soft-float code that is labelled hard-float.
     """
     elf.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Files that take long to build, kept for all builds. A damaged one counts as none."""
+"""Files that take long to build, kept for all builds. A damaged file counts as missing."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ DIGITS = 16
 
 
 def find_kept(folder: Path, name: str, suffix: str) -> Path | None:
-    """Return the file that was kept under a name, None where there is none that is whole."""
+    """Return the file that is stored under a name; None if it is missing or damaged."""
     found = sorted(folder.glob(f"{name}-{'?' * DIGITS}{suffix}"))
     return next((path for path in found if path == place(path, folder, name, suffix)), None)
 
 
 def keep(unfinished: Path, folder: Path, name: str, suffix: str) -> Path:
-    """Move a file to where it is found under a name; several processes may do so at once."""
+    """Store a file under a name; several processes may do this at once."""
     return unfinished.replace(place(unfinished, folder, name, suffix))
 
 
 def place(file: Path, folder: Path, name: str, suffix: str) -> Path:
-    """Return where a file of that content belongs."""
+    """Return the path of a file with that content."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest()[:DIGITS]
     return folder / f"{name}-{digest}{suffix}"

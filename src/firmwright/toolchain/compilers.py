@@ -19,8 +19,7 @@ from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
 from firmwright.toolchain.toolchains import Toolchain, load_toolchain, toolchain_names
 from firmwright.user_folders import find_cache_folder
 
-# All that a compiler sees of the environment: variables such as CPATH, CFLAGS or LANG would
-# change what it writes.
+# The variables that a compiler sees: others such as CPATH, CFLAGS or LANG would change its output.
 _INHERITED_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
 
 
@@ -28,8 +27,8 @@ _INHERITED_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHON
 class Compiler:
     """A compiler that is present: how its command line begins, and its version.
 
-    ``folder`` is that of the installation, where a variable names it or a Python module has it;
-    empty for other compilers.
+    ``folder`` is that of the installation, if a variable names it or a Python module has it; empty
+    for other compilers.
     """
 
     command: tuple[str, ...]
@@ -38,13 +37,13 @@ class Compiler:
 
 
 UNREADABLE = re.compile("[%:\n]")
-"""In a path, zig and its linker take these for something else: they get a link instead."""
+"""Zig and its linker misread these characters in a path: they get a link instead."""
 
 Question = tuple[str | int, ...]
-"""A command line, and what tells one installation of the program from another."""
+"""A command line, and the identity of the program's installation."""
 
 ANSWERS: dict[Question, str] = {}
-"""What programs have printed."""
+"""The outputs of programs."""
 
 MOST_ERRORS = 6
 """Lines of a compiler's or linker's output that a message has."""
@@ -66,7 +65,7 @@ class ToolError(UserError):
 
 
 def find_errors(output: str) -> list[str]:
-    """Return the first lines that say what is wrong; of an output without such, the last ones."""
+    """Return the first lines with an error; of an output without such, the last lines."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if ERROR_LINE.search(line)]
     if not errors:
@@ -79,7 +78,7 @@ def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
     """Return the toolchain's compiler, or raise a UserError that says how to install it.
 
     The message names the other toolchains that would do for ``architecture``; a version that does
-    not know it is refused. The version of one that comes as a folder has the digest of its files.
+    not know it is rejected. The version of one that comes as a folder has the digest of its files.
     """
     command = find_command(toolchain)
     if command is None:
@@ -94,15 +93,14 @@ def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
 
 
 def explain_missing_compiler(toolchain: Toolchain, architecture: str) -> str:
-    """Say how to install a toolchain's compiler; empty where it is present."""
+    """Say how to install a toolchain's compiler; empty if it is present."""
     return "" if find_command(toolchain) else _describe_missing(toolchain, architecture)
 
 
 def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> ToolFolder | None:
-    """Return the folder of a toolchain that comes as one, None where its variable is not set.
+    """Return the folder of a toolchain that is a folder; None if its variable is not set.
 
-    Raises UserError where a file is missing in it that every build needs, or one for the
-    architecture.
+    Raises UserError if it lacks a file that every build or the architecture needs.
     """
     if not toolchain.variable:
         return None
@@ -111,9 +109,9 @@ def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> To
 
 
 def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
-    """Run a compiler in a folder and return what it printed; raises CalledProcessError.
+    """Run a compiler in a folder and return its output; raises CalledProcessError.
 
-    Zig keeps libraries under ``cache`` where the user has no cache folder. It would keep objects
+    Zig keeps libraries under ``cache`` if the user has no cache folder. It would keep objects
     too, and not notice when one is damaged: they go to a folder for this call alone.
     """
     with TemporaryDirectory(prefix="firmwright-zig-") as own:
@@ -147,10 +145,10 @@ def _make_environment(libraries: Path, objects: Path) -> Mapping[str, str]:
 
 
 def find_library_cache(local: Path) -> Path:
-    """Return where the libraries are that a compiler builds, one for each core, by content.
+    """Return the folder of the libraries that a compiler builds, one per core, by content.
 
-    They take up to 25 s and 75 MB, so all recipes of a user share them; ``local`` has them where
-    the user's cache folder cannot be written.
+    They take up to 25 s and 75 MB, so all recipes of a user share them; ``local`` has them if the
+    user's cache folder cannot be written.
     """
     folder = find_cache_folder()
     if folder is None:
@@ -181,7 +179,7 @@ def _read_version(toolchain: Toolchain, command: tuple[str, ...]) -> str:
         output = _ask((*command, *arguments), stamp_program(command[0]))
         number = re.search(r"\d+(\.\d+)+", output)
         if number is None:
-            raise UserError(f"'{name}' does not tell its version; it printed: {output.strip()}")
+            raise UserError(f"'{name}' does not print its version; it printed: {output.strip()}")
         parts.append(f"{name} {number[0]}")
     first, *others = parts
     return f"{first} ({', '.join(others)})" if others else first
@@ -212,7 +210,7 @@ def stamp_program(name: str) -> list[str | int]:
 
 
 def _ask(command: Sequence[str], stamp: Sequence[str | int]) -> str:
-    """Return what a program prints; a process asks one installation once."""
+    """Return the output of a program; a process calls one installation once."""
     question = (*command, *stamp)
     if question not in ANSWERS:
         try:

@@ -1,4 +1,4 @@
-"""What takes most of a memory: the symbols of a linked image, and sections without symbols."""
+"""The largest contents of a memory: the symbols of a linked image, and sections without symbols."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from firmwright.toolchain.image import Section, read_sections
 
 
 def find_contributors(elf: Path, counts: Callable[[Section], bool]) -> list[tuple[str, int]]:
-    """Return what takes bytes in the sections that count, by name, the largest first.
+    """Return the bytes in the counted sections, by name, the largest first.
 
-    Symbols within others are not told apart. What no symbol names is told by section.
+    Symbols within others are not separated. Bytes without a symbol are listed by section.
     """
     with elf.open("rb") as stream:
         image = ELFFile(stream)

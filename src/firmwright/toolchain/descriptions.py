@@ -1,7 +1,7 @@
 """Read the YAML files that describe platforms and toolchains.
 
-The package's own files are read without validation (a test validates them), so that a build
-with nothing to do never pays for the import of jsonschema; a user's own file is validated.
+Built-in files are read without validation (a test validates them), because the import of jsonschema
+is slow; a custom file is validated.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ T = TypeVar("T", covariant=True)
 
 
 def is_own_file(name: str) -> bool:
-    """Tell a file of the user's from a name that comes with firmwright."""
+    """Return whether a reference is a custom file, not a built-in name."""
     return Path(name).suffix in (".yaml", ".yml")
 
 
 class Loader(Protocol[T]):
-    """What loads a description by its name, or from a file of the user's in a folder."""
+    """Loads a description by its name, or from a custom file in a folder."""
 
     def __call__(self, name_or_path: str, relative_to: Path | None = None) -> T: ...
 
 
 def keep_ready(load: Loader[T]) -> Loader[T]:
-    """Let a process load what comes with firmwright once; a file of the user's is read anew."""
+    """Let a process load a built-in description once; a custom file is read again."""
     load_ready = cache(load)
 
     @wraps(load)
@@ -51,7 +51,7 @@ def keep_ready(load: Loader[T]) -> Loader[T]:
 def suggest_name(word: str, known: Iterable[str]) -> str:
     """Return the nearest name, or all of them and how a file of the user's is named."""
     hint = did_you_mean(word, known)
-    own = f"; a file of your own is named with its suffix, as {word}.yaml"
+    own = f"; a custom file is named with its suffix, as {word}.yaml"
     return hint if hint.endswith("?") else f"{hint}{own}"
 
 
@@ -64,8 +64,8 @@ def resolve_own(name: str, folder: Path) -> str:
 
 
 def read_own_yaml(text: str) -> dict[str, Any]:
-    """Return the data of one of the package's own files, unchecked."""
-    import yaml  # a build with nothing to do needs none of it
+    """Return the data of a built-in file, unchecked."""
+    import yaml  # a build that is up to date does not need it
 
     data: dict[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return data
@@ -80,9 +80,9 @@ def read_schema(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class DescriptionKind:
-    """One kind of description: what it is called, and where in the package its files lie.
+    """One kind of description: its name, and the folder of the built-in files.
 
-    ``check`` finds what a schema cannot know, in data of a file in a folder.
+    ``check`` finds errors that a schema cannot know, in data of a file in a folder.
     """
 
     noun: str
@@ -91,14 +91,14 @@ class DescriptionKind:
     check: Callable[[Mapping[str, Any], Path], Iterator[Finding]] = lambda _, __: iter(())
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the package's own descriptions, sorted."""
+        """Return the names of the built-in descriptions, sorted."""
         entries = (Path(entry.name) for entry in self._folder().iterdir())
         return tuple(sorted(entry.stem for entry in entries if entry.suffix == ".yaml"))
 
     def load(self, name_or_path: str, relative_to: Path | None = None) -> dict[str, Any]:
         """Return the description of this name, or the one in this ``.yaml`` file.
 
-        Raises UserError for an unknown name and DiagnosticError for a file with mistakes.
+        Raises UserError for an unknown name and DiagnosticError for a file with errors.
         """
         if is_own_file(name_or_path):
             return self._load_file(name_or_path, relative_to)
@@ -108,7 +108,7 @@ class DescriptionKind:
         return read_own_yaml(self.read_text(name_or_path))
 
     def read_text(self, name: str) -> str:
-        """Return the text of one of the package's own descriptions."""
+        """Return the text of a built-in description."""
         return (self._folder() / f"{name}.yaml").read_text(encoding="utf-8")
 
     def find_file(self, name_or_path: str, relative_to: Path | None = None) -> Path:
@@ -118,7 +118,7 @@ class DescriptionKind:
         return Path(str(self._folder() / f"{name_or_path}.yaml"))
 
     def load_schema(self) -> dict[str, Any]:
-        """Return the JSON schema that every description of this kind fulfils."""
+        """Return the JSON schema that every description of this kind fulfills."""
         return read_schema(self.schema)
 
     def _load_file(self, path: str, relative_to: Path | None) -> dict[str, Any]:

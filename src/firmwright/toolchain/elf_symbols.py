@@ -1,5 +1,5 @@
-"""The symbols of an ELF file. pyelftools takes 17 microseconds for each, so that a firmware of a
-thousand takes longer to read than to run; this reads a table in one go.
+"""The symbols of an ELF file. pyelftools needs 17 microseconds for each, so that reading a firmware
+of a thousand symbols takes longer than running it; this reads a table at once.
 """
 
 from __future__ import annotations

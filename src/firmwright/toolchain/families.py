@@ -22,12 +22,12 @@ def load_families() -> Mapping[str, Mapping[str, Features]]:
 
 
 def find_family(architecture: str) -> str | None:
-    """Return the family of an architecture, None where only a toolchain of the user's knows it."""
+    """Return the family of an architecture, None if only a custom toolchain knows it."""
     families = load_families().items()
     return next((family for family, members in families if architecture in members), None)
 
 
 def find_features(architecture: str) -> Features | None:
-    """Return the features that an architecture can have, None where that is not known."""
+    """Return the features that an architecture can have, None if they are unknown."""
     family = find_family(architecture)
     return load_families()[family][architecture] if family else None

@@ -1,8 +1,8 @@
-"""Refuse firmware that is labelled hard-float and computes in software.
+"""Reject firmware that is labelled hard-float and computes in software.
 
 Clang takes a CPU without floating-point unit for an ``eabihf`` target without complaint, and zig's
 `-mcpu=cortex_m4` is such a CPU: it emits calls such as ``__aeabi_fadd`` and stamps the object as
-hard-float. The program is right and ten times too slow, so nobody notices.
+hard-float. The program is right and ten times too slow, so the fault is not noticed.
 """
 
 from __future__ import annotations

@@ -20,15 +20,15 @@ _LARGEST_IMAGE = 256 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class FirmwareSize:
-    """Bytes that a firmware takes in each memory, by its sections.
+    """Bytes of a firmware in each memory, by its sections.
 
-    ``flash_bytes`` counts what is stored: code, constants, and the initial values of variables.
-    ``ram_bytes`` counts what is writable at run time: variables, cleared memory, the arena, and
-    the stack: a section, or what the platform states where the linker script reserves none. A
-    section with initial values counts in both. Padding between sections is not counted.
-    ``sections`` gives the size of every section that takes memory, in order of address.
-    ``other_bytes`` has what lies in further memories, which counts in RAM in no case, and in flash
-    only if it is copied from there.
+    ``flash_bytes`` counts stored bytes: code, constants, and the initial values of variables.
+    ``ram_bytes`` counts bytes that are writable at run time: variables, cleared memory, the arena,
+    and the stack: a section, or the platform's number if the linker script reserves none. A section
+    with initial values counts in both. Padding between sections is not counted. ``sections`` gives
+    the size of every section that takes memory, in order of address. ``other_bytes`` has what lies
+    in further memories, which counts in RAM in no case, and in flash only if it is copied from
+    there.
     """
 
     flash_bytes: int
@@ -50,7 +50,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A function or an object of an ELF, the section that it lies in, and its bytes."""
+    """A function or an object of an ELF, its section, and its bytes."""
 
     name: str
     section: str
@@ -66,7 +66,7 @@ class Segment:
 
 
 def measure_firmware(elf: Path, platform: Platform) -> FirmwareSize:
-    """Return what the firmware needs of each memory of the platform."""
+    """Return the bytes that the firmware needs of each memory of the platform."""
     with elf.open("rb") as stream:
         sections = read_sections(ELFFile(stream))
     if platform.stack and not any("stack" in section.name for section in sections):
@@ -85,20 +85,20 @@ def measure_firmware(elf: Path, platform: Platform) -> FirmwareSize:
 
 
 def is_in_flash(section: Section, platform: Platform) -> bool:
-    """Tell whether the flash has the section, or what is copied to it."""
+    """Return whether the flash contains the section, or its initial values."""
     further = find_further(section, platform)
     return section.stored and not (further and platform.memories[further].read_only)
 
 
 def is_in_ram(section: Section, platform: Platform) -> bool:
-    """Tell whether the section is in RAM: of what is stored only what is written, but for all."""
+    """Return whether the section is in RAM: of what is stored only what is written, but for all."""
     if find_further(section, platform):
         return False
     return section.writable or platform.all_in_ram
 
 
 def find_further(section: Section, platform: Platform) -> str | None:
-    """Return the memory that a section lies in, None for flash and RAM."""
+    """Return the memory of a section, None for flash and RAM."""
     for name, memory in platform.memories.items():
         inside = memory.origin <= section.address < memory.origin + memory.size
         if inside and name not in ("flash", "ram"):
@@ -107,7 +107,7 @@ def find_further(section: Section, platform: Platform) -> str | None:
 
 
 def read_sections(image: ELFFile) -> tuple[Section, ...]:
-    """Return the sections that take memory, by address."""
+    """Return the sections in memory, by address."""
     sections = []
     for section in image.iter_sections():
         if section["sh_flags"] & SH_FLAGS.SHF_ALLOC and section["sh_size"]:
@@ -120,7 +120,7 @@ def read_sections(image: ELFFile) -> tuple[Section, ...]:
 
 
 def list_symbols(elf: Path) -> list[Symbol]:
-    """Return the functions and objects of an ELF, the largest first; none of a stripped one."""
+    """Return the functions and objects of an ELF, the largest first; empty for a stripped one."""
     found = []
     with elf.open("rb") as stream:
         file = ELFFile(stream)
@@ -132,7 +132,7 @@ def list_symbols(elf: Path) -> list[Symbol]:
 
 
 def read_segments(elf: Path) -> tuple[Segment, ...]:
-    """Return what the ELF stores, by load address (the program headers' ``p_paddr``)."""
+    """Return the stored bytes of the ELF, by load address (the program headers' ``p_paddr``)."""
     with elf.open("rb") as stream:
         segments = [
             Segment(int(segment["p_paddr"]), segment.data())
@@ -153,7 +153,7 @@ DATA, END, BLOCK, ENTRY = 0, 1, 4, 5
 def write_images(elf: Path, output: Path, platform: Platform) -> None:
     """Write the flat image, and one for each further memory that stores bytes.
 
-    Those have the memory's name in front of the suffix.
+    Those have the memory's name before the suffix.
     """
     segments = [*read_segments(elf)]
     for name, memory in platform.memories.items():
@@ -172,14 +172,14 @@ def is_inside(segment: Segment, memory: Memory) -> bool:
 def write_bin(elf: Path, output: Path, segments: Sequence[Segment]) -> None:
     """Write a flat image from the lowest load address on; gaps are filled with 0.
 
-    Raises UserError when the stored bytes lie so far apart that the image would be padding.
+    Raises UserError if the stored bytes are so far apart that the image would be padding.
     """
     start = min((segment.address for segment in segments), default=0)
     end = max((segment.address + len(segment.content) for segment in segments), default=0)
     if end - start > _LARGEST_IMAGE:
         raise UserError(
             f"{elf.name}: its stored bytes reach from {start:#x} to {end:#x}, too far apart for a "
-            "flat image; does the linker script give a section in RAM no load address in flash?"
+            "flat image; does a section in RAM lack a load address in flash in the linker script?"
         )
     image = bytearray(end - start)
     for segment in segments:
@@ -211,7 +211,7 @@ def format_segments(segments: Iterable[Segment]) -> Iterator[bytes]:
 
 
 def format_record(kind: int, offset: int, content: bytes) -> bytes:
-    """Return a line: length, offset in the block, type, content, and what makes the sum zero."""
+    """Return a line: length, offset in the block, type, content, and the checksum."""
     record = bytes((len(content), offset >> 8, offset & 0xFF, kind)) + content
     return b":%s%02X\n" % (record.hex().upper().encode(), -sum(record) & 0xFF)
 
@@ -227,7 +227,7 @@ def split_blocks(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def write_map(elf: Path, output: Path) -> None:
-    """Write a map for linkers that write none: every section that takes memory, by address.
+    """Write a map for linkers without one: every section in memory, by address.
 
     Symbols are not listed: the one linker that needs this, that of `zig cc`, strips them together
     with the debugging information of its own start-up code.

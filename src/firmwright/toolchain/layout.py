@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 NETWORK = "network"
-"""What a program of the user's needs of the network; it compiles without the other folders."""
+"""The files that a user's program needs of the network; they compile without the other folders."""
 BOARD = "board"
 """Start-up code, linker script, HAL, drivers of accelerators."""
 DEMO = "demo"
 """The program that runs the network on samples from the console."""
 FREESTANDING = "freestanding"
-"""What stands in for C's library where the toolchain has none."""
+"""Stands in for C's library if the toolchain has none."""
 LOADER = "loader"
-"""What finds the network in its slot, where it is an image of its own."""
+"""Finds the network in its slot, if it is a separate image."""
 
 FOLDERS = (BOARD, DEMO, FREESTANDING, LOADER, NETWORK)
 """The folders whose sources are linked to the firmware, in the linker's order."""

@@ -1,4 +1,4 @@
-"""The user's archives in the link of a firmware, and what a link lacks."""
+"""The user's archives in the link of a firmware, and missing symbols."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def find_failed_symbols(
 ) -> list[MissingSymbol]:
     """Return the symbols that a link failed for, by the linker's output.
 
-    The linker names them, which alone knows what C's own libraries have; the object files tell who
-    needs them, and what there is instead.
+    The linker names them, because only it knows the contents of C's libraries; the object files
+    show who needs them, and similar symbols.
     """
     archived = [member for archive in archives for member in read_archive(archive)]
     found = find_missing_symbols(
@@ -46,7 +46,7 @@ def check_definitions(
 ) -> None:
     """Raise UserError for a function that no object and no archive defines.
 
-    For a loadable: its linker leaves what is missing to the loader, on the board. Archives may be
+    For a loadable: its linker leaves missing symbols to the loader, on the board. Archives may be
     added by a ``variable`` of the environment.
     """
     if not functions:
@@ -57,7 +57,7 @@ def check_definitions(
     for function in functions:
         if function not in defined:
             raise UserError(
-                f"the network calls '{function}', which nothing in the loadable defines"
-                f"{suggest_symbol(function, defined)}; give its source in `libraries`, or an "
+                f"the network calls '{function}', which is not defined in the loadable"
+                f"{suggest_symbol(function, defined)}; add its source to `libraries`, or an "
                 f"archive for the loadable in {variable}"
             )

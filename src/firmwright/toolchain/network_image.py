@@ -1,4 +1,4 @@
-"""A network as an image of its own: its header, as ``templates/slot/slot.h.j2`` declares it.
+"""A network as a separate image: its header, as ``templates/slot/slot.h.j2`` declares it.
 
 The linker knows neither the image's length nor its checksum: both are written into it afterwards.
 """
@@ -16,7 +16,7 @@ MAGIC = b"FWNI"
 FORMAT = 1
 HEADER = struct.Struct("<4sIIIIII3I32s44s104s")
 LENGTHS = struct.Struct("<II")
-"""The image's bytes and the checksum of what is behind it, and where in the header both are."""
+"""The image's size, the checksum of the bytes after the header, and the offsets of both in it."""
 LENGTHS_OFFSET = 8
 CHECKED = 16
 """From here on to the end, bytes are part of the checksum."""
@@ -24,7 +24,7 @@ CHECKED = 16
 
 @dataclass(frozen=True, slots=True)
 class NetworkImage:
-    """What the image of a network says of itself; ``workspace_bytes`` is what it works in.
+    """The header of a network's image; ``workspace_bytes`` is what it works in.
 
     ``interface`` is the digest of what a firmware has to know of the network.
     """
@@ -58,7 +58,7 @@ def seal_image(elf: Path, image: Path) -> None:
 
 
 def read_image(content: bytes) -> NetworkImage:
-    """Return what an image says of itself; ValueError or struct.error for a damaged header."""
+    """Return the header of an image; ValueError or struct.error for a damaged one."""
     fields = HEADER.unpack_from(content)
     _, form, length, checksum, address, workspace, counter, *version = fields[:10]
     interface, build_id, name = fields[10:]

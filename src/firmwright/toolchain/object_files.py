@@ -1,4 +1,4 @@
-"""What object files and archives define and need, read from their ELF symbols."""
+"""The symbols that object files and archives define and need, from their ELF tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from firmwright.toolchain.elf_symbols import GLOBAL, LOCAL, UNDEFINED, read_symb
 
 ARCHIVE_MAGIC = b"!<arch>\n"
 MEMBER_HEADER_BYTES = 60
-"""Of a member, in front of its content: name (16), times and owner, size (10, from 48), end."""
+"""The header of a member: name (16), times and owner, size (10, from 48), end."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ObjectFile:
 
 @dataclass(frozen=True)
 class MissingSymbol:
-    """A symbol that an object file needs and nothing defines."""
+    """A symbol that an object file needs and no file defines."""
 
     needed_by: ObjectFile
     symbol: str
@@ -41,12 +41,12 @@ class MissingSymbol:
 
 
 def read_object(path: Path) -> ObjectFile:
-    """Read one object file; UserError where it is not of ELF."""
+    """Read one object file; UserError unless it is ELF."""
     return parse_object(path.name, path.read_bytes())
 
 
 def read_archive(path: Path) -> list[ObjectFile]:
-    """Read every member of an archive; UserError for a file that is none, or without objects."""
+    """Read every member of an archive; UserError for another file, or one without objects."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -103,7 +103,7 @@ def parse_object(name: str, content: bytes) -> ObjectFile:
 def select_linked_objects(
     objects: Sequence[ObjectFile], archived: Sequence[ObjectFile]
 ) -> list[ObjectFile]:
-    """Return the objects and the members that a linker takes for what they need."""
+    """Return the objects and the members that a linker adds for their symbols."""
     taken = list(objects)
     waiting = list(archived)
     while True:
@@ -116,7 +116,7 @@ def select_linked_objects(
 
 
 def find_missing_symbols(files: Iterable[ObjectFile]) -> list[MissingSymbol]:
-    """Return what none of the files defines, in their order; symbols sorted."""
+    """Return the undefined symbols of the files, in order; symbols sorted."""
     files = list(files)
     defined = {symbol for file in files for symbol in file.defined}
     return [
@@ -127,6 +127,6 @@ def find_missing_symbols(files: Iterable[ObjectFile]) -> list[MissingSymbol]:
 
 
 def suggest_symbol(symbol: str, defined: Iterable[str]) -> str:
-    """Return the hint of a symbol that is nearly the same; a list of all would help nobody."""
+    """Return the hint of a symbol that is nearly the same; a list of all would not help."""
     hint = did_you_mean(symbol, defined)
     return hint if hint.startswith("; did you mean") else ""

@@ -62,7 +62,7 @@ class OpenedFiles:
 def find_opened_files(build: Build, compiler: Compiler, headers: Collection[str]) -> OpenedFiles:
     """Return the files that a build's compiler and linker open outside of the project.
 
-    ``headers`` are the names that the user's own sources include.
+    ``headers`` are the names that the user's sources include.
     """
     toolchain = build.toolchain
     if toolchain.python_module:
@@ -85,7 +85,8 @@ def read_package(module: str, program: Path) -> OpenedFiles:
     except PackageNotFoundError:
         return OpenedFiles((str(program),))
     record = installed.read_text("RECORD") or ""
-    # Scripts outside of the package name the environment; only its own files are alike everywhere.
+    # Scripts outside of the package name the environment; only the files of the package are equal
+    # everywhere.
     lines = sorted(line for line in record.splitlines() if line.startswith(f"{module}/"))
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     places = (str(program.parent), str(program.parent.parent))
@@ -105,10 +106,11 @@ def list_folder(folder: Path) -> OpenedFiles:
 
 
 def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> OpenedFiles:
-    """Let a compiler of gcc's kind compile and link an empty program, and report what it opens.
+    """Let a compiler like gcc compile and link an empty program, and report the files that it
+    opens.
 
-    A header that does not exist for the processor is left out. A failed link is no error here: the
-    build's own link reports it, and the linker opens its files before it fails.
+    A header that does not exist for the processor is left out. A failed link is not an error here:
+    the build's link reports it, and the linker opens its files before it fails.
     """
     words = driver_words(build, compiler)
     with tempfile.TemporaryDirectory(prefix="firmwright-probe-") as name:

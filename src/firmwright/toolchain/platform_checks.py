@@ -1,4 +1,4 @@
-"""What is wrong with a platform file that fits its schema: names, and keys that disagree."""
+"""Errors of a platform file that fits its schema: names, and keys that disagree."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Data = Mapping[str, Any]
 
 
 def find_platform_errors(data: Data, folder: Path) -> Iterator[Finding]:
-    """Yield what is wrong with a platform's file in a folder, each at its place."""
+    """Yield the errors of a platform's file in a folder, each at its place."""
     toolchains: dict[Pointer, Toolchain] = {}
     for pointer, name in _list_toolchains(data):
         try:
             toolchains[pointer] = load_toolchain(resolve_own(name, folder))
         except DiagnosticError:
             if not is_own_file(name) or (folder / name).is_file():
-                raise  # the mistakes are in that file
+                raise  # the errors are in that file
             yield Finding(pointer, f"no such file: '{folder / name}'; a path starts at this file")
         except UserError:
             hint = suggest_known(name, TOOLCHAINS.names())
@@ -106,7 +106,7 @@ def _find_board_errors(
         message = f"the board '{data['board']}' has no {LINKER_SCRIPT}"
         yield Finding(("board",), f"{message}, by which the toolchain '{linked[0].name}' links")
     if "memories" in data and parse_size(data["stack"]) < board.least_stack:
-        message = f"the board '{data['board']}' takes at least {board.least_stack:,} bytes"
+        message = f"the board '{data['board']}' needs at least {board.least_stack:,} bytes"
         yield Finding(("stack",), f"{data['stack']} is too little; {message}")
     if "unicorn" in data["emulators"] and not board.machine:
         message = (
@@ -122,18 +122,18 @@ def _find_unknown_features(data: Data) -> Iterator[Finding]:
     for index, feature in enumerate(data["features"]):
         if possible is not None and feature not in possible:
             message = f"the architecture '{data['architecture']}' has no '{feature}'"
-            can_have = f"it can have: {', '.join(possible)}" if possible else "it can have none"
+            can_have = f"it can have: {', '.join(possible)}" if possible else "it has no features"
             yield Finding(("features", index), f"{message}; {can_have}")
 
 
 def _find_unknown_memories(data: Data) -> Iterator[Finding]:
-    """Yield the memories of accelerators that the platform does not have, or that none writes."""
+    """Yield the memories of accelerators that the platform does not have, or that are read-only."""
     known = {name: None for name in data.get("memories", {}) if name != "flash"}
     for device, numbers in data.get("accelerators", {}).items():
         reached = numbers.get("memories", ()) if isinstance(numbers, dict) else ()
         for index, name in enumerate(reached):
             if known and name not in known:
-                message = f"no memory '{name}' for what a device writes{did_you_mean(name, known)}"
+                message = f"no memory '{name}' for the data of a device{did_you_mean(name, known)}"
                 yield Finding(("accelerators", device, "memories", index), message)
 
 
@@ -161,18 +161,21 @@ def _find_overlaps(memories: Data) -> Iterator[Finding]:
 
 
 def _find_access_errors(memories: Data) -> Iterator[Finding]:
-    """Yield a RAM that is not written, and what has no cost to be compared with the others'."""
+    """Yield a read-only RAM, and memories without a cost next to others with one."""
     if memories.get("ram", {}).get("read_only"):
-        yield Finding(("memories", "ram", "read_only"), "`ram` is what the program writes")
+        yield Finding(
+            ("memories", "ram", "read_only"), "the program writes to `ram`; remove the key"
+        )
     stated = [name for name, memory in memories.items() if "cost" in memory]
     for name in ("flash", "ram"):
         if stated and name in memories and name not in stated:
-            message = f"states no `cost` to compare with that of '{stated[0]}'"
+            message = f"the key `cost` is missing, which '{stated[0]}' has; state it for all "
+            message += "memories or for none"
             yield Finding(("memories", name), message)
 
 
 def _find_address_errors(data: Data) -> Iterator[Finding]:
-    """Yield memories at addresses that the core does not have, or where none begins."""
+    """Yield memories at addresses that the core does not have, or that are not aligned."""
     family = find_family(data["architecture"])
     for name, memory in data.get("memories", {}).items():
         origin, pointer = int(memory["origin"]), ("memories", name)
@@ -181,18 +184,20 @@ def _find_address_errors(data: Data) -> Iterator[Finding]:
             message = f"ends at {end:#x}; addresses of '{data['architecture']}' have 32 bits"
             yield Finding(pointer, message)
         if origin % WORD:
-            yield Finding((*pointer, "origin"), f"{origin:#x} is no multiple of {WORD} bytes")
+            yield Finding((*pointer, "origin"), f"{origin:#x} is not a multiple of {WORD} bytes")
         elif origin % UNICORN_PAGE and "unicorn" in data["emulators"]:
-            message = f"{origin:#x} is no multiple of {UNICORN_PAGE:,} bytes, as unicorn needs it"
+            message = (
+                f"{origin:#x} is not a multiple of {UNICORN_PAGE:,} bytes, which unicorn needs"
+            )
             yield Finding((*pointer, "origin"), f"{message}; move it, or leave unicorn out")
 
 
 def _find_emulator_errors(data: Data) -> Iterator[Finding]:
-    """Yield emulators of another kind of platform, and those that nothing says how to start."""
+    """Yield emulators of another kind of platform, and those without a start command."""
     for index, name in enumerate(data["emulators"]):
         message = ""
         if name in OF_PROGRAMS and "memories" in data:
-            message = "runs programs of an operating system, not firmware in `memories` of its own"
+            message = "runs programs of an operating system, not firmware in `memories`"
         elif name not in OF_PROGRAMS and "memories" not in data:
             message = "runs firmware in `memories`, which this platform does not state"
         elif name.startswith("qemu") and "qemu" not in data:

@@ -1,4 +1,4 @@
-"""What a firmware runs on: processor, memories, board, and the emulators that stand in for it."""
+"""Platforms: processor, memories, board, and emulators."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ PLATFORMS = DescriptionKind(
 class Memory:
     """One memory of the address map; origin (address) and size in bytes.
 
-    ``cost`` is what the processor takes to read or write a byte of it, beside the platform's other
-    memories; None where planning puts nothing there of its own accord. A flash is ``read_only``
-    also where its file does not say so.
+    ``cost`` is the cost to read or write a byte of it, relative to the platform's other memories;
+    None if planning does not use it by itself. A flash is ``read_only`` also if its file does not
+    say so.
     """
 
     origin: int
@@ -36,7 +36,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Qemu:
-    """The QEMU program and the arguments that give this platform's machine."""
+    """The QEMU program and the arguments of this platform's machine."""
 
     program: str
     arguments: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Timing:
-    """The engines by device, and the microseconds that a call from one core to another takes.
+    """The engines by device, and the microseconds of a call from one core to another.
 
     ``unverified`` names the numbers that we assume.
     """
@@ -68,7 +68,7 @@ class Timing:
     unverified: tuple[str, ...]
 
     def find_throughput(self, device: str) -> Throughput:
-        """Return how fast a device works; UserError where the platform does not say."""
+        """Return the speed of a device; UserError if the platform does not state it."""
         if device not in self.engines:
             raise UserError(f"timing: the platform states no engine for '{device}'")
         return self.engines[device]
@@ -78,7 +78,7 @@ class Timing:
 class Platform:
     """One platform, as its YAML file describes it; sizes in bytes.
 
-    ``memories`` is empty and ``stack`` 0 where the operating system provides both. Without a
+    ``memories`` is empty and ``stack`` 0 if the operating system provides both. Without a
     memory ``flash``, code and constants live in RAM, and ``code`` is what planning keeps for
     code there. ``accelerators`` gives by device the numbers of ``platform.schema.json``.
     The first of ``toolchains`` and of ``emulators`` is the default. ``board`` and toolchains are
@@ -98,12 +98,12 @@ class Platform:
     qemu: Qemu | None = None
     aliases: tuple[str, ...] = ()
     modules: Mapping[str, str] = field(default_factory=dict)
-    """By device, the toolchain that builds what the device's own core loads of a network."""
+    """By device, the toolchain of the image that the device's core loads."""
     host: str | None = None
-    """The platform that stands in for it where a recipe does not compile for the device."""
+    """The platform that stands in for it if a recipe does not compile for the device."""
     timing: Timing | None = None
     features: tuple[str, ...] = ()
-    """What its processor has that forms of the device ``c`` are made for."""
+    """The features of its processor for forms of the device ``c`` are made for."""
 
     @property
     def is_bare_metal(self) -> bool:
@@ -112,12 +112,12 @@ class Platform:
 
     @property
     def all_in_ram(self) -> bool:
-        """Whether code and constants share the RAM with what the program writes."""
+        """Whether code and constants share the RAM with the program's data."""
         return "ram" in self.memories and "flash" not in self.memories
 
     @property
     def constants_memory(self) -> str:
-        """Where constants lie, and the initial values of variables, unless planning says else."""
+        """The default memory of constants, and of the initial values of variables."""
         return "ram" if self.all_in_ram else "flash"
 
 
@@ -128,10 +128,10 @@ def platform_names() -> tuple[str, ...]:
 
 @keep_ready
 def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platform:
-    """Return the platform of this name, or the one in a YAML file of the user's own.
+    """Return the platform of this name, or of a custom YAML file.
 
     A path is relative to ``relative_to``. Raises UserError for an unknown name and
-    DiagnosticError, with file, line and column, for a file with mistakes.
+    DiagnosticError, with file, line and column, for a file with errors.
     """
     data = read_sizes(PLATFORMS.load(name_or_path, relative_to))
     folder = ((relative_to or Path()) / name_or_path).parent
@@ -147,7 +147,7 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
 
 
 def to_host_platform(platform: Platform) -> Platform:
-    """Return the platform's stand-in: the processor of its ``host``, its own accelerators.
+    """Return the platform's stand-in: the processor of its ``host``, and its accelerators.
 
     Raises UserError for a platform that names no host.
     """

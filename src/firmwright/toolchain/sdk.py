@@ -1,4 +1,4 @@
-"""Boards whose firmware an SDK's own make builds: what is missing for it here, and how it runs."""
+"""Boards whose firmware the make of an SDK builds: missing requirements, and the call."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ COMMAND = ("make", "all")
 
 
 def explain_not_built(build: Build) -> str:
-    """Say why nothing is compiled here; empty where firmwright compiles, or the SDK is there.
+    """Return why the firmware is not compiled here; empty if firmwright compiles, or the SDK is
+    there.
 
-    A variable that names a wrong folder is no reason: the build fails with it.
+    A variable that names a wrong folder is not a reason: the build fails with it.
     """
     board = build.platform.board
     if not is_built_elsewhere(board):
         return ""
     sdk = load_board(board).sdk
     if sdk is None:
-        return f"the board '{board}' has its own Makefile, and does not state its `sdk`"
+        return f"the board '{board}' has a Makefile, and does not state its `sdk`"
     return "; ".join(list_missing(build, sdk))
 
 
 def list_missing(build: Build, sdk: Sdk) -> Iterator[str]:
-    """Yield what the SDK's make lacks, and how to get it."""
+    """Yield the missing requirements of the SDK's make, and how to get them."""
     if missing := explain_missing_compiler(build.toolchain, build.platform.architecture):
         yield missing
     for variable, (known_by, *_) in sdk.folders.items():
@@ -59,9 +60,8 @@ def find_sdk_folders(sdk: Sdk) -> dict[str, ToolFolder]:
 def make_firmware(project: Path, sdk: Sdk, scratch: Path, cache: Path) -> Path:
     """Let make build a copy of the project in ``scratch``; return the ELF.
 
-    Make inherits the environment, in which an SDK keeps its settings. Raises UserError where it
-    is not installed or leaves no ELF, and ToolError where it fails; the whole output is in
-    ``cache`` then.
+    Make inherits the environment, in which an SDK keeps its settings. Raises UserError if it is not
+    installed or writes no ELF, and ToolError if it fails; the whole output is in ``cache`` then.
     """
     find_sdk_folders(sdk)
     shutil.copytree(project, scratch)

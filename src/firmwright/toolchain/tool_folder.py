@@ -28,10 +28,10 @@ class ToolFolder:
 
 
 def find_tool_folder(variable: str, files: Sequence[str]) -> ToolFolder | None:
-    """Return the folder that an environment variable names, None where it is not set.
+    """Return the folder that an environment variable names, None if it is not set.
 
-    ``files`` are what it has to hold, by their paths in it. Raises UserError that names those it
-    does not hold: what is half installed is not taken for what is not there.
+    ``files`` are what it has to hold, by their paths in it. Raises UserError with the missing
+    files: a partial installation does not count as a missing one.
     """
     stated = os.environ.get(variable)
     if not stated:

@@ -19,7 +19,7 @@ TOOLCHAINS = DescriptionKind("toolchain", "", "toolchain.schema.json")
 
 @dataclass(frozen=True)
 class ArchitectureSettings:
-    """What a toolchain needs to know for one architecture.
+    """The settings of a toolchain for one architecture.
 
     ``compile`` are the words behind the command that choose the C compiler. Without a C library
     (``libc``) the headers and functions in the project's ``freestanding/`` step in. Without a
@@ -66,7 +66,7 @@ class Toolchain:
     architectures: Mapping[str, ArchitectureSettings] = field(default_factory=dict)
 
     def knows(self, architecture: str) -> bool:
-        """Tell whether it builds for this architecture."""
+        """Return whether it builds for this architecture."""
         return architecture in self.architectures
 
     @property
@@ -75,7 +75,7 @@ class Toolchain:
         return self.output[:1] == ("-c",)
 
     def uses_script(self, architecture: str) -> bool:
-        """Tell whether it links by the board's linker script."""
+        """Return whether it links by the board's linker script."""
         return any("{script}" in flag for flag in self.settings_for(architecture).link_flags)
 
     def settings_for(self, architecture: str) -> ArchitectureSettings:
@@ -103,11 +103,11 @@ def toolchain_names() -> tuple[str, ...]:
 
 @keep_ready
 def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolchain:
-    """Return the toolchain of this name, or the one in a YAML file of the user's own.
+    """Return the toolchain of this name, or of a custom YAML file.
 
-    Does not look for the compiler. Raises UserError for an unknown name, and for flags that
-    claim the hard-float ABI for a CPU without floating-point unit; DiagnosticError, with file,
-    line and column, for a file with mistakes.
+    Does not look for the compiler. Raises UserError for an unknown name, and for flags that claim
+    the hard-float ABI for a CPU without floating-point unit; DiagnosticError, with file, line and
+    column, for a file with errors.
     """
     data = TOOLCHAINS.load(name_or_path, relative_to)
     toolchain = msgspec.convert({**data, **data["command"]}, Toolchain)

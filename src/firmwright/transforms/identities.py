@@ -64,7 +64,7 @@ def keeps_shape(reshape: tvm.ir.Call) -> bool:
 def keeps_size(resize: tvm.ir.Call) -> bool:
     """Tell a resize to the input's own size in which every element is looked up at its own place.
 
-    Interpolation then multiplies the neighbour by zero: the same for all finite numbers.
+    Interpolation then multiplies the neighbor by zero: the same for all finite numbers.
     """
     attrs = resize.attrs
     places = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")

@@ -29,7 +29,7 @@ USUAL, TOGETHER = 0, "together"
 def tune(job: Job) -> None:
     """Write the fastest way of each layer into the recipe's file of ways.
 
-    Raises UserError where nothing counts instructions, or the network in its usual ways does not
+    Raises UserError if nothing counts instructions, or the network in its usual ways does not
     build. Other trials may fail: their ways are left out.
     """
     refuse_uncounted(job)
@@ -60,7 +60,7 @@ def tune(job: Job) -> None:
 
 
 def refuse_uncounted(job: Job) -> None:
-    """Raise UserError where a trial would count nothing."""
+    """Raise UserError if a trial would count nothing."""
     if job.members:
         recipes = ", ".join(str(member.recipe.path) for member in job.members)
         raise UserError(f"{job.recipe.path}: tune the recipes of its networks: {recipes}")
@@ -88,7 +88,7 @@ def make_trial(network: TunedNetwork, ways: Ways, number: int) -> TunedNetwork:
 def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, TrialResult]:
     """Return what came out of the trials by their numbers; a note says which failed.
 
-    Raises UserError where the usual ways failed.
+    Raises UserError if the usual ways failed.
     """
     from firmwright.tune.trials import run_trials
 
@@ -109,7 +109,7 @@ def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, TrialResult]:
 def try_together(job: Job, found: TunedNetwork, usual: TrialResult) -> TrialResult:
     """Return what came out of the fastest ways of all layers.
 
-    Raises UserError where they do not build together, though each was in a trial that did.
+    Raises UserError if they do not build together, though each was in a trial that did.
     """
     if all(layer.way == layer.usual for layer in found.layers.values()):
         return usual
@@ -126,7 +126,7 @@ def try_together(job: Job, found: TunedNetwork, usual: TrialResult) -> TrialResu
 
 
 def check_outputs(usual: TrialResult, tried: TrialResult) -> None:
-    """Raise UserError where a trial has other outputs than the usual ways: all have to agree."""
+    """Raise UserError if a trial has other outputs than the usual ways: all have to agree."""
     other = [name for name, digest in usual.outputs.items() if tried.outputs[name] != digest]
     if other:
         raise UserError(

@@ -1,4 +1,4 @@
-"""How accurate networks are: outputs, classes and boxes beside those of a reference network."""
+"""The accuracy of networks: outputs, classes and boxes compared with a reference network."""
 
 from __future__ import annotations
 

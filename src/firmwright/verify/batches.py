@@ -1,4 +1,4 @@
-"""Batches of samples: the firmware takes them joined, the reference one by one."""
+"""Batches of samples: the firmware reads them joined, the reference one by one."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def compare(
 
     ``steps`` are the sizes of a step of the last quantized tensor, an output each; without them 0.
     A step of a 16-bit float is not below the distance of its neighbors (:func:`compute_step`).
-    Behind the outputs' there may be those of states.
+    States may follow the outputs.
     """
     values = mismatches = differences = exact = 0
     largest, first, rounding = 0.0, "", True
@@ -101,7 +101,7 @@ def advise(largest: float, rounding: bool) -> str:
 
 
 def refuse_other_form(tensor: Tensor, found: Array, expected: Array) -> None:
-    """Raise UserError where the reference has another number of values, or another kind of them.
+    """Raise UserError if the reference has another number or kind of values.
 
     A network whose output was imported with a wrong type may have values near the right ones.
     """
@@ -168,7 +168,7 @@ def compute_allowance(
 
 
 def round_up(number: float) -> str:
-    """Return two digits that are no less than a positive number, as YAML reads them."""
+    """Return two digits that are at least a positive number, as YAML reads them."""
     if not np.isfinite(number):
         return "…"
     exponent = int(np.floor(np.log10(number))) - 1

@@ -1,4 +1,4 @@
-"""The boxes of a run, beside those of the reference (file ``run/boxes.json``)."""
+"""The boxes of a run, compared with those of the reference (file ``run/boxes.json``)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class SampleBoxes:
 class DetectionReport:
     """All samples of a run. ``threshold`` is the lowest score of a box.
 
-    ``judge`` is the reference: the network in its reference runtime or, where the recipe quantizes
-    it, the float network.
+    ``judge`` is the reference: the network in its reference runtime or, if the recipe quantizes it,
+    the float network.
     """
 
     threshold: float

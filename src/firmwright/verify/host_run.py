@@ -36,7 +36,7 @@ MAX_INSTRUCTIONS = 10**13
 
 @dataclass(frozen=True)
 class HostRun:
-    """What ran the network: the compiler; every output of each sample; all that it printed."""
+    """The run of a network: the compiler, every output of each sample, and its console output."""
 
     compiler: str
     outputs: list[list[npt.NDArray[Any]]]
@@ -53,7 +53,7 @@ def run_on_host(
     """Compile the network for this machine and run it.
 
     ``target`` is the platform that the network was compiled for: its accelerators are emulated.
-    ``samples`` and outputs are of a batch of 1, also where the network takes several at once.
+    ``samples`` and outputs are of a batch of 1, also if the network computes several at once.
     ``folder`` receives sources and objects; ``cache`` is what the compiler keeps.
     """
     build = make_host_build(target)

@@ -78,7 +78,7 @@ def find_readers(module: tvm.IRModule) -> Readers:
 def find_index_range(variable: relax.Var, readers: Readers) -> Range:
     """Return the integers that every operator accepts that a variable, or a part of it, indexes.
 
-    Everything if it indexes nothing.
+    All numbers if it is not an index.
     """
     low, high = EVERY_INTEGER
     for binding in readers.get(variable, ()):

@@ -22,7 +22,7 @@ from firmwright.transforms.integers.steps import are_whole, read_constant
 from firmwright.verify.index_ranges import Readers, find_index_range, find_readers
 
 PASSING = PERMUTATIONS | relax_names("ceil floor nn.pad round strided_slice")
-"""Operators behind which a range still is that of their operand."""
+"""Operators whose result has the range of their operand."""
 
 EVERYTHING: Range = (-np.inf, np.inf)
 
@@ -32,7 +32,7 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
 
     A quantize keeps what its grid holds, a clip what is between its limits, and a product with a
     number before them changes these; of several readers the range is the smallest that holds all.
-    Integers are what the axes have that they index. None where a range is not finite.
+    Integers have the range of the axes that they index. None if a range is not finite.
     """
     parameters = module["main"].params
     readers = find_readers(module)
@@ -40,14 +40,14 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
     if not any("float" in dtype_of(p) for p in parameters):
         return tuple(indices)
     if not all(is_only_quantized(p, readers) for p in parameters):
-        module = canonicalize(module)  # then limits are constants; it takes a while
+        module = canonicalize(module)  # then limits are constants; it is slow
         readers = find_readers(module)
     pairs = zip(module["main"].params, indices, strict=True)
     return tuple(found or find_range(p, readers) for p, found in pairs)
 
 
 def is_only_quantized(variable: relax.Var, readers: Readers) -> bool:
-    """Tell whether nothing but a quantize of known numbers tells apart what a variable holds."""
+    """Return whether nothing but a quantize of known numbers tells apart what a variable holds."""
     return variable in readers and all(
         is_only_quantized(binding.var, readers)
         if operator_name(binding.value) in PASSING
@@ -77,7 +77,7 @@ def join_ranges(variable: relax.Var, readers: Readers) -> Range:
 
 
 def find_kept_range(binding: relax.VarBinding, readers: Readers) -> Range:
-    """Return the range outside of which a reader, and what follows, tells no values apart."""
+    """Return the range outside of which a reader, and its readers, distinguish no values."""
     call, name = binding.value, operator_name(binding.value)
     if name == "relax.quantize":
         return find_grid(call)
@@ -95,7 +95,7 @@ def find_kept_range(binding: relax.VarBinding, readers: Readers) -> Range:
 
 
 def find_factor(call: relax.Expr) -> float | None:
-    """Return the number that an operator multiplies by; None where it does anything else."""
+    """Return the number that an operator multiplies by; None for any other operator."""
     name = operator_name(call)
     if name not in ("relax.multiply", "relax.divide") or not isinstance(call.args[1], Constant):
         return None
@@ -109,7 +109,7 @@ def find_whole_inputs(module: tvm.IRModule) -> tuple[bool, ...]:
     """Tell for each parameter of ``main`` whether it is floats that stand for integers.
 
     That is what a layer of whole weights reads before anything else computes with it, as NEMO
-    writes its networks. Weights of -1, 0 and 1 alone say nothing.
+    writes its networks. Weights of only -1, 0 and 1 are no evidence.
     """
     bindings = main_bindings(module)
     values = {b.var: b.value for b in bindings}

@@ -28,7 +28,7 @@ class LabeledBox(msgspec.Struct, forbid_unknown_fields=True):
 def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArray[np.int64]:
     """Read the classes of the first ``count`` samples from an ``.npy``.
 
-    ``classes`` is the number of classes, None where it is not known. Raises UserError for labels
+    ``classes`` is the number of classes, None if it is unknown. Raises UserError for labels
     that do not fit.
     """
     array = load_npy(path)

@@ -1,4 +1,4 @@
-"""What a network says of the values of its inputs and outputs, kept for the stages that judge."""
+"""The facts of a network about the values of its inputs and outputs, for later stages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .steps import find_output_steps
 
 
 def describe_values(module: IRModule, interface: ModelInterface) -> NetworkValues:
-    """Return what the network states of its inputs and outputs, by their names."""
+    """Return the facts that the network states about its inputs and outputs, by their names."""
     names = [tensor.name for tensor in interface.parameters]
     ranges = dict(zip(names, find_input_ranges(module), strict=True))
     whole = zip(names, find_whole_inputs(module), strict=True)

@@ -60,7 +60,7 @@ def decode_outputs(
 
 
 def join_consoles(consoles: Sequence[bytes], samples: Sequence[int]) -> bytes:
-    """Return what one firmware prints of all samples, from what several printed of some each."""
+    """Return one firmware's output for all samples, from several outputs for some each."""
     lines: list[str] = []
     for number, console in enumerate(consoles):
         before = sum(samples[:number])

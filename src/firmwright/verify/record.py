@@ -1,4 +1,4 @@
-"""What the stages run and accuracy record: ``run/run.json`` and ``accuracy/accuracy.json``."""
+"""The records of the stages run and accuracy: ``run/run.json`` and ``accuracy/accuracy.json``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rates = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class NetworkValues:
-    """What a network says of the values of its inputs and outputs (``values.json``).
+    """The facts of a network about the values of its inputs and outputs (``values.json``).
 
     ``ranges`` are the limits that it keeps of inputs of floats, by name; ``whole`` names the inputs
     whose floats stand for integers. ``output_steps`` is the size of a step of each output.
@@ -54,14 +54,14 @@ class RunRecord(Agreement):
     """How the firmware ran, and how its outputs agree with the reference's.
 
     Each of the ``samples`` is a batch of ``batch``, and takes one inference of ``macs``.
-    ``instructions`` were counted inside the network's run function: ``instructions`` is the mean
-    of one inference, rounded down, ``instructions_total`` the sum over all samples, by function
-    in ``instructions_by_function``. ``instructions_by_region`` has those of a region's function
-    and of all that it calls. They are None, or empty, where the emulator cannot count. ``inputs``
-    are the digests of the single samples that the recipe names, none of random ones. ``drawn`` has
-    the limits between which random floats were drawn, by input. ``counts`` are what emulated
-    devices counted in all samples: transfers, calls between cores, their bytes. What an emulated
-    device executes while it is waited for is in ``instructions_by_function`` alone.
+    ``instructions`` were counted inside the network's run function: ``instructions`` is the mean of
+    one inference, rounded down, ``instructions_total`` the sum over all samples, by function in
+    ``instructions_by_function``. ``instructions_by_region`` has those of a region's function and of
+    all that it calls. They are None, or empty, if the emulator cannot count. ``inputs`` are the
+    digests of the single samples that the recipe names, none of random ones. ``drawn`` has the
+    limits between which random floats were drawn, by input. ``counts`` are what emulated devices
+    counted in all samples: transfers, calls between cores, their bytes. The instructions of an
+    emulated device while it is waited for are in ``instructions_by_function`` alone.
     """
 
     emulator: str
@@ -90,7 +90,7 @@ class OutputAccuracy:
 @dataclass(frozen=True, slots=True)
 class BoxRates:
     """``recall``: the part of the right boxes that a network found. ``precision``: of the boxes
-    that it found, the part that is right. All rates are 1 where there is nothing to count.
+    that it found, the part that is right. All rates are 1 if there is nothing to count.
     """
 
     found: int
@@ -119,7 +119,7 @@ class AccuracyRecord:
     too. ``top1`` is the rate of the labels' classes or, without labels, of the first network's;
     ``agreement`` always of the first network's. ``reference`` names the runtime that defines what
     the firmware is to compute, ``firmware`` what compiled the network's C for the machine that
-    built it. ``layers`` is None where there is no float network. ``boxes`` are those of a recipe
+    built it. ``layers`` is None without a float network. ``boxes`` are those of a recipe
     with a detection.
     """
 

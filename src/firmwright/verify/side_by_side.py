@@ -22,8 +22,8 @@ def run_side_by_side(
 ) -> Execution:
     """Run samples, of ``macs`` each, on as many emulators as there are cores.
 
-    Only for firmware whose samples know nothing of each other. An emulator is a process of its own,
-    or lets other threads run. Raises what ``execute`` raises, of the first samples that fail.
+    Only for firmware with independent samples. An emulator is a separate process, or lets other
+    threads run. Raises what ``execute`` raises, of the first samples that fail.
     """
     count = min(count_cores(), len(samples), macs * len(samples) // WORTHWHILE)
     if count < 2:
@@ -35,7 +35,7 @@ def run_side_by_side(
 
 
 def join_executions(ran: Sequence[Execution], samples: Sequence[int]) -> Execution:
-    """Return what one run of all samples gives; of several of which one failed, that one."""
+    """Return the result of one run of all samples; if one of several failed, that one."""
     failed = next((execution for execution in ran if execution.exit_code != 0), None)
     if failed is not None:
         return failed

@@ -1,4 +1,4 @@
-"""How large a step of an output is: what one step of its last quantized tensor changes."""
+"""The size of an output's step: the change by one step of its last quantized tensor."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def find_output_steps(module: tvm.IRModule) -> tuple[float, ...]:
     """Return the size of a step for each result of ``main``, in the result's units.
 
     1 for integers that a quantize wrote. For floating point the largest scale of the tensors that
-    it was computed from and that were dequantized last; no factor of what came behind counts. 0
-    for all else, which is exact or has no steps.
+    it was computed from and that were dequantized last; later factors do not count. 0 for other
+    types, which are exact or have no steps.
     """
     values = {b.var: b.value for b in main_bindings(module)}
     result = module["main"].body.body

@@ -180,7 +180,7 @@ def wait_for_change(before: dict[str, Identity], alarm: FileWatcher) -> dict[str
 
 
 def is_in_memory(path: str) -> bool:
-    """Tell whether a path is of code that this process has: firmwright's, or a package's folder."""
+    """Return whether a path is code of this process: firmwright's, or a package's folder."""
     own = path.startswith(PREFIXES) and Path(path).suffix in CODE_SUFFIXES
     return own or path in PACKAGES
 

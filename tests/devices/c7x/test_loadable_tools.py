@@ -155,7 +155,7 @@ def test_a_refusal_of_the_compiler_is_shown(project: Path, tmp_path: Path) -> No
     build = make_loadable_build(load_platform("am62a"))
     assert build is not None
     compiler = find_compiler(build.toolchain, build.platform.architecture)
-    message = r"^../network/network.c: the compiler refused it:[^$]*output: "
+    message = r"^../network/network.c: the compiler rejected it:[^$]*output: "
     with pytest.raises(UserError, match=message):
         compile_loadable(build, compiler, project, SOURCES, tmp_path, tmp_path)
 

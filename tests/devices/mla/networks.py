@@ -27,6 +27,6 @@ def placed(
 def refusals(
     build: Build, shape: tuple[int, ...] = SHAPE, platform: str = "modalix", **options: str
 ) -> list[str]:
-    """Return rule and sentence of what speaks against the operator; none where the MLA takes it."""
+    """Return the rules that the operator breaks; none if the MLA supports it."""
     violations = placed(build, shape, platform, **options).violations
     return sorted({f"{o.rule}: {o.sentence}" for found in violations.values() for o in found})

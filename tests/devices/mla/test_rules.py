@@ -64,7 +64,7 @@ def joined(axis: int) -> Build:
 LARGE = (1, 1, 300, 300)
 FLAT = (1, 64)
 CASES: dict[str, tuple[tuple[Build, tuple[int, ...]], tuple[Build, tuple[int, ...]], str]] = {
-    "rank": ((op.nn.relu, SHAPE), (op.nn.relu, FLAT), "its input has 2 axes; the MLA takes 4"),
+    "rank": ((op.nn.relu, SHAPE), (op.nn.relu, FLAT), "its input has 2 axes; the MLA supports 4"),
     "rank up to 5": ((joined(1), SHAPE), (joined(1), FLAT), "its input has 2 axes"),
     "product of computed tensors": (
         (lambda x: op.matmul(x, x), SHAPE),
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[tuple[Build, tuple[int, ...]], tuple[Build, tuple[int, ..
     "strides": (
         (conv(strides=[31, 31]), (1, 4, 32, 32)),
         (conv(strides=[32, 32]), (1, 4, 64, 64)),
-        "its strides are [32, 32]; the MLA takes 1 to 31",
+        "its strides are [32, 32]; the MLA supports 1 to 31",
     ),
     "dilation": ((conv(dilation=[63, 63]), SHAPE), (conv(dilation=[64, 64]), SHAPE), "[64, 64]"),
     "transposed convolution": ((transposed(), SHAPE), (transposed(2), SHAPE), "2 groups"),
@@ -88,7 +88,7 @@ CASES: dict[str, tuple[tuple[Build, tuple[int, ...]], tuple[Build, tuple[int, ..
     "softmax axis": (
         (lambda x: op.nn.softmax(x, 1), SHAPE),
         (lambda x: op.nn.softmax(x, 3), SHAPE),
-        "it runs along axis 3 of 4; the MLA takes the channels",
+        "it runs along axis 3 of 4; the MLA supports the channels",
     ),
     "normalized axes": (
         (lambda x: op.nn.layer_norm(x, values(4), values(4), [1]), SHAPE),

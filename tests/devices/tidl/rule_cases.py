@@ -95,7 +95,12 @@ def scattered(
 CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
     "element type": (
         (form(op.nn.relu), form(op.nn.relu, bits="8"), form(op.nn.relu, bits="16")),
-        ((form(lambda x: op.nn.relu(op.astype(x, "int32"))), "its results are int32; TIDL takes"),),
+        (
+            (
+                form(lambda x: op.nn.relu(op.astype(x, "int32"))),
+                "its results are int32; TIDL supports",
+            ),
+        ),
     ),
     "axes": (
         (
@@ -109,7 +114,7 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
         (
             (
                 form(lambda x: op.nn.max_pool2d(op.reshape(x, (4, 1, 8, 8)))),
-                "it takes 4 samples at once; TIDL takes 1, as many as the network's inputs hold",
+                "it takes 4 samples at once; TIDL supports 1, as many as the network's inputs hold",
             ),
         ),
     ),
@@ -172,7 +177,7 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
         (conv(3, 3, padding=[1, 2, 1, 2]), conv(3, 3, padding=[0, 0, 1, 1], strides=[2, 2])),
         (
             (conv(2, 2, padding=[0, 0, 1, 1]), "pads by [0, 0, 1, 1] (top"),
-            (depthwise(3, 3, padding=[1, 2, 1, 1]), "with stride 1 TIDL takes the same on both"),
+            (depthwise(3, 3, padding=[1, 2, 1, 1]), "with stride 1 TIDL supports the same on both"),
         ),
     ),
     "padding of stride 2": (

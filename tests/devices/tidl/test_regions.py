@@ -51,7 +51,7 @@ def line(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
     return [op.nn.conv2d(b, values(4, 8, 1, 1))]
 
 
-def test_neighbours_are_one_region_with_several_results() -> None:
+def test_neighbors_are_one_region_with_several_results() -> None:
     module = network(branches)
     (first, second) = names(placed(module))
     assert "a" in first
@@ -177,7 +177,7 @@ def test_a_region_without_products_is_worth_no_long_call(
     assert len(placement.composites) == offloaded
     if not offloaded:
         assert sentences(placement)["region without products"] == (
-            "its region has no multiply-accumulates: calling TIDL takes 620 us, and c an estimated "
+            "its region has no multiply-accumulates: calling TIDL costs 620 us, and c an estimated "
             "3 us for all; min_macs=0 offloads it all the same"
         )
 
@@ -213,7 +213,7 @@ def test_a_region_has_32_inputs_and_outputs_at_most(build: Any, rule: str, verb:
     assert rule not in sentences(most)
     assert len(names(most)) == 1
     one_more = placed(build(33))
-    assert sentences(one_more)[rule] == f"its region would {verb} 33 tensors; TIDL takes 32"
+    assert sentences(one_more)[rule] == f"its region would {verb} 33 tensors; TIDL supports 32"
     assert not names(one_more)
 
 

@@ -110,7 +110,7 @@ def find_strides(read: tvm.ir.TensorRegion, variables: list[tirx.Var]) -> tuple[
 
 
 def find_stride(index: tirx.Expr, variable: tirx.Var) -> int | None:
-    """Return by how much a variable is multiplied, None where the index is something else."""
+    """Return by how much a variable is multiplied, None if the index is something else."""
     if index.same_as(variable):
         return 1
     if (

@@ -19,7 +19,7 @@ from firmwright.toolchain.libraries import check_definitions
 def run(job: Job, folder: Path) -> None:
     """Write the loadable, its map and its objects.
 
-    Raises UserError where it lacks a function of the user's that the network calls.
+    Raises UserError if it lacks a function of the user's that the network calls.
     """
     build = get_build(job)
     compiler = find_compiler(build.toolchain, build.platform.architecture)

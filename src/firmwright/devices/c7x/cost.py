@@ -46,7 +46,7 @@ def read_core(platform: Platform) -> Core:
 def estimate_cycles(
     core: Core, function: tirx.PrimFunc, steps: int, lanes: int = 0, beside: bool = False
 ) -> Cycles | None:
-    """Return the cycles of a region's ``steps``, None where the platform states no times.
+    """Return the cycles of a region's ``steps``, None if the platform states no times.
 
     ``lanes`` are the elements of a vector, 0 without vectors. ``beside`` tells whether transfers
     run beside the computation; ``transfer`` is then what is left of them.
@@ -58,9 +58,9 @@ def estimate_cycles(
 
 
 def add_transfer(core: Core, compute: int, moved: int, beside: bool) -> Cycles | None:
-    """Return the cycles of a computation and of the bytes ``moved``, beside it or before it.
+    """Return the cycles of a computation and of the bytes ``moved``, next to it or before it.
 
-    None where the platform states no times.
+    None if the platform states no times.
     """
     if core.bytes_per_cycle is None:
         return None

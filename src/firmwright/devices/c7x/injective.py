@@ -78,7 +78,7 @@ def use_annotations(function: tirx.PrimFunc) -> ScheduledRegion:
 
 
 def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | None:
-    """Return the axis at which a block is cut and into how many, None where it all fits one.
+    """Return the axis at which a block is cut and into how many, None if it all fits one.
 
     From the innermost axis outwards, the first with which a block would be too large is cut into
     the fewest equal parts that are small enough.
@@ -109,7 +109,7 @@ def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tup
 
 
 def is_worth_moving(read: ReadTensor, extents: tuple[int, ...], split: BlockSplit) -> bool:
-    """Tell whether a block reads a vector or more of an input, and other blocks another part."""
+    """Return whether a block reads a vector or more of an input, and other blocks another part."""
     follows = read.follows
     outside = (*extents[: split.axis], split.count)
     inside = (extents[split.axis] // split.count, *extents[split.axis + 1 :])
@@ -124,7 +124,7 @@ def explain_no_blocks(
     moved: tuple[ReadTensor, ...],
     local_memory: int,
 ) -> str:
-    """Say why there are no blocks, '' where there are."""
+    """Say why there are no blocks, '' if there are."""
     if split is None:
         return f"all of it fits {BLOCK_BYTES:,} bytes"
     if block_elements(found, split) < VECTOR_BYTES // found.element_bytes:
@@ -168,7 +168,7 @@ def make_blocks(
 
 
 def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
-    """Make the innermost loop one vector long, or say why not; '' where it is.
+    """Make the innermost loop one vector long, or say why not; '' if it is.
 
     Behind the ``outer`` loops, axes are joined as far as all inputs move along them alike.
     """

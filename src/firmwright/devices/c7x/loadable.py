@@ -29,7 +29,7 @@ LOADABLE_NAME = "c7x_deploy_tvm.out"
 def make_loadable_build(platform: Platform) -> Build | None:
     """Return what builds the loadable of a network that ends on a platform's C7x.
 
-    None where the platform names no compiler for it.
+    None if the platform names no compiler for it.
     """
     toolchain = platform.modules.get(NAME)
     if toolchain is None:
@@ -70,7 +70,7 @@ def link_loadable(
     cache: Path,
     output: Path,
 ) -> None:
-    """Link and strip a loadable, with its map beside it; ``libraries`` are words for the linker.
+    """Link and strip a loadable, with its map next to it; ``libraries`` are words for the linker.
 
     Raises UserError with a tool's output and the command line.
     """

@@ -18,7 +18,7 @@ from firmwright.toolchain import Build, Toolchain, load_toolchain
 
 
 def find_toolchain(job: Job) -> Toolchain | None:
-    """Return the compiler of the loadable, None where there is none to build."""
+    """Return the compiler of the loadable, None if there is none to build."""
     name = None if job.origin else job.platform.modules.get(C7X.name)
     return None if name is None else load_toolchain(name)
 
@@ -30,7 +30,7 @@ def applies(job: Job) -> bool:
 
 
 def lacks_networks(job: Job) -> bool:
-    """Tell whether TI's tools made networks of regions that in the loadable have stand-ins."""
+    """Return whether TI's tools made networks of regions that in the loadable have stand-ins."""
     return has_tools() and any(device.name == TIDL.name for device in job.mix)
 
 

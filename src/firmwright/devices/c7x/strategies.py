@@ -26,7 +26,7 @@ ROUNDINGS = {"": 0, "floor": 0, "round_prefer_floor": 1, "round_prefer_ceil": 1}
 
 
 def is_subsampling(call: tvm.ir.Call) -> bool:
-    """Tell whether windows are 1x1, in NCHW, neither padded nor dilated."""
+    """Return whether windows are 1x1, in NCHW, neither padded nor dilated."""
     a = call.attrs
     ones = all(int(n) == 1 for n in (*a.pool_size, *a.dilation))
     return ones and str(a.layout) == "NCHW" and not any(int(n) for n in a.padding)
@@ -88,7 +88,7 @@ class AxisInterpolation:
     def clamp(self, element: tirx.Expr) -> tirx.Expr:
         return te.max(te.min(element, self.length - 1), 0)
 
-    def neighbours(self, index: tirx.Expr) -> list[tuple[tirx.Expr, tirx.Expr | None]]:
+    def neighbors(self, index: tirx.Expr) -> list[tuple[tirx.Expr, tirx.Expr | None]]:
         """Return the elements before and behind the place with their weights.
 
         Of equal lengths it is the element itself, without a weight.
@@ -112,7 +112,7 @@ def read_resize_axes(call: tvm.ir.Call) -> tuple[AxisInterpolation, AxisInterpol
 
 
 def is_exact_resize(call: tvm.ir.Call) -> bool:
-    """Tell whether centres are aligned, and float32 holds all places."""
+    """Return whether centres are aligned, and float32 holds all places."""
     a = call.attrs
     if str(a.layout) not in ("NCHW", "NHWC"):
         return False
@@ -124,7 +124,7 @@ def is_exact_resize(call: tvm.ir.Call) -> bool:
 
 
 def resize(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return the nearest elements, or sums of neighbours weighted as TVM weights them."""
+    """Return the nearest elements, or sums of neighbors weighted as TVM weights them."""
     rows, columns = read_resize_axes(call)
     layout, rounding = str(call.attrs.layout), str(call.attrs.rounding_method)
     places = layout.index("H"), layout.index("W")
@@ -141,10 +141,10 @@ def resize(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
                 return at(
                     rows.nearest_index(row, rounding), columns.nearest_index(column, rounding)
                 )
-            across = columns.neighbours(column)
+            across = columns.neighbors(column)
             return sum_weighted(
                 (sum_weighted((at(y, x), share) for x, share in across), down)
-                for y, down in rows.neighbours(row)
+                for y, down in rows.neighbors(row)
             )
 
         return te.compute(static_shape(call), element, "resized")

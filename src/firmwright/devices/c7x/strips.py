@@ -1,9 +1,9 @@
 """How a convolution is cut for the C7x: strips of rows in local memory, and blocks of channels.
 
 A strip is some rows of the output and the rows of the input that they read, between their borders.
-While one is computed, the DMA brings the next strip's input and takes the last one's output away.
-The weights of as many blocks of 16 channels as fit come before; where not all fit, the input is
-moved once for each part of the channels.
+While one is computed, the DMA brings the next strip's input and takes the previous one's output
+away. The weights of as many blocks of 16 channels as fit come before; where not all fit, the input
+is moved once for each part of the channels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STRIP_BYTES = 16 * 1024
 """Of a strip's input, and of its output, as far as one row is not more."""
 
 LONGEST_ROW = 256
-"""Pixels: where each output pixel reads one input pixel, rows may be cut anew."""
+"""Pixels: where each output pixel reads one input pixel, rows may be divided differently."""
 
 TILES = (4, 3, 2, 1)
 """Pixels whose sums are in registers at once."""
@@ -50,7 +50,7 @@ PIECE_BYTES = 2**15
 
 @dataclass(frozen=True)
 class Geometry:
-    """A layer's picture, cut anew where it may be: rows and columns of the output and the input."""
+    """A layer's picture, divided if possible: rows and columns of the output and the input."""
 
     height: int
     width: int
@@ -185,7 +185,7 @@ class Strips:
 
     @cached_property
     def chunk(self) -> int:
-        """Blocks of channels whose weights are in local memory at once, 0 where none fits."""
+        """Blocks of channels whose weights are in local memory at once, 0 if none fits."""
         return min(max(self.local_memory - self.weights_at, 0) // self.block_bytes, self.blocks)
 
     @property

@@ -81,7 +81,7 @@ def read_network(job: Job) -> SimaNetwork:
 
 
 def read_calibration(job: Job, options: MlaOptions, network: SimaNetwork) -> list[Sample]:
-    """Return the samples as real numbers; UserError where the recipe names none.
+    """Return the samples as real numbers; UserError if the recipe names none.
 
     Where the Arm cores run everything nothing is calibrated.
     """

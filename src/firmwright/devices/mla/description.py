@@ -86,7 +86,7 @@ def refuse(head: str, wrong: Sequence[str]) -> None:
 
 
 def find_program(step: Mapping[str, Any]) -> str | None:
-    """Return the file that a step runs, None where it names none."""
+    """Return the file that a step runs, None if it names none."""
     name = step.get("resources", {}).get("executable")
     return None if name in (None, "", PLACEHOLDER) else str(name)
 

@@ -19,7 +19,7 @@ def write_script(
 ) -> str:
     """Return the script.
 
-    ``model`` and ``calibration`` are files beside it; without samples the latter is ''.
+    ``model`` and ``calibration`` are files next to it; without samples the latter is ''.
     """
     cache = "l2_caching_mode"
     compiled = [a for a in settings.compile if a.name != cache or a.value != a.default]

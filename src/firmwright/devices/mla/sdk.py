@@ -50,7 +50,7 @@ class Sdk:
 
 
 def find_sdk() -> Sdk | None:
-    """Return the SDK, None where no variable names one.
+    """Return the SDK, None if no variable names one.
 
     Raises UserError for a variable that names something that does not run.
     """

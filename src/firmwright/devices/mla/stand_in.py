@@ -14,7 +14,7 @@ from firmwright.ir.tensors import Tensor
 VERSION = "none: a stand-in, written without SiMa's Model SDK"
 NOTICE = """\
 This archive is a stand-in. firmwright wrote it because SiMa's Model SDK was not installed.
-It has no program for the MLA, and no chip can run it. compile.py beside it makes the real one.
+It has no program for the MLA, and no chip can run it. compile.py next to it makes the real one.
 """
 
 

@@ -39,7 +39,7 @@ class TidlTarget(Target):
         "firmwright.devices.tidl.stages:ARTIFACTS",
         "firmwright.devices.tidl.stages:APPLICATION",
     )
-    reason = "TIDL takes every operator of it"
+    reason = "TIDL supports every operator of it"
     options = MappingProxyType({option.name: option.values for option in OPTIONS})
     rewrites = (
         *("RemoveMultiplyByOne", "RemovePadByZero", "RemoveCopy", "RemoveIdentityReshape"),

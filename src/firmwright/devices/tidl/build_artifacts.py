@@ -1,4 +1,4 @@
-"""Write what TI's tools need of the regions that TIDL takes, and let the tools import them."""
+"""Write what TI's tools need of the regions that TIDL supports, and let the tools import them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def read_batch_size(job: Job) -> int:
-    """Return how many samples the recipe puts into an inference, 0 where it asks for none."""
+    """Return how many samples the recipe puts into an inference, 0 if it asks for none."""
     return artifacts.BATCH_LAYOUT.read(job).size if job.has_stage("batch") else 0
 
 
@@ -111,7 +111,7 @@ def describe_shifted_inputs(record: Artifacts) -> Iterator[str]:
 def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
     """Return where the samples are that TIDL calibrates with, how many, and the recipe's key.
 
-    Raises UserError where the recipe names none.
+    Raises UserError if the recipe names none.
     """
     own = job.recipe.calibration
     if own is not None:

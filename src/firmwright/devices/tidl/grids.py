@@ -16,7 +16,7 @@ GRID_OPERATORS = frozenset({"quantize", "dequantize"})
 
 
 def is_quantized(bindings: Iterable[VarBinding]) -> bool:
-    """Tell whether operators quantize or dequantize: the scales are decided then."""
+    """Return whether operators quantize or dequantize: the scales are decided then."""
     return any(short_name(b.value) in GRID_OPERATORS for b in bindings)
 
 
@@ -41,7 +41,7 @@ def grid_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
 
 
 def is_float(function: Function) -> bool:
-    """Tell a region of floats, as TIDL takes it of a network that is not quantized."""
+    """Tell a region of floats, as TIDL supports it of a network that is not quantized."""
     return all(dtype_of(v) == "float32" for v in function.params)
 
 

@@ -40,7 +40,7 @@ def check_layer_type(options: TidlOptions, kind: str) -> RuleViolation | None:
 
 
 def matches_kind(entry: str, kind: str) -> bool:
-    """Tell whether a type of a list is this kind: by the name here, or by ONNX's or TFLite's."""
+    """Return whether a type of a list is this kind: by the name here, or by ONNX's or TFLite's."""
     known = entry in tidl_rules().operators
     return entry == kind or (not known and is_same_kind(entry, kind.removeprefix("depthwise_")))
 

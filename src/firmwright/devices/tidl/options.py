@@ -91,7 +91,7 @@ def refuse_calibration(options: TidlOptions) -> None:
     if bits != 8:
         raise OptionError(
             f"target: tidl: tensor_bits is {bits}, and the network is quantized already, of which "
-            f"TIDL takes 8 bits; {way_out}"
+            f"TIDL supports 8 bits; {way_out}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What TIDL takes of a network: layers by its rules, merged into few regions, the small ones left.
+"""The layers of a network that TIDL supports: by its rules, merged into few regions.
 
 The order is that of TI's compiler: rules and lists decide on layers, what is next to each other
 becomes a region, and of the regions those with most multiply-accumulates stay.

@@ -44,7 +44,9 @@ def check_tensor_count(region: list[int], layers: LayerGraph) -> RuleViolation |
         ("outputs of a region", "hand on", layers.results_of(region)),
     ):
         if len(tensors) > MAX_TENSORS:
-            sentence = f"its region would {verb} {len(tensors)} tensors; TIDL takes {MAX_TENSORS}"
+            sentence = (
+                f"its region would {verb} {len(tensors)} tensors; TIDL supports {MAX_TENSORS}"
+            )
             return RuleViolation(rule, sentence)
     return None
 
@@ -54,7 +56,9 @@ def check_dequantized(region: list[int], layers: LayerGraph) -> RuleViolation | 
     kinds = {short_name(b.value) for i in region for b in layers.groups[i].bindings}
     if "dequantize" not in kinds or "quantize" in kinds:
         return None
-    sentence = "its region dequantizes and quantizes nothing; TIDL takes that with the scale 1 only"
+    sentence = (
+        "its region dequantizes and quantizes nothing; TIDL supports that with the scale 1 only"
+    )
     return RuleViolation("dequantized region", sentence)
 
 
@@ -77,7 +81,7 @@ def check_call(
     if spent >= timing.call_us:
         return None
     sentence = (
-        f"its region has no multiply-accumulates: calling TIDL takes {timing.call_us:,} us, and "
+        f"its region has no multiply-accumulates: calling TIDL costs {timing.call_us:,} us, and "
         f"{rest.name} an estimated {spent:,.0f} us for all; min_macs=0 offloads it all the same"
     )
     return RuleViolation("region without products", sentence)

@@ -103,13 +103,13 @@ ARTIFACTS = Stage(
 
 
 def runs_on_tidl_rt(job: Job) -> bool:
-    """Tell whether TI's tools made networks that the Arm cores call, one by one, on a chip."""
+    """Return whether TI's tools made networks that the Arm cores call, one by one, on a chip."""
     is_device = job.recipe.compile_for_device and job.platform.name != "host"
     return is_device and has_tools() and not job.mix[-1].target.core and job.origin is None
 
 
 def has_tools() -> bool:
-    """Tell whether TI's tools import the regions: then nothing stands in for them on a chip."""
+    """Return whether TI's tools import the regions: then nothing stands in for them on a chip."""
     return bool(os.environ.get(TOOLS_VARIABLE))
 
 

@@ -45,7 +45,7 @@ LOG_LINES = 12
 
 
 def find_tools(platform: Platform) -> ToolFolder | None:
-    """Return TI's tools, None where the variable is not set.
+    """Return TI's tools, None if the variable is not set.
 
     Raises UserError for a folder that lacks files, holds some that do not run, or is of tools for
     another chip.
@@ -61,7 +61,7 @@ def find_tools(platform: Platform) -> ToolFolder | None:
 
 
 def check_device(tools: ToolFolder, platform: Platform) -> None:
-    """Raise UserError where the tools are those for another chip than the platform's."""
+    """Raise UserError if the tools are those for another chip than the platform's."""
     path = tools.path / DEVICE_CONFIG
     text = path.read_text(encoding="utf-8", errors="replace")
     stated = re.search(r"^\s*DEVICE_NAME\s*=\s*(\d+)", text, re.MULTILINE)

@@ -28,7 +28,7 @@ def compute_tensors(
     ``module`` has a function a region, as the partition stage writes it. A sample has an array
     for each of the partition's inputs, in its order. TVM's Relax virtual machine computes, which
     shares with the generated C what TVM's operators mean: a quantized tensor may differ from it by
-    a step of its grid. Raises UserError where the machine refuses the network.
+    a step of its grid. Raises UserError if the machine refuses the network.
     """
     regions = select_regions(partition, wanted)
     given = [dict(zip(partition.inputs, sample.values(), strict=True)) for sample in samples]

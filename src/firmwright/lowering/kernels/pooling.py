@@ -42,7 +42,7 @@ def average_pool(
 
     Between equal grids as TFLite does it: stored integers are averaged, and padding does not count
     (tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h). TFLite has no other case;
-    here the centred sum is then scaled by what its MEAN would scale it.
+    here the centered sum is then scaled by what its MEAN would scale it.
     """
     source = builder.value(call.args[0])
     windows = windows_of(call)
@@ -95,7 +95,7 @@ def average_pool(
 def reduce_mean(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Sum centred integers, then scale by the quotient of the scales divided by the count.
+    """Sum centered integers, then scale by the quotient of the scales divided by the count.
 
     The mantissa is divided as an integer, shifted left first by as much as the count takes away.
     Source: LiteRT's kernels/reduce.cc and internal/reference/integer_ops/mean.h; which of TFLite's

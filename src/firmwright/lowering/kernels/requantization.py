@@ -55,8 +55,8 @@ def requantize(
         return to_storage(apply_scale(x, mantissa, left, right, largest), grid)
 
     def element(indices: Any, data: te.Tensor) -> Integer:
-        centred = data(*indices).astype(sums) - int(source.zero_point[0])
-        return rescale(centred, *immediates(factors))
+        centered = data(*indices).astype(sums) - int(source.zero_point[0])
+        return rescale(centered, *immediates(factors))
 
     def channel_element(indices: Any, data: te.Tensor, *tables: te.Tensor) -> Integer:
         mantissa, right, *left = (table(indices[source.axis]) for table in tables)

@@ -29,7 +29,7 @@ SUM_TYPES = {"int8": ("int32", "fixed_average"), "int16": ("int64", "fixed_avera
 def resize_bilinear(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Weigh the four neighbours in integers, with 20 fraction bits in all.
+    """Weigh the four neighbors in integers, with 20 fraction bits in all.
 
     Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinearInteger.
     The kernel of uint8 is in :mod:`firmwright.lowering.kernels.byte_resize`.

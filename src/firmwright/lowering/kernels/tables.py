@@ -92,14 +92,14 @@ def constant_values(value: Value) -> npt.NDArray[Any] | None:
         return constant_array(value) if isinstance(value, Constant) else None
     if not (value.is_per_tensor and isinstance(value.data, Constant)):
         return None
-    centred = constant_array(value.data).astype("int64") - value.zero_point[0]
-    return np.asarray(centred.astype("float32") * np.float32(value.scale[0]))
+    centered = constant_array(value.data).astype("int64") - value.zero_point[0]
+    return np.asarray(centered.astype("float32") * np.float32(value.scale[0]))
 
 
 def real_values(source: QuantizedTensor) -> npt.NDArray[np.float32]:
     """Return scale · (integer - zero point) in float32 for all 256 integers, smallest first."""
-    centred = (all_integers(source) - source.zero_point[0]).astype("float32")
-    return np.asarray(np.float32(source.scale[0]) * centred)
+    centered = (all_integers(source) - source.zero_point[0]).astype("float32")
+    return np.asarray(np.float32(source.scale[0]) * centered)
 
 
 def all_integers(source: QuantizedTensor) -> npt.NDArray[np.int64]:
@@ -159,8 +159,8 @@ def lower_by_table(
     function: Callable[[int], int],
 ) -> relax.Expr:
     """Look up a function from data - zero point to the result's integer - zero point."""
-    centred = all_integers(source) - source.zero_point[0]
-    results = np.array([function(int(x)) for x in centred])
+    centered = all_integers(source) - source.zero_point[0]
+    results = np.array([function(int(x)) for x in centered])
     entries = np.clip(results + grid.zero_point, grid.low, grid.high).astype(grid.dtype)
     return look_up(builder, source, entries)
 
