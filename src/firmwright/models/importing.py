@@ -55,11 +55,11 @@ def run_importer(name: str, convert: Callable[[], IRModule]) -> IRModule:
     raise UserError(f"{name}: {failure}")
 
 
-def refuse_operators(name: str, lines: Iterable[str]) -> NoReturn:
+def refuse_operators(name: str, lines: Iterable[str], advice: str = "") -> NoReturn:
     """Raise UserError that lists the operators that nothing can compile, and a way out."""
     heading = f"{name}: operators that cannot be compiled:"
-    advice = "  export the model with other operators, or end it before these"
-    raise UserError("\n".join([heading, *lines, advice]))
+    advice = advice or "export the model with other operators, or end it before these"
+    raise UserError("\n".join([heading, *lines, f"  {advice}"]))
 
 
 def variable_name(source: str) -> str:

@@ -24,7 +24,9 @@ from firmwright.models.graph_order import (
     order_problems,
     refuse_problems,
 )
+from firmwright.models.onnx.accepted_forms import find_graphs, state_shapes
 from firmwright.models.onnx.domains import LEAST_INPUTS, MICROSOFT_DOMAIN
+from firmwright.models.onnx.subgraphs import find_bad_body, find_bad_branch
 
 T = TypeVar("T")
 
@@ -36,7 +38,8 @@ def check_model(model: onnx.ModelProto, name: str) -> None:
     """Refuse, with all that is wrong, what cannot be imported; raises UserError."""
     refuse_problems(f"{name}: not a valid ONNX model:", structure_problems(model))
     try:
-        onnx.checker.check_model(model)
+        with state_shapes(model.graph.output):
+            onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
         raise UserError(f"{name}: not a valid ONNX model: {first_line(error)}") from None
     heading = f"{name}: values that the model's operators are not defined for:"
@@ -122,7 +125,7 @@ def tensor_problems(tensor: onnx.TensorProto) -> Iterator[str]:
 
 def value_problems(model: onnx.ModelProto) -> Iterator[str]:
     """Yield what is wrong with attributes, grids and sizes."""
-    for node in model.graph.node:
+    for node in (node for graph in find_graphs(model.graph) for node in graph.node):
         yield from violations(NODE_RULES, node, node)
     values = infer_static_shapes(model)
     shapes = {label: shape for label, (shape, _) in values.items()}
@@ -223,6 +226,8 @@ NODE_RULES: tuple[Callable[[onnx.NodeProto], str | None], ...] = (
     find_bad_pads,
     find_bad_group,
     find_missing_inputs,
+    find_bad_branch,
+    find_bad_body,
 )
 
 

@@ -14,6 +14,13 @@ RUNTIME_OPERATORS = frozenset({"LayerNormalization", "SimplifiedLayerNormalizati
 """ONNX Runtime has them in ONNX's domain, in every operator set; ONNX has one since opset 17."""
 
 
+QONNX_HINT = (
+    "the model is in the QONNX dialect: export it with brevitas.export.export_onnx_qcdq, which "
+    "writes QuantizeLinear, Clip and DequantizeLinear"
+)
+DIALECTS = dict.fromkeys(("onnx.brevitas", "qonnx.custom_op.general"), QONNX_HINT)
+"""What to do with operators of other domains, by domain."""
+
 LEAST_INPUTS = {
     name: count
     for count, names in {

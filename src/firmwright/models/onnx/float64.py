@@ -13,8 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import State
 from firmwright.models.formats import ReferenceOutputs, Samples
-from firmwright.models.onnx.attributes import drop_unknown_attributes
+from firmwright.models.onnx.accepted_forms import normalize_forms
 from firmwright.models.onnx.domains import get_opset
+from firmwright.models.onnx.graph.body import get_attribute
 from firmwright.models.onnx.onnxruntime_outputs import take_bytes
 from firmwright.models.sequence import run_in_sequence
 
@@ -50,9 +51,10 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
 
 def widen_model(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model with its scales and float constants in float64."""
-    drop_unknown_attributes(model)
+    normalize_forms(model)
     if get_opset(model) < PER_AXIS_OPSET:
         model = onnx.version_converter.convert_version(model, PER_AXIS_OPSET)
+    state_resize_sizes(model)
     for tensor in model.graph.initializer:
         widen_tensor(tensor)
     for node in model.graph.node:
@@ -62,6 +64,32 @@ def widen_model(model: onnx.ModelProto) -> onnx.ModelProto:
             elif (node.op_type, attribute.name, attribute.i) == ("Cast", "to", TensorProto.FLOAT):
                 attribute.i = TensorProto.DOUBLE
     return model
+
+
+def state_resize_sizes(model: onnx.ModelProto) -> None:
+    """Let each Resize between aligned corners state the size of its result.
+
+    ONNX's evaluator derives places from a scale times a length, 4.5 for example; ONNX Runtime and
+    PyTorch derive them from the 4 elements of the result.
+    """
+    aligned = [
+        node
+        for node in model.graph.node
+        if node.op_type == "Resize"
+        and get_attribute(node, "coordinate_transformation_mode", "") == "align_corners"
+        and not get_attribute(node, "antialias", 0)
+        and len(node.input) == 3
+    ]
+    values = onnx.shape_inference.infer_shapes(model).graph if aligned else model.graph
+    shapes = {v.name: v.type.tensor_type.shape.dim for v in (*values.value_info, *values.output)}
+    for node in aligned:
+        sizes = [d.dim_value for d in shapes.get(node.output[0], ())]
+        axes = get_attribute(node, "axes", range(len(sizes)))
+        if sizes and all(sizes):
+            name = f"{node.output[0]}/sizes"
+            wanted = np.array([sizes[axis] for axis in axes], "int64")
+            model.graph.initializer.append(numpy_helper.from_array(wanted, name))
+            node.input[:] = [node.input[0], "", "", name]
 
 
 def widen_tensor(tensor: onnx.TensorProto) -> None:

@@ -30,7 +30,7 @@ from firmwright.models.formats import (
 )
 from firmwright.models.grids import add_grids, derive_grids, find_in_onnx
 from firmwright.models.importing import refuse_operators, run_importer, variable_name
-from firmwright.models.onnx.attributes import drop_unknown_attributes
+from firmwright.models.onnx.accepted_forms import normalize_forms
 from firmwright.models.onnx.checks import check_model, describe
 from firmwright.models.onnx.converters import (
     CONVERTERS,
@@ -40,7 +40,7 @@ from firmwright.models.onnx.converters import (
     find_form,
     refuse_node,
 )
-from firmwright.models.onnx.domains import get_opset, name_domains
+from firmwright.models.onnx.domains import DIALECTS, get_opset, name_domains
 from firmwright.models.onnx.graph.rewrites import REWRITES
 from firmwright.models.onnx.graph.small_types import store_in_bytes
 from firmwright.models.onnx.graph.specialize import specialize
@@ -145,7 +145,7 @@ def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     if not model.graph.node and not model.graph.output:
         raise UserError(f"{name}: not an ONNX model: it has no graph; export it again")
     name_domains(model)
-    remarks = drop_unknown_attributes(model)
+    remarks = normalize_forms(model)
     check_model(model, name)
     return model, remarks
 
@@ -186,7 +186,10 @@ def check_operators(model: onnx.ModelProto, name: str) -> None:
         )
     ]
     if lines:
-        refuse_operators(name, lines)
+        dialects = dict.fromkeys(
+            DIALECTS[n.domain] for n in model.graph.node if n.domain in DIALECTS
+        )
+        refuse_operators(name, lines, "; ".join(dialects))
 
 
 def describe_operator(node: onnx.NodeProto) -> str:

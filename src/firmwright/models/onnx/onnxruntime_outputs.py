@@ -13,7 +13,8 @@ from firmwright.errors import UserError, first_line
 from firmwright.ir.small_types import from_bytes, to_bytes
 from firmwright.ir.tensors import STORED_AS, STRING, State
 from firmwright.models.formats import ReferenceOutputs, Samples
-from firmwright.models.onnx.attributes import drop_unknown_attributes
+from firmwright.models.onnx.accepted_forms import normalize_forms
+from firmwright.models.onnx.graph.session import open_session
 from firmwright.models.onnx.graph_parts import split_model
 from firmwright.models.onnx.unsigned_weights import make_weights_unsigned
 from firmwright.models.sequence import run_in_sequence
@@ -31,7 +32,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     import onnxruntime
 
     model = onnx.load_model_from_string(data)
-    drop_unknown_attributes(model)
+    normalize_forms(model)
     make_weights_unsigned(model)
     names = [output.name for output in model.graph.output]
     try:
@@ -42,18 +43,6 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
         return run_onnx_evaluator(data, inputs, states, refusal)
     runtime = f"onnxruntime {onnxruntime.__version__} (graph optimizations off)"
     return ReferenceOutputs(runtime, outputs)
-
-
-def open_session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    """Return a session that computes node by node, on one thread, in silence."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    data = model.SerializeToString(deterministic=True)
-    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
 
 def run_sessions(
@@ -97,6 +86,7 @@ def run_onnx_evaluator(
 
     try:
         model = onnx.load_model_from_string(data)
+        normalize_forms(model)
         evaluator = ReferenceEvaluator(model)
         names = list(evaluator.output_names)
         run = take_bytes(partial(evaluator.run, None), model)

@@ -89,6 +89,11 @@ class NodeBuilder:
             return self.add("Unsqueeze", name, axes=[axis])
         return self.add("Unsqueeze", name, self.constant([axis], "int64"))
 
+    def squeeze(self, name: str, *axes: int) -> str:
+        if self.opset < 13:
+            return self.add("Squeeze", name, axes=axes)
+        return self.add("Squeeze", name, self.constant(axes, "int64"))
+
     def cut(self, name: str, axis: int, begin: int, end: int, step: int = 1) -> str:
         """Append the elements from ``begin`` to ``end`` along an axis."""
         limits = (self.constant([n], "int64") for n in (begin, end, axis, step))

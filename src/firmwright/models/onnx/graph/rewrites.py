@@ -31,7 +31,6 @@ from firmwright.models.onnx.graph.linear import (
     rewrite_col2im,
     rewrite_det,
     rewrite_dft,
-    rewrite_resize,
     rewrite_stft,
 )
 from firmwright.models.onnx.graph.microsoft import MICROSOFT
@@ -39,8 +38,10 @@ from firmwright.models.onnx.graph.moments import MOMENTS
 from firmwright.models.onnx.graph.normalizations import NORMALIZATIONS
 from firmwright.models.onnx.graph.padding import rewrite_pad
 from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
+from firmwright.models.onnx.graph.ranks import RANKS
 from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
 from firmwright.models.onnx.graph.reductions import REDUCTIONS
+from firmwright.models.onnx.graph.resize import rewrite_resize
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 from firmwright.models.onnx.graph.strings import STRINGS
 from firmwright.models.onnx.graph.trees import TREES
@@ -313,19 +314,6 @@ def compute_wide(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     return body.finish(body.add("Cast", result, to=kind))
 
 
-def rewrite_prelu(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM's converter takes floats only; no unsigned integer is below zero."""
-    data, slope = node.input
-    dtype = walk.dtype(data)
-    if dtype.kind not in "iu":
-        return None
-    body = NodeBuilder(node, walk)
-    if dtype.kind == "u":
-        return body.finish(data)
-    below = body.add("Less", data, body.constant(0, dtype))
-    return body.finish(body.add("Where", below, body.add("Mul", data, slope), data))
-
-
 def rewrite_shrink(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     is_integer = walk.dtype(node.input[0]).kind in "iu"
     return (compute_wide if is_integer else parse_rewrite(SHRINK))(node, walk)
@@ -353,7 +341,6 @@ REWRITES: dict[str, Rewrite] = {
     **MOMENTS,
     "OneHot": rewrite_one_hot,
     "Pad": rewrite_pad,
-    "PRelu": rewrite_prelu,
     "Pow": rewrite_pow,
     "QLinearConv": parse_rewrite(QUANTIZED_CONVOLUTION),
     "QLinearMatMul": rewrite_quantized_product,
@@ -361,6 +348,7 @@ REWRITES: dict[str, Rewrite] = {
     **CLASSICAL,
     **CONTROL,
     **QUANTIZED_LSTM,
+    **RANKS,
     **RECURRENT,
     **REDUCTIONS,
     **RUNTIME_REWRITES,

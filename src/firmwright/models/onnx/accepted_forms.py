@@ -1,0 +1,152 @@
+"""Forms of a model that ONNX Runtime accepts and ONNX's checker, or an importer, does not.
+
+Each function changes one of them into the form that ONNX defines, and changes no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
+
+import onnx
+from onnx import AttributeProto
+
+from firmwright.models.onnx.attributes import drop_unknown_attributes
+from firmwright.models.onnx.domains import get_opset
+
+LIST_FIELDS = {
+    AttributeProto.FLOATS: "floats",
+    AttributeProto.INTS: "ints",
+    AttributeProto.STRINGS: "strings",
+}
+
+TRAINING_RESULTS = frozenset({"BatchNormalization"})
+"""Operators whose optional results change what the operator computes."""
+
+
+def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Change the model to the forms that ONNX defines; return remarks for the user."""
+    remarks = drop_unknown_attributes(model)
+    for graph in find_graphs(model.graph):
+        sort_nodes(graph)
+        open_negative_lengths(graph)
+    drop_empty_lists(model)
+    drop_unread_results(model)
+    return remarks
+
+
+def find_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graph and the graphs within it."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from find_graphs(inner)
+
+
+def sort_nodes(graph: onnx.GraphProto) -> None:
+    """Move each node after the nodes whose results it reads, and keep the order otherwise.
+
+    A graph with a cycle stays as it is, for the checks to report.
+    """
+    writers = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
+    reads = [{writers[name] for name in list_reads(node) if name in writers} for node in graph.node]
+    if all(max(sources, default=-1) < i for i, sources in enumerate(reads)):
+        return
+    order = order_steps(reads)
+    if len(order) == len(graph.node):
+        nodes = [onnx.NodeProto.FromString(graph.node[i].SerializeToString()) for i in order]
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+
+def order_steps(reads: Sequence[set[int]]) -> list[int]:
+    """Return the steps, each as early as its reads allow; steps of a cycle are missing."""
+    sorter = TopologicalSorter(dict(enumerate(reads)))
+    with suppress(CycleError):
+        sorter.prepare()
+    order: list[int] = []
+    ready: list[int] = []
+    while sorter.is_active():
+        for step in sorter.get_ready():
+            heappush(ready, step)
+        order.append(heappop(ready))
+        sorter.done(order[-1])
+    return order
+
+
+def list_reads(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the names that a node reads, also those that its subgraphs read."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            yield from (name for inner in graph.node for name in list_reads(inner))
+            yield from (output.name for output in graph.output)
+
+
+def open_negative_lengths(graph: onnx.GraphProto) -> None:
+    """Clear the lengths below zero, by which Paddle2ONNX states that a length is open."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for length in value.type.tensor_type.shape.dim:
+            if length.dim_value < 0:
+                length.ClearField("dim_value")
+
+
+def drop_empty_lists(model: onnx.ModelProto) -> None:
+    """Remove optional attributes without elements: ONNX Runtime takes their default."""
+    version = get_opset(model)
+    for node in (node for graph in find_graphs(model.graph) for node in graph.node):
+        known = find_schema_attributes(node, version)
+        for attribute in list(node.attribute):
+            field = LIST_FIELDS.get(attribute.type)
+            optional = attribute.name in known and not known[attribute.name].required
+            if field and optional and not getattr(attribute, field):
+                node.attribute.remove(attribute)
+
+
+def find_schema_attributes(
+    node: onnx.NodeProto, version: int
+) -> dict[str, onnx.defs.OpSchema.Attribute]:
+    """Return the attributes that ONNX defines for the node's operator."""
+    if node.domain not in ("", "ai.onnx") or not isinstance(node.op_type, str):
+        return {}
+    if not onnx.defs.has(node.op_type, version):
+        return {}
+    return dict(onnx.defs.get_schema(node.op_type, version).attributes)
+
+
+def drop_unread_results(model: onnx.ModelProto) -> None:
+    """Remove optional results that nothing reads, such as the mask of Dropout."""
+    version = get_opset(model)
+    graphs = list(find_graphs(model.graph))
+    read = {name for graph in graphs for node in graph.node for name in node.input}
+    read |= {output.name for graph in graphs for output in graph.output}
+    for node in (node for graph in graphs for node in graph.node):
+        if node.op_type in TRAINING_RESULTS or not find_schema_attributes(node, version):
+            continue
+        results = onnx.defs.get_schema(node.op_type, version).outputs
+        optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+        for i, result in enumerate(results[: len(node.output)]):
+            if result.option == optional and node.output[i] not in read:
+                node.output[i] = ""
+        while len(node.output) > 1 and not node.output[-1]:
+            del node.output[-1]
+
+
+@contextmanager
+def state_shapes(outputs: Iterable[onnx.ValueInfoProto]) -> Iterator[None]:
+    """Give a shape to each output that has none, for the time of ONNX's check.
+
+    ONNX's checker asks for a shape, which ONNX Runtime infers.
+    """
+    kinds = [value.type.tensor_type for value in outputs if value.type.HasField("tensor_type")]
+    unstated = [kind for kind in kinds if not kind.HasField("shape")]
+    for kind in unstated:
+        kind.shape.SetInParent()
+    try:
+        yield
+    finally:
+        for kind in unstated:
+            kind.ClearField("shape")

@@ -1,0 +1,59 @@
+"""Operators whose operands have other ranks than TVM's converters expect."""
+
+from __future__ import annotations
+
+import onnx
+
+from firmwright.models.onnx.graph.body import NodeBuilder, read_inputs
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+
+BROADCAST_OPSET = 7
+"""The opset since which PRelu's slopes are aligned with the last axes, not with the channels."""
+
+
+def rewrite_prelu(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """TVM's converter takes floats only; no unsigned integer is below zero."""
+    data, slope = node.input
+    dtype, shape = walk.dtype(data), walk.shape(data)
+    channels = walk.shape(slope)
+    if walk.opsets[""] < BROADCAST_OPSET and shape and channels and len(channels) == 1 < len(shape):
+        body = NodeBuilder(node, walk)
+        along = body.constant([-1, *[1] * (len(shape) - 2)], "int64")
+        return body.finish(body.add("PRelu", data, body.add("Reshape", slope, along)))
+    if dtype.kind not in "iu":
+        return None
+    body = NodeBuilder(node, walk)
+    if dtype.kind == "u":
+        return body.finish(data)
+    below = body.add("Less", data, body.constant(0, dtype))
+    return body.finish(body.add("Where", below, body.add("Mul", data, slope), data))
+
+
+def rewrite_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Write an Unsqueeze of one axis, stated as a scalar, with a list of axes."""
+    axes = walk.constants.get(read_inputs(node, 2)[1])
+    if axes is None or axes.ndim:
+        return None
+    body = NodeBuilder(node, walk)
+    return body.finish(
+        body.add("Unsqueeze", node.input[0], body.constant(axes.reshape(1), "int64"))
+    )
+
+
+def rewrite_vector_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Write a MatMulInteger of vectors, which TVM does not convert, as one of matrices."""
+    vectors = [i for i, name in enumerate(node.input[:2]) if len(walk.shape(name) or ()) == 1]
+    if not vectors:
+        return None
+    body, operands = NodeBuilder(node, walk), list(node.input)
+    for place in vectors:
+        operands[place] = body.unsqueeze(operands[place], place)
+    product = body.add("MatMulInteger", *operands)
+    return body.finish(body.squeeze(product, *(place - 2 for place in vectors)))
+
+
+RANKS: dict[str, Rewrite] = {
+    "MatMulInteger": rewrite_vector_product,
+    "PRelu": rewrite_prelu,
+    "Unsqueeze": rewrite_scalar_axis,
+}

@@ -1,0 +1,292 @@
+"""Resize and Upsample: sums of weighted elements along each axis.
+
+TVM's resize takes a scale for the quotient of the sizes, and has no antialiasing, no axes and not
+all coordinate transformations. A resize is affine along each axis, and the axes follow one after
+the other. Its weights are the results that ONNX Runtime has for the unit vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute
+from firmwright.models.onnx.graph.session import open_session
+from firmwright.models.onnx.graph.specialize import Nodes, Specializer, evaluate_node
+
+Array = npt.NDArray[Any]
+
+AXIS_ATTRIBUTES = ("antialias", "coordinate_transformation_mode", "cubic_coeff_a",
+                   "exclude_outside", "extrapolation_value", "mode", "nearest_mode")  # fmt: skip
+
+
+RESIZE_OPSET = 19
+"""The opset whose Resize is evaluated; it has what all before it have."""
+
+EARLY_OPSET = 10
+"""The last opset whose Resize has no coordinate transformation mode."""
+
+IR = 9
+"""The version of ONNX's format in which an operator is handed to ONNX Runtime."""
+
+EARLY_MODE = "simple"
+"""The nearest mode of an operator that has no such attribute, as ONNX Runtime calls it."""
+
+WHOLE = (0.0, 1.0)
+"""The region that is an axis as a whole."""
+
+TVM_COORDINATE_MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+
+
+@dataclass(frozen=True)
+class AxisResize:
+    """How one axis is resized: ``parameter`` (of Resize: scales or sizes) is ``value``."""
+
+    parameter: str
+    value: float
+    roi: tuple[float, float]
+    guide: tuple[int, int] | None = None
+    """Length and wanted size of the axis whose scale this one takes, where sizes are rounded up."""
+
+
+def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a Resize or Upsample whose scales or sizes are constant."""
+    shape = walk.shape(node.input[0])
+    stretches = find_axis_resizes(node, walk, shape) if shape is not None else None
+    if shape is None or stretches is None:
+        return None
+    result, settings = node.input[0], {n: get_attribute(node, n, None) for n in AXIS_ATTRIBUTES}
+    if not walk.has_attribute(node, "coordinate_transformation_mode"):
+        # Upsample, and Resize before opset 11, whose inputs TVM takes for those of later ones.
+        settings |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": EARLY_MODE}
+    elif must_state_sizes(settings, stretches):
+        return state_sizes(node, walk, stretches, shape)
+    elif is_native_to_tvm(settings, stretches, shape):
+        stored = any(n.op_type == "DequantizeLinear" and result in n.output for n in walk.nodes)
+        if stored or are_whole(stretches, shape):
+            return None
+    body, dtype = NodeBuilder(node, walk), walk.dtype(result)
+    for axis, stretch in sorted(stretches.items()):
+        lines = np.vstack([np.zeros((1, shape[axis])), np.eye(shape[axis])]).astype("float32")
+        images = resize_rows(lines, stretch, settings)
+        if images is None:
+            return None
+        along = along_axis(axis, len(shape))
+        result = add_images(body, result, along, images, dtype)
+        if not result:
+            return None
+    return body.finish(result)
+
+
+def must_state_sizes(settings: Mapping[str, Any], stretches: Mapping[int, AxisResize]) -> bool:
+    """Return whether scales that are no whole numbers place elements by the size of an axis."""
+    aligned = settings["coordinate_transformation_mode"] == "align_corners"
+    fractional = any(
+        s.parameter == "scales" and not float(s.value).is_integer() for s in stretches.values()
+    )
+    return aligned and fractional and not settings["antialias"]
+
+
+def state_sizes(
+    node: onnx.NodeProto,
+    walk: Specializer,
+    stretches: Mapping[int, AxisResize],
+    shape: tuple[int, ...],
+) -> Nodes:
+    """Return the Resize with sizes as its last input.
+
+    TVM derives places from a scale times a length, 4.5 for example. Places between aligned corners
+    follow from the 4 elements of the result.
+    """
+    body = NodeBuilder(node, walk)
+    sizes = [count_scaled(s.value, shape[axis]) for axis, s in stretches.items()]
+    stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    stated.pop("keep_aspect_ratio_policy", None)
+    inputs = [node.input[0], "", "", body.constant(sizes, "int64")]
+    return body.finish(body.add("Resize", *inputs, **stated))
+
+
+def count_scaled(scale: float, length: int) -> int:
+    """Return the size of an axis of ``length`` elements after a resize, as ONNX Runtime has it."""
+    return int(np.float32(scale) * np.float32(length))
+
+
+def add_images(
+    body: NodeBuilder, data: str, along: list[int], images: Array, dtype: np.dtype[Any]
+) -> str:
+    """Append an axis's affine function, given as what becomes of zero and of the unit vectors.
+
+    Return an empty name where that weighs elements which are no floats.
+    """
+    units = np.eye(len(images) - 1)
+    offset, weights = images[0], images[1:] - images[0]
+    if np.array_equal(weights, units) and not offset.any():
+        return data
+    picks = np.argmax(weights, axis=0)
+    if np.array_equal(weights, units[:, picks]) and not offset.any():
+        return body.add("Gather", data, body.constant(picks, "int64"), axis=along.index(-1))
+    if dtype.kind != "f":
+        return ""
+    return add_weighted_sum(body, data, along, weights, offset, dtype.name)
+
+
+def find_axis_resizes(
+    node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
+) -> dict[int, AxisResize] | None:
+    """Return what is done to each axis, or None where that depends on run-time values."""
+    given = dict(zip(walk.input_names(node), node.input, strict=False))
+    constants = {k: walk.constants[v] for k, v in given.items() if v in walk.constants}
+    if any(v and k not in constants for k, v in given.items() if k in ("roi", "scales", "sizes")):
+        return None
+    constants.setdefault("scales", np.array(get_attribute(node, "scales", []), "float32"))
+    parameter = "scales" if constants["scales"].size else "sizes"
+    values = constants.get(parameter, np.zeros(0))
+    axes = [a % len(shape) for a in get_attribute(node, "axes", range(len(shape)))]
+    roi = constants.get("roi", np.zeros(0))
+    roi = roi if roi.size == 2 * len(axes) else np.repeat([0.0, 1.0], len(axes))
+    if values.size != len(axes):
+        return None
+    policy = get_attribute(node, "keep_aspect_ratio_policy", "stretch")
+    if parameter == "sizes" and policy != "stretch":
+        scales = [values[i] / shape[a] for i, a in enumerate(axes)]
+        scale = np.float32(min(scales) if policy == "not_larger" else max(scales))
+        if any(int(scale * shape[a]) != int(scale * shape[a] + 0.5) for a in axes):
+            # A size that is rounded up cannot be stated as a scale.
+            first = int(np.argmin(scales) if policy == "not_larger" else np.argmax(scales))
+            guide = shape[axes[first]], int(values[first])
+            return {a: AxisResize("sizes", values[i], WHOLE, guide) for i, a in enumerate(axes)}
+        parameter, values = "scales", np.repeat(scale, len(axes))
+    return {
+        axis: AxisResize(parameter, values[i], (float(roi[i]), float(roi[i + len(axes)])))
+        for i, axis in enumerate(axes)
+    }
+
+
+def is_native_to_tvm(
+    settings: Mapping[str, Any], stretches: Mapping[int, AxisResize], shape: tuple[int, ...]
+) -> bool:
+    """Tell what TVM does right: pictures enlarged by whole numbers, or weighed by their sizes."""
+    extents = {axis: find_factor(s, shape[axis]) * shape[axis] for axis, s in stretches.items()}
+    sized = settings["mode"] == "linear" and all(
+        stretch.parameter == "sizes" or extents[axis].is_integer()
+        for axis, stretch in stretches.items()
+    )
+    sized = sized and all(extents.get(axis, 0) > 1 for axis in (2, 3))  # it divides by that less 1
+    return (
+        len(shape) == len(stretches) == 4
+        and not any(stretch.guide for stretch in stretches.values())
+        and all(find_factor(stretches[axis], shape[axis]) == 1 for axis in (0, 1))
+        and (sized or are_whole(stretches, shape))
+        and settings["mode"] in (None, "nearest", "linear")
+        and settings["coordinate_transformation_mode"] in (None, *TVM_COORDINATE_MODES)
+        and not settings["antialias"]
+    )
+
+
+def are_whole(stretches: Mapping[int, AxisResize], shape: tuple[int, ...]) -> bool:
+    """Tell whether every axis is enlarged by a whole number: in floats, others take tables."""
+    return all(
+        find_factor(stretch, shape[axis]).is_integer() for axis, stretch in stretches.items()
+    )
+
+
+def find_factor(stretch: AxisResize, length: int) -> float:
+    return float(stretch.value / (1 if stretch.parameter == "scales" else length))
+
+
+def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) -> Array | None:
+    """Resize lines (rows, length) as ONNX Runtime does; None if neither evaluator accepts that.
+
+    A guided axis takes the scale of another axis, so the lines become planes (rows, length of the
+    guide, length), whose elements along the guide are equal.
+    """
+    data = lines
+    if stretch.guide:
+        data = np.repeat(lines[:, None], stretch.guide[0], axis=1)
+    others = data.shape[:-1]
+    if is_early(settings):
+        node = helper.make_node("Resize", ["lines", "value"], ["resized"], mode="nearest")
+        values = {"value": np.array([1] * len(others) + [stretch.value], "float32")}
+        opset = EARLY_OPSET
+    else:
+        values, policy = describe_stretch(stretch, others, lines.shape[1])
+        known = {n: v for n, v in settings.items() if v not in (None, EARLY_MODE)}
+        names = ["roi", "value"] if stretch.parameter == "scales" else ["roi", "", "value"]
+        node = helper.make_node("Resize", ["lines", *names], ["resized"], **known, **policy)
+        opset = RESIZE_OPSET
+    result = evaluate_in_runtime(node, {"lines": data, **values}, opset)
+    if result is None:
+        given = [data, *values.values()]
+        found = evaluate_node(node, given, [helper.make_opsetid("", opset)])
+        result = None if found is None else found[0]
+    return result if result is None or not stretch.guide else result[:, 0]
+
+
+def is_early(settings: Mapping[str, Any]) -> bool:
+    """Return whether the pixels are those that a nearest Resize before opset 11 picks."""
+    return settings["nearest_mode"] == EARLY_MODE and settings["mode"] in (None, "nearest")
+
+
+def describe_stretch(
+    stretch: AxisResize, others: tuple[int, ...], length: int
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Return the constants and the attributes by which a Resize stretches the last axis alone."""
+    rank = len(others)
+    roi = [*[0.0] * rank, stretch.roi[0], *[1.0] * rank, stretch.roi[1]]
+    constants = {"roi": np.array(roi, "float32")}
+    if stretch.parameter == "scales":
+        return {**constants, "value": np.array([1] * rank + [stretch.value], "float32")}, {}
+    if not stretch.guide:
+        return {**constants, "value": np.array([*others, stretch.value], "int64")}, {}
+    extent, wanted = stretch.guide
+    policy = "not_larger" if stretch.value / length > wanted / extent else "not_smaller"
+    attributes = {"axes": [1, 2], "keep_aspect_ratio_policy": policy}
+    return {
+        "roi": np.array([0, 0, 1, 1], "float32"),
+        "value": np.array([wanted, stretch.value], "int64"),
+    }, attributes
+
+
+def evaluate_in_runtime(
+    node: onnx.NodeProto, values: Mapping[str, Array], opset: int
+) -> Array | None:
+    """Evaluate a node of one result with ONNX Runtime; None if it rejects the node."""
+    data, constants = next(iter(values)), list(values)[1:]
+    graph = helper.make_graph(
+        [node],
+        "node",
+        [helper.make_tensor_value_info(data, TensorProto.FLOAT, values[data].shape)],
+        [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(values[name], name) for name in constants],
+    )
+    opsets = [helper.make_opsetid("", opset)]
+    try:
+        session = open_session(helper.make_model(graph, opset_imports=opsets, ir_version=IR))
+        result: Array = session.run(None, {data: values[data]})[0]
+    except Exception:  # its errors have no base class of their own
+        return None
+    return result
+
+
+def add_weighted_sum(
+    body: NodeBuilder, data: str, along: list[int], weights: Array, offset: Array, dtype: str
+) -> str:
+    """Add up as many picked and weighted elements as any result needs; ``weights`` is (in, out)."""
+    taps = max(int(np.count_nonzero(weights, axis=0).max()), 1)
+    picks = np.argsort(weights == 0, axis=0, kind="stable")[:taps]
+    axis = along.index(-1)
+    total = ""
+    for pick in picks:
+        factors = weights[pick, np.arange(weights.shape[1])].reshape(along)
+        picked = body.add("Gather", data, body.constant(pick, "int64"), axis=axis)
+        term = body.add("Mul", picked, body.constant(factors, dtype))
+        total = body.add("Add", total, term) if total else term
+    if offset.any():
+        total = body.add("Add", total, body.constant(offset.reshape(along), dtype))
+    return total

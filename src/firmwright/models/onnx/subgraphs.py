@@ -1,0 +1,34 @@
+"""Rules of the graphs within nodes: branches of an If and bodies of a Loop.
+
+ONNX's checker does not compare their inputs and outputs with those of the node.
+"""
+
+from __future__ import annotations
+
+import onnx
+
+BRANCHES = ("then_branch", "else_branch")
+
+
+def find_bad_branch(node: onnx.NodeProto) -> str | None:
+    """a branch of an If has no inputs, and as many outputs as the If"""
+    for name, graph in list_graphs(node).items():
+        ports = len(graph.input), len(graph.output)
+        if node.op_type == "If" and name in BRANCHES and ports != (0, len(node.output)):
+            return f"{ports[0]} inputs and {ports[1]} outputs of {name} for {len(node.output)}"
+    return None
+
+
+def find_bad_body(node: onnx.NodeProto) -> str | None:
+    """the body of a Loop has two inputs more than the Loop has states, and one output or more"""
+    body = list_graphs(node).get("body")
+    if node.op_type != "Loop" or body is None:
+        return None
+    states = max(len(node.input) - 2, 0)
+    if len(body.input) == states + 2 and len(body.output) == len(node.output) + 1 > states:
+        return None
+    return f"{len(body.input)} inputs and {len(body.output)} outputs for {states} states"
+
+
+def list_graphs(node: onnx.NodeProto) -> dict[str, onnx.GraphProto]:
+    return {a.name: a.g for a in node.attribute if a.HasField("g")}

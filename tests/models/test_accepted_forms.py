@@ -1,0 +1,136 @@
+"""Forms of ONNX models that ONNX Runtime accepts and ONNX's checker, or TVM, does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from firmwright.errors import UserError
+from firmwright.models.onnx.importer import import_model, run_reference
+from tests.networks.firmware import run_generated
+from tests.networks.onnx_models import graph, node, value
+
+INT64 = TensorProto.INT64
+Array = np.ndarray[Any, Any]
+
+
+def compare(model: onnx.ModelProto, folder: Path, *samples: Array) -> None:
+    """Compare what the generated C and ONNX Runtime make of one sample."""
+    data = model.SerializeToString()
+    given = {v.name: a for v, a in zip(model.graph.input, samples, strict=True)}
+    expected = run_reference(data, [given])
+    assert expected.runtime.startswith("onnxruntime")
+    for ours, theirs in zip(run_generated(data, [given], folder)[0], expected.outputs[0],
+                            strict=True):  # fmt: skip
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        np.testing.assert_allclose(ours, theirs, 1e-5, 1e-6)
+
+
+def normal(*shape: int) -> Array:
+    return np.random.default_rng(4).normal(0, 1, shape).astype("float32")
+
+
+@pytest.mark.needs("gcc")
+def test_nodes_run_in_the_order_of_their_reads(tmp_path: Path) -> None:
+    inner = helper.make_graph(
+        [node("Neg", ["t"], ["n"]), node("Exp", ["a"], ["t"])], "g", [], [value("n", [2])]
+    )
+    other = helper.make_graph([node("Identity", ["a"], ["i"])], "h", [], [value("i", [2])])
+    nodes = [
+        node("Add", ["b", "c"], ["y"]),
+        node("If", ["yes"], ["b"], then_branch=inner, else_branch=other),
+        node("Constant", [], ["c"], value_floats=[1.0, 2.0]),
+        node("Relu", ["x"], ["a"]),
+    ]
+    model = graph(nodes, [value("x", [2])], [value("y", [2])], {"yes": np.array(True)})
+    compare(model, tmp_path, normal(2))
+
+
+def test_a_cycle_is_rejected() -> None:
+    nodes = [node("Add", ["x", "b"], ["a"]), node("Relu", ["a"], ["b"]),
+             node("Neg", ["x"], ["y"])]  # fmt: skip
+    model = graph(nodes, [value("x", [2])], [value("y", [2])])
+    with pytest.raises(UserError, match="reads 'b', which is computed from its result"):
+        import_model(model.SerializeToString(), "m.onnx", {})
+
+
+@pytest.mark.needs("gcc")
+def test_an_output_needs_no_shape(tmp_path: Path) -> None:
+    untyped = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    compare(graph([node("Relu", ["x"], ["y"])], [value("x", [2])], [untyped]), tmp_path, normal(2))
+
+
+def test_a_negative_length_is_open() -> None:
+    model = graph([node("Relu", ["x"], ["y"])], [value("x", [-1, 3])], [value("y", [-1, 3])])
+    _, interface = import_model(model.SerializeToString(), "m.onnx", {"x": (2, 3)})
+    assert interface.outputs[0].shape == (2, 3)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("opset", [9, 10, 13])
+def test_results_that_nothing_reads_are_left_out(opset: int, tmp_path: Path) -> None:
+    nodes = [
+        node("Dropout", ["x"], ["d", "mask"]),
+        node("MaxPool", ["d"], ["y", "places"], kernel_shape=[2, 2], dilations=[], pads=[]),
+    ]
+    model = graph(nodes, [value("x", [1, 2, 4, 4])], [value("y", [1, 2, 3, 3])], {}, opset)
+    compare(model, tmp_path, normal(1, 2, 4, 4))
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMean", "ReduceL1"])
+def test_an_empty_list_of_axes_is_the_default(operator: str, tmp_path: Path) -> None:
+    reduce = node(operator, ["x"], ["y"], keepdims=0)
+    axes = onnx.AttributeProto(name="axes", type=onnx.AttributeProto.INTS)
+    reduce.attribute.append(axes)
+    compare(graph([reduce], [value("x", [2, 3])], [value("y", [])], {}, 13), tmp_path, normal(2, 3))
+
+
+@pytest.mark.needs("gcc")
+def test_the_axis_of_an_unsqueeze_is_a_scalar(tmp_path: Path) -> None:
+    nodes = [node("Unsqueeze", ["x", "axis"], ["y"])]
+    model = graph(nodes, [value("x", [2, 3])], [value("y", [2, 3, 1])], {"axis": np.array(-1)})
+    compare(model, tmp_path, normal(2, 3))
+
+
+def test_branches_have_as_many_results_as_the_if() -> None:
+    branch = helper.make_graph([node("Neg", ["x"], ["n"])], "g", [], [value("n", [2])])
+    wide = helper.make_graph([node("Neg", ["x"], ["m"])], "h", [value("v", [2])],
+                             [value("m", [2]), value("x", [2])])  # fmt: skip
+    nodes = [node("If", ["c"], ["y"], then_branch=branch, else_branch=wide)]
+    model = graph(nodes, [value("x", [2]), value("c", [], TensorProto.BOOL)], [value("y", [2])])
+    with pytest.raises(UserError, match="1 inputs and 2 outputs of else_branch for 1"):
+        import_model(model.SerializeToString(), "m.onnx", {})
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [([3], [3, 4]), ([2, 3], [3]), ([3], [3]), ([3], [2, 3, 4]), ([2, 2, 3], [3])],
+)
+def test_integers_are_multiplied_by_vectors(
+    left: list[int], right: list[int], tmp_path: Path
+) -> None:
+    product = node("MatMulInteger", ["a", "b", "za", "zb"], ["y"])
+    inputs = [value("a", left, TensorProto.UINT8), value("b", right, TensorProto.INT8)]
+    shape = np.matmul(np.ones(left), np.ones(right)).shape
+    output = value("y", shape, TensorProto.INT32)
+    model = graph([product], inputs, [output], {"za": np.uint8(7), "zb": np.int8(-3)})
+    random = np.random.default_rng(1)
+    samples = (random.integers(0, 256, left, "uint8"), random.integers(-128, 128, right, "int8"))
+    compare(model, tmp_path, *samples)
+
+
+@pytest.mark.needs("gcc")
+def test_the_slopes_of_old_opsets_are_one_a_channel(tmp_path: Path) -> None:
+    slopes = np.array([0.5, -2, 3], "float32")
+    model = graph([node("PRelu", ["x", "s"], ["y"])], [value("x", [2, 3, 2, 3])],
+                  [value("y", [2, 3, 2, 3])], {"s": slopes}, 6)  # fmt: skip
+    x = normal(2, 3, 2, 3)
+    found = run_generated(model.SerializeToString(), [{"x": x}], tmp_path)[0][0]
+    np.testing.assert_array_equal(found, np.where(x < 0, x * slopes[:, None, None], x))
