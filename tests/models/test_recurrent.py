@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from firmwright.errors import UserError
-from tests.networks.firmware import lowered
+from firmwright.models.onnx.importer import run_reference
+from tests.networks.firmware import lowered, run_generated
 from tests.networks.onnx_models import graph, node, value
 
 
@@ -25,13 +27,12 @@ def test_an_initial_state_of_another_size_is_refused() -> None:
 @pytest.mark.parametrize(
     ("attributes", "length", "message"),
     [
-        ({"clip": 3.0}, 3, "its attribute clip cannot be compiled"),
-        ({"input_forget": 1}, 3, "its attribute input_forget cannot be compiled"),
         (
-            {"activations": ["Sigmoid", "Relu", "Tanh"]},
+            {"activations": ["Sigmoid", "Swish", "Tanh"]},
             3,
-            "its activations are Sigmoid, Relu, Tanh; only Sigmoid, Tanh, Tanh can be compiled",
+            "its activations are Sigmoid, Swish, Tanh; expected 3 for each of 1 directions, of Aff",
         ),
+        ({"activations": ["Sigmoid", "Tanh"]}, 3, "expected 3 for each of 1 directions"),
         ({}, 2, "its input sequence_lens 's' may cut .* for whole sequences of 3 steps"),
     ],
 )
@@ -47,3 +48,41 @@ def test_settings_that_cannot_be_compiled_are_named(
     model = graph([lstm], [value("x", [3, 1, 5])], [value("y", [3, 1, 1, 4])], constants)
     with pytest.raises(UserError, match=message):
         lowered(model.SerializeToString())
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize(
+    ("operator", "attributes"),
+    [
+        ("LSTM", {"activations": ["Relu", "Relu", "Relu"]}),
+        ("LSTM", {"clip": 0.5}),
+        ("LSTM", {"activations": ["HardSigmoid", "ScaledTanh", "Softsign"] * 2,
+                  "activation_alpha": [0.3, 1.5, 0.2, 0.9],
+                  "activation_beta": [0.4, 0.7, 0.6, 0.8],
+                  "direction": "bidirectional"}),
+        ("LSTM", {"input_forget": 1}),
+        ("GRU", {"activations": ["Sigmoid", "LeakyRelu"], "activation_alpha": [0.2], "clip": 0.7}),
+        ("GRU", {"activations": ["HardSigmoid", "Relu"], "linear_before_reset": 1}),
+        ("RNN", {"activations": ["Affine"], "activation_alpha": [0.5], "activation_beta": [0.1]}),
+        ("RNN", {"activations": ["Elu", "ThresholdedRelu"], "activation_alpha": [0.7, 0.1],
+                 "direction": "bidirectional", "clip": 0.9}),
+        ("RNN", {"activations": ["Softplus"]}),
+    ],
+)  # fmt: skip
+def test_functions_and_limits_are_those_of_the_node(
+    operator: str, attributes: dict[str, Any], tmp_path: Path
+) -> None:
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[operator]
+    count = 2 if attributes.get("direction") == "bidirectional" else 1
+    layer = node(operator, ["x", "w", "r", "b"], ["y", "h"], hidden_size=4, **attributes)
+    random = np.random.default_rng(2)
+    shapes = {"w": (gates * 4, 5), "r": (gates * 4, 4), "b": (gates * 8,)}
+    constants = {n: random.normal(0, 0.5, (count, *s)).astype("float32") for n, s in shapes.items()}
+    outputs = [value("y", [3, count, 2, 4]), value("h", [count, 2, 4])]
+    model = graph([layer], [value("x", [3, 2, 5])], outputs, constants, 14).SerializeToString()
+    given = [{"x": random.normal(0, 1, (3, 2, 5)).astype("float32")}]
+    expected = run_reference(model, given)
+    assert expected.runtime.startswith("onnxruntime")
+    for ours, theirs in zip(run_generated(model, given, tmp_path)[0], expected.outputs[0],
+                            strict=True):  # fmt: skip
+        np.testing.assert_allclose(ours, theirs, 1e-4, 1e-5)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from firmwright.models.onnx.graph.activations import Activation, read_activations
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
 from firmwright.models.onnx.graph.specialize import (
     Array,
@@ -38,18 +39,8 @@ def name_without_step(name: str) -> str:
     return re.sub(rf"/{STEP}-?\d+/", f"/{STEP}*/", name)
 
 
-def check_settings(node: onnx.NodeProto, walk: Specializer, activations: list[str]) -> None:
-    """Refuse parts of sequences, functions that are not the operator's own, and limits."""
-    stated = [a.decode() for a in get_attribute(node, "activations", [])]
-    if stated and stated != activations * (len(stated) // len(activations)):
-        refuse(
-            node,
-            f"its activations are {', '.join(stated)}; only {', '.join(activations)} can be "
-            "compiled, for each direction",
-        )
-    for name in ("clip", "input_forget"):
-        if get_attribute(node, name, 0):
-            refuse(node, f"its attribute {name} cannot be compiled; export the model without it")
+def check_lengths(node: onnx.NodeProto, walk: Specializer) -> None:
+    """Reject sequences that may end before the last step."""
     lengths = node.input[4] if len(node.input) > 4 else ""
     steps = (walk.shape(node.input[0]) or (0,))[get_attribute(node, "layout", 0)]
     if lengths and (lengths not in walk.constants or (walk.constants[lengths] != steps).any()):
@@ -76,7 +67,9 @@ class Direction:
         gates: int,
         batch: int,
         data: str,
+        functions: Sequence[Activation],
     ) -> None:
+        self.functions = functions
         self.body, self.walk, self.index, self.batch, self.data = body, walk, index, batch, data
         self.node = node = body.node
         self.dtype = walk.dtype(node.input[0])
@@ -147,6 +140,10 @@ class Direction:
         self.body.scope = scope
         return weights, bias
 
+    def apply(self, place: int, value: str, label: str = "") -> str:
+        """Return one of the operator's functions, counted as in its definition, of a value."""
+        return self.functions[place].add(self.body, value, self.dtype, label)
+
     def add_peephole(self, gate: str, place: int, cell: str) -> str:
         """Let a gate look at the cell's state, where the operator has weights for that."""
         if not self.peepholes:
@@ -157,7 +154,7 @@ class Direction:
 def add_rnn_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
     terms = direction.apply_weights(data, 0), direction.apply_weights(states[0], 1)
     total = direction.body.add("Add", *terms)
-    return [direction.body.add_as("state_0", "Tanh", total)]
+    return [direction.apply(0, total, "state_0")]
 
 
 def add_gru_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
@@ -165,27 +162,37 @@ def add_gru_cell(direction: Direction, data: str, states: list[str]) -> list[str
     body, apply, (state,) = direction.body, direction.apply_weights, states
     add = body.add
     both = add("Add", apply(data, 0, 0, 2), apply(state, 1, 0, 2))
-    update, reset = (add("Sigmoid", direction.cut(both, gate)) for gate in range(2))
+    update, reset = (direction.apply(0, direction.cut(both, gate)) for gate in range(2))
     if get_attribute(direction.node, "linear_before_reset", 0):
         remembered = add("Mul", reset, apply(state, 1, 2, 1))
     else:
         remembered = apply(add("Mul", reset, state), 1, 2, 1)
-    hidden = add("Tanh", add("Add", apply(data, 0, 2, 1), remembered))
+    hidden = direction.apply(1, add("Add", apply(data, 0, 2, 1), remembered))
     change = add("Mul", update, add("Sub", state, hidden))
     return [body.add_as("state_0", "Add", hidden, change)]
 
 
 def add_lstm_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
-    """Gates input, output, forget, cell. Source: ONNX's operator LSTM, its equations."""
-    add, (state, cell) = direction.body.add, states
+    """Gates input, output, forget, cell. Source: ONNX's operator LSTM, its equations.
+
+    With ``input_forget`` the cell forgets as much as it takes in.
+    """
+    add, (state, cell), apply = direction.body.add, states, direction.apply
     total = add("Add", direction.apply_weights(data, 0), direction.apply_weights(state, 1))
     gates = [direction.cut(total, gate) for gate in range(4)]
-    taken = add("Sigmoid", direction.add_peephole(gates[0], 0, cell))
-    forget = add("Sigmoid", direction.add_peephole(gates[2], 2, cell))
+    taken = apply(0, direction.add_peephole(gates[0], 0, cell))
+    if get_attribute(direction.node, "input_forget", 0):
+        forget = add("Sub", direction.body.constant(1, direction.dtype), taken)
+    else:
+        forget = apply(0, direction.add_peephole(gates[2], 2, cell))
     kept = add("Mul", forget, cell)
-    cell = direction.body.add_as("state_1", "Add", kept, add("Mul", taken, add("Tanh", gates[3])))
-    shown = add("Sigmoid", direction.add_peephole(gates[1], 1, cell))
-    return [direction.body.add_as("state_0", "Mul", shown, add("Tanh", cell)), cell]
+    cell = direction.body.add_as("state_1", "Add", kept, add("Mul", taken, apply(1, gates[3])))
+    shown = apply(0, direction.add_peephole(gates[1], 1, cell))
+    return [direction.body.add_as("state_0", "Mul", shown, apply(2, cell)), cell]
+
+
+DIRECTIONS = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+"""Whether each direction of a layer begins with the last step."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +221,7 @@ class Layer:
         shape, weights = (walk.shape(i) for i in node.input[:2])
         if shape is None or weights is None:
             return None
-        check_settings(node, walk, self.activations)
+        check_lengths(node, walk)
         batch_first = get_attribute(node, "layout", 0) == 1
         steps, batch = (shape[1], shape[0]) if batch_first else shape[:2]
         if steps > MAX_STEPS:
@@ -229,9 +236,10 @@ class Layer:
         )
         ends: list[list[str]] = [[] for _ in range(self.states)]
         by_step: list[list[str]] = [[] for _ in range(steps)]
-        reverse = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
-        for index, back in enumerate(reverse[get_attribute(node, "direction", "forward")]):
-            direction = self.direction(body, walk, index, self.gates, batch, data)
+        backwards = DIRECTIONS[get_attribute(node, "direction", "forward")]
+        functions = read_activations(node, self.activations, len(backwards))
+        for index, back in enumerate(backwards):
+            direction = self.direction(body, walk, index, self.gates, batch, data, functions[index])
             body.scope = f"{index}/{STEP}-1/"
             current = [direction.get_initial_state(i, hold) for i in range(self.states)]
             for step in reversed(range(steps)) if back else range(steps):

@@ -1,0 +1,85 @@
+"""The functions that recurrent operators may apply to their gates and states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
+
+DEFAULTS: Mapping[str, tuple[float, ...]] = {
+    "Affine": (0, 0),
+    "Elu": (1,),
+    "HardSigmoid": (0.2, 0.5),
+    "LeakyRelu": (0.01,),
+    "Relu": (),
+    "ScaledTanh": (0, 0),
+    "Sigmoid": (),
+    "Softplus": (),
+    "Softsign": (),
+    "Tanh": (),
+    "ThresholdedRelu": (0,),
+}
+"""The parameters alpha and beta of each function, as ONNX Runtime has them if none are stated."""
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A function of one of ONNX's names, with its alpha and beta as far as it has them.
+
+    ``limit`` is the magnitude that its argument is clipped to, 0 for none.
+    """
+
+    name: str
+    parameters: tuple[float, ...]
+    limit: float = 0
+
+    def add(self, body: NodeBuilder, value: str, dtype: np.dtype[Any], label: str = "") -> str:
+        """Append the function of a value of this type; ``label`` names the result."""
+        if self.limit:
+            limits = (body.constant(n, dtype) for n in (-self.limit, self.limit))
+            value = body.add("Clip", value, *limits)
+        operator, operands, stated = self.name, [value], {}
+        if self.name in ("Affine", "ScaledTanh"):
+            alpha, beta = (body.constant(n, dtype) for n in self.parameters)
+            if self.name == "Affine":
+                operator, operands = "Add", [body.add("Mul", value, alpha), beta]
+            else:
+                inner = body.add("Tanh", body.add("Mul", value, beta))
+                operator, operands = "Mul", [inner, alpha]
+        else:
+            stated = dict(zip(("alpha", "beta"), self.parameters, strict=False))
+        if label:
+            return body.add_as(label, operator, *operands, **stated)
+        return body.add(operator, *operands, **stated)
+
+
+def read_activations(
+    node: onnx.NodeProto, standard: Sequence[str], directions: int
+) -> list[list[Activation]]:
+    """Return the functions of each direction, in the order of the operator's definition.
+
+    Functions that have an alpha or a beta take the next one that the node states.
+    """
+    names = [a.decode() for a in get_attribute(node, "activations", [])]
+    names = names or [*standard] * directions
+    known = {name.lower(): name for name in DEFAULTS}
+    unknown = [name for name in names if name.lower() not in known]
+    if unknown or len(names) != len(standard) * directions:
+        refuse(
+            node,
+            f"its activations are {', '.join(names)}; expected {len(standard)} for each of "
+            f"{directions} directions, of {', '.join(DEFAULTS)}",
+        )
+    alphas, betas = (iter(get_attribute(node, f"activation_{n}", [])) for n in ("alpha", "beta"))
+    limit = get_attribute(node, "clip", 0.0)
+    found = []
+    for name in (known[name.lower()] for name in names):
+        stated = zip((alphas, betas), DEFAULTS[name], strict=False)
+        found.append(Activation(name, tuple(next(*pair) for pair in stated), limit))
+    count = len(standard)
+    return [found[i * count : (i + 1) * count] for i in range(directions)]
