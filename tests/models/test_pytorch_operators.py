@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from tvm import relax
 
 from firmwright.compile import prepare_module
-from firmwright.errors import UserError
 from firmwright.models import FORMATS
 from firmwright.models.onnx.float_export import export_onnx
 from tests.networks.firmware import run_generated
@@ -112,14 +112,14 @@ def test_operators_that_importing_or_scheduling_got_wrong(model: Any, tmp_path: 
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_an_operator_that_tvm_gives_another_shape_is_refused() -> None:
-    def sampled(x: Any) -> Any:
-        return nn.functional.grid_sample(x, x[:, :2].permute(0, 2, 3, 1), align_corners=False)
+def test_a_result_of_another_shape_or_type_is_a_difference() -> None:
+    from firmwright.models.pytorch.importer import find_differences
 
-    with pytest.raises(UserError, match=r"misreads:\n  aten.grid_sampler_2d"):
-        FORMATS["pt2"].load().import_model(
-            exported(Call(sampled), torch.zeros(1, 4, 5, 6)), "m.pt2", {}
-        )
+    kind = relax.TensorType([3, 2], "int64")
+    assert [*find_differences(torch.zeros(2, 3), kind)] == [
+        "shape [2, 3] became [3, 2]",
+        "type float32 became int64",
+    ]
 
 
 def test_attention_is_written_for_the_quantizer() -> None:

@@ -7,6 +7,7 @@ operators are those that TVM has no converter for.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,13 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from firmwright.errors import first_line
 from firmwright.ir.relax import dtype_of
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
+from firmwright.models.pytorch.cumulative import CUMULATIVE
+from firmwright.models.pytorch.dynamic_quantization import DYNAMIC_QUANTIZATION
+from firmwright.models.pytorch.indexing import INDEXING
 from firmwright.models.pytorch.nodes import describe
 from firmwright.models.pytorch.numbers import evaluate_numbers, may_mask_rows
 from firmwright.models.pytorch.recurrent import write_out_recurrent
-from firmwright.models.pytorch.resampling import RESIZES, resize, scale_to_divisor
+from firmwright.models.pytorch.resampling import RESIZES, SAMPLING, resize, scale_to_divisor
 
 Converter = Callable[[torch.fx.Node], Any]
 
@@ -43,11 +47,19 @@ FIRST_RESULT_ALONE = frozenset(
 """Operators whose other results the converters leave out, or fill with zeros."""
 
 
+OTHERS = {**INDEXING, **CUMULATIVE, **DYNAMIC_QUANTIZATION, **SAMPLING}
+"""Converters that need TVM's importer for its values and its builder alone."""
+
+
 class TypedBuilder(relax.BlockBuilder):  # type: ignore[misc]
     """Gives products and convolutions their operands' type; TVM has float32 for all of them.
 
     Those of 16-bit floats are rounded, and matrices of integers are multiplied as integers.
     """
+
+    def emit_wide(self, expr: relax.Expr) -> relax.Var:
+        """Emit a product or convolution as it stands, with its sums in float32."""
+        return super().emit(expr)
 
     def emit(self, expr: relax.Expr, name_hint: str = "") -> relax.Var:
         if getattr(getattr(expr, "attrs", None), "out_dtype", None) != "float32":
@@ -110,6 +122,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
             **dict.fromkeys(("pow.Scalar", "pow.Tensor_Tensor"), self.power),
             **dict.fromkeys(("remainder.Scalar", "remainder.Tensor"), self.remainder),
             **dict.fromkeys((target.__name__ for target in RESIZES), self.resize),
+            **{name: partial(convert, self) for name, convert in OTHERS.items()},
             "neg.default": self.negate,
             "sign.default": self.sign,
         }
@@ -272,6 +285,17 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
             relax.op.nn.group_norm(self.env[x], scale, shift, groups, 1, axes, epsilon)
         )
 
+    def _addmm(self, node: torch.fx.Node) -> relax.Var:
+        """Round ``x + a @ b`` of 16-bit floats once, as torch does; TVM rounds the product, too."""
+        bias, *operands = (self.env[a] for a in node.args)
+        kind = dtype_of(bias)
+        scaled = {node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)} != {1}
+        if kind not in SIXTEEN_BIT_FLOATS or scaled:
+            return super()._addmm(node)
+        product = self.builder.emit_wide(relax.op.matmul(*operands, out_dtype="float32"))
+        total = relax.op.add(product, relax.op.astype(bias, "float32"))
+        return self.block_builder.emit(relax.op.astype(total, kind))
+
     def _convolution(self, node: torch.fx.Node) -> relax.Var:
         """Import transposed convolutions of three dimensions, which TVM's importer lacks."""
         x, weights, bias, strides, pads, dilation, transposed, more, groups = node.args
@@ -293,23 +317,6 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         length = int(self.shape_of(source)[axis])
         place = relax.const(index % length, "int64")
         return self.block_builder.emit(relax.op.take(source, place, axis))
-
-    def _index_tensor(self, node: torch.fx.Node) -> relax.Var:
-        """Count negative indices from the end, also those that are computed at run time."""
-        shape = self.shape_of(self.env[node.args[0]])
-        given = {i: self.env[i] for i in node.args[1] if i is not None}
-        for length, index in zip(shape, node.args[1], strict=False):
-            if index is not None:
-                self.env[index] = self.normalize_index(given[index], int(length))
-        result = super()._index_tensor(node)
-        self.env.update(given)
-        return result
-
-    def normalize_index(self, index: relax.Expr, length: int) -> relax.Var:
-        dtype = dtype_of(index)
-        negative = relax.op.less(index, relax.const(0, dtype))
-        moved = relax.op.add(index, relax.const(length, dtype))
-        return self.block_builder.emit(relax.op.where(negative, moved, index))
 
     def _clamp(self, node: torch.fx.Node) -> relax.Expr:
         """Clamp integers by the limits that are stated; TVM has infinity for the other one."""

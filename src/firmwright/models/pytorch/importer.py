@@ -31,6 +31,7 @@ from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, S
 from firmwright.models.importing import refuse_operators, run_importer, suppress_output
 from firmwright.models.pytorch.changed_buffers import expose_states, move_states_last
 from firmwright.models.pytorch.corrections import FIRST_RESULT_ALONE, WHOLE, TorchImporter
+from firmwright.models.pytorch.dynamic_shapes import fix_shapes
 from firmwright.models.pytorch.nodes import describe, draws_numbers, find_call_nodes, kind_of
 from firmwright.models.pytorch.promotion import state_types
 from firmwright.models.pytorch.recurrent import CELLS, are_written_out
@@ -40,12 +41,15 @@ from firmwright.models.sequence import run_in_sequence
 EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
 """Archive members that torch would unpickle as any object, or load as machine code."""
 
+PICKLED_CLASS = re.compile(r"GLOBAL (\S+)")
+ESCAPE_CODE = re.compile(r"\x1b\[[0-9;]*m")
+
 ASSERTIONS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg)
 
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Import an exported program; see :class:`firmwright.models.formats.Importer`."""
-    program = load_program(data, name)
+    program, remarks = fix_shapes(load_program(data, name), shapes, name)
     core = decompose(program, name)
     states = expose_states(core, name)
     drop_assertions(core)
@@ -83,6 +87,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
             for n in find_call_nodes(core)
         ),
         states=tuple(states.values()),
+        remarks=remarks,
     )
     return module, interface
 
@@ -94,8 +99,26 @@ def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
         try:
             return torch.export.load(io.BytesIO(data))
         except Exception as error:  # torch raises all kinds
-            failure = first_line(error)
+            failure = explain_load(error)
     raise UserError(f"{name}: torch {torch.__version__} cannot read the program: {failure}")
+
+
+def explain_load(error: Exception) -> str:
+    """Return why torch rejects a file, from its error.
+
+    torch names a pickled class far behind advice that does not hold here.
+    """
+    found = PICKLED_CLASS.search(str(error))
+    if not found:
+        return ESCAPE_CODE.sub("", first_line(error))
+    pickled = found[1]
+    reason = f"a tensor is an object of the class {pickled}, which would run code of that class"
+    if not pickled.startswith("torchao."):
+        return f"{reason}: export the model with plain tensors"
+    return (
+        f"{reason}: it is a tensor subclass of torchao; call "
+        "torchao.utils.unwrap_tensor_subclass(model) before torch.export.export"
+    )
 
 
 def check_archive(data: bytes, name: str) -> None:

@@ -13,6 +13,7 @@ import torch
 from tvm import relax
 
 from firmwright.ir.relax import dtype_of, static_shape
+from firmwright.models.pytorch.indexing import Convert, Importer
 from firmwright.models.pytorch.nodes import kind_of
 
 ATEN = torch.ops.aten
@@ -110,6 +111,33 @@ def combine_pixels(
             term = builder.emit(relax.op.multiply(term, factor))
         total = term if total is None else builder.emit(relax.op.add(total, term))
     return total
+
+
+def sample(importer: Importer, node: torch.fx.Node) -> relax.Var:
+    """Import ``grid_sampler(x, grid, mode, padding, corners)`` of pictures and volumes.
+
+    TVM wants the coordinates of a point along axis 1, torch along the last one.
+    """
+    x, grid = (importer.env[a] for a in node.args[:2])
+    mode, padding, corners = node.args[2:]
+    rank, emit = len(static_shape(grid)), importer.block_builder.emit
+    points = emit(relax.op.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)]))
+    return emit(
+        relax.op.image.grid_sample(
+            x,
+            points,
+            method=("bilinear", "nearest", "bicubic")[mode],
+            layout="NCHW" if rank == 4 else "NCDHW",
+            padding_mode=("zeros", "border", "reflection")[padding],
+            align_corners=bool(corners),
+        )
+    )
+
+
+SAMPLING: dict[str, Convert] = dict.fromkeys(
+    ("grid_sampler_2d.default", "grid_sampler_3d.default"), sample
+)
+"""Converters by operator."""
 
 
 def scale_to_divisor(

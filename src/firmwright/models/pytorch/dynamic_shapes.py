@@ -1,0 +1,103 @@
+"""Programs with dynamic shapes, exported again for the shapes of a recipe.
+
+TVM's converters want lengths that are numbers. torch's export resolves all lengths that depend on
+those of the inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from firmwright.errors import UserError, did_you_mean, first_line
+from firmwright.models.formats import OpenShapesError, Shapes
+from firmwright.models.importing import suppress_output
+
+Lengths = Sequence[Any]
+
+
+def fix_shapes(
+    program: torch.export.ExportedProgram, shapes: Shapes, name: str
+) -> tuple[torch.export.ExportedProgram, tuple[str, ...]]:
+    """Return the program for inputs of these shapes, and remarks for the user.
+
+    Raises OpenShapesError for open inputs without a shape, UserError for shapes that do not fit.
+    """
+    wanted = [str(n) for n in program.graph_signature.user_inputs]
+    values = {n.name: n.meta["val"] for n in program.graph.nodes if n.name in wanted}
+    declared = {n: v.shape for n, v in values.items() if isinstance(v, torch.Tensor)}
+    if all(isinstance(d, int) for shape in declared.values() for d in shape):
+        return program, ()
+    refuse_unknown(shapes, declared, name)
+    chosen = {n: tuple(shapes.get(n, shape)) for n, shape in declared.items()}
+    remarks = tuple(check_lengths(program, chosen, declared, name))
+    samples = [torch.zeros(chosen[n], dtype=values[n].dtype) for n in wanted]
+    arguments, options = pytree.tree_unflatten(samples, program.call_spec.in_spec)
+    with suppress_output():
+        try:
+            return torch.export.export(program.module(), arguments, options), remarks
+        except Exception as error:  # torch raises all kinds
+            failure = first_line(error)
+    shown = ", ".join(f"{n}: {list(shape)}" for n, shape in chosen.items())
+    raise UserError(f"{name}: inputs: torch rejects the shapes {shown}: {failure}")
+
+
+def refuse_unknown(shapes: Shapes, declared: Mapping[str, Lengths], name: str) -> None:
+    """Raise UserError for a shape of no input, OpenShapesError for an open input without one."""
+    for label in shapes:
+        if label not in declared:
+            hint = did_you_mean(label, declared)
+            raise UserError(f"{name}: inputs: the model has no input '{label}'{hint}")
+    left = {
+        n: describe(shape)
+        for n, shape in declared.items()
+        if n not in shapes and not all(isinstance(d, int) for d in shape)
+    }
+    if left:
+        raise OpenShapesError(name, left)
+
+
+def describe(shape: Lengths) -> list[int | str]:
+    return [d if isinstance(d, int) else str(d) for d in shape]
+
+
+def check_lengths(
+    program: torch.export.ExportedProgram,
+    chosen: Mapping[str, Lengths],
+    declared: Mapping[str, Lengths],
+    name: str,
+) -> list[str]:
+    """Return remarks on lengths of 1 that the export does not include.
+
+    Raises UserError for lengths that do not fit. ``Dim.AUTO`` begins at 2: torch.export treats a
+    length of 1 apart, though most programs are right for it as well.
+    """
+    ranges = {str(symbol): limits for symbol, limits in program.range_constraints.items()}
+    found: dict[str, int] = {}
+    remarks = []
+    for label, shape in chosen.items():
+        wrong = UserError(
+            f"{name}: inputs: {label}: shape {list(shape)} does not fit the model's "
+            f"[{', '.join(map(str, declared[label]))}]"
+        )
+        if len(shape) != len(declared[label]):
+            raise wrong
+        for length, stated in zip(shape, declared[label], strict=True):
+            symbol = str(stated)
+            fixed = isinstance(stated, int) and stated != length
+            if fixed or found.setdefault(symbol, length) != length:
+                raise wrong
+            if symbol not in ranges:
+                continue
+            low, high = int(ranges[symbol].lower), ranges[symbol].upper
+            if length == 1 and low == 2:
+                remarks.append(
+                    f"input '{label}' has a length of 1, '{symbol}', whose range in the export "
+                    "begins at 2: torch.export's automatic ranges do"
+                )
+            elif not low <= length <= high:
+                raise UserError(f"{wrong}: '{symbol}' is {low} to {high} in the export")
+    return remarks

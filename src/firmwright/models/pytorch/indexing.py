@@ -1,0 +1,224 @@
+"""Reads and writes at computed places, in all forms that torch has of them.
+
+TVM takes several indices for a product of them, has one form of scatter, and no unfold. A tensor of
+several indexed axes is here a tensor of one: those axes come first, and one index counts along all
+of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from tvm import relax
+
+from firmwright.ir.relax import dtype_of, static_shape
+from firmwright.models.pytorch.nodes import kind_of
+
+Shape = tuple[int, ...]
+
+
+class Importer(Protocol):
+    """The parts of TVM's importer that converters use: values by node, and the builder."""
+
+    env: dict[Any, Any]
+
+    @property
+    def block_builder(self) -> relax.BlockBuilder: ...
+
+
+Convert = Callable[[Importer, torch.fx.Node], relax.Expr]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Axes of a tensor that are indexed together, and where their result stands.
+
+    ``order`` has the indexed axes first. ``place`` is a tensor of int64, which counts along all
+    indexed axes in row order.
+    """
+
+    order: tuple[int, ...]
+    count: int
+    others: Shape
+    place: relax.Expr
+    first: int
+    """The axis of the result at which the axes of the index begin."""
+
+    @property
+    def index_shape(self) -> Shape:
+        return static_shape(self.place)
+
+    @property
+    def result_order(self) -> list[int]:
+        """Return the order that moves the leading axes of the index to their place."""
+        rank = len(self.index_shape)
+        before = range(rank, rank + self.first)
+        return [*before, *range(rank), *range(rank + self.first, rank + len(self.others))]
+
+
+def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | None]) -> Selection:
+    """Return the selection of an index per axis, None for an axis that is not indexed.
+
+    Raises ValueError for an index of truth values: run time tells how many they select.
+    """
+    builder, shape = importer.block_builder, static_shape(x)
+    indices = {axis: importer.env[n] for axis, n in enumerate(given) if n is not None}
+    if any(dtype_of(index) == "bool" for index in indices.values()):
+        raise ValueError(
+            "run time tells how many elements a mask selects; use torch.where, which keeps them all"
+        )
+    place, count = None, 1
+    for axis, index in reversed(indices.items()):
+        index = count_from_start(builder, index, shape[axis])
+        term = relax.op.multiply(index, relax.const(count, "int64")) if count > 1 else index
+        place = builder.emit(term if place is None else relax.op.add(place, term))
+        count *= shape[axis]
+    axes = [*indices]
+    rest = [axis for axis in range(len(shape)) if axis not in indices]
+    adjacent = axes == [*range(axes[0], axes[-1] + 1)]
+    others = tuple(shape[axis] for axis in rest)
+    return Selection((*axes, *rest), count, others, place, axes[0] if adjacent else 0)
+
+
+def count_from_start(builder: relax.BlockBuilder, index: relax.Expr, length: int) -> relax.Expr:
+    """Return an index as int64, from the start of an axis, also one from its end."""
+    wide = builder.emit(relax.op.astype(index, "int64"))
+    moved = builder.emit(relax.op.add(wide, relax.const(length, "int64")))
+    return builder.emit(relax.op.where(relax.op.less(wide, relax.const(0, "int64")), moved, wide))
+
+
+def permute(builder: relax.BlockBuilder, x: relax.Expr, order: Sequence[int]) -> relax.Expr:
+    ordered = [*order] == [*range(len(order))]
+    return x if ordered else builder.emit(relax.op.permute_dims(x, [*order]))
+
+
+def invert(order: Sequence[int]) -> list[int]:
+    return [int(axis) for axis in np.argsort(order)]
+
+
+def index(importer: Importer, node: torch.fx.Node) -> relax.Expr:
+    """Import ``x[i, :, j]``: ``index(x, [i, None, j])``."""
+    builder, x = importer.block_builder, importer.env[node.args[0]]
+    chosen = select(importer, x, node.args[1])
+    rows = permute(builder, x, chosen.order)
+    rows = builder.emit(relax.op.reshape(rows, (chosen.count, *chosen.others)))
+    found = builder.emit(relax.op.take(rows, chosen.place, axis=0))
+    return permute(builder, found, chosen.result_order)
+
+
+def index_put(importer: Importer, node: torch.fx.Node) -> relax.Expr:
+    """Import ``index_put(x, indices, values, accumulate)``; the last of equal indices stays."""
+    x, indices, values, *options = node.args
+    builder, data = importer.block_builder, importer.env[x]
+    update = importer.env[values]
+    first = importer.env.get(indices[0])
+    if len(indices) == 1 and dtype_of(first) == "bool" and prod(static_shape(update)) == 1:
+        return fill_mask(builder, data, first, update)
+    chosen = select(importer, data, indices)
+    order = chosen.result_order
+    leading = (*chosen.index_shape, *chosen.others)
+    update = builder.emit(relax.op.broadcast_to(update, tuple(leading[a] for a in order)))
+    update = permute(builder, update, invert(order))
+    updates = builder.emit(relax.op.reshape(update, (prod(chosen.index_shape), *chosen.others)))
+    place = builder.emit(relax.op.reshape(chosen.place, (prod(chosen.index_shape), 1)))
+    moved = permute(builder, data, chosen.order)
+    rows = builder.emit(relax.op.reshape(moved, (chosen.count, *chosen.others)))
+    mode = "add" if (options and options[0]) or node.kwargs.get("accumulate") else "update"
+    rows = builder.emit(relax.op.scatter_nd(rows, place, updates, mode))
+    moved = builder.emit(relax.op.reshape(rows, static_shape(moved)))
+    return permute(builder, moved, invert(chosen.order))
+
+
+def fill_mask(
+    builder: relax.BlockBuilder, data: relax.Expr, mask: relax.Expr, value: relax.Expr
+) -> relax.Expr:
+    """Return the data with one value wherever a mask of the leading axes is true."""
+    shape, rank = static_shape(mask), len(static_shape(data))
+    mask = builder.emit(relax.op.reshape(mask, (*shape, *[1] * (rank - len(shape)))))
+    value = builder.emit(relax.op.reshape(value, [1] * rank))
+    return builder.emit(relax.op.where(mask, value, data))
+
+
+REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max",
+              "amin": "min", "mean": "add"}  # fmt: skip
+"""The reductions of TVM's scatter, by torch's names."""
+
+
+def scatter(importer: Importer, node: torch.fx.Node) -> relax.Expr:
+    """Import ``scatter``, ``scatter_add`` and ``scatter_reduce`` of a source or a number.
+
+    The source may be larger than the index; its first elements are used.
+    """
+    builder, x = importer.block_builder, importer.env[node.args[0]]
+    axis, places, source, *options = node.args[1:]
+    shape = static_shape(importer.env[places])
+    rank, dtype = len(shape), dtype_of(x)
+    place = count_from_start(builder, importer.env[places], static_shape(x)[axis])
+    if isinstance(source, torch.fx.Node):
+        update = importer.env[source]
+        ends = [0] * rank, [*shape]
+        if static_shape(update) != shape:
+            update = builder.emit(relax.op.strided_slice(update, [*range(rank)], *ends))
+    else:
+        update = relax.const(np.full(shape, source), dtype)
+    stated = options[0] if options else node.kwargs.get("reduce")
+    mode = "add" if kind_of(node) == "scatter_add" else REDUCTIONS.get(stated, "update")
+    own = node.kwargs.get("include_self", options[1] if len(options) > 1 else True)
+
+    def write(data: relax.Expr, update: relax.Expr, mode: str) -> relax.Expr:
+        return builder.emit(relax.op.scatter_elements(data, place, update, axis, mode))
+
+    begin = (
+        x if own else write(x, relax.const(np.full(shape, start_of(mode, dtype)), dtype), "update")
+    )
+    total = write(begin, update, mode)
+    if stated != "mean":
+        return total
+    if "float" not in dtype:
+        raise ValueError("means of integers, which torch rounds in another way than TVM")
+    ones = relax.const(np.ones(static_shape(x)), dtype)
+    units = relax.const(np.ones(shape), dtype)
+    zeros = relax.const(np.zeros(shape), dtype)
+    counts = write(ones if own else write(ones, zeros, "update"), units, "add")
+    return builder.emit(relax.op.divide(total, counts))
+
+
+def start_of(mode: str, dtype: str) -> float:
+    """Return the number that a reduction begins with."""
+    if mode in ("add", "update", "mul"):
+        return 1 if mode == "mul" else 0
+    if "float" in dtype:
+        return -np.inf if mode == "max" else np.inf
+    limits = np.iinfo(dtype)
+    return limits.min if mode == "max" else limits.max
+
+
+def unfold(importer: Importer, node: torch.fx.Node) -> relax.Expr:
+    """Import ``unfold(x, axis, size, step)``: windows of an axis, each along a new last axis."""
+    x, axis, size, step = node.args
+    builder, data = importer.block_builder, importer.env[x]
+    shape = static_shape(data)
+    axis %= len(shape)
+    starts = np.arange(0, shape[axis] - size + 1, step)
+    places = relax.const(starts[:, None] + np.arange(size), "int64")
+    found = builder.emit(relax.op.take(data, places, axis=axis))
+    order = [a for a in range(len(shape) + 1) if a != axis + 1]
+    return permute(builder, found, [*order, axis + 1])
+
+
+INDEXING: dict[str, Convert] = {
+    "index.Tensor": index,
+    "index_put.default": index_put,
+    **dict.fromkeys(
+        ("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce",
+         "scatter_add.default", "scatter_reduce.two"),
+        scatter,
+    ),
+    "unfold.default": unfold,
+}  # fmt: skip
+"""Converters by operator."""
