@@ -67,11 +67,13 @@ class ModelSource(msgspec.Struct, frozen=True):
 class InputOptions(msgspec.Struct, frozen=True):
     """What a model leaves open of an input: elements along each axis, and its whole numbers.
 
-    ``integers``: its floats are whole numbers, from the first to the second.
+    ``integers``: its floats are whole numbers, from the first to the second. ``value``: a number or
+    a list, by which the input becomes a constant.
     """
 
     shape: tuple[int, ...] | None = None
     integers: tuple[int, int] | None = None
+    value: Any = None
 
 
 class Tolerance(msgspec.Struct, frozen=True):
@@ -237,6 +239,8 @@ class Recipe:
     libraries: tuple[Library, ...] = ()
     tune: TuneOptions | None = None
     description: str | None = None
+    dimensions: Mapping[str, int] = field(default_factory=dict)
+    """The lengths of the model's named dimensions."""
     data: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What the files say, complete, in the form of the schema."""
     layers: Layers = field(default=Layers(Path()), compare=False, repr=False)

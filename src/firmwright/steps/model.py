@@ -12,6 +12,7 @@ from firmwright.errors import DiagnosticError, did_you_mean
 from firmwright.ir.tensors import ModelInterface, ModelSignature
 from firmwright.models import format_of
 from firmwright.models.onnx.external_data import embed_external_data, external_files
+from firmwright.models.onnx.fixed_inputs import fix_inputs as fix_model_inputs
 from firmwright.models.relax.python_call import call_model
 from firmwright.models.state_pairs import StateError, pair_states
 from firmwright.pipeline.artifacts import (
@@ -35,6 +36,7 @@ def run(job: Job, folder: Path) -> None:
     data, shown_as, signature = get_model_data(job)
     importer = format_of(shown_as, source.format)
     inputs = job.recipe.inputs
+    data = fix_inputs(job, data, shown_as, importer.name)
     shapes = {name: entry.shape for name, entry in inputs.items() if entry.shape is not None}
     module, interface = importer.load().import_model(data, shown_as, shapes)
     try:
@@ -55,6 +57,23 @@ def run(job: Job, folder: Path) -> None:
     NETWORK_VALUES.write(folder, describe_values(module, interface))
     if signature:
         MODEL_SIGNATURE.write(folder, signature)
+
+
+def fix_inputs(job: Job, data: bytes, name: str, format_name: str) -> bytes:
+    """Return the model with the inputs and dimensions that the recipe fixes.
+
+    Raises DiagnosticError for a format other than ONNX, UserError for what does not fit the model.
+    """
+    recipe = job.recipe
+    values = {n: e.value for n, e in recipe.inputs.items() if e.value is not None}
+    if not values and not recipe.dimensions:
+        return data
+    if format_name != "onnx":
+        keys: list[tuple[str, ...]] = [("inputs", name, "value") for name in values]
+        keys += [("dimensions", name) for name in recipe.dimensions]
+        text = f"the model is {format_name}; only ONNX models have this: state `shape`"
+        raise DiagnosticError([recipe.make_diagnostic(key, text) for key in keys])
+    return fix_model_inputs(data, name, values, recipe.dimensions)
 
 
 def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | None]:

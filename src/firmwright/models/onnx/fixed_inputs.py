@@ -1,0 +1,73 @@
+"""Inputs of an ONNX model that a recipe fixes: to a value, or the lengths of named dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from firmwright.errors import UserError, did_you_mean
+
+
+def fix_inputs(
+    data: bytes, name: str, values: Mapping[str, Any], dimensions: Mapping[str, int]
+) -> bytes:
+    """Return the model with these inputs as constants, and with numbers for named dimensions.
+
+    A value is a number, a truth value or a list of them, in row order. A number fills an input of
+    more elements; open lengths are then 1. Raises UserError for an input or dimension that the
+    model does not have, and for a value that its input cannot hold.
+    """
+    model = onnx.load_model_from_string(data)
+    name_lengths(model.graph, name, dimensions)
+    ports = {port.name: port for port in model.graph.input}
+    for label, value in values.items():
+        if label not in ports:
+            hint = did_you_mean(label, ports)
+            raise UserError(f"{name}: inputs: the model has no input '{label}'{hint}")
+        array = make_array(ports[label], name, value)
+        known = [t for t in model.graph.initializer if t.name == label]
+        for tensor in known:
+            model.graph.initializer.remove(tensor)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, label))
+        model.graph.input.remove(ports[label])
+    fixed: bytes = model.SerializeToString(deterministic=True)
+    return fixed
+
+
+def name_lengths(graph: onnx.GraphProto, name: str, dimensions: Mapping[str, int]) -> None:
+    """Give each named dimension of the inputs its length."""
+    lengths = [d for port in graph.input for d in port.type.tensor_type.shape.dim]
+    named = dict.fromkeys(d.dim_param for d in lengths if d.dim_param)
+    for label in dimensions:
+        if label not in named:
+            known = ", ".join(named) or "none"
+            raise UserError(
+                f"{name}: dimensions: the inputs have no dimension '{label}' (they have: {known})"
+            )
+    for length in lengths:
+        if length.dim_param in dimensions:
+            length.dim_value = dimensions[length.dim_param]
+
+
+def make_array(port: onnx.ValueInfoProto, name: str, value: Any) -> npt.NDArray[Any]:
+    """Return a value in the type and shape of its input; a list has the elements in row order."""
+    kind, label = port.type.tensor_type, f"{name}: inputs: {port.name}"
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+    given = np.array(value)
+    array = given.astype(dtype)
+    if dtype.kind in "biu" and not np.array_equal(array, given):
+        raise UserError(f"{label}: value {value} is not of the input's type, {dtype}")
+    declared = [d.dim_value if d.dim_value > 0 else -1 for d in kind.shape.dim]
+    if array.ndim == 0:
+        return np.full([abs(d) for d in declared], array, dtype)
+    try:
+        return array.reshape(declared)
+    except ValueError:
+        shown = [d.dim_param or d.dim_value for d in kind.shape.dim]
+        raise UserError(
+            f"{label}: the value has {array.size} elements; the input's shape is {shown}"
+        ) from None
