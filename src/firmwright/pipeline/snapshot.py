@@ -29,6 +29,7 @@ from .freshness import FileState, Identity, identify, is_settled, text_digest
 from .platform_words import name_build
 from .recipe_words import find_recipes
 from .same_recipes import RecipeTexts
+from .switches import DRY_RUN, WHY
 
 if TYPE_CHECKING:
     from .task import Title
@@ -75,8 +76,13 @@ def load_tasks() -> list[Task]:
 
 
 def find_snapshot() -> Path:
-    words = json.dumps(sorted((doit_cmd._CMDLINE_VARS or {}).items()))
-    return find_build_root() / FOLDER / text_digest(words)
+    return find_build_root() / FOLDER / text_digest(json.dumps(list_words()))
+
+
+def list_words() -> list[tuple[str, str]]:
+    """Return the words of the command line that decide about a build, sorted."""
+    given = (doit_cmd._CMDLINE_VARS or {}).items()
+    return sorted((name, text) for name, text in given if name not in (WHY, DRY_RUN))
 
 
 def collect_circumstances() -> str:
@@ -87,7 +93,7 @@ def collect_circumstances() -> str:
         sorted(os.environ.items()),
         [str(Path.cwd()), get_initial_workdir()],
         [str(layers) for layers in find_recipes()],
-        sorted((doit_cmd._CMDLINE_VARS or {}).items()),
+        list_words(),
     ]
     return json.dumps(stated)
 
