@@ -204,7 +204,9 @@ def test_keys_of_the_command_line() -> None:
     assert {"budget.flash", "quantize.scheme", "model.sha256", "c_prefix"} <= {*list_keys()}
     known = ("budget.flash", "samples", "cflags+", "+cflags", "inputs['a.b'].shape", "memory.arena")
     assert all(map(is_key, known))
-    assert not any(map(is_key, ("budget.flsh", "budget.flash.x", "", "+", "model..path", "x-a")))
+    assert not any(
+        map(is_key, ("budget.flsh", "budget.flash.x", "", "+", "model..path", "x-a", "extends"))
+    )
 
 
 KEYS = ("run.samples", "run.seed", "cflags", "inputs.x.shape", "model", "budget", "c_prefix")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from firmwright.documents.chain import EXTENDS
 from firmwright.documents.schema_check import Schema, find_errors, resolve_reference
 from firmwright.documents.values import parse_key, read_values
 from firmwright.documents.yaml_text import Pointer, format_pointer
@@ -64,7 +65,8 @@ def is_key(word: str) -> bool:
         *parents, last = parse_key(complete_key(word))
     except ValueError:
         return False
-    return knows((*parents, str(last).strip("+")), load_schema())
+    pointer = (*parents, str(last).strip("+"))
+    return pointer != (EXTENDS,) and knows(pointer, load_schema())
 
 
 def knows(pointer: Pointer, schema: Schema) -> bool:
@@ -81,6 +83,8 @@ def knows(pointer: Pointer, schema: Schema) -> bool:
 
 def refuse_unknown_key(word: str, others: tuple[str, ...] = ()) -> None:
     """Raise UserError for a word that is not a key of recipes; ``others`` are known words."""
+    if word.strip("+") == EXTENDS:
+        raise UserError(f"{word}=: overlays follow the recipe: recipe=a.yaml:b.yaml")
     if not is_key(word):
         known = (*others, *list_keys())
         hint = did_you_mean(word, known)
