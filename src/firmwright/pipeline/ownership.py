@@ -126,7 +126,8 @@ def publish(job: Job, folder: Path, targets: Sequence[Path]) -> None:
 
 def note_replaced(job: Job) -> None:
     """Note that a bundle replaces one of other overlays, or of other values."""
-    given = shlex.join([str(job.recipe.layers), *(f"{k}={v}" for k, v in job.words.items())])
+    files = ":".join(map(os.path.relpath, job.recipe.layers.files))
+    given = shlex.join([files, *(f"{key}={text}" for key, text in job.words.items())])
     path = find_build_root() / ".recipes" / f"{job.bundle_name}.given"
     if path.is_file() and job.bundle.exists() and (before := path.read_text("utf-8")) != given:
         job.note(f"{job.bundle}: replaces the bundle of `{before}`; outdir= keeps both")
