@@ -21,10 +21,11 @@ from typing import Any
 import tvm
 
 from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import read_layer
 from firmwright.devices.soma_dory.tiles import Tile, footprint
 from firmwright.devices.soma_dory.tiling import Tiling, find_best_tiling
+from firmwright.ir.layer import LayerKind
 from firmwright.ir.records import read_record
 from firmwright.ir.regions import TRANSFORM, Partition
 from firmwright.toolchain import load_platform

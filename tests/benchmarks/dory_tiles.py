@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from firmwright.devices.soma_dory.cost import Accelerator
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.tiles import Tile, align
+from firmwright.ir.layer import LayerKind
 
 BIAS_BYTES = {LayerKind.CONV2D: 4, LayerKind.DEPTHWISE_CONV2D: 4, LayerKind.DENSE: 16}
 BLOCK = 1_000_000
@@ -58,8 +59,8 @@ def dory_tile(layer: AcceleratorLayer, accelerator: Accelerator) -> Tile | None:
 
 def whole_layer(layer: AcceleratorLayer) -> Sizes:
     if layer.kind is LayerKind.DENSE:
-        return Sizes(align(layer.in_channels), layer.out_channels, 1, 1, 1, 1)
-    return Sizes(layer.in_channels, layer.out_channels, layer.in_height, align(layer.in_width),
+        return Sizes(align(layer.channels), layer.out_channels, 1, 1, 1, 1)
+    return Sizes(layer.channels, layer.out_channels, layer.height, align(layer.width),
                  layer.out_height, align(layer.out_width))  # fmt: skip
 
 
@@ -108,7 +109,7 @@ def objective(layer: AcceleratorLayer, sizes: Sizes) -> int:
 
 def tile_of(layer: AcceleratorLayer, sizes: Sizes) -> Tile:
     columns = min(sizes.out_width, layer.out_width)
-    return Tile(sizes.out_channels, sizes.out_height, columns, layer.in_channels)
+    return Tile(sizes.out_channels, sizes.out_height, columns, layer.channels)
 
 
 def addition_tile(layer: AcceleratorLayer, accelerator: Accelerator) -> Tile | None:

@@ -18,6 +18,7 @@ class LayerKind(str, Enum):
     """What a layer computes: sums of products, or of two tensors; on integers or on floats."""
 
     CONV2D = "conv2d"
+    ANALOG_CONV2D = "analog_conv2d"
     DEPTHWISE_CONV2D = "depthwise_conv2d"
     GROUPED_CONV2D = "grouped_conv2d"
     DENSE = "dense"
@@ -77,39 +78,23 @@ class Scaling:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearLayer:
-    """The sums of a layer: its geometry, weights and biases.
+class LayerGeometry:
+    """The images that a layer reads and writes, and the window that it moves over them.
 
-    Activations are (batch, height, width, channels); of a dense layer height and width are 1.
-    ``weights`` is (O, height, width, I); of a depthwise layer I is 1 and output channel c reads
-    input channel c. Of a grouped one I is the channels of a group, and the outputs of a group lie
-    side by side. ``bias`` is (O,). ``padding`` is (top, left, bottom, right).
+    Heights and widths of a dense layer are 1. ``padding`` is (top, left, bottom, right).
     """
 
     kind: LayerKind
     batch: int
+    channels: int
     height: int
     width: int
-    channels: int
+    out_channels: int
     out_height: int
     out_width: int
-    out_channels: int
     kernel: tuple[int, int]
     strides: tuple[int, int]
-    dilation: tuple[int, int]
     padding: tuple[int, int, int, int]
-    weights: Array
-    bias: Array
-
-    @property
-    def taps(self) -> int:
-        """The products in one sum."""
-        return prod(self.weights.shape[1:])
-
-    @property
-    def groups(self) -> int:
-        """Groups of channels: outputs of one read inputs of the same one."""
-        return self.channels // int(self.weights.shape[3])
 
     @property
     def pixels(self) -> int:
@@ -124,6 +109,30 @@ class LinearLayer:
     @property
     def output_elements(self) -> int:
         return self.pixels * self.out_channels
+
+
+@dataclass(frozen=True, eq=False)
+class LinearLayer(LayerGeometry):
+    """The sums of a layer: its geometry, weights and biases.
+
+    Activations are (batch, height, width, channels). ``weights`` is (O, height, width, I); of a
+    depthwise layer I is 1 and output channel c reads input channel c. Of a grouped one I is the
+    channels of a group, and the outputs of a group are next to each other. ``bias`` is (O,).
+    """
+
+    dilation: tuple[int, int]
+    weights: Array
+    bias: Array
+
+    @property
+    def taps(self) -> int:
+        """The products in one sum."""
+        return prod(self.weights.shape[1:])
+
+    @property
+    def groups(self) -> int:
+        """Groups of channels: outputs of one read inputs of the same one."""
+        return self.channels // int(self.weights.shape[3])
 
     @property
     def is_pointwise(self) -> bool:

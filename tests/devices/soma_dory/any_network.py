@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from firmwright.builder import Graph
-from firmwright.devices.soma_dory.layer import Array
+from firmwright.ir.layer import Array
 from firmwright.ir.relax import static_shape
 
 WIDTHS = (3, 6, 8, 12, 15, 16, 17, 24, 25, 31, 32, 40, 48)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.devices.soma_dory.device_layout import device_shape, device_storage
-from firmwright.devices.soma_dory.layer import Array
+from firmwright.ir.layer import Array
 from firmwright.ir.storage import from_storage, to_storage
 
 

@@ -9,12 +9,21 @@ import numpy as np
 from hypothesis import strategies as st
 
 from firmwright.devices.soma_dory.cost import Accelerator
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
+from firmwright.ir.layer import Array, LayerKind
 from firmwright.toolchain import load_platform
 
 NUMBERS = load_platform("diana").accelerators["soma_dory"]
 DIANA = Accelerator.from_numbers(NUMBERS)
 KERNELS = st.sampled_from([1, 3, 5, 7])
+KINDS = (
+    LayerKind.CONV2D,
+    LayerKind.DEPTHWISE_CONV2D,
+    LayerKind.DENSE,
+    LayerKind.ADD,
+    LayerKind.ANALOG_CONV2D,
+)
+"""The operations of the accelerators."""
 
 
 def like_diana(**numbers: Any) -> Accelerator:
@@ -78,9 +87,9 @@ def parameters(shape: tuple[int, ...], seed: int) -> tuple[Array, Array]:
 def activations(layer: AcceleratorLayer, seed: int = 0) -> list[Array]:
     """Random inputs of a layer, (N, C, H, W) or (N, C)."""
     random = np.random.default_rng(seed)
-    shape: tuple[int, ...] = (layer.batch, layer.in_channels)
+    shape: tuple[int, ...] = (layer.batch, layer.channels)
     if layer.kind is not LayerKind.DENSE:
-        shape += (layer.in_height, layer.in_width)
+        shape += (layer.height, layer.width)
     count = 2 if layer.kind is LayerKind.ADD else 1
     return [random.integers(-128, 128, shape).astype("int8") for _ in range(count)]
 
@@ -113,7 +122,7 @@ def convolved(layer: AcceleratorLayer, x: Array, weights: Array) -> Array:
 @st.composite
 def any_layer(draw: st.DrawFn, side: int = 40) -> AcceleratorLayer:
     """A small layer of any kind: odd sizes, uneven padding, kernels larger than the image."""
-    kind = draw(st.sampled_from(LayerKind))
+    kind = draw(st.sampled_from(KINDS))
     batch, seed = draw(st.sampled_from([1, 1, 3])), draw(st.integers(0, 1000))
     depth, channels = draw(st.integers(1, 40)), draw(st.integers(1, 40))
     if kind is LayerKind.DENSE:

@@ -16,8 +16,8 @@ from firmwright.builder import Graph
 from firmwright.compile import partition_network
 from firmwright.devices.soma_dory.boundaries import DeviceLayout
 from firmwright.devices.soma_dory.device_layout import device_storage
-from firmwright.devices.soma_dory.layer import Array
 from firmwright.errors import UserError
+from firmwright.ir.layer import Array
 from firmwright.ir.regions import TRANSFORM, Partition, Region
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models.relax.importer import import_model, run_reference

@@ -14,8 +14,8 @@ import tvm
 from firmwright.builder import Graph
 from firmwright.compile import compile_network
 from firmwright.devices.soma_dory.chip_program import build_program
-from firmwright.devices.soma_dory.layer import Array
 from firmwright.emulator import run_firmware
+from firmwright.ir.layer import Array
 from firmwright.models.relax.importer import import_model
 from firmwright.project.network import Network
 from firmwright.project.write import write_project

@@ -128,7 +128,7 @@ def test_jobs_cover_every_result_once_and_read_what_it_takes(
         assert job.columns == layer.out_width
         area = made[job.rows.start :][: job.rows.size]
         area += job.channels * (job.in_channels if is_channel_sum(layer) else 1)
-    depth_of_sum = layer.in_channels if is_channel_sum(layer) else 1
+    depth_of_sum = layer.channels if is_channel_sum(layer) else 1
     assert (made == layer.out_channels * depth_of_sum).all()
     axis = row_axis(layer)
     for span in axis.make_spans(rows):

@@ -14,8 +14,9 @@ from firmwright.devices.soma_dory.geometry import (
     use_space_to_depth,
     widen_kernel,
 )
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.rules import check_layer
+from firmwright.ir.layer import Array, LayerKind
 from firmwright.toolchain import load_platform
 
 
@@ -35,9 +36,9 @@ def layer(
     return AcceleratorLayer(
         kind=LayerKind.DEPTHWISE_CONV2D if depthwise else LayerKind.CONV2D,
         batch=2,
-        in_channels=channels,
-        in_height=size[0],
-        in_width=size[1],
+        channels=channels,
+        height=size[0],
+        width=size[1],
         out_channels=outputs,
         out_height=results[0],
         out_width=results[1],
@@ -64,7 +65,7 @@ def sums(of: AcceleratorLayer, images: Array) -> Array:
 
 
 def images_of(of: AcceleratorLayer) -> Array:
-    shape = (of.batch, of.in_channels, of.in_height, of.in_width)
+    shape = (of.batch, of.channels, of.height, of.width)
     return np.random.default_rng(1).integers(-128, 128, shape).astype("int8")
 
 
@@ -111,7 +112,7 @@ def test_every_form_gives_the_same_sums(before: AcceleratorLayer) -> None:
         width = after.kernel[1]
         assert right <= left == width // 2 and width in (1, 3, 5, 7)
         assert form.space_to_depth or max(top, bottom) <= after.kernel[0] // 2
-        read = pairs_of(images, after.in_height, after.in_width) if form.space_to_depth else images
+        read = pairs_of(images, after.height, after.width) if form.space_to_depth else images
         assert np.array_equal(sums(after, read)[..., form.surplus :], sums(before, images))
 
 
@@ -121,7 +122,7 @@ def test_padding_in_front_becomes_the_layers_own(
     before: AcceleratorLayer, padded: tuple[int, int, int, int]
 ) -> None:
     top, left, bottom, right = padded
-    if before.in_height <= top + bottom or before.in_width <= left + right:
+    if before.height <= top + bottom or before.width <= left + right:
         return
     merged = absorb_padding(before, padded)
     images = images_of(merged)
@@ -155,7 +156,7 @@ def test_first_layer_of_ds_cnn_convolves_pairs() -> None:
     assert widen_kernel(LayerForm(before)) is None
     after = use_space_to_depth(before)
     assert after is not None
-    assert (after.in_channels, after.in_height, after.in_width) == (4, 25, 5)
+    assert (after.channels, after.height, after.width) == (4, 25, 5)
     assert (after.kernel, after.padding, after.strides) == ((5, 3), (2, 1, 2, 1), (1, 1))
 
 
@@ -164,7 +165,7 @@ def test_results_may_be_more_or_fewer_than_pairs() -> None:
     after = use_space_to_depth(before)
     assert after is not None
     assert (before.out_height, before.out_width) == (6, 24)
-    assert (after.in_height, after.in_width) == (6, 25)
+    assert (after.height, after.width) == (6, 25)
     assert (after.kernel, after.padding) == ((7, 3), (3, 1, 3, 0))
 
 

@@ -10,9 +10,9 @@ import tvm
 from tvm import relax
 
 from firmwright.builder import Graph
-from firmwright.devices.soma_dory.layer import LayerKind
 from firmwright.devices.soma_dory.matching import find_layers, make_layer, read_layer
 from firmwright.devices.soma_dory.placing import place_layers
+from firmwright.ir.layer import LayerKind
 from firmwright.targets import Context
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
@@ -137,7 +137,7 @@ def test_the_analog_core_is_recognized() -> None:
 )
 def test_layer_of(form: Form, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
     layer = read_layer(form.module()["main"])
-    assert (layer.in_channels, layer.in_height, layer.in_width) == shapes[0]
+    assert (layer.channels, layer.height, layer.width) == shapes[0]
     assert (layer.out_channels, layer.out_height, layer.out_width) == shapes[1]
     assert (None if layer.weights is None else layer.weights.shape) == shapes[2]
 

@@ -10,11 +10,12 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import read_layer
 from firmwright.devices.soma_dory.placing import layers_by_match
 from firmwright.devices.soma_dory.rewrites import rewrite_convolutions
 from firmwright.devices.soma_dory.rules import check_layer
+from firmwright.ir.layer import Array
 from firmwright.ir.relax import main_bindings, operator_name, static_shape
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module

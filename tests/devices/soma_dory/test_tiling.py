@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.tiles import Tile, flatten_addition, footprint, is_channel_sum
 from firmwright.devices.soma_dory.tiling import (
     channel_options,
@@ -21,6 +21,7 @@ from firmwright.devices.soma_dory.tiling import (
     plane_options,
 )
 from firmwright.errors import UserError
+from firmwright.ir.layer import LayerKind
 from tests.benchmarks.dory_tiles import dory_tile
 from tests.devices.soma_dory.layers import DIANA, any_layer, conv2d, dense, depthwise, like_diana
 
@@ -43,11 +44,11 @@ def every_tile(layer: AcceleratorLayer, accelerator: Accelerator) -> Iterator[Ti
         return [*range(of, length, of), length]
 
     channels = multiples(layer.out_channels)
-    depths = [layer.in_channels]
+    depths = [layer.channels]
     if not is_channel_sum(layer):
         channels = [*range(4, layer.out_channels, 4), layer.out_channels]
     elif accelerator.input_channel_tiling and layer.kind is not LayerKind.ANALOG_CONV2D:
-        depths = multiples(layer.in_channels)
+        depths = multiples(layer.channels)
     pitch, height = -(-layer.out_width // 16) * 16, layer.out_height
     rows = [n for n in range(1, height) if n * pitch % 32 == height * pitch % 32 == 0]
     widths = multiples(layer.out_width, 32) if layer.kind is LayerKind.ADD else [layer.out_width]

@@ -10,8 +10,8 @@ import pytest
 import tvm
 
 from firmwright.devices.soma_dory.boundaries import DeviceLayout
-from firmwright.devices.soma_dory.layer import Array
 from firmwright.devices.soma_dory.lowering import lower_transform
+from firmwright.ir.layer import Array
 from firmwright.ir.regions import TRANSFORM, Region
 from firmwright.toolchain.build import SANITIZERS
 

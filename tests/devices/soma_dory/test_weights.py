@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.tiles import weight_bytes
 from firmwright.devices.soma_dory.weights import pack_weights
+from firmwright.ir.layer import Array, LayerKind
 from tests.devices.soma_dory.layers import conv2d, dense, depthwise
 
 LAYERS = {
@@ -37,7 +38,7 @@ def weight_and_bias(
     """Read one weight and one bias; ``place`` is (input, row, column)."""
     height, width = layer.kernel
     block, lane = divmod(out, 16)
-    depth = layer.in_channels
+    depth = layer.channels
     if layer.kind is LayerKind.DENSE:
         inputs = -(-depth // 16)
         start = block * (inputs * 256 + 256)
@@ -58,7 +59,7 @@ def test_every_weight_and_bias_is_where_the_accelerator_reads_it(name: str) -> N
     assert layer.weights is not None and layer.bias is not None
     packed = pack_weights(layer)
     assert packed.dtype == "uint8"
-    fetched = weight_bytes(layer, layer.out_channels, layer.in_channels)
+    fetched = weight_bytes(layer, layer.out_channels, layer.channels)
     if layer.kind is LayerKind.DEPTHWISE_CONV2D:  # channel i reads from 4 * (i % 4) on
         fetched = -(-layer.out_channels // 4) * fetched + 12
     assert packed.size == fetched

@@ -14,10 +14,11 @@ import numpy as np
 
 from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
 from firmwright.devices.soma_dory.geometry import generate_forms
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import find_layers, make_layer
 from firmwright.devices.soma_dory.rules import check_layer
 from firmwright.devices.soma_dory.tiles import Tile
+from firmwright.ir.layer import LayerKind
 from firmwright.ir.nodes import Call, Function
 from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Change, Suggestion
@@ -29,7 +30,7 @@ SIDES = ("pad_top", "pad_left", "pad_bottom", "pad_right")
 
 def estimate_untiled_cycles(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
     """Return the cycles of a layer whose memories are large enough for it."""
-    tile = Tile(layer.out_channels, layer.out_height, layer.out_width, layer.in_channels)
+    tile = Tile(layer.out_channels, layer.out_height, layer.out_width, layer.channels)
     return estimate_cycles(layer, tile, accelerator).total
 
 
@@ -92,9 +93,9 @@ def read_products(call: Call) -> AcceleratorLayer | None:
     return AcceleratorLayer(
         kind=kind,
         batch=shape[0],
-        in_channels=shape[1],
-        in_height=shape[2],
-        in_width=shape[3],
+        channels=shape[1],
+        height=shape[2],
+        width=shape[3],
         out_channels=outputs[1],
         out_height=outputs[2],
         out_width=outputs[3],
@@ -138,8 +139,8 @@ def apply_change(layer: AcceleratorLayer, change: Change) -> AcceleratorLayer:
 def resize(layer: AcceleratorLayer) -> AcceleratorLayer:
     """Return a convolution with as many results as its kernel, strides and padding give."""
     top, left, bottom, right = layer.padding
-    height = (layer.in_height + top + bottom - layer.kernel[0]) // layer.strides[0] + 1
-    width = (layer.in_width + left + right - layer.kernel[1]) // layer.strides[1] + 1
+    height = (layer.height + top + bottom - layer.kernel[0]) // layer.strides[0] + 1
+    width = (layer.width + left + right - layer.kernel[1]) // layer.strides[1] + 1
     return replace(layer, out_height=height, out_width=width)
 
 

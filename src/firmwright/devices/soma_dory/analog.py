@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tvm import relax
 
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import (
     CONVOLUTION,
     SUM,
@@ -26,6 +26,7 @@ from firmwright.devices.soma_dory.matching import (
     is_cast,
     make_layer,
 )
+from firmwright.ir.layer import LayerKind
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name
 from firmwright.transforms.integers.ranges import Range, find_ranges

@@ -179,4 +179,4 @@ def round_up_rows(size: str) -> str:
 
 def weight_block_words(layer: AcceleratorLayer) -> int:
     """Return the 32-bit words of weights and biases from one block of channels to the next."""
-    return tiles.weight_bytes(layer, 1, layer.in_channels) // WORD
+    return tiles.weight_bytes(layer, 1, layer.channels) // WORD

@@ -17,8 +17,9 @@ from typing import Any
 
 from firmwright.devices.soma_dory import tiles
 from firmwright.devices.soma_dory.device_layout import ROW
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.ir.kernels import Cycles
+from firmwright.ir.layer import LayerKind
 
 
 @dataclass(frozen=True)

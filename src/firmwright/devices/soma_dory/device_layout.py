@@ -9,7 +9,7 @@ DORY's ``adjust_dimensions``, HTVM's layout transform, and diana-driver.md.
 
 from __future__ import annotations
 
-from firmwright.devices.soma_dory.layer import Array
+from firmwright.ir.layer import Array
 from firmwright.ir.storage import swap_bytes
 from firmwright.ir.tensors import Storage
 

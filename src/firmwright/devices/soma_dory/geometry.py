@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
+from firmwright.ir.layer import LayerKind
 
 KERNELS = (1, 3, 5, 7)
 
@@ -73,8 +74,8 @@ def absorb_padding(layer: AcceleratorLayer, padded: tuple[int, int, int, int]) -
     own = layer.padding
     return replace(
         layer,
-        in_height=layer.in_height - top - bottom,
-        in_width=layer.in_width - left - right,
+        height=layer.height - top - bottom,
+        width=layer.width - left - right,
         padding=(own[0] + top, own[1] + left, own[2] + bottom, own[3] + right),
     )
 
@@ -111,7 +112,7 @@ def find_window(layer: AcceleratorLayer, axis: int) -> Window | None:
 
     Rows may be padded by up to half of the kernel at each end, columns by half at the first.
     """
-    size = (layer.in_height, layer.in_width)[axis]
+    size = (layer.height, layer.width)[axis]
     results = (layer.out_height, layer.out_width)[axis]
     stride = layer.strides[axis]
     choices = [(kernel, 0) for kernel in KERNELS]
@@ -150,9 +151,9 @@ def use_space_to_depth(layer: AcceleratorLayer) -> AcceleratorLayer | None:
     weights = pairs.transpose(0, 1, 3, 5, 2, 4).reshape(outputs, 4 * channels, *kernel)
     return replace(
         layer,
-        in_channels=4 * channels,
-        in_height=rows,
-        in_width=columns,
+        channels=4 * channels,
+        height=rows,
+        width=columns,
         kernel=(kernel[0], kernel[1]),
         strides=(1, 1),
         padding=(*reach, *behind),
@@ -162,7 +163,7 @@ def use_space_to_depth(layer: AcceleratorLayer) -> AcceleratorLayer | None:
 
 def count_pairs(layer: AcceleratorLayer, axis: int) -> int:
     """Return the pairs of the image along an axis, with pairs of zeros if results are more."""
-    size = (layer.in_height, layer.in_width)[axis]
+    size = (layer.height, layer.width)[axis]
     return max(-(-size // 2), (layer.out_height, layer.out_width)[axis])
 
 

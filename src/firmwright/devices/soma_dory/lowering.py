@@ -14,11 +14,12 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.devices.soma_dory.body import render_layer
 from firmwright.devices.soma_dory.cost import Accelerator
 from firmwright.devices.soma_dory.device_layout import SPARE, ZEROS
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.tiles import align
 from firmwright.devices.soma_dory.tiling import Tiling, find_best_tiling
 from firmwright.devices.soma_dory.weights import pack_weights
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
+from firmwright.ir.layer import Array, LayerKind
 from firmwright.ir.nodes import IRModule
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import dtype_of, static_shape
@@ -82,7 +83,7 @@ def count_surplus(layer: AcceleratorLayer) -> int:
 
 def input_bytes(layer: AcceleratorLayer) -> int:
     """Return the bytes of one input in device layout."""
-    sample = sample_bytes(layer, layer.in_channels, layer.in_height, layer.in_width)
+    sample = sample_bytes(layer, layer.channels, layer.height, layer.width)
     return layer.batch * sample + SPARE
 
 

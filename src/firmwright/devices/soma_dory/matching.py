@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tvm import relax
 
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, Array, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
+from firmwright.ir.layer import Array, LayerKind
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import (
     Constant,
@@ -302,7 +303,7 @@ def make_layer(match: Match) -> AcceleratorLayer:
         strides = (int(attributes.strides[0]), int(attributes.strides[1]))
         top, left, bottom, right = (int(p) for p in attributes.padding)
         padding = (top, left, bottom, right)
-    batch, in_channels, in_height, in_width = image_shape(match.kind, sums.inputs[0])
+    batch, channels, height, width = image_shape(match.kind, sums.inputs[0])
     _, out_channels, out_height, out_width = image_shape(match.kind, match.result)
     shift, results = read_scalar(match.shift), static_shape(sums.result)
     assert shift is not None  # a rule
@@ -310,9 +311,9 @@ def make_layer(match: Match) -> AcceleratorLayer:
     return AcceleratorLayer(
         kind=match.kind,
         batch=batch,
-        in_channels=in_channels,
-        in_height=in_height,
-        in_width=in_width,
+        channels=channels,
+        height=height,
+        width=width,
         out_channels=out_channels,
         out_height=out_height,
         out_width=out_width,

@@ -15,9 +15,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import Match
 from firmwright.devices.soma_dory.rewrites import make_convolution
+from firmwright.ir.layer import LayerKind
 from firmwright.ir.relax import (
     main_bindings,
     operator_name,
@@ -86,8 +87,8 @@ def transpose_layer(layer: AcceleratorLayer) -> AcceleratorLayer:
     weights = layer.weights
     return replace(
         layer,
-        in_height=layer.in_width,
-        in_width=layer.in_height,
+        height=layer.width,
+        width=layer.height,
         out_height=layer.out_width,
         out_width=layer.out_height,
         kernel=layer.kernel[::-1],

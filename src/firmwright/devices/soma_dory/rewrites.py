@@ -8,8 +8,9 @@ import tvm
 from tvm import relax
 
 from firmwright.devices.soma_dory.geometry import LayerForm, generate_forms
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import Match
+from firmwright.ir.layer import LayerKind
 from firmwright.ir.relax import main_bindings, operator_name, rewrite_bindings, static_shape
 
 Padding = tuple[int, int, int, int]
@@ -99,7 +100,7 @@ def build_bindings(
     call, layer = binding.value, form.layer
     image = values[call.args[0]].args[0] if form.reads_unpadded else call.args[0]
     if form.space_to_depth:
-        image = space_to_depth(image, (layer.in_height, layer.in_width), bind)
+        image = space_to_depth(image, (layer.height, layer.width), bind)
     value = relax.BlockBuilder().normalize(make_convolution(image, layer, call))
     return [*bindings, relax.VarBinding(binding.var, value)]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from firmwright.devices.soma_dory.cost import Accelerator
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import (
     INT8_RANGE,
     Conversion,
@@ -19,6 +19,7 @@ from firmwright.devices.soma_dory.matching import (
     read_scalar,
 )
 from firmwright.devices.soma_dory.tiling import explain_no_tiling
+from firmwright.ir.layer import LayerKind
 from firmwright.ir.nodes import Expr
 from firmwright.ir.regions import RuleViolation
 from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
@@ -162,7 +163,7 @@ def layer_facts(layer: AcceleratorLayer, accelerator: Mapping[str, Any]) -> dict
         "pad_bottom": bottom,
         "pad_right": right,
         "largest_sum": largest_sum(layer),
-        "rows": layer.in_channels * height * width,
+        "rows": layer.channels * height * width,
         "analog_rows": accelerator["analog_rows"],
         "relu": layer.relu,
         "relu_of_sums": accelerator["relu_of_sums"],

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from firmwright.devices.soma_dory.device_layout import PIECE, ROW, WORD
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
+from firmwright.ir.layer import LayerKind
 
 LANES = 16
 """Output channels in a block of weights, and of results in L1."""
@@ -125,9 +126,7 @@ class TileJob:
 
 
 def row_axis(layer: AcceleratorLayer) -> Axis:
-    return Axis(
-        layer.in_height, layer.out_height, layer.kernel[0], layer.strides[0], layer.padding[0]
-    )
+    return Axis(layer.height, layer.out_height, layer.kernel[0], layer.strides[0], layer.padding[0])
 
 
 def is_channel_sum(layer: AcceleratorLayer) -> bool:
@@ -139,8 +138,8 @@ def flatten_addition(layer: AcceleratorLayer) -> AcceleratorLayer:
     """Return the layer as tiles see it: an addition is one row of all bytes of the batch."""
     if layer.kind is not LayerKind.ADD:
         return layer
-    width = layer.batch * layer.in_channels * layer.in_height * align(layer.in_width)
-    return replace(layer, batch=1, in_channels=1, in_height=1, in_width=width, out_channels=1,
+    width = layer.batch * layer.channels * layer.height * align(layer.width)
+    return replace(layer, batch=1, channels=1, height=1, width=width, out_channels=1,
                    out_height=1, out_width=width)  # fmt: skip
 
 
@@ -157,7 +156,7 @@ def walk_jobs(layer: AcceleratorLayer, tile: Tile) -> Iterator[TileJob]:
     """Walk the tiles of one sample, in the order in which they are computed."""
     columns = tile_sizes(layer.out_width, tile.columns)
     channels = tile_sizes(layer.out_channels, tile.channels)
-    inputs = tile_sizes(layer.in_channels, tile.in_channels)
+    inputs = tile_sizes(layer.channels, tile.in_channels)
     for row_span in row_axis(layer).make_spans(tile.rows):
         for width in columns:
             for i, count in enumerate(channels):
@@ -173,8 +172,8 @@ def input_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: in
     """Return the transfer of an input tile; of a dense layer ``planes`` is its channels."""
     if layer.kind is LayerKind.DENSE:
         return TileTransfer(1, align(planes), 0)
-    pitch = align(columns if layer.kind is LayerKind.ADD else layer.in_width)
-    return TileTransfer(planes, rows.read * pitch, layer.in_height * pitch)
+    pitch = align(columns if layer.kind is LayerKind.ADD else layer.width)
+    return TileTransfer(planes, rows.read * pitch, layer.height * pitch)
 
 
 def output_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: int) -> TileTransfer:
@@ -252,7 +251,7 @@ def plane_bytes(layer: AcceleratorLayer, rows: int, columns: int) -> tuple[int, 
     if layer.kind is LayerKind.DENSE:
         return 1, 1
     row_spans = row_axis(layer).make_spans(rows)
-    width_in = columns if layer.kind is LayerKind.ADD else layer.in_width
+    width_in = columns if layer.kind is LayerKind.ADD else layer.width
     bytes_in = max(s.read for s in row_spans) * align(width_in)
     return bytes_in, max(s.size for s in row_spans) * align(columns)
 
@@ -268,5 +267,5 @@ def plane_counts(layer: AcceleratorLayer, channels: int, in_channels: int) -> tu
     if layer.kind is LayerKind.ADD:
         return channels, channels
     inputs = align(in_channels) if layer.kind is LayerKind.DENSE else in_channels
-    bytes_of_sum = 1 if in_channels == layer.in_channels else 4
+    bytes_of_sum = 1 if in_channels == layer.channels else 4
     return inputs, align(channels) * bytes_of_sum

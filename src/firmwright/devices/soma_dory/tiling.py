@@ -21,9 +21,10 @@ from firmwright.devices.soma_dory.cost import (
     estimate_sample,
 )
 from firmwright.devices.soma_dory.device_layout import PIECE
-from firmwright.devices.soma_dory.layer import AcceleratorLayer, LayerKind
+from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles
+from firmwright.ir.layer import LayerKind
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,9 @@ def find_best_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> Tilin
 def explain_no_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> str | None:
     """Say which memory the layer's smallest tiles exceed; None where they fit. Fast."""
     stored = tiles.flatten_addition(layer)
-    depths = {stored.in_channels}
+    depths = {stored.channels}
     if tiles_inputs(stored, accelerator):
-        depths.add(min(tiles.LANES, stored.in_channels))
+        depths.add(min(tiles.LANES, stored.channels))
     channels = min(tiles.channels_per_block(stored), stored.out_channels)
     columns = min(PIECE, stored.out_width) if layer.kind is LayerKind.ADD else stored.out_width
     rows = tiles.row_tile_sizes(stored)[-1]
@@ -134,7 +135,7 @@ def weight_room(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
     An array of the analog core holds as many outputs as it has columns.
     """
     if layer.kind is LayerKind.ANALOG_CONV2D:
-        return tiles.weight_bytes(layer, accelerator.analog_columns, layer.in_channels)
+        return tiles.weight_bytes(layer, accelerator.analog_columns, layer.channels)
     return accelerator.weights
 
 
@@ -159,7 +160,7 @@ def plane_option(
 ) -> PlaneTile:
     row_spans = tiles.row_axis(layer).make_spans(rows)
     spans = list(product(row_spans, tiles.tile_sizes(layer.out_width, columns)))
-    copies_in = Counter(tiles.input_transfer(layer, r, c, layer.in_channels) for r, c in spans)
+    copies_in = Counter(tiles.input_transfer(layer, r, c, layer.channels) for r, c in spans)
     copies_out = Counter(tiles.output_transfer(layer, r, c, layer.out_channels) for r, c in spans)
     inputs = tiles.count_inputs(layer)
     load, load_calls = split_transfers(copies_in, accelerator)
@@ -189,9 +190,9 @@ def split_transfers(
 def channel_options(layer: AcceleratorLayer, accelerator: Accelerator) -> list[ChannelTile]:
     """Return the tiles of channels whose weights fit, largest first."""
     outputs = even_sizes(layer.out_channels, tiles.channels_per_block(layer))
-    inputs = [layer.in_channels]
+    inputs = [layer.channels]
     if tiles_inputs(layer, accelerator):
-        inputs = even_sizes(layer.in_channels, tiles.LANES)
+        inputs = even_sizes(layer.channels, tiles.LANES)
     return [
         channel_option(layer, accelerator, count, depth)
         for count, depth in product(outputs, inputs)
@@ -205,7 +206,7 @@ def channel_option(
     tile = tiles.Tile(count, layer.out_height, layer.out_width, depth)
     parts = estimate_sample(layer, tile, accelerator)
     steps = -(-layer.out_channels // count)
-    tiled_input = depth < layer.in_channels
+    tiled_input = depth < layer.channels
     loads = parts.jobs if tiled_input or not tiles.is_channel_sum(layer) else 1
     planes_in, planes_out = tiles.plane_counts(layer, count, depth)
     return ChannelTile(count, depth, parts.compute, parts.weights, steps if tiled_input else 1,
