@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from firmwright.codegen.templates import make_environment, render
@@ -21,11 +21,23 @@ Variables = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class LayerFunction:
-    """A C function in ``files``. One that layers share gets their ``record``, defined in C."""
+    """A C function in ``files``.
+
+    A function that layers share reads their numbers from a ``struct``, and from it calls its
+    ``parts``, C names by the names of their templates. A function of one layer has no struct.
+    """
 
     name: str
-    record: str | None
     files: tuple[SourceFile, ...]
+    struct: str = ""
+    parts: Mapping[str, str] = field(default_factory=dict)
+
+    def define_record(self, numbers: Variables) -> str:
+        """Return the C that defines the struct of a layer; empty if there is no struct."""
+        if not self.struct:
+            return ""
+        values = list_values({**numbers, **self.parts})
+        return f"static const struct {self.struct}_layer layer = {{{values}}};"
 
     @property
     def headers(self) -> tuple[str, ...]:
@@ -61,11 +73,19 @@ def write_function(
     }
     ports = {"ports": packing.part_parameters}
     used = {name: {**part, **ports} for name, part in text.parts.items() if part is not None}
-    write = write_shared if shared else write_own
-    return write(form.name, variables, used, packing.record)
+    if not shared:
+        return write_single(form.name, variables, used, packing.record)
+    key = repr((form.name, variables, used))
+    if key not in _shared:
+        _shared[key] = write_shared(form.name, variables, used)
+    return _shared[key]
 
 
-def write_own(
+_shared: dict[str, LayerFunction] = {}
+"""By what they are rendered with: thousands of layers may share a few."""
+
+
+def write_single(
     form: str, variables: Variables, parts: Mapping[str, Variables], record: Variables
 ) -> LayerFunction:
     """Return a function in which a layer's numbers are constants."""
@@ -77,39 +97,13 @@ def write_own(
     name = f"{form}_{digest(*texts, record)}"
     texts.append(render_file("own", {**given, "name": name, "values": list_values(record)}))
     header = make_header(name, f"void {name}({variables['ports']});")
-    return LayerFunction(name, None, (header, make_source(name, texts)))
+    return LayerFunction(name, (header, make_source(name, texts)))
 
 
 def write_shared(
-    form: str, variables: Variables, parts: Mapping[str, Variables], record: Variables
-) -> LayerFunction:
-    """Return a function that reads a layer's numbers from a record, and the parts that it calls."""
-    told = repr((form, variables, parts))
-    if told not in _shared:
-        _shared[told] = render_shared(form, variables, parts)
-    shared = _shared[told]
-    values = list_values({**record, **shared.parts})
-    definition = f"static const struct {shared.struct}_layer layer = {{{values}}};"
-    return LayerFunction(shared.name, definition, shared.files)
-
-
-@dataclass(frozen=True)
-class SharedFunction:
-    """A C function that reads a ``struct``, with the names of the ``parts`` that it calls by it."""
-
-    name: str
-    struct: str
-    parts: Mapping[str, str]
-    files: tuple[SourceFile, ...]
-
-
-_shared: dict[str, SharedFunction] = {}
-"""By what they are rendered with: thousands of layers may share a few."""
-
-
-def render_shared(
     form: str, variables: Variables, parts: Mapping[str, Variables]
-) -> SharedFunction:
+) -> LayerFunction:
+    """Return a function that reads a layer's numbers from a struct, and the parts that it calls."""
     given = {**variables, "record": "shared", "linkage": "", "call": "l->"}
     name = name_function(form, given)
     struct = f"{form}_{digest(render_file('record', given))}" if parts else name
@@ -119,7 +113,7 @@ def render_shared(
         names[part] = name_function(f"{form}_{part}", {**given, **own})
         files += make_files(f"{form}_{part}", names[part], {**given, **own})
     files += make_files(form, name, given)
-    return SharedFunction(name, struct, names, tuple(files))
+    return LayerFunction(name, tuple(files), struct, names)
 
 
 def name_function(template: str, given: Variables) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import tvm
 from tvm import relax
 
-from firmwright.devices.cpu.forms.form import Choice, Form, choose
+from firmwright.devices.cpu.forms.form import Choice, Form, Packing, choose
 from firmwright.devices.cpu.forms.shifted_steps import choose_biases
 from firmwright.devices.cpu.layer_functions import (
     AnyLayer,
@@ -128,7 +128,7 @@ def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> Lo
         weights=weights,
         outputs=(output,),
         scratch=scratch,
-        body=write_calls(function, layer, (*inputs, *weights, output, *scratch)),
+        body=write_calls(function, layer, packing, (*inputs, *weights, output, *scratch)),
         functions=(),
         quantized_operators=0,
         float_operators=(),
@@ -179,10 +179,13 @@ def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], 
     return (input_,), Parameter("output", layer.output_dtype, written, result)
 
 
-def write_calls(function: LayerFunction, layer: AnyLayer, parameters: Sequence[Parameter]) -> str:
+def write_calls(
+    function: LayerFunction, layer: AnyLayer, packing: Packing, parameters: Sequence[Parameter]
+) -> str:
     """Return the body of a region's function: a call for each sample of the batch."""
-    record = f"    {function.record}\n\n" if function.record else ""
-    names = [*(["&layer"] if function.record else []), *(p.name for p in parameters)]
+    definition = function.define_record(packing.record)
+    record = f"    {definition}\n\n" if definition else ""
+    names = [*(["&layer"] if definition else []), *(p.name for p in parameters)]
     if isinstance(layer, Pair | MatrixProduct | Softmax) or layer.batch == 1:
         return f"{record}    {function.name}({', '.join(names)});"
     written = layer.output_elements
