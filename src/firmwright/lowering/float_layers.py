@@ -9,26 +9,26 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from firmwright.ir.chains import (
+    CONVOLUTION,
+    PRODUCT,
+    Definitions,
+    list_definitions,
+    skip_clips,
+    skip_reshapes,
+    split_addition,
+)
 from firmwright.ir.layer import Array, FloatLayer, LayerKind
-from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import (
     TO_FIRST,
     TO_LAST,
     Constant,
     constant_array,
     dtype_of,
-    list_bindings,
     operator_name,
     static_shape,
 )
-from firmwright.lowering.layers import (
-    CONVOLUTION,
-    PRODUCT,
-    Definitions,
-    describe_convolution,
-    describe_product,
-    lay_rows,
-)
+from firmwright.lowering.layers import describe_convolution, describe_product, lay_rows
 
 KINDS = {
     LayerKind.CONV2D: LayerKind.FLOAT_CONV2D,
@@ -41,42 +41,35 @@ def read_float_layer(function: relax.Function) -> FloatLayer | None:
     results = function.body.body.fields
     if len(results) != 1:
         return None
-    definitions = {b.var: b.value for b in list_bindings(function)}
-    argument, low, high = read_limits(results[0], definitions)
-    argument, added = split_tensor(argument, list(function.params), definitions)
-    anchor, bias = split_constant(argument, definitions)
+    definitions, parameters = list_definitions(function), list(function.params)
+    argument, bounds = skip_clips(results[0], definitions, reshapes=True)
+    low, high = -np.inf, np.inf
+    for limits in bounds:
+        low, high = map(float, np.clip(np.array(limits, "float32"), low, high))
+
+    def read_tensor(value: relax.Expr) -> relax.Var | None:
+        same = value in parameters and static_shape(value) == static_shape(argument)
+        return value if same else None
+
+    def read_constant(value: relax.Expr) -> Array | None:
+        constant = definitions.get(value, value)
+        return constant_array(constant) if isinstance(constant, Constant) else None
+
+    sums, added = split_addition(argument, definitions, read_tensor)
+    sums, bias = split_addition(sums, definitions, read_constant)
+    anchor = definitions.get(sums)
     shape = describe_anchor(anchor, definitions)
     if anchor is None or shape is None or low > high:
         return None
     data, axes = read_data(anchor, definitions)
     given = {"input": data, **({} if added is None else {"added": added})}
     roles = [name for p in function.params for name, value in given.items() if value.same_as(p)]
-    biases = spread_bias(bias, shape["out_channels"])
+    biases = spread_bias(np.zeros(1, "float32") if bias is None else bias, shape["out_channels"])
     if biases is None or len(roles) != len(given) or len(roles) != len(function.params):
         return None
     return FloatLayer(
         **shape, bias=biases, roles=tuple(roles), is_planar=axes == TO_LAST, low=low, high=high
     )
-
-
-def read_limits(result: relax.Expr, definitions: Definitions) -> tuple[relax.Expr, float, float]:
-    """Return what a region's result clamps, and to which float32 limits."""
-    low, high = -np.inf, np.inf
-    result = skip_reshapes(result, definitions)
-    while (call := definitions.get(result)) is not None:
-        bounds = read_clip_bounds(call)
-        if bounds is None:
-            break
-        low, high = map(float, np.clip(np.array(bounds, "float32"), low, high))
-        result = skip_reshapes(call.args[0], definitions)
-    return result, low, high
-
-
-def skip_reshapes(value: relax.Expr, definitions: Definitions) -> relax.Expr:
-    """Return the tensor of which a value is another shape."""
-    while (call := definitions.get(value)) is not None and operator_name(call) == "relax.reshape":
-        value = call.args[0]
-    return value
 
 
 def read_data(anchor: tvm.ir.Call, definitions: Definitions) -> tuple[relax.Expr, tuple[int, ...]]:
@@ -97,32 +90,6 @@ def read_data(anchor: tvm.ir.Call, definitions: Definitions) -> tuple[relax.Expr
             static_shape(moved)[1:]
         )
     return (skip_reshapes(call.args[0], definitions), axes) if fits else (moved, ())
-
-
-def split_tensor(
-    argument: relax.Expr, parameters: list[relax.Var], definitions: Definitions
-) -> tuple[relax.Expr, relax.Var | None]:
-    """Return the sums behind the addition of an input of the same shape; else the argument."""
-    call = definitions.get(argument)
-    if call is None or operator_name(call) != "relax.add":
-        return argument, None
-    for sums, added in (call.args, reversed(call.args)):
-        if added in parameters and static_shape(added) == static_shape(call):
-            return sums, added
-    return argument, None
-
-
-def split_constant(
-    argument: relax.Expr, definitions: Definitions
-) -> tuple[tvm.ir.Call | None, Array]:
-    """Return the call behind the addition of a constant, and that; zero where there is none."""
-    call = definitions.get(argument)
-    if call is not None and operator_name(call) == "relax.add":
-        for sums, added in (call.args, reversed(call.args)):
-            constant = definitions.get(added, added)
-            if isinstance(constant, Constant):
-                return definitions.get(sums), constant_array(constant)
-    return call, np.zeros(1, "float32")
 
 
 def spread_bias(bias: Array, channels: int) -> Array | None:

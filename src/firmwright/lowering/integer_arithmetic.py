@@ -18,6 +18,7 @@ import tvm
 from tvm import relax, te
 
 from firmwright.codegen.names import c_identifier
+from firmwright.ir.chains import INT32_LIMIT
 from firmwright.ir.operators import SCALE_COMMUTING
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import Constant, dtype_of, operator_name, static_shape
@@ -26,7 +27,6 @@ from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.normalization import normalize_rows
 from firmwright.lowering.kernels.quantized_tensor import (
     BATCH_MATMUL,
-    INT32_LIMIT,
     QuantizedTensor,
     Value,
     has_quant_params,

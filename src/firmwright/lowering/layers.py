@@ -14,13 +14,22 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
+from firmwright.ir.chains import (
+    BYTES,
+    CONVOLUTION,
+    INT32_LIMIT,
+    PRODUCT,
+    Definitions,
+    list_definitions,
+    skip_clips,
+    skip_reshapes,
+    split_addition,
+)
 from firmwright.ir.layer import WIDE_KINDS, Array, Layer, LayerKind, LayerRounding, Scaling
-from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import (
     Constant,
     constant_array,
     dtype_of,
-    list_bindings,
     operator_name,
     static_shape,
 )
@@ -31,7 +40,6 @@ from firmwright.lowering.kernels.fixed_point import (
     to_fixed_point,
 )
 from firmwright.lowering.kernels.quantized_tensor import (
-    INT32_LIMIT,
     OutputQuantParams,
     QuantizedTensor,
     RoundFunction,
@@ -43,9 +51,6 @@ from firmwright.lowering.kernels.rounding import fuse_activation
 from firmwright.lowering.kernels.tables import round_half_away
 from firmwright.lowering.layer_arithmetic import fold_constant_channels
 
-CONVOLUTION = "relax.nn.conv2d"
-PRODUCT = "relax.matmul"
-BYTES = ("int8", "uint8")
 ACTIVATIONS = (*BYTES, "int16")
 
 WIDE_LIMIT = 2**46
@@ -53,8 +58,6 @@ WIDE_LIMIT = 2**46
 
 ROWS_OF_A_PICTURE = 4
 """A matrix times so many rows is computed as a convolution of that many pixels."""
-
-Definitions = Mapping[relax.Expr, tvm.ir.Call]
 
 
 def read_layer(function: relax.Function, rounding: str) -> Layer | None:
@@ -66,7 +69,7 @@ def read_layer(function: relax.Function, rounding: str) -> Layer | None:
     if found is None:
         return None
     definitions, argument, grid = found
-    sums, bias = split_bias(argument, definitions)
+    sums, bias = split_addition(argument, definitions, lambda v: read_bias(v, definitions))
     anchor = definitions.get(sums)
     operands = read_operands(anchor, definitions)
     if anchor is None or operands is None:
@@ -91,7 +94,7 @@ def find_quantized(
     results = function.body.body.fields
     if len(function.params) != inputs or len(results) != 1:
         return None
-    definitions = {b.var: b.value for b in list_bindings(function)}
+    definitions = list_definitions(function)
     found = read_output(results[0], definitions, rounding, dtypes)
     return None if found is None else (definitions, *found)
 
@@ -110,14 +113,9 @@ def find_quantized_call(
 def read_output(
     result: relax.Expr, definitions: Definitions, rounding: str, dtypes: Sequence[str]
 ) -> tuple[relax.Expr, OutputQuantParams] | None:
-    """Return what a region's result quantizes, and the integers that it may become."""
-    bounds: list[tuple[float, float]] = []
+    """Return the value that a region's result quantizes, and the integers that it may become."""
+    result, bounds = skip_clips(result, definitions, reshapes=True)
     call = definitions.get(result)
-    while call is not None and operator_name(call) in ("relax.clip", "relax.reshape"):
-        if operator_name(call) == "relax.clip":
-            low, high = read_clip_bounds(call) or (-np.inf, np.inf)
-            bounds.append((low, high))
-        call = definitions.get(call.args[0])
     if call is None or operator_name(call) != "relax.quantize":
         return None
     grid = read_quant_params(call)
@@ -132,18 +130,10 @@ def read_output(
     return argument, OutputQuantParams(grid.dtype, grid.scale, grid.zero_point, low, high)
 
 
-def split_bias(
-    argument: relax.Expr, definitions: Definitions
-) -> tuple[relax.Expr, QuantizedTensor | None]:
-    """Return the sums behind an addition, and what is added; the argument itself without one."""
-    call = definitions.get(argument)
-    if call is None or operator_name(call) != "relax.add":
-        return argument, None
-    for sums, added in (call.args, reversed(call.args)):
-        bias = read_quantized(added, definitions)
-        if bias is not None and isinstance(bias.data, Constant) and sums in definitions:
-            return sums, bias
-    return argument, None
+def read_bias(added: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
+    """Return the constant integers before a dequantize."""
+    bias = read_quantized(added, definitions)
+    return bias if bias is not None and isinstance(bias.data, Constant) else None
 
 
 def read_quantized(argument: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
@@ -181,13 +171,6 @@ def read_operands(
 def reads_parameter(data: relax.Expr, parameter: relax.Var, definitions: Definitions) -> bool:
     """Tell whether a product reads the region's input, of which it may see another shape."""
     return bool(skip_reshapes(data, definitions).same_as(parameter))
-
-
-def skip_reshapes(data: relax.Expr, definitions: Definitions) -> relax.Expr:
-    """Return what has the same elements, in the same order, before any changes of shape."""
-    while (call := definitions.get(data)) is not None and operator_name(call) == "relax.reshape":
-        data = call.args[0]
-    return data
 
 
 def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> dict[str, Any] | None:

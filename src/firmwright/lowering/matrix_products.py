@@ -13,18 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from firmwright.ir.chains import INT32_LIMIT, PRODUCT, Definitions
 from firmwright.ir.layer import Layer, LayerKind, Matrices, MatrixProduct
 from firmwright.ir.nodes import Call, Expr, Function
 from firmwright.ir.relax import dtype_of, operator_name, static_shape
 from firmwright.lowering.kernels.quantized_tensor import (
     BATCH_MATMUL,
-    INT32_LIMIT,
     OutputQuantParams,
     QuantizedTensor,
 )
 from firmwright.lowering.layers import (
-    PRODUCT,
-    Definitions,
     find_quantized_call,
     make_scaling,
     read_bytes,

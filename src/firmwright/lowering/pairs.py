@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from firmwright.ir.chains import skip_reshapes
 from firmwright.ir.layer import Addition, Array, Pair, Product
 from firmwright.ir.nodes import Function
 from firmwright.ir.relax import dtype_of, operator_name, static_shape
@@ -18,7 +19,7 @@ from firmwright.lowering.kernels.fixed_point import (
     to_fixed_point,
 )
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
-from firmwright.lowering.layers import find_quantized_call, read_bytes, skip_reshapes
+from firmwright.lowering.layers import find_quantized_call, read_bytes
 
 LARGEST_TERM = 2**30
 """Terms of a sum stay below it, so that no sum leaves 32 bits."""

@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from firmwright.ir.layer import Array, Layer, LayerRounding, Scaling
-from firmwright.ir.nodes import Call, Expr, Function
-from firmwright.ir.operators import read_clip_bounds
-from firmwright.ir.relax import Constant, constant_array, dtype_of, list_bindings, operator_name
-from firmwright.lowering.layer_arithmetic import fold_constant_channels
-from firmwright.lowering.layers import (
+from firmwright.ir.chains import (
     BYTES,
     CONVOLUTION,
     PRODUCT,
     Definitions,
-    describe_convolution,
-    describe_product,
-    reads_parameter,
+    list_definitions,
+    skip_reshapes,
 )
+from firmwright.ir.layer import Array, Layer, LayerRounding, Scaling
+from firmwright.ir.nodes import Call, Expr, Function
+from firmwright.ir.operators import read_clip_bounds
+from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name
+from firmwright.lowering.layer_arithmetic import fold_constant_channels
+from firmwright.lowering.layers import describe_convolution, describe_product, reads_parameter
 
 ARITHMETIC = ("relax.right_shift", "relax.add", "relax.multiply")
 """What may follow the sums, from the last to the first."""
@@ -37,7 +37,7 @@ def read_shifted_layer(function: Function) -> Layer | None:
     results = function.body.body.fields
     if len(function.params) != 1 or len(results) != 1:
         return None
-    definitions = {b.var: b.value for b in list_bindings(function)}
+    definitions = list_definitions(function)
     clipped = read_clipped(results[0], definitions)
     if clipped is None:
         return None
@@ -62,7 +62,7 @@ def read_shifted_layer(function: Function) -> Layer | None:
 
 def read_clipped(result: Expr, definitions: Definitions) -> tuple[Expr, int, int] | None:
     """Return what is clipped and cast to bytes, and the limits of that."""
-    call = follow_reshapes(result, definitions)
+    call = definitions.get(skip_reshapes(result, definitions))
     if call is None or operator_name(call) != "relax.astype" or dtype_of(call) not in BYTES:
         return None
     clip = definitions.get(call.args[0])
@@ -71,13 +71,6 @@ def read_clipped(result: Expr, definitions: Definitions) -> tuple[Expr, int, int
     if clip is None or bounds is None or bounds[0] < limits.min or bounds[1] > limits.max:
         return None
     return clip.args[0], int(bounds[0]), int(bounds[1])
-
-
-def follow_reshapes(result: Expr, definitions: Definitions) -> Call | None:
-    call = definitions.get(result)
-    while call is not None and operator_name(call) == "relax.reshape":
-        call = definitions.get(call.args[0])
-    return call
 
 
 def read_arithmetic(argument: Expr, definitions: Definitions) -> tuple[Call | None, list[Array]]:

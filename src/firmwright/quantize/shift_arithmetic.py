@@ -20,6 +20,7 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
+from firmwright.ir.chains import CONVOLUTION, PRODUCT
 from firmwright.ir.relax import (
     Constant,
     constant_array,
@@ -37,7 +38,7 @@ Array = npt.NDArray[Any]
 LOWEST, LARGEST = -128, 127
 LARGEST_SUM = 2**31 - 1
 LARGEST_SHIFT = 31
-PRODUCTS = ("relax.nn.conv2d", "relax.matmul")
+PRODUCTS = (CONVOLUTION, PRODUCT)
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class ShiftLayer:
         by_channel = array if array.ndim == 4 else array.T
         reach = -LOWEST * np.abs(by_channel.astype("int64")).reshape(len(by_channel), -1).sum(1)
         self.expect_int32(int((reach + np.abs(biases)).max()))
-        if operator_name(call) == "relax.matmul":
+        if operator_name(call) == PRODUCT:
             total = relax.op.matmul(x.integers, weights.integers, out_dtype="int32")
         else:
             a = call.attrs

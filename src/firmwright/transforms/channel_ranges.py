@@ -11,12 +11,12 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
+from firmwright.ir.chains import BYTES, is_per_tensor
 from firmwright.ir.operators import PERMUTATIONS, read_clip_bounds, relax_names
 from firmwright.ir.quant_params import read_quant_params
 from firmwright.ir.relax import operator_name, static_shape
 from firmwright.transforms.layout_of_constants import apply_layout, find_channel_axis
-from firmwright.transforms.layout_on_integers import is_per_tensor
-from firmwright.transforms.quantized_layers import BYTES, Integers, QuantizedLayer, Reals
+from firmwright.transforms.quantized_layers import Integers, QuantizedLayer, Reals
 
 ROUNDING = 0.76
 """Steps of the grid: how far a rounding may be from the real result. The last one of a kernel is

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
+from firmwright.ir.chains import CONVOLUTION
 from firmwright.ir.operators import RESHAPES
 from firmwright.ir.relax import (
     constant_array,
@@ -25,7 +26,7 @@ from firmwright.ir.relax import (
     static_shape,
 )
 from firmwright.transforms.channel_ranges import Ranges, find_ranges, read_integers
-from firmwright.transforms.convolutions import CONV2D, rebuild_conv
+from firmwright.transforms.convolutions import rebuild_conv
 from firmwright.transforms.quantized_layers import Integers, QuantizedLayer, find_layers
 
 Channels: TypeAlias = npt.NDArray[np.bool_]
@@ -214,7 +215,7 @@ def make_bias(layer: QuantizedLayer, bias: Integers, outside: Channels) -> relax
 
 def rebuild_sums(layer: QuantizedLayer, source: relax.Var, weights: relax.Var) -> relax.Expr:
     """Return the convolution or product of other operands."""
-    if operator_name(layer.call) != CONV2D:
+    if operator_name(layer.call) != CONVOLUTION:
         return rebuild_call(layer.call, source, (), weights)
     groups = static_shape(source)[layer.source_axis] if layer.is_depthwise else 1
     return rebuild_conv(layer.call, source, weights, groups=groups)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
+from firmwright.ir.chains import CONVOLUTION
 from firmwright.ir.relax import (
     Constant,
     constant_array,
@@ -25,7 +26,6 @@ from firmwright.ir.relax import (
 )
 from firmwright.transforms.layout_on_integers import quantize_before_subsampling
 
-CONV2D = "relax.nn.conv2d"
 CONVOLUTIONS = {
     f"relax.nn.{name}": getattr(relax.op.nn, name)
     for name in (f"conv{n}d{suffix}" for n in (1, 2, 3) for suffix in ("", "_transpose"))
@@ -61,7 +61,7 @@ def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
 
     def rewrite(binding: relax.VarBinding) -> list[relax.VarBinding]:
         call = binding.value
-        if operator_name(call) != CONV2D:
+        if operator_name(call) != CONVOLUTION:
             return [binding]
         strides = [int(s) for s in call.attrs.strides]
         common = gcd(*strides)
@@ -83,7 +83,7 @@ def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
     return quantize_before_subsampling(rewrite_bindings(module, rewrite))
 
 
-@rewrite_each("relax.nn.conv1d", CONV2D, "relax.nn.conv3d")
+@rewrite_each("relax.nn.conv1d", CONVOLUTION, "relax.nn.conv3d")
 def merge_pad_layer(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Let a convolution do the zero padding in front of it, added to its own.
 

@@ -8,6 +8,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from firmwright.ir.chains import is_per_tensor
 from firmwright.ir.operators import PERMUTATIONS, relax_names
 from firmwright.ir.relax import (
     Constant,
@@ -116,11 +117,6 @@ def quantize_before_subsampling(module: tvm.IRModule) -> tvm.IRModule:
         return tvm.ir.Call(pick.op, [quantized], pick.attrs)
 
     return rewrite_calls(module, rewrite)
-
-
-def is_per_tensor(quantize: tvm.ir.Call) -> bool:
-    """Tell a quantize that is the same for every element."""
-    return all(isinstance(a, Constant) and constant_array(a).size == 1 for a in quantize.args[1:])
 
 
 def find_elementwise_chain(

@@ -11,6 +11,14 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
+from firmwright.ir.chains import (
+    BYTES,
+    CONVOLUTION,
+    INT32_LIMIT,
+    PRODUCT,
+    is_dequantized,
+    is_per_tensor,
+)
 from firmwright.ir.quant_params import QuantParams, read_quant_params
 from firmwright.ir.relax import (
     Constant,
@@ -20,12 +28,7 @@ from firmwright.ir.relax import (
     operator_name,
     static_shape,
 )
-from firmwright.transforms.convolutions import CONV2D, is_per_channel
-from firmwright.transforms.layout_on_integers import is_per_tensor
-
-MATMUL = "relax.matmul"
-BYTES = ("int8", "uint8")
-INT32_LIMIT = 2**31
+from firmwright.transforms.convolutions import is_per_channel
 
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -74,11 +77,13 @@ class QuantizedLayer:
 
     @property
     def is_depthwise(self) -> bool:
-        return operator_name(self.call) == CONV2D and int(self.call.attrs.groups) > 1
+        return operator_name(self.call) == CONVOLUTION and int(self.call.attrs.groups) > 1
 
     @property
     def is_padded(self) -> bool:
-        return operator_name(self.call) == CONV2D and any(int(p) for p in self.call.attrs.padding)
+        return operator_name(self.call) == CONVOLUTION and any(
+            int(p) for p in self.call.attrs.padding
+        )
 
 
 def find_layers(module: tvm.IRModule) -> dict[relax.Var, QuantizedLayer]:
@@ -143,10 +148,10 @@ def read_weights(dequantized: tvm.ir.Call, layout: str) -> Integers | None:
 
 def read_layouts(call: relax.Expr) -> Layouts | None:
     """Return the layouts of a product of matrices or a convolution whose groups are no blocks."""
-    if operator_name(call) == MATMUL:
+    if operator_name(call) == PRODUCT:
         plain = all(len(static_shape(a)) == 2 for a in call.args)
         return Layouts("NC", "IO", "NC") if plain else None
-    if operator_name(call) != CONV2D:
+    if operator_name(call) != CONVOLUTION:
         return None
     names = (call.attrs.data_layout, call.attrs.kernel_layout, call.attrs.out_layout)
     data, weights, result = (str(name) for name in names)
@@ -154,13 +159,6 @@ def read_layouts(call: relax.Expr) -> Layouts | None:
     groups, shape = int(call.attrs.groups), static_shape(call.args[0])
     channels = shape[data.index("C")], static_shape(call)[layouts.result.index("C")]
     return layouts if groups == 1 or channels == (groups, groups) else None
-
-
-def is_dequantized(value: relax.Expr) -> bool:
-    """Tell a dequantize whose scales and zero points are constants."""
-    return operator_name(value) == "relax.dequantize" and all(
-        isinstance(a, Constant) for a in value.args[1:]
-    )
 
 
 def match_bias(

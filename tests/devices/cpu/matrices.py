@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from tvm import relax
 
+from firmwright.ir.chains import PRODUCT
 from firmwright.ir.layer import Matrices, MatrixProduct
 from firmwright.ir.tensors import Tensor
 from firmwright.lowering.kernels.quantized_tensor import (
@@ -17,7 +18,6 @@ from firmwright.lowering.kernels.quantized_tensor import (
     QuantizedTensor,
     bound_magnitude,
 )
-from firmwright.lowering.layers import PRODUCT
 from firmwright.lowering.matrix_products import ROLES, Axes, Operand, lay_axes, make_product
 from tests.devices.cpu.float_layers import make_output
 

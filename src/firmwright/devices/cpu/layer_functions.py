@@ -100,9 +100,7 @@ def write_single(
     return LayerFunction(name, (header, make_source(name, texts)))
 
 
-def write_shared(
-    form: str, variables: Variables, parts: Mapping[str, Variables]
-) -> LayerFunction:
+def write_shared(form: str, variables: Variables, parts: Mapping[str, Variables]) -> LayerFunction:
     """Return a function that reads a layer's numbers from a struct, and the parts that it calls."""
     given = {**variables, "record": "shared", "linkage": "", "call": "l->"}
     name = name_function(form, given)

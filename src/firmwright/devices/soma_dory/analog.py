@@ -15,7 +15,6 @@ from tvm import relax
 
 from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import (
-    CONVOLUTION,
     SUM,
     UNBOUNDED,
     Conversion,
@@ -26,6 +25,7 @@ from firmwright.devices.soma_dory.matching import (
     is_cast,
     make_layer,
 )
+from firmwright.ir.chains import CONVOLUTION
 from firmwright.ir.layer import LayerKind
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name

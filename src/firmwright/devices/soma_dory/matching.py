@@ -19,6 +19,7 @@ import numpy as np
 from tvm import relax
 
 from firmwright.devices.soma_dory.layer import AcceleratorLayer
+from firmwright.ir.chains import CONVOLUTION, PRODUCT
 from firmwright.ir.layer import Array, LayerKind
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import (
@@ -31,8 +32,6 @@ from firmwright.ir.relax import (
     static_shape,
 )
 
-CONVOLUTION = "relax.nn.conv2d"
-PRODUCT = "relax.matmul"
 SUM = "relax.add"
 INT8_RANGE = (-128.0, 127.0)
 UNBOUNDED = (-math.inf, math.inf)

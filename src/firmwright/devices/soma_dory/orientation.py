@@ -18,6 +18,7 @@ from tvm import relax
 from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import Match
 from firmwright.devices.soma_dory.rewrites import make_convolution
+from firmwright.ir.chains import CONVOLUTION
 from firmwright.ir.layer import LayerKind
 from firmwright.ir.relax import (
     main_bindings,
@@ -131,7 +132,7 @@ def transpose_operator(
     for variable in read_variables(call):
         if variable not in sideways:
             bind(relax.op.permute_dims(variable, SWAP_ROWS_COLUMNS), variable)
-    if operator_name(call) == "relax.nn.conv2d":
+    if operator_name(call) == CONVOLUTION:
         layer = transpose_layer(layers[match])
         turned = make_convolution(sideways[call.args[0]], layer, call)
     else:

@@ -16,13 +16,12 @@ import tvm
 from tvm import relax
 
 from firmwright.devices.soma_dory.matching import (
-    CONVOLUTION,
     INT8_RANGE,
-    PRODUCT,
     UNBOUNDED,
     intersect,
     read_scalar,
 )
+from firmwright.ir.chains import CONVOLUTION, PRODUCT
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import (
     Constant,

@@ -16,13 +16,13 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
+from firmwright.ir.chains import INT32_LIMIT
 from firmwright.ir.relax import operator_name, static_shape
 from firmwright.lowering.kernels.averages import has_ties
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.fixed_point import Integer
 from firmwright.lowering.kernels.float_scaling import FloatFactors
 from firmwright.lowering.kernels.quantized_tensor import (
-    INT32_LIMIT,
     OutputQuantParams,
     QuantizedTensor,
 )

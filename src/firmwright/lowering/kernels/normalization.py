@@ -11,12 +11,13 @@ import numpy.typing as npt
 import tvm
 from tvm import relax, te, tirx, topi
 
+from firmwright.ir.chains import INT32_LIMIT
 from firmwright.ir.operators import short_name
 from firmwright.ir.relax import Constant, constant_array, operator_name, static_shape
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.fixed_point import Integer
 from firmwright.lowering.kernels.float_steps import EXACT_FLOATS
-from firmwright.lowering.kernels.quantized_tensor import INT32_LIMIT, QuantizedTensor, Value
+from firmwright.lowering.kernels.quantized_tensor import QuantizedTensor, Value
 
 LARGEST_EPSILON = 2.0**100
 """Far below the largest float32."""

@@ -9,6 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
+from firmwright.ir.chains import INT32_LIMIT
 from firmwright.ir.relax import dtype_of, operator_name, static_shape
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.fixed_point import (
@@ -20,7 +21,6 @@ from firmwright.lowering.kernels.fixed_point import (
     to_fixed_point,
 )
 from firmwright.lowering.kernels.quantized_tensor import (
-    INT32_LIMIT,
     OutputQuantParams,
     QuantizedTensor,
     has_quant_params,

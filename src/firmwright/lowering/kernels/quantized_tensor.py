@@ -13,8 +13,6 @@ from firmwright.ir.nodes import Call, Expr
 from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES
 
-INT32_LIMIT = 2**31
-
 BATCH_MATMUL = "product of stacks of matrices"
 """The operator of sums over two activations, unlike those over weights; TFLite's BATCH_MATMUL."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from firmwright.ir.chains import skip_clips
 from firmwright.ir.nodes import Call, Expr, Var
-from firmwright.ir.operators import read_clip_bounds
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, RoundFunction
 
@@ -38,8 +38,7 @@ def fuse_activation(
     ``definitions`` are what variables are bound to. Exact because rounding to a grid never
     reorders values.
     """
-    call = definitions.get(argument)
-    bounds = None if call is None else read_clip_bounds(call)
-    if call is None or bounds is None:
-        return argument, grid
-    return fuse_activation(definitions, call.args[0], grid.clamp_to(*bounds, nearest), nearest)
+    argument, bounds = skip_clips(argument, definitions)
+    for low, high in bounds:
+        grid = grid.clamp_to(low, high, nearest)
+    return argument, grid

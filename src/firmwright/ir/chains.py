@@ -1,0 +1,76 @@
+"""Reads the operators of a layer backwards: clips and reshapes, an addition, the sums of products.
+
+``definitions`` have the value of each variable. A function of this module follows a value to the
+operators that computed it, and returns the value before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from firmwright.ir.nodes import Call, Expr, Function
+from firmwright.ir.operators import read_clip_bounds
+from firmwright.ir.relax import Constant, constant_array, list_bindings, operator_name
+
+CONVOLUTION = "relax.nn.conv2d"
+PRODUCT = "relax.matmul"
+BYTES = ("int8", "uint8")
+INT32_LIMIT = 2**31
+
+Definitions = Mapping[Expr, Call]
+Added = TypeVar("Added")
+
+
+def list_definitions(function: Function) -> Definitions:
+    """Return the value of each variable that a function binds."""
+    return {b.var: b.value for b in list_bindings(function)}
+
+
+def skip_reshapes(value: Expr, definitions: Definitions) -> Expr:
+    """Return the tensor of the same elements before any reshapes."""
+    while (call := definitions.get(value)) is not None and operator_name(call) == "relax.reshape":
+        value = call.args[0]
+    return value
+
+
+def skip_clips(
+    value: Expr, definitions: Definitions, reshapes: bool = False
+) -> tuple[Expr, list[tuple[float, float]]]:
+    """Return the value before clips and their bounds, those of the last clip first.
+
+    With ``reshapes``, these may be before, between and after the clips.
+    """
+    bounds: list[tuple[float, float]] = []
+    while True:
+        value = skip_reshapes(value, definitions) if reshapes else value
+        call = definitions.get(value)
+        found = None if call is None else read_clip_bounds(call)
+        if call is None or found is None:
+            return value, bounds
+        bounds.append(found)
+        value = call.args[0]
+
+
+def split_addition(
+    value: Expr, definitions: Definitions, read: Callable[[Expr], Added | None]
+) -> tuple[Expr, Added | None]:
+    """Return both operands of an addition, of which ``read`` accepts one; else value and None."""
+    call = definitions.get(value)
+    if call is not None and operator_name(call) == "relax.add":
+        for sums, operand in (call.args, reversed(call.args)):
+            if (added := read(operand)) is not None:
+                return sums, added
+    return value, None
+
+
+def is_dequantized(value: Expr) -> bool:
+    """Return whether a value is a dequantize with constant scales and zero points."""
+    return operator_name(value) == "relax.dequantize" and all(
+        isinstance(a, Constant) for a in value.args[1:]
+    )
+
+
+def is_per_tensor(call: Call) -> bool:
+    """Return whether a quantize or dequantize has one constant scale and zero point."""
+    return all(isinstance(a, Constant) and constant_array(a).size == 1 for a in call.args[1:3])
