@@ -12,6 +12,7 @@ import tvm
 from onnx import helper
 from tvm import relax
 
+from firmwright.compile import compile_network
 from firmwright.data.samples import random_samples
 from firmwright.errors import UserError
 from firmwright.ir.relax import main_bindings, operator_name
@@ -22,7 +23,11 @@ from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate
 from firmwright.quantize.integer_io import remove_float_io
 from firmwright.quantize.shift_arithmetic import make_shift_network, rewrite_to_shifts
-from tests.networks.firmware import run_generated
+from firmwright.recipe import parse_target
+from firmwright.targets.load import load_mix
+from firmwright.toolchain import load_platform
+from firmwright.verify.protocol import decode_outputs
+from tests.networks.firmware import executed, run_generated
 
 from ..devices.soma_dory.reference import evaluated
 from .networks import Array, graph_of, options, ready, residual_network, samples
@@ -59,6 +64,26 @@ def test_no_float_is_left_and_the_c_equals_numpy(tmp_path: Path) -> None:
     found = run_generated(data, given, tmp_path, format_name="relax")
     for sample, outputs in zip(given, found, strict=True):
         np.testing.assert_array_equal(outputs[0], evaluated(module, sample)[0])
+
+
+def test_operators_that_are_not_fused_compute_the_same(tmp_path: Path) -> None:
+    module, interface = shifted(residual_network())
+    mix = load_mix(parse_target("c"), load_platform("host"), "onnx", fuse_layers=False)
+    network = compile_network(module, interface, mix)
+    assert () in {t.shape for t in network.partition.tensors}
+    given = [dict(s) for s in random_samples(interface.inputs, 3, 3)]
+    ran = executed(network, given, tmp_path)
+    found = decode_outputs(ran.console, network.interface.outputs, len(given), ran.exit_code)
+    for sample, outputs in zip(given, found, strict=True):
+        np.testing.assert_array_equal(outputs[0], evaluated(module, sample)[0])
+
+
+def test_a_device_has_no_layout_for_numbers_that_others_read() -> None:
+    module, interface = shifted(residual_network())
+    mix = load_mix(parse_target("soma_dory, c"), load_platform("diana"), "onnx", fuse_layers=False)
+    partition = compile_network(module, interface, mix).partition
+    assert {t.storage for t in partition.tensors if t.shape == ()} == {None}
+    assert "soma_dory" in {r.device for r in partition.regions}
 
 
 def test_results_are_those_of_the_qdq_graph_but_for_halves() -> None:

@@ -21,7 +21,7 @@ from firmwright.codegen.names import c_identifier
 from firmwright.ir.chains import INT32_LIMIT
 from firmwright.ir.operators import SCALE_COMMUTING
 from firmwright.ir.regions import Region
-from firmwright.ir.relax import Constant, dtype_of, operator_name, static_shape
+from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 from firmwright.lowering.float_use import ArithmeticUse, summarize_use
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.normalization import normalize_rows
@@ -61,16 +61,26 @@ class IntegerRewriter:
                 for block in self.function.body.blocks:
                     for binding in block.bindings:
                         self.translate_binding(binding)
-                results: list[relax.Var] = []
-                for returned in self.function.body.body.fields:
-                    value = self.builder.materialize_argument(returned)
-                    if isinstance(value, Constant) or any(value.same_as(p) for p in parameters):
-                        value = self.builder.emit_te("copy", copy_tensor, value)
-                    results.append(block_builder.emit_output(value))
+                returned = self.function.body.body.fields
+                results = [block_builder.emit_output(self.compute_result(r)) for r in returned]
             block_builder.emit_func_output(relax.Tuple(results))
         # A rounding may compute anew, on integers, what was also emitted in float32.
         module = relax.transform.DeadCodeElimination([name])(block_builder.get())
         return module, summarize_use(self.region, self.function, self.builder.values, module[name])
+
+    def compute_result(self, returned: relax.Var) -> relax.Expr:
+        """Return the value of a result, which an operator computes; constants are copied.
+
+        The cast of a constant is one: TVM evaluates it, so that the function had no operator.
+        """
+        value = self.builder.materialize_argument(returned)
+        call = self.builder.definitions.get(returned)
+        if call is not None and is_cast_constant(call):
+            value = relax.const(constant_array(call.args[0]).astype(dtype_of(call)))
+        inputs = (self.builder.values[p] for p in self.function.params)
+        if isinstance(value, Constant) or any(value.same_as(p) for p in inputs):
+            value = self.builder.emit_te("copy", copy_tensor, value)
+        return value
 
     def translate_binding(self, binding: relax.VarBinding) -> None:
         self.builder.definitions[binding.var] = binding.value
@@ -243,6 +253,11 @@ class IntegerRewriter:
         others = [self.builder.materialize_argument(a) for a in call.args[1:]]
         moved = self.builder.emit_like(call, source.data, *others)
         return replace(source, data=moved, axis=0)
+
+
+def is_cast_constant(call: tvm.ir.Call) -> bool:
+    """Return whether a call casts a constant to another type."""
+    return operator_name(call) == "relax.astype" and isinstance(call.args[0], Constant)
 
 
 def sum_type(largest: int) -> str:

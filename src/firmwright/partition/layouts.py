@@ -136,7 +136,9 @@ def choose_layout_regions(
         elif region.name not in flexible:
             edges.append((region.name, PLAIN, UNCUTTABLE))
     touching = find_touching(partition)
-    moved = {t.name: to_layout(t, layout).bytes for t in partition.tensors}
+    # The layout may have no storage for tensors that only plain regions use, such as numbers.
+    reached = list_tensors(partition, {*native, *flexible})
+    moved = {t.name: to_layout(t, layout).bytes for t in partition.tensors if t.name in reached}
     one_more = sum(moved.values()) + 1
     for name, count in moved.items():
         # The only way through a tensor is one edge: it is cut if both sides touch the tensor.
