@@ -14,14 +14,16 @@ from pathlib import Path
 import pytest
 
 from firmwright.bundle.archive import (
+    LEVEL,
+    PART_BYTES,
     BrokenBundleError,
+    compress,
     read_archive,
     read_capped,
     unpack_gzip,
     write_archive,
 )
 from firmwright.bundle.bundle import read_bundle, read_json
-from firmwright.bundle.compression import LEVEL, PART_BYTES, compress
 
 FILES = {"firmware.elf": b"\x7fELF", "manifest.json": b"{}\n", "src/main.c": b"int main;\n"}
 
@@ -64,7 +66,7 @@ def test_parts_make_one_stream_on_any_number_of_cores(
     assert unpack_gzip(packed) == content
     assert gzip.decompress(packed) == content
     assert len(packed) < len(gzip.compress(content, LEVEL)) * 1.01 + 20
-    monkeypatch.setattr("firmwright.bundle.compression.count_cores", lambda: 1)
+    monkeypatch.setattr("firmwright.bundle.archive.count_cores", lambda: 1)
     assert compress(content) == packed
 
 

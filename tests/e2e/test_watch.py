@@ -19,12 +19,12 @@ from firmwright.folders import PACKAGE, TOP
 from firmwright.pipeline.freshness import identify
 from firmwright.watch.command import (
     WAITING,
+    FileWatcher,
     is_in_memory,
     list_changed_since,
     name_changed,
     wait_for_change,
 )
-from firmwright.watch.file_watcher import FileWatcher
 from firmwright.watch.warm_process import DIED, BuildResult, WarmProcess
 
 from .conftest import Repository, ran

@@ -11,9 +11,9 @@ from firmwright.ir.kernels import Kernel, Kernels, Parameter
 from firmwright.ir.regions import RAM, Partition, Region
 from firmwright.ir.tensors import Tensor
 from firmwright.planning import MemoryChoices, Plan, make_plan
-from firmwright.planning.accesses import count_accesses
 from firmwright.planning.arena import arena_bytes
 from firmwright.planning.pins import resolve_pins
+from firmwright.planning.placement import count_accesses
 from firmwright.recipe.pins import PinError
 from firmwright.toolchain import Platform, load_platform
 from firmwright.toolchain.platforms import Memory

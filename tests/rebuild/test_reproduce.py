@@ -12,9 +12,8 @@ import pytest
 from firmwright.bundle.archive import write_archive
 from firmwright.errors import UserError
 from firmwright.pipeline.run_build import run_build
-from firmwright.rebuild import wheel
-from firmwright.rebuild.reproduce import read_result, runs, write_all_differences
-from firmwright.rebuild.wheel import install_wheel
+from firmwright.rebuild import reproduce
+from firmwright.rebuild.reproduce import install_wheel, read_result, runs, write_all_differences
 
 
 def test_programs_that_vary_a_build_are_tried_first() -> None:
@@ -36,7 +35,7 @@ def test_a_wheel_is_another_installation(tmp_path: Path) -> None:
 
 
 def test_a_wheel_is_not_made_of_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheel, "IS_CHECKOUT", False)
+    monkeypatch.setattr(reproduce, "IS_CHECKOUT", False)
     with pytest.raises(UserError, match="no editable installation"):
         install_wheel(tmp_path)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from pathlib import PurePath
+from types import MappingProxyType
 
 from firmwright.ir.kernels import Kernel, Parameter
 from firmwright.ir.regions import Region
@@ -16,7 +19,6 @@ from firmwright.planning.loops import Loop
 from firmwright.planning.plan import Input, Location, Output, Slot
 from firmwright.planning.schedule import Wait
 from firmwright.project.interface import Port
-from firmwright.project.kernel_names import add_prefix
 from firmwright.project.locations import emit_location
 from firmwright.project.network import Network
 from firmwright.project.selftest import LayerCheck, list_checks
@@ -199,3 +201,35 @@ def list_buffers(network: Network) -> list[Buffer]:
         for loop in network.plan.loops
     ]
     return [b for b in network.plan.buffers if not any(b.first in span for span in later)]
+
+
+NO_OWNERS: Mapping[str, str] = MappingProxyType({})
+
+
+def add_prefix(kernel: Kernel, prefix: str, owners: Mapping[str, str] = NO_OWNERS) -> Kernel:
+    """Return a kernel whose files, and what they define, have the prefix in their names.
+
+    A file is named like the function or the type that it defines, and a header's guard like it.
+    Those of other ``owners``, prefixes by stem, have their prefix, and are not brought again.
+    """
+    stems = {PurePath(file.name).stem: prefix for file in kernel.files}
+    if not stems:
+        return kernel
+    stems |= {stem: owner for stem, owner in owners.items() if stem in stems}
+    rename = make_rename(stems)
+    own = (file for file in kernel.files if PurePath(file.name).stem not in owners)
+    return replace(
+        kernel,
+        body=rename(kernel.body),
+        definitions=rename(kernel.definitions) if kernel.definitions else None,
+        headers=tuple(rename(header) for header in kernel.headers),
+        files=tuple(replace(f, name=rename(f.name), text=rename(f.text)) for f in own),
+    )
+
+
+def make_rename(prefixes: Mapping[str, str]) -> Callable[[str], str]:
+    """Return what puts its prefix before each of the names in a text, wherever it is a word."""
+    guards = {f"{stem.upper()}_H": prefix.upper() for stem, prefix in prefixes.items()}
+    named = {**prefixes, **guards}
+    words = re.compile(rf"\b(?:{'|'.join(sorted(named))})\b")
+    return lambda text: words.sub(lambda found: f"{named[found[0]]}_{found[0]}", text)

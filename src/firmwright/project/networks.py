@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 from typing import Any
 
 from firmwright.codegen.templates import make_environment, render
 from firmwright.errors import UserError
 from firmwright.project import build_id
 from firmwright.project.board import render_makefile, write_board
-from firmwright.project.files import place_program_files
+from firmwright.project.files import network_file, place_program_files
 from firmwright.project.interface import Port
-from firmwright.project.network import Network
-from firmwright.project.shared_parts import share_parts
+from firmwright.project.network import Network, SharedParts
 from firmwright.project.write import (
     make_ports,
     project_makefile_variables,
@@ -135,3 +135,30 @@ def write_side_by_side(
             path.replace(place)
         shutil.rmtree(alone)
     return written
+
+
+def share_parts(networks: Sequence[Network]) -> list[Network]:
+    """Return the networks, each with what those before it have too.
+
+    Equal are weights of one type and the same bytes, and helpers of one name: it has a digest of
+    what they do.
+    """
+    arrays: dict[tuple[str, str], tuple[str, str]] = {}
+    owners: dict[str, str] = {}
+    found = []
+    for network in networks:
+        prefix, weights, headers, helpers = network.c_prefix, {}, set(), {}
+        for name, array in sorted(network.weights.items()):
+            key = array.dtype.name, hashlib.sha256(array.tobytes()).hexdigest()
+            owner, constant = arrays.setdefault(key, (prefix, f"{prefix}_{name}"))
+            if owner != prefix:
+                weights[name] = constant
+                headers.add(network_file(owner, "weights.h"))
+        files = (file for kernel in network.kernels.kernels for file in kernel.files)
+        for stem in sorted({PurePath(file.name).stem for file in files}):
+            owner = owners.setdefault(stem, prefix)
+            if owner != prefix:
+                helpers[stem] = owner
+        shared = SharedParts(weights, tuple(sorted(headers)), helpers)
+        found.append(replace(network, shared=shared))
+    return found

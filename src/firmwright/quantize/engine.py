@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import onnx
 from onnxruntime.quantization import QuantType
 from onnxruntime.quantization.calibrate import CalibrationMethod, TensorsData
+from onnxruntime.quantization.onnx_model import ONNXModel
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
@@ -31,7 +33,6 @@ from firmwright.quantize.quant_params import (
     choose_pow2_params,
     mean_squared_error,
 )
-from firmwright.quantize.readers import IndexedModel
 from firmwright.quantize.shift_scales import AVERAGES, coarsen_scales
 from firmwright.quantize.weight_rounding import round_weights
 from firmwright.quantize.weights import choose_weight_params, find_weights
@@ -262,3 +263,36 @@ def choose_params(
     if options.scheme == "pow2" and options.calibration.method == "mse":
         return grid(Interval(min(distribution.lowest, 0.0), max(distribution.highest, 0.0)))
     return grid(choose_interval(distribution, options.calibration, error))
+
+
+class IndexedModel(ONNXModel):  # type: ignore[misc]
+    """A model that finds at once the nodes that are to read another tensor."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        super().__init__(model)
+        self.readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
+        self.indexed = 0  # nodes
+
+    def replace_input_of_all_nodes(self, old_input_name: str, new_input_name: str) -> None:
+        self.replace_input(old_input_name, new_input_name, None)
+
+    def replace_input_of_nodes(
+        self, old_input_name: str, new_input_name: str, node_names_set: Collection[str]
+    ) -> None:
+        self.replace_input(old_input_name, new_input_name, node_names_set)
+
+    def replace_input(self, old: str, new: str, names: Collection[str] | None) -> None:
+        """Let nodes read a tensor in place of another one; those of ``names`` where stated."""
+        for node in self.nodes()[self.indexed :]:
+            for name in dict.fromkeys(node.input):
+                self.readers[name].append(node)
+        self.indexed = len(self.nodes())
+        kept = []
+        for node in self.readers.pop(old, []):
+            if names is not None and node.name not in names:
+                kept.append(node)
+            else:
+                self.replace_node_input(node, old, new)
+                self.readers[new].append(node)
+        if kept:
+            self.readers[old] = kept

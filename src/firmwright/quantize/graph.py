@@ -18,11 +18,12 @@ from firmwright.data.samples import Sample
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import Tensor
 from firmwright.models.onnx import importer
-from firmwright.models.onnx.domains import get_opset
+from firmwright.models.onnx.domains import get_opset, has_runtime_operators, name_domains
 from firmwright.models.onnx.export import refuse_quantized
+from firmwright.models.onnx.graph.rewrites import RUNTIME_REWRITES
+from firmwright.models.onnx.graph.specialize import specialize
 from firmwright.progress import track
-from firmwright.quantize.fused import write_out_fused
-from firmwright.quantize.recurrent import store_states, write_out_steps
+from firmwright.quantize.recurrent import name_apart, store_states, write_out_steps
 
 Array = npt.NDArray[Any]
 SIXTEEN_BITS = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -173,3 +174,28 @@ def float_tensors(model: onnx.ModelProto) -> list[str]:
     inputs = [i.name for i in graph.input if i.name not in constants]
     results = [name for node in graph.node for name in node.output]
     return [name for name in (*inputs, *results) if name in floats]
+
+
+FUSED_OPSET = 20
+"""The oldest operator set that has all with which they are written; Gelu came last."""
+
+
+def write_out_fused(model: onnx.ModelProto, inputs: Sequence[Tensor]) -> onnx.ModelProto:
+    """Return the model without operators of ONNX Runtime's domain.
+
+    Raises UserError where its other operators have no form in the operator set for that.
+    """
+    name_domains(model)
+    if not has_runtime_operators(model):
+        return model
+    if get_opset(model) < FUSED_OPSET:
+        try:
+            model = onnx.version_converter.convert_version(model, FUSED_OPSET)
+        except Exception as error:  # the converter's errors have no base class of their own
+            raise UserError(
+                f"quantize: the model cannot be taken to operator set {FUSED_OPSET}, which its "
+                f"fused operators ask for: {first_line(error)}; export it for that one"
+            ) from error
+    model = specialize(model, inputs, RUNTIME_REWRITES)
+    name_apart(model.graph)
+    return model

@@ -12,8 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from firmwright.child import run_python
 from firmwright.created_folders import INDEX_FILE
 from firmwright.errors import UserError
+from firmwright.folders import IS_CHECKOUT, ON_TOP, TOP
 from firmwright.pipeline.command_line import NO_USER_CODE, refuses_code
 from firmwright.pipeline.inputs import to_absolute, user_files
 from firmwright.pipeline.job import Job
@@ -22,7 +24,6 @@ from firmwright.pipeline.networks import leave_out_members
 from firmwright.pipeline.recipe_words import find_start
 from firmwright.pipeline.run_build import run_build
 from firmwright.pipeline.task import Title, run_action
-from firmwright.rebuild.wheel import install_wheel
 
 INSTALLATION = "a wheel in place of the sources"
 EVERYWHERE = (
@@ -219,3 +220,34 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
             "actions": [(run_action, [job, name, partial(reproduce, job)])],
             "verbosity": 2,
         }
+
+
+FILES = ("pyproject.toml", "build_backend.py", "README.md", "LICENSE")
+
+
+def install_wheel(place: Path) -> Path:
+    """Build a wheel of a copy of the sources and install it; return the folder for PYTHONPATH.
+
+    Raises UserError with the reason where there are no sources, or no pip and setuptools.
+    """
+    if not IS_CHECKOUT:
+        raise UserError("firmwright is no editable installation")
+    copy, installed = place / "sources", place / "wheel"
+    made = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
+    for name in ("src", *ON_TOP):
+        shutil.copytree(TOP / name, copy / name, ignore=made)
+    for name in FILES:
+        shutil.copyfile(TOP / name, copy / name)
+    run_pip("wheel", "--no-build-isolation", "--wheel-dir", str(copy / "dist"), str(copy))
+    (wheel,) = (copy / "dist").glob("*.whl")
+    run_pip("install", "--no-index", "--target", str(installed), str(wheel))
+    return installed
+
+
+def run_pip(command: str, *words: str) -> None:
+    """Run a command of pip for one package alone; UserError with the last line that it says."""
+    options = "--no-deps", "--quiet", "--disable-pip-version-check"
+    done = run_python("pip", command, *options, *words, capture_output=True, text=True)
+    if done.returncode:
+        told = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise UserError(f"no wheel could be made: {told[-1] if told else f'pip {command} failed'}")

@@ -7,14 +7,16 @@ this machine alone decides that a way cannot be built, so that both find the sam
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from doit import get_var
 
-from firmwright.cluster.local_runner import run_here
+from firmwright.cluster.lifeline import hold_lifeline
 from firmwright.cluster.order import Order, make_order, run_program
 from firmwright.cores import count_cores
 from firmwright.errors import UserError
@@ -149,3 +151,22 @@ def read_tried(job: Job, trial: str) -> TrialResult:
     by_region = {name: count // run.samples for name, count in run.instructions_by_region.items()}
     digests = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in outputs.items()}
     return TrialResult(trial, "", run.instructions or 0, by_region, digests)
+
+
+T = TypeVar("T")
+
+
+def run_here(orders: Sequence[Order], work: Callable[[Order, int], T], most: int) -> Iterator[T]:
+    """Yield what ``work`` returns for each job, in the order in which they end.
+
+    So many run at a time. ``work`` gets an end of a lifeline too: all programs end where the caller
+    does not go on.
+    """
+    with ThreadPoolExecutor(most) as pool, hold_lifeline() as watched:
+        running = [pool.submit(work, order, watched) for order in orders]
+        try:
+            for ended in as_completed(running):
+                yield ended.result()
+        finally:
+            for waiting in running:
+                waiting.cancel()

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from firmwright.compile import partition_network, prepare_module
-from firmwright.devices.tidl.application import count_bytes, write_application
 from firmwright.devices.tidl.artifacts import TidlNetwork, write_artifacts
+from firmwright.devices.tidl.build_application import count_bytes, write_application
 from firmwright.devices.tidl.options import read_options
 from firmwright.devices.tidl.record import TidlRegionArtifacts
 from firmwright.models.relax.importer import import_model, run_reference

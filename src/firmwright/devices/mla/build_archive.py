@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from firmwright.codegen.templates import new_environment, read_template
 from firmwright.compile import prepare_module
 from firmwright.data.samples import Sample, sample_digest
 from firmwright.devices.mla.compiled import describe_archive, read_compiled, write_stand_in
 from firmwright.devices.mla.network import SimaNetwork, export_network, order_samples
 from firmwright.devices.mla.options import MlaOptions, read_options
 from firmwright.devices.mla.schedule import write_schedule
-from firmwright.devices.mla.script import write_script
 from firmwright.devices.mla.sdk import SCRIPT, find_sdk, run_script
-from firmwright.devices.mla.settings import make_settings
+from firmwright.devices.mla.settings import AfeSettings, make_settings
 from firmwright.devices.mla.stages import RECORD
 from firmwright.errors import UserError
 from firmwright.ir.records import write_arrays
+from firmwright.ir.tensors import Tensor
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.custom_rewrites import list_custom_rewrites
 from firmwright.pipeline.job import Job
@@ -107,3 +110,37 @@ def list_bundle_files(name: str, archive: CompiledArchive) -> tuple[str, ...]:
     """Return the files that a bundle takes; the user's samples stay behind."""
     schedule = [f"{name}_schedule.yaml"] if archive.static_schedule else []
     return (f"{name}.onnx", SCRIPT, archive.file, *schedule)
+
+
+TEMPLATE = "mla/sdk/compile.py.j2"
+TITLES = {"gen1": "MLSoC", "gen2": "Modalix"}
+
+
+def write_script(
+    name: str, model: str, inputs: Sequence[Tensor], calibration: str, settings: AfeSettings
+) -> str:
+    """Return the script.
+
+    ``model`` and ``calibration`` are files next to it; without samples the latter is ''.
+    """
+    cache = "l2_caching_mode"
+    compiled = [a for a in settings.compile if a.name != cache or a.value != a.default]
+    used = " ".join([*(v for _, v in settings.quantization), *(a.value for a in compiled)])
+    environment = new_environment(read_template)
+    environment.filters["literal"] = format_literal
+    return environment.get_template(TEMPLATE).render(
+        name=name,
+        title=TITLES[settings.chip],
+        model=model,
+        inputs=inputs,
+        calibration=calibration,
+        settings=settings,
+        compiled=compiled,
+        used=used,
+        defines=[n for n in ("BiasCorrectionType", "RequantizationMode") if f"{n}." in used],
+    )
+
+
+def format_literal(value: Any) -> str:
+    """Write a value as Python has it, text in double quotes."""
+    return json.dumps(value) if isinstance(value, str) else repr(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from firmwright.bundle.archive import write_archive
 from firmwright.devices.mla.archive import read_archive, read_description
@@ -12,8 +13,9 @@ from firmwright.devices.mla.description import Pipeline, read_pipeline
 from firmwright.devices.mla.network import SimaNetwork
 from firmwright.devices.mla.schedule import read_schedule
 from firmwright.devices.mla.sdk import PYTHON_VARIABLE, SCRIPT
-from firmwright.devices.mla.stand_in import make_stand_in
 from firmwright.errors import UserError
+from firmwright.ir.records import encode_record
+from firmwright.ir.tensors import Tensor
 from firmwright.report.manifest import ArtifactsReport, BundledFile, CompiledArchive
 
 COMPILED = "compiled"
@@ -117,3 +119,42 @@ def describe_archive(record: ArtifactsReport, archive: CompiledArchive) -> list[
         cycles = sum(s.end_cycle - s.start_cycle + 1 for s in archive.static_schedule)
         lines.append(f"{cycles:,} cycles by SiMa's static schedule, without stalls; not measured")
     return lines
+
+
+VERSION = "none: a stand-in, written without SiMa's Model SDK"
+NOTICE = """\
+This archive is a stand-in. firmwright wrote it because SiMa's Model SDK was not installed.
+It has no program for the MLA, and no chip can run it. compile.py next to it makes the real one.
+"""
+
+
+def make_stand_in(
+    name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], batch: int
+) -> dict[str, bytes]:
+    """Return the files of the stand-in for network ``name`` by their names."""
+    description = {
+        "name": name,
+        "model_sdk_version": VERSION,
+        "input_nodes": [describe_node(tensor) for tensor in inputs],
+        "plugins": [
+            {
+                "name": "MLA_0",
+                "sequence": 1,
+                "processor": "MLA",
+                "config_params": {"desired_batch_size": batch},
+                "input_nodes": [describe_node(tensor) for tensor in inputs],
+                "output_nodes": [describe_node(tensor) for tensor in outputs],
+            }
+        ],
+    }
+    return {"STAND_IN.txt": NOTICE.encode(), f"{name}_mpk.json": encode_record(description)}
+
+
+def describe_node(tensor: Tensor) -> dict[str, Any]:
+    return {
+        "name": tensor.name,
+        "type": "buffer",
+        "size": tensor.bytes,
+        "logical_shape": list(tensor.shape),
+        "logical_dtype": tensor.dtype,
+    }
