@@ -70,6 +70,20 @@ def test_what_is_a_chain(build: Callable[..., relax.Expr], count: int) -> None:
     assert len(chains) == count
 
 
+@pytest.mark.parametrize("quantizes", [True, False])
+def test_parameters_that_are_computed_end_no_chain(quantizes: bool) -> None:
+    """A device cannot write them into its program."""
+
+    def both(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        scale = builder.emit(op.sqrt(relax.const(np.float32(0.25))))
+        grids = [GRID, (scale, GRID[1])]
+        before, after = grids[not quantizes], grids[quantizes]
+        real = builder.emit(op.nn.relu(builder.emit(op.dequantize(x, *before))))
+        return [op.quantize(real, *after, out_dtype="int8")]
+
+    assert not list(find_quantized_chains(network(both, dtype="int8"), ["relu"]))
+
+
 def test_operands_of_a_concatenation_are_those_of_its_tuple() -> None:
     def build(builder: relax.BlockBuilder, x: relax.Var) -> relax.Expr:
         return op.concat(

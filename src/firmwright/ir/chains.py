@@ -64,13 +64,21 @@ def split_addition(
     return value, None
 
 
-def is_dequantized(value: Expr) -> bool:
-    """Return whether a value is a dequantize with constant scales and zero points."""
-    return operator_name(value) == "relax.dequantize" and all(
-        isinstance(a, Constant) for a in value.args[1:]
-    )
+def has_constant_params(call: Call) -> bool:
+    """Return whether the scales and zero points of a quantize or dequantize are constants."""
+    return all(isinstance(a, Constant) for a in call.args[1:3])
 
 
 def is_per_tensor(call: Call) -> bool:
     """Return whether a quantize or dequantize has one constant scale and zero point."""
-    return all(isinstance(a, Constant) and constant_array(a).size == 1 for a in call.args[1:3])
+    return has_constant_params(call) and all(constant_array(a).size == 1 for a in call.args[1:3])
+
+
+def is_dequantized(value: Expr) -> bool:
+    """Return whether a value is a dequantize with constant scales and zero points."""
+    return operator_name(value) == "relax.dequantize" and has_constant_params(value)
+
+
+def is_dequantized_constant(value: Expr) -> bool:
+    """Return whether a value is a dequantize of constant integers."""
+    return is_dequantized(value) and isinstance(value.args[0], Constant)

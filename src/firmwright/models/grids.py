@@ -16,11 +16,11 @@ import onnx
 import tvm
 from tvm import relax
 
+from firmwright.ir.chains import is_per_tensor
 from firmwright.ir.operators import short_name
 from firmwright.ir.quant_params import read_quant_params
 from firmwright.ir.relax import (
     Constant,
-    constant_array,
     find_outputs,
     main_bindings,
     read_variables,
@@ -117,16 +117,10 @@ def derive_grid(tensor: Tensor, kind: str, calls: Sequence[relax.Expr]) -> Tenso
     """Return a port with the one grid that all ``calls`` around it state, if it states none."""
     if tensor.scale is not None or {short_name(call) for call in calls} != {kind}:
         return tensor
-    if not all(has_one_grid(call) for call in calls):
+    if not all(is_per_tensor(call) for call in calls):
         return tensor
     grids = {read_quant_params(call) for call in calls}
     if len(grids) != 1:
         return tensor
     (grid,) = grids
     return replace(tensor, scale=grid.scale, zero_point=grid.zero_point)
-
-
-def has_one_grid(call: relax.Call) -> bool:
-    """Return whether a call's scale and zero point are constants, one for the whole tensor."""
-    constants = all(isinstance(a, Constant) for a in call.args[1:3])
-    return constants and constant_array(call.args[1]).size == 1

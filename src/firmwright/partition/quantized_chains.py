@@ -10,6 +10,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
+from firmwright.ir.chains import has_constant_params, is_dequantized
 from firmwright.ir.operators import short_name
 from firmwright.ir.relax import (
     Constant,
@@ -103,7 +104,7 @@ def match_chain(
     last: relax.Var | None = None
     while current is not None:
         kind = short_name(current.value)
-        if last is not None and kind == "quantize":
+        if last is not None and kind == "quantize" and has_constant_params(current.value):
             result = describe_stored(current.value, current.var, str(current.value.attrs.out_dtype))
             return QuantizedChain(tuple(steps), result, (*variables, current.var))
         read = find_operands(current.value, last, bound)
@@ -130,7 +131,7 @@ def find_operands(
                 found.append((operand, None))
                 continue
             maker = bound[operand].value if operand in bound else None
-            if maker is None or short_name(maker) != "dequantize":
+            if maker is None or not is_dequantized(maker):
                 return None
             stored = maker.args[0]
             found.append((operand, describe_stored(maker, stored, dtype_of(stored))))

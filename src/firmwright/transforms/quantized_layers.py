@@ -17,6 +17,7 @@ from firmwright.ir.chains import (
     INT32_LIMIT,
     PRODUCT,
     is_dequantized,
+    is_dequantized_constant,
     is_per_tensor,
 )
 from firmwright.ir.quant_params import QuantParams, read_quant_params
@@ -116,9 +117,9 @@ def match_layer(binding: relax.VarBinding, values: Values) -> QuantizedLayer | N
     if layouts is None:
         return None
     data, weights = (values.get(a, a) for a in call.args)
-    if not (is_dequantized(data) and is_dequantized(weights) and is_per_tensor(data)):
+    if not (is_dequantized(data) and is_per_tensor(data) and is_dequantized_constant(weights)):
         return None
-    if isinstance(data.args[0], Constant) or not isinstance(weights.args[0], Constant):
+    if isinstance(data.args[0], Constant):
         return None
     grid, numbers = read_quant_params(data), read_weights(weights, layouts.weights)
     if grid.dtype not in BYTES or numbers is None:
@@ -166,7 +167,7 @@ def match_bias(
 ) -> QuantizedLayer | None:
     """Return the layer with the bias that is added, None if what is added is no such bias."""
     operands = [values.get(a, a) for a in added.value.args]
-    found = [o for o in operands if is_dequantized(o) and isinstance(o.args[0], Constant)]
+    found = [o for o in operands if is_dequantized_constant(o)]
     if not found:
         return layer
     bias, scale, points = (constant_array(a) for a in found[0].args)

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
+from firmwright.ir.chains import BYTES, is_dequantized_constant
 from firmwright.ir.relax import (
     TO_FIRST,
     TO_LAST,
-    Constant,
     constant_array,
     count_readers,
     definition,
@@ -82,15 +82,11 @@ def match(builder: relax.BlockBuilder, value: relax.Expr, readers: Any) -> Match
     if operator_name(found) == "relax.add" and readers[value] == 1:
         value, added = found.args
         found, bias = definition(builder, value), definition(builder, added)
-        if operator_name(bias) != "relax.dequantize" or not reads_constants(bias):
+        if not is_dequantized_constant(bias):
             return None
     if operator_name(found) not in LAYOUTS or readers[value] != 1:
         return None
     return Match(found, tuple(activations), bias)
-
-
-def reads_constants(dequantize: tvm.ir.Call) -> bool:
-    return all(isinstance(a, Constant) for a in dequantize.args)
 
 
 def split(builder: relax.BlockBuilder, found: Match, quantize: tvm.ir.Call) -> relax.Expr | None:
@@ -100,9 +96,9 @@ def split(builder: relax.BlockBuilder, found: Match, quantize: tvm.ir.Call) -> r
     layouts = (str(call.attrs.data_layout), str(call.attrs.kernel_layout))
     if layouts != LAYOUTS[operator_name(call)] or int(call.attrs.groups) != 1:
         return None
-    if any(operator_name(value) != "relax.dequantize" for value in (data, weights)):
+    if operator_name(data) != "relax.dequantize" or not is_dequantized_constant(weights):
         return None
-    if not reads_constants(weights) or dtype_of(data.args[0]) not in ("int8", "uint8"):
+    if dtype_of(data.args[0]) not in BYTES:
         return None
     axes = list_axes(call)
     if axes is None:
