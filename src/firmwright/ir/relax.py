@@ -262,6 +262,12 @@ def set_functions(module: tvm.IRModule, functions: Mapping[str, relax.Function])
     return tvm.IRModule({**dict(module.functions.items()), **new})
 
 
+def list_result_types(function: relax.Function) -> list[tvm.ir.Type]:
+    """Return the types of the results of a function, one per output."""
+    returned = function.ret_ty
+    return list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
+
+
 def find_outputs(
     main: relax.Function, bindings: list[relax.VarBinding]
 ) -> tuple[list[relax.Var], list[relax.VarBinding]]:

@@ -1,4 +1,4 @@
-"""TVM's importers print on their own, in Python and in C++; what matters they raise as well."""
+"""What the importers of all formats share: running TVM's, whose output is dropped, and errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from firmwright.errors import UserError, first_line
+from firmwright.errors import UserError, did_you_mean, first_line
+from firmwright.ir.tensors import ELEMENT_BYTES
 
 if TYPE_CHECKING:
     from firmwright.ir.nodes import IRModule
@@ -60,6 +61,28 @@ def refuse_operators(name: str, lines: Iterable[str], advice: str = "") -> NoRet
     heading = f"{name}: operators that cannot be compiled:"
     advice = advice or "export the model with other operators, or end it before these"
     raise UserError("\n".join([heading, *lines, f"  {advice}"]))
+
+
+def check_input_names(name: str, stated: Iterable[str], inputs: Iterable[str]) -> None:
+    """Raise UserError if the recipe states the shape of an input that the model does not have."""
+    known = set(inputs)
+    for label in sorted(set(stated) - known):
+        hint = did_you_mean(label, known)
+        raise UserError(f"{name}: inputs: the model has no input '{label}'{hint}")
+
+
+def check_element_type(name: str, label: str, dtype: str) -> None:
+    """Raise UserError if the generated C has no type for the elements of an input or output."""
+    if dtype not in ELEMENT_BYTES:
+        raise UserError(f"{name}: '{label}' is {dtype}, which firmware cannot carry")
+
+
+def refuse_open_shape(name: str, label: str, declared: object) -> NoReturn:
+    """Raise UserError for an input or output whose shape is not fixed, with the key that does."""
+    raise UserError(
+        f"{name}: '{label}' has the dynamic shape {declared}; firmware needs a fixed one: "
+        f"state `inputs: {{{label}: {{shape: [1, …]}}}}` in the recipe"
+    )
 
 
 def variable_name(source: str) -> str:

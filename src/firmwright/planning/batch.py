@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.ir.relax import main_bindings, static_shape
+from firmwright.ir.relax import list_result_types, main_bindings, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES, LARGEST_TENSOR, BatchLayout, ModelInterface
 from firmwright.partition.outline import name_outputs
 from firmwright.planning.batch_axis import batch_module
@@ -42,10 +42,8 @@ def batch_network(
         )
     module, axes = batch_module(name_outputs(module, interface), size)
     parameters = module["main"].params
-    returned = module["main"].ret_ty
-    types = list(getattr(returned, "fields", [returned]))
     inputs = zip(interface.inputs, parameters, strict=True)
-    outputs = zip(interface.outputs, types, strict=True)
+    outputs = zip(interface.outputs, list_result_types(module["main"]), strict=True)
     return (
         module,
         replace(

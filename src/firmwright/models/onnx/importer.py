@@ -14,9 +14,9 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from firmwright.errors import UserError, first_line
+from firmwright.ir.relax import list_result_types
 from firmwright.ir.strings import STRING_BYTES
 from firmwright.ir.tensors import (
-    ELEMENT_BYTES,
     STORED_AS,
     STRING,
     ModelInterface,
@@ -29,7 +29,13 @@ from firmwright.models.formats import (
     Shapes,
 )
 from firmwright.models.grids import add_grids, derive_grids, find_in_onnx
-from firmwright.models.importing import refuse_operators, run_importer, variable_name
+from firmwright.models.importing import (
+    check_element_type,
+    check_input_names,
+    refuse_operators,
+    run_importer,
+    variable_name,
+)
 from firmwright.models.onnx.accepted_forms import normalize_forms
 from firmwright.models.onnx.checks import check_model, describe
 from firmwright.models.onnx.converters import (
@@ -201,10 +207,7 @@ def collect_inputs(graph: onnx.GraphProto, name: str, shapes: Shapes) -> tuple[T
     """Return the graph's inputs with static shapes, taking those of the recipe where given."""
     constants = {i.name for i in graph.initializer}
     values = [v for v in graph.input if v.name not in constants]
-    unknown = sorted(set(shapes) - {v.name for v in values})
-    if unknown:
-        known = ", ".join(v.name for v in values)
-        raise UserError(f"{name}: inputs: the model has no input '{unknown[0]}' (it has: {known})")
+    check_input_names(name, shapes, (v.name for v in values))
     tensors: list[Tensor] = []
     left_open: dict[str, list[int | str]] = {}
     for value in values:
@@ -242,8 +245,7 @@ def make_tensor(value: onnx.ValueInfoProto, shape: tuple[int, ...], name: str) -
         return Tensor(value.name, (*shape, STRING_BYTES), "uint8", model_dtype=STRING)
     if dtype in STORED_AS:
         return Tensor(value.name, shape, STORED_AS[dtype], model_dtype=dtype)
-    if dtype not in ELEMENT_BYTES:
-        raise UserError(f"{name}: '{value.name}' is {dtype}, which firmware cannot carry")
+    check_element_type(name, value.name, dtype)
     return Tensor(value.name, shape, dtype)
 
 
@@ -264,10 +266,8 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
         if kind not in (None, "tensor_type"):
             found = kind.removesuffix("_type")
             raise UserError(f"{name}: output '{value.name}' is a {found}, not a tensor")
-    returned = module["main"].ret_ty
-    types = list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
     outputs = []
-    for value, kind in zip(graph.output, types, strict=True):
+    for value, kind in zip(graph.output, list_result_types(module["main"]), strict=True):
         shape = getattr(kind, "shape", None)
         if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
             origin = find_origin(graph, value.name)

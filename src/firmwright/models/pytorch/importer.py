@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 from tvm import relax
 
 from firmwright.errors import UserError, first_line
-from firmwright.ir.relax import rename_variables
+from firmwright.ir.relax import list_result_types, rename_variables
 from firmwright.ir.tensors import ModelInterface, Operator, State, Tensor, is_source_name
 from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import refuse_operators, run_importer, suppress_output
@@ -255,8 +255,7 @@ def collect_outputs(
     module: tvm.IRModule, program: torch.export.ExportedProgram, name: str, states: int
 ) -> tuple[Tensor, ...]:
     """Describe the outputs of the program, behind which there are so many states."""
-    kind = module["main"].ret_ty
-    types = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
+    types = list_result_types(module["main"])
     types = types[: len(types) - states]
     names = [str(n) for n in program.graph_signature.user_outputs]
     if len(names) != len(types):

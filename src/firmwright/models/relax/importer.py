@@ -17,11 +17,10 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.errors import UserError, did_you_mean, first_line
+from firmwright.errors import UserError, first_line
 from firmwright.ir.operators import relax_names
-from firmwright.ir.relax import list_bindings, main_bindings, operator_name
+from firmwright.ir.relax import list_bindings, list_result_types, main_bindings, operator_name
 from firmwright.ir.tensors import (
-    ELEMENT_BYTES,
     ModelInterface,
     Operator,
     State,
@@ -31,7 +30,12 @@ from firmwright.ir.tensors import (
 from firmwright.ir.virtual_machine import make_virtual_machine
 from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.grids import add_grids, derive_grids, find_in_relax, find_outputs_in_relax
-from firmwright.models.importing import refuse_operators
+from firmwright.models.importing import (
+    check_element_type,
+    check_input_names,
+    refuse_open_shape,
+    refuse_operators,
+)
 from firmwright.models.sequence import run_in_sequence
 
 RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call_tir_inplace")
@@ -92,10 +96,8 @@ def bind_shapes(module: tvm.IRModule, shapes: Shapes, name: str) -> tvm.IRModule
         str(p.name): list(getattr(p.ty, "shape", None) or ()) for p in module["main"].params
     }
     bound: dict[tvm.tirx.Var, int] = {}
+    check_input_names(name, shapes, declared)
     for label, wanted in shapes.items():
-        if label not in declared:
-            hint = did_you_mean(label, declared)
-            raise UserError(f"{name}: inputs: the model has no input '{label}'{hint}")
         for length, number in zip(declared[label], wanted, strict=False):
             if isinstance(length, tvm.tirx.Var):
                 bound.setdefault(length, number)
@@ -136,20 +138,16 @@ def make_tensor(label: str, kind: Any, name: str) -> Tensor:
     shape = getattr(kind, "shape", None)
     if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
         declared = "unknown" if shape is None else format_shape(shape)
-        raise UserError(
-            f"{name}: '{label}' has the dynamic shape {declared}; firmware needs a fixed one: "
-            f"state `inputs: {{{label}: {{shape: [1, …]}}}}` in the recipe"
-        )
-    if str(kind.dtype) not in ELEMENT_BYTES:
-        raise UserError(f"{name}: '{label}' is {kind.dtype}, which firmware cannot carry")
+        refuse_open_shape(name, label, declared)
+    check_element_type(name, label, str(kind.dtype))
     return Tensor(label, tuple(int(d) for d in shape), str(kind.dtype))
 
 
 def collect_outputs(main: relax.Function, name: str, stated: Sequence[str]) -> tuple[Tensor, ...]:
     """Describe the outputs."""
     names = name_outputs(main, stated)
-    types = main.ret_ty.fields if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
-    return tuple(make_tensor(label, kind, name) for label, kind in zip(names, types, strict=True))
+    types = zip(names, list_result_types(main), strict=True)
+    return tuple(make_tensor(label, kind, name) for label, kind in types)
 
 
 def name_outputs(main: relax.Function, stated: Sequence[str]) -> list[str]:

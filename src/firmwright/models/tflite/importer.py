@@ -10,14 +10,20 @@ import numpy as np
 import tflite
 import tvm
 from ai_edge_litert import schema_py_generated as schema
-from tvm import relax
 from tvm.relax.frontend.tflite import from_tflite
 
 from firmwright.errors import UserError, first_line
 from firmwright.forked import run_in_copy
-from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
+from firmwright.ir.relax import list_result_types
+from firmwright.ir.tensors import ModelInterface, Operator, Tensor
 from firmwright.models.formats import Imported, Shapes
-from firmwright.models.importing import refuse_operators, run_importer
+from firmwright.models.importing import (
+    check_element_type,
+    check_input_names,
+    refuse_open_shape,
+    refuse_operators,
+    run_importer,
+)
 from firmwright.models.tflite.checks import check_model, decode_text, operator_kinds, to_ints
 from firmwright.models.tflite.converter import Converter
 from firmwright.models.tflite.known_values import fold_known_values
@@ -49,10 +55,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     check_operators(operators, name)
     given, made = (to_ints(t) for t in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
     inputs = tuple(make_tensor(graph, i, name, shapes) for i in given[: len(given) - len(states)])
-    unknown = sorted(set(shapes) - {t.name for t in inputs})
-    if unknown:
-        known = ", ".join(t.name for t in inputs)
-        raise UserError(f"{name}: inputs: the model has no input '{unknown[0]}' (it has: {known})")
+    check_input_names(name, shapes, (t.name for t in inputs))
     outputs = tuple(make_tensor(graph, i, name, {}) for i in made[: len(made) - len(states)])
     module = run_importer(
         name, lambda: from_tflite(model, dict(shapes) or None, op_converter=Converter)
@@ -64,9 +67,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 
 def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) -> None:
     """Refuse outputs whose declared shape or type is not that of what is computed for them."""
-    returned = module["main"].ret_ty
-    types = list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
-    for output, kind in zip(outputs, types, strict=True):
+    for output, kind in zip(outputs, list_result_types(module["main"]), strict=True):
         shape = None if kind.shape is None else [int(d) for d in kind.shape]
         if shape != list(output.shape) or str(kind.dtype) != output.dtype:
             raise UserError(
@@ -150,14 +151,10 @@ def make_tensor(graph: Any, index: int, name: str, shapes: Shapes) -> Tensor:
     static = to_ints(tensor.ShapeAsNumpy())
     shape = shapes.get(label, tuple(static))
     if any(d < 1 for d in shape) or len(shape) != len(declared):
-        raise UserError(
-            f"{name}: '{label}' has the dynamic shape {declared}; firmware needs a fixed one: "
-            f"state `inputs: {{{label}: {{shape: [1, …]}}}}` in the recipe"
-        )
+        refuse_open_shape(name, label, declared)
     types = {v: k.lower() for k, v in vars(tflite.TensorType).items() if isinstance(v, int)}
     dtype = types.get(tensor.Type(), "unknown")
-    if dtype not in ELEMENT_BYTES:
-        raise UserError(f"{name}: '{label}' is {dtype}, which firmware cannot carry")
+    check_element_type(name, label, dtype)
     scale, zero_point = None, None
     parameters = tensor.Quantization()
     if parameters is not None and parameters.ScaleLength() == 1:
