@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cached_property
 from math import prod
@@ -143,6 +143,10 @@ class LinearLayer(LayerGeometry):
     def matrix(self) -> Array:
         """The weights as (O, taps), taps in the order height, width, channel."""
         return self.weights.reshape(self.out_channels, -1)
+
+    def list_sums(self, **changes: Any) -> dict[str, Any]:
+        """Return the fields of the sums by name, some with other values: a layer has more."""
+        return {f.name: getattr(self, f.name) for f in fields(LinearLayer)} | changes
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
-from typing import Any
 
 import numpy as np
 import tvm
@@ -18,7 +18,7 @@ from firmwright.ir.chains import (
     skip_reshapes,
     split_addition,
 )
-from firmwright.ir.layer import Array, FloatLayer, LayerKind
+from firmwright.ir.layer import Array, FloatLayer, LayerKind, LinearLayer
 from firmwright.ir.relax import (
     TO_FIRST,
     TO_LAST,
@@ -58,17 +58,21 @@ def read_float_layer(function: relax.Function) -> FloatLayer | None:
     sums, added = split_addition(argument, definitions, read_tensor)
     sums, bias = split_addition(sums, definitions, read_constant)
     anchor = definitions.get(sums)
-    shape = describe_anchor(anchor, definitions)
-    if anchor is None or shape is None or low > high:
+    linear = describe_anchor(anchor, definitions)
+    if anchor is None or linear is None or low > high:
         return None
     data, axes = read_data(anchor, definitions)
     given = {"input": data, **({} if added is None else {"added": added})}
     roles = [name for p in function.params for name, value in given.items() if value.same_as(p)]
-    biases = spread_bias(np.zeros(1, "float32") if bias is None else bias, shape["out_channels"])
+    biases = spread_bias(np.zeros(1, "float32") if bias is None else bias, linear.out_channels)
     if biases is None or len(roles) != len(given) or len(roles) != len(function.params):
         return None
     return FloatLayer(
-        **shape, bias=biases, roles=tuple(roles), is_planar=axes == TO_LAST, low=low, high=high
+        **linear.list_sums(bias=biases),
+        roles=tuple(roles),
+        is_planar=axes == TO_LAST,
+        low=low,
+        high=high,
     )
 
 
@@ -99,8 +103,8 @@ def spread_bias(bias: Array, channels: int) -> Array | None:
     return bias.reshape(-1) if bias.size == bias.shape[-1] == channels else None
 
 
-def describe_anchor(anchor: tvm.ir.Call | None, definitions: Definitions) -> dict[str, Any] | None:
-    """Return the shape and weights of a float32 convolution or product with constants.
+def describe_anchor(anchor: tvm.ir.Call | None, definitions: Definitions) -> LinearLayer | None:
+    """Return the sums, without a bias, of a float32 convolution or product with constants.
 
     A product is a convolution of one tap: its rows are pixels of one line.
     """
@@ -113,13 +117,13 @@ def describe_anchor(anchor: tvm.ir.Call | None, definitions: Definitions) -> dic
         return None
     array = constant_array(weights)
     if operator_name(anchor) == CONVOLUTION:
-        shape = describe_convolution(anchor, array)
-        kind = KINDS.get(shape["kind"]) if shape else None
-        return {**shape, "kind": kind} if shape and kind else None
+        linear = describe_convolution(anchor, array)
+        kind = KINDS.get(linear.kind) if linear else None
+        return replace(linear, kind=kind) if linear and kind else None
     moved, axes = read_data(anchor, definitions)
     if axes == TO_FIRST and array.ndim == 2:
         _, height, width, channels = static_shape(moved)
         rows = array.reshape(channels, height, width, -1)
         array = rows.transpose(1, 2, 0, 3).reshape(array.shape)
-    shape = describe_product(anchor, array)
-    return shape and {**lay_rows(shape), "kind": LayerKind.FLOAT_CONV2D}
+    linear = describe_product(anchor, array)
+    return linear and lay_rows(linear, LayerKind.FLOAT_CONV2D)

@@ -6,8 +6,8 @@ a test compares what both compute.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,15 @@ from firmwright.ir.chains import (
     skip_reshapes,
     split_addition,
 )
-from firmwright.ir.layer import WIDE_KINDS, Array, Layer, LayerKind, LayerRounding, Scaling
+from firmwright.ir.layer import (
+    WIDE_KINDS,
+    Array,
+    Layer,
+    LayerKind,
+    LayerRounding,
+    LinearLayer,
+    Scaling,
+)
 from firmwright.ir.relax import (
     Constant,
     constant_array,
@@ -78,10 +86,10 @@ def read_layer(function: relax.Function, rounding: str) -> Layer | None:
     if not reads_parameter(data.data, function.params[0], definitions):
         return None
     make = make_convolution if operator_name(anchor) == CONVOLUTION else make_product
-    shape = make(anchor, weights)
-    if shape is None:
+    linear = make(anchor, weights)
+    if linear is None:
         return None
-    return make_layer(shape, operator_name(anchor), data, weights, bias, grid, rounding)
+    return make_layer(linear, operator_name(anchor), data, weights, bias, grid, rounding)
 
 
 def find_quantized(
@@ -173,16 +181,16 @@ def reads_parameter(data: relax.Expr, parameter: relax.Var, definitions: Definit
     return bool(skip_reshapes(data, definitions).same_as(parameter))
 
 
-def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> dict[str, Any] | None:
-    """Return the layer's shape and its weights; None for a layout without a layer."""
+def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> LinearLayer | None:
+    """Return the sums of a convolution without a bias; None for a layout without a layer."""
     layout = str(call.attrs.kernel_layout)
     if not weights.is_per_tensor and weights.axis != layout.index("O"):
         return None
     return describe_convolution(call, center(weights))
 
 
-def describe_convolution(call: tvm.ir.Call, weights: Array) -> dict[str, Any] | None:
-    """Return the same of a convolution with these numbers as weights."""
+def describe_convolution(call: tvm.ir.Call, weights: Array) -> LinearLayer | None:
+    """Return the sums of a convolution with these weights; None for another layout than NHWC."""
     attributes = call.attrs
     out_layout = str(attributes.out_layout) or str(attributes.data_layout)
     if str(attributes.data_layout) != "NHWC" or out_layout != "NHWC":
@@ -197,47 +205,65 @@ def describe_convolution(call: tvm.ir.Call, weights: Array) -> dict[str, Any] | 
     kind = LayerKind.CONV2D if groups == 1 else LayerKind.GROUPED_CONV2D
     if groups == channels == out_channels and groups > 1:
         kind = LayerKind.DEPTHWISE_CONV2D
-    return {
-        "kind": kind,
-        "batch": batch, "height": height, "width": width, "channels": channels,
-        "out_height": out_height, "out_width": out_width, "out_channels": out_channels,
-        "kernel": values.shape[1:3],
-        "strides": tuple(map(int, attributes.strides)),
-        "dilation": tuple(map(int, attributes.dilation)),
-        "padding": tuple(map(int, attributes.padding)),
-        "weights": values,
-    }  # fmt: skip
+    top, left, bottom, right = attributes.padding
+    return LinearLayer(
+        kind=kind,
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        out_channels=out_channels,
+        out_height=out_height,
+        out_width=out_width,
+        kernel=(values.shape[1], values.shape[2]),
+        strides=(int(attributes.strides[0]), int(attributes.strides[1])),
+        padding=(int(top), int(left), int(bottom), int(right)),
+        dilation=(int(attributes.dilation[0]), int(attributes.dilation[1])),
+        weights=values,
+        bias=np.zeros(out_channels, values.dtype),
+    )
 
 
-def make_product(call: tvm.ir.Call, weights: QuantizedTensor) -> dict[str, Any] | None:
-    """Return the same of a product with a matrix (I, O)."""
+def make_product(call: tvm.ir.Call, weights: QuantizedTensor) -> LinearLayer | None:
+    """Return the sums of a product with a matrix (I, O), without a bias."""
     if not (weights.is_per_tensor or weights.axis == 1):
         return None
-    shape = describe_product(call, center(weights))
-    if shape is None or shape["batch"] < ROWS_OF_A_PICTURE:
-        return shape
-    return {**lay_rows(shape), "kind": LayerKind.CONV2D}
+    sums = describe_product(call, center(weights))
+    if sums is None or sums.batch < ROWS_OF_A_PICTURE:
+        return sums
+    return lay_rows(sums, LayerKind.CONV2D)
 
 
-def describe_product(call: tvm.ir.Call, weights: Array) -> dict[str, Any] | None:
-    """Return the same of a product with these numbers."""
+def describe_product(call: tvm.ir.Call, weights: Array) -> LinearLayer | None:
+    """Return the sums of a product with these weights; None unless they are one matrix."""
     rows, matrix = static_shape(call.args[0]), static_shape(call.args[1])
-    if len(matrix) != 2:
-        return None
-    values = weights.T.reshape(matrix[1], 1, 1, matrix[0])
-    return {
-        "kind": LayerKind.DENSE,
-        "batch": int(np.prod(rows[:-1])), "height": 1, "width": 1, "channels": matrix[0],
-        "out_height": 1, "out_width": 1, "out_channels": matrix[1],
-        "kernel": (1, 1), "strides": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0),
-        "weights": values,
-    }  # fmt: skip
+    return make_dense(int(np.prod(rows[:-1])), weights.T) if len(matrix) == 2 else None
 
 
-def lay_rows(shape: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the shape of a product as that of a convolution, whose pixels are the rows."""
-    rows = shape["batch"]
-    return {**shape, "batch": 1, "width": rows, "out_width": rows}
+def make_dense(batch: int, weights: Array) -> LinearLayer:
+    """Return the sums of a dense layer with weights (O, I) and no bias."""
+    outputs, inputs = weights.shape
+    return LinearLayer(
+        kind=LayerKind.DENSE,
+        batch=batch,
+        channels=inputs,
+        height=1,
+        width=1,
+        out_channels=outputs,
+        out_height=1,
+        out_width=1,
+        kernel=(1, 1),
+        strides=(1, 1),
+        padding=(0, 0, 0, 0),
+        dilation=(1, 1),
+        weights=weights.reshape(outputs, 1, 1, inputs),
+        bias=np.zeros(outputs, weights.dtype),
+    )
+
+
+def lay_rows(sums: LinearLayer, kind: LayerKind) -> LinearLayer:
+    """Return the sums of a product as those of a convolution, whose pixels are the rows."""
+    return replace(sums, kind=kind, batch=1, width=sums.batch, out_width=sums.batch)
 
 
 def center(weights: QuantizedTensor) -> npt.NDArray[np.int64]:
@@ -248,7 +274,7 @@ def center(weights: QuantizedTensor) -> npt.NDArray[np.int64]:
 
 
 def make_layer(
-    shape: Mapping[str, Any],
+    linear: LinearLayer,
     operator: str,
     data: QuantizedTensor,
     weights: QuantizedTensor,
@@ -256,8 +282,8 @@ def make_layer(
     grid: OutputQuantParams,
     rounding: str,
 ) -> Layer | None:
-    """Return the layer of a shape; None where its sums of bytes might not fit 32 bits."""
-    values, channels = shape["weights"], shape["out_channels"]
+    """Return the layer of sums; None if these might not fit their type, as 32 bits of bytes."""
+    values, channels = linear.weights, linear.out_channels
     largest = int(values[0].size) * data.largest * weights.largest
     limit = find_limit(data, grid)
     if largest >= limit or int(values.min()) < -128 or int(values.max()) > 127:
@@ -276,14 +302,13 @@ def make_layer(
         data.data, scale, np.zeros(1, "int64"), 0, largest, operator, dtype_of(data.data)
     )
     scaling = make_scaling(sums, grid, rounding, channels)
-    kind = WIDE_KINDS.get(shape["kind"]) if data.width == 16 else shape["kind"]
+    kind = WIDE_KINDS.get(linear.kind) if data.width == 16 else linear.kind
     if scaling is None or kind is None:
         return None
     layer = Layer(
-        **{**shape, "kind": kind},
+        **linear.list_sums(kind=kind, bias=added),
         input_dtype=dtype_of(data.data),
         input_zero_point=int(data.zero_point[0]),
-        bias=added,
         scaling=scaling,
         output_dtype=grid.dtype,
         zero_point=grid.zero_point,

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import dropwhile, pairwise
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from firmwright.ir.chains import INT32_LIMIT, PRODUCT, Definitions
-from firmwright.ir.layer import Layer, LayerKind, Matrices, MatrixProduct
+from firmwright.ir.layer import Layer, Matrices, MatrixProduct
 from firmwright.ir.nodes import Call, Expr, Function
 from firmwright.ir.relax import dtype_of, operator_name, static_shape
 from firmwright.lowering.kernels.quantized_tensor import (
@@ -24,6 +23,7 @@ from firmwright.lowering.kernels.quantized_tensor import (
 )
 from firmwright.lowering.layers import (
     find_quantized_call,
+    make_dense,
     make_scaling,
     read_bytes,
 )
@@ -153,7 +153,7 @@ def make_product(
     if scaling is None:
         return None
     layer = Layer(
-        **describe_sums(inner, right.grid.largest),
+        **make_dense(1, np.full((1, inner), right.grid.largest)).list_sums(),
         input_dtype=dtype,
         input_zero_point=int(left.grid.zero_point[0]),
         scaling=scaling,
@@ -171,18 +171,6 @@ def make_product(
         right=lay_matrices(right, stacks[1]),
         sums=layer,
     )
-
-
-def describe_sums(inner: int, largest: int) -> dict[str, Any]:
-    """Return the shape of a layer of one channel whose weights are all the largest."""
-    return {
-        "kind": LayerKind.DENSE,
-        "batch": 1, "height": 1, "width": 1, "channels": inner,
-        "out_height": 1, "out_width": 1, "out_channels": 1,
-        "kernel": (1, 1), "strides": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0),
-        "weights": np.full((1, 1, 1, inner), largest),
-        "bias": np.zeros(1, "int64"),
-    }  # fmt: skip
 
 
 def lay_matrices(operand: Operand, axes: Axes) -> Matrices:

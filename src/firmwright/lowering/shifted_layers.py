@@ -8,9 +8,6 @@ Graphs of integers have their own numbers for it; they come from
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from firmwright.ir.chains import (
@@ -21,7 +18,7 @@ from firmwright.ir.chains import (
     list_definitions,
     skip_reshapes,
 )
-from firmwright.ir.layer import Array, Layer, LayerRounding, Scaling
+from firmwright.ir.layer import Array, Layer, LayerRounding, LinearLayer, Scaling
 from firmwright.ir.nodes import Call, Expr, Function
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name
@@ -52,12 +49,12 @@ def read_shifted_layer(function: Function) -> Layer | None:
     if not reads_parameter(data, function.params[0], definitions):
         return None
     describe = describe_convolution if operator_name(anchor) == CONVOLUTION else describe_product
-    shape = describe(anchor, constant_array(weights).astype("int64"))
-    channels = 0 if shape is None else shape["out_channels"]
+    linear = describe(anchor, constant_array(weights).astype("int64"))
+    channels = 0 if linear is None else linear.out_channels
     numbers = [s for n in (shift, added, factor) if (s := spread(n, channels)) is not None]
-    if shape is None or len(numbers) < 3:
+    if linear is None or len(numbers) < 3:
         return None
-    return make_layer(shape, numbers, dtype_of(data), dtype_of(results[0]), (low, high))
+    return make_layer(linear, numbers, dtype_of(data), dtype_of(results[0]), (low, high))
 
 
 def read_clipped(result: Expr, definitions: Definitions) -> tuple[Expr, int, int] | None:
@@ -95,19 +92,19 @@ def spread(numbers: Array, channels: int) -> Array | None:
 
 
 def make_layer(
-    shape: Mapping[str, Any],
+    linear: LinearLayer,
     numbers: list[Array],
     input_dtype: str,
     output_dtype: str,
     limits: tuple[int, int],
 ) -> Layer | None:
-    """Return the layer of a shape; None where bytes do not hold its weights.
+    """Return the layer of sums; None where bytes do not hold its weights.
 
     A factor below zero becomes the weights' sign. Whole factors of what is added are the bias.
     """
     shifts, added, factors = numbers
     sign = np.where(factors < 0, -1, 1)
-    weights = shape["weights"] * sign[:, None, None, None]
+    weights = linear.weights * sign[:, None, None, None]
     factors = np.abs(factors)
     multipliers = np.maximum(factors, 1)
     weights = np.where((factors == 0)[:, None, None, None], 0, weights)
@@ -122,10 +119,9 @@ def make_layer(
         added - bias * multipliers,
     )
     layer = Layer(
-        **{**shape, "weights": weights},
+        **linear.list_sums(weights=weights, bias=bias),
         input_dtype=input_dtype,
         input_zero_point=0,
-        bias=bias,
         scaling=scaling,
         output_dtype=output_dtype,
         zero_point=0,
