@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from firmwright.ir.relax import rewrite_calls as rewrite_calls
     from firmwright.ir.relax import static_shape as static_shape
     from firmwright.lowering.library_call import library_call as library_call
+    from firmwright.lowering.loop_structure import apply_default_loops as apply_default_loops
+    from firmwright.lowering.loop_structure import blocks as blocks
     from firmwright.lowering.region import lower_region as lower_region
-    from firmwright.lowering.schedule import apply_default_loops as apply_default_loops
-    from firmwright.lowering.schedule import blocks as blocks
     from firmwright.partition.grouping import Group as Group
     from firmwright.partition.grouping import group_operators as group_operators
     from firmwright.partition.merging import merge_acyclic as merge_acyclic
@@ -70,7 +70,7 @@ HOMES = {
     "read_variables rewrite_calls static_shape",
     "lowering.library_call": "library_call",
     "lowering.region": "lower_region",
-    "lowering.schedule": "apply_default_loops blocks",
+    "lowering.loop_structure": "apply_default_loops blocks",
     "partition.grouping": "Group group_operators",
     "partition.merging": "merge_acyclic",
     "partition.outline": "find_dequantized make_binding_kind read_graph",

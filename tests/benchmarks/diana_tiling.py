@@ -20,8 +20,8 @@ from typing import Any
 
 import tvm
 
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import read_layer
 from firmwright.devices.soma_dory.tiles import Tile, footprint
 from firmwright.devices.soma_dory.tiling import Tiling, find_best_tiling

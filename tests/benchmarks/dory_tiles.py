@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.cost import Accelerator
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.tiles import Tile, align
 from firmwright.ir.layer import LayerKind
 

@@ -19,7 +19,7 @@ import numpy as np
 import onnxruntime
 
 from firmwright.devices.cpu import CpuTarget, lowering
-from firmwright.devices.cpu.table import FORMS
+from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.project.write import write_project
 from firmwright.toolchain import Build, load_platform, load_toolchain
 from tests.benchmarks.kernels import Generated, make_library, measure, name_processor, time_row

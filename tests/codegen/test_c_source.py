@@ -13,7 +13,7 @@ from onnx import TensorProto
 from tvm import script, te, tirx
 
 from firmwright.codegen.c_source import print_c
-from firmwright.lowering.schedule import schedule_region
+from firmwright.lowering.loop_structure import schedule_region
 from firmwright.models import FORMATS
 from tests.networks.firmware import assert_exact, run_generated
 from tests.networks.onnx_models import graph, node, value

@@ -16,7 +16,7 @@ from firmwright.codegen.c_source import CFunction, print_c
 from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import LibraryFunction
 from firmwright.lowering.library_call import library_call, unwrap_library_calls
-from firmwright.lowering.schedule import schedule_region
+from firmwright.lowering.loop_structure import schedule_region
 from firmwright.project.files import place_library_files
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")

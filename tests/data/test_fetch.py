@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.data.fetch import fetch_file
-from firmwright.data.sources import DataFile
+from firmwright.data.sample_sources import DataFile
 
 CONTENT = bytes(1 << 23)
 """So large that the builds write at the same time."""

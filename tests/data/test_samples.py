@@ -12,8 +12,8 @@ from PIL import Image
 
 from firmwright.data import DataFile, DataSource, Preprocess
 from firmwright.data.reading import read_columns
+from firmwright.data.sample_sources import DataFolders, list_files
 from firmwright.data.samples import Column
-from firmwright.data.sources import DataFolders, list_files
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 

@@ -14,7 +14,7 @@ import pytest
 
 from firmwright.recipe.tuned import TunedNetwork, read_tuned
 from firmwright.tune.trials import TRIAL
-from firmwright.verify.record import RunRecord
+from firmwright.verify.run_records import RunRecord
 from tests.fleet.cluster import Cluster
 from tests.fleet.processes import find_processes
 

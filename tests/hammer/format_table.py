@@ -29,7 +29,7 @@ from firmwright.data.fetch import download
 from firmwright.data.pictures import FORMATS as PICTURES
 from firmwright.data.pictures import read_picture
 from firmwright.data.reading import read_columns
-from firmwright.data.sources import DataFile, DataFolders, Preprocess
+from firmwright.data.sample_sources import DataFile, DataFolders, Preprocess
 from firmwright.documents.chain import Layers
 from firmwright.fleet.matrix import read_fleet
 from firmwright.hardware.access import check_access, load_access

@@ -11,8 +11,8 @@ from tvm.s_tir import Schedule
 
 from firmwright.errors import UserError
 from firmwright.lowering.library_call import library_call
+from firmwright.lowering.loop_structure import apply_default_loops
 from firmwright.lowering.region import lower_region
-from firmwright.lowering.schedule import apply_default_loops
 from firmwright.lowering.strategies import Strategy
 from tests.networks.pooling import POOL, pooling
 

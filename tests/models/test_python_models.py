@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firmwright.custom.sources import list_source_files
+from firmwright.custom.source_files import list_source_files
 from firmwright.errors import UserError
 from firmwright.models.relax.importer import import_model, run_reference
 from firmwright.models.relax.python_call import call_model

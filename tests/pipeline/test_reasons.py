@@ -6,10 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from firmwright.pipeline.freshness import Unchanged, list_differences
+from firmwright.pipeline.freshness import UpToDateCheck, list_differences
 
 
-def find_reasons(unchanged: Unchanged, values: dict[str, Any]) -> tuple[bool, str]:
+def find_reasons(unchanged: UpToDateCheck, values: dict[str, Any]) -> tuple[bool, str]:
     return unchanged(SimpleNamespace(value_savers=[]), values), str(unchanged)
 
 
@@ -49,7 +49,7 @@ def test_a_result_that_is_missing_or_another_is_named(tmp_path: Path) -> None:
     kept, spoiled, lost = (tmp_path / name for name in ("kept", "spoiled", "lost"))
     for path in (kept, spoiled, lost):
         path.write_text("as it was")
-    unchanged = Unchanged({"options": 1}, lambda: [kept, spoiled, lost])
+    unchanged = UpToDateCheck({"options": 1}, lambda: [kept, spoiled, lost])
     assert find_reasons(unchanged, {}) == (False, "it has not run yet")
     values = unchanged.record()
     assert find_reasons(unchanged, values) == (True, "")
@@ -62,15 +62,15 @@ def test_a_result_that_is_missing_or_another_is_named(tmp_path: Path) -> None:
 def test_results_of_a_copied_build_folder_are_looked_at_where_they_are_now(tmp_path: Path) -> None:
     before, now = tmp_path / "before", tmp_path / "now"
     before.write_text("as it was")
-    values = Unchanged({"options": 1}, lambda: [before]).record()
+    values = UpToDateCheck({"options": 1}, lambda: [before]).record()
     now.write_text("damaged")
     told = f"{before} is in another build folder"
-    assert find_reasons(Unchanged({"options": 1}, lambda: [now]), values) == (False, told)
+    assert find_reasons(UpToDateCheck({"options": 1}, lambda: [now]), values) == (False, told)
 
 
 def test_many_reasons_are_counted() -> None:
     now = {str(n): n for n in range(8)}
-    unchanged = Unchanged(now, lambda: ())
+    unchanged = UpToDateCheck(now, lambda: ())
     _, told = find_reasons(unchanged, {"configuration": {}, "outputs": {"/": [0]}})
     assert told.startswith("0: null → 0; 1: null → 1; ")
     assert told.endswith("; and 4 more")

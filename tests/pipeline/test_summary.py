@@ -24,7 +24,7 @@ from firmwright.pipeline.summary import (
 from firmwright.recipe import Tolerance
 from firmwright.report.rows import WARNING, make_row
 from firmwright.report.timeline import CountedCycles, LayerCycles, Timeline
-from firmwright.verify.record import RunRecord
+from firmwright.verify.run_records import RunRecord
 
 
 def region(number: int, device: str, macs: int) -> Region:

@@ -15,7 +15,7 @@ from firmwright.ir.tensors import Tensor
 from firmwright.planning.schedule import schedule_regions
 from firmwright.recipe import Tolerance
 from firmwright.report.timeline import Timeline, draw_tracks, make_timeline, write_timeline
-from firmwright.verify.record import RunRecord
+from firmwright.verify.run_records import RunRecord
 
 MODELLED = Cycles(compute=700, transfer=200, stall=30)
 

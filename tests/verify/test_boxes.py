@@ -13,7 +13,7 @@ from firmwright.postprocess.boxes import Box
 from firmwright.recipe.quantization import BoxThresholds, Thresholds
 from firmwright.verify.boxes import BoxComparer
 from firmwright.verify.labels import read_box_labels
-from firmwright.verify.record import AccuracyRecord, BoxAccuracy, BoxRates
+from firmwright.verify.run_records import AccuracyRecord, BoxAccuracy, BoxRates
 from firmwright.verify.thresholds import find_missed_thresholds
 
 from ..postprocess.compiled import list_detector

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from firmwright.data.sources import DataFile, DataSource, Preprocess
+from firmwright.data.sample_sources import DataFile, DataSource, Preprocess
 
 __all__ = ["DataFile", "DataSource", "Preprocess"]

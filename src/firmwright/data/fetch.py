@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from firmwright.data.sources import DataFile
+from firmwright.data.sample_sources import DataFile
 from firmwright.errors import UserError
 
 MIRROR_VARIABLE = "FIRMWRIGHT_MIRROR"

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.data.arrays import quantize_array
-from firmwright.data.sources import Preprocess
+from firmwright.data.sample_sources import Preprocess
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import Tensor
 

@@ -11,8 +11,14 @@ from firmwright.custom.code import load_custom_function
 from firmwright.data.arrays import Array, check_array, load_npy, load_npz, load_raw
 from firmwright.data.fetch import fetch_file
 from firmwright.data.pictures import read_picture
+from firmwright.data.sample_sources import (
+    DataFile,
+    DataFolders,
+    DataSource,
+    Preprocess,
+    require_files,
+)
 from firmwright.data.samples import Column, Origin, digest
-from firmwright.data.sources import DataFile, DataFolders, DataSource, Preprocess, require_files
 from firmwright.errors import UserError, did_you_mean
 from firmwright.ir.tensors import Tensor
 

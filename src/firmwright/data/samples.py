@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from firmwright.data.arrays import Array, dequantize_array, quantize_array
-from firmwright.data.sources import Preprocess
+from firmwright.data.sample_sources import Preprocess
 from firmwright.errors import UserError
 from firmwright.ir.small_types import find_limits, to_bytes
 from firmwright.ir.tensors import STRING, Tensor

@@ -28,8 +28,8 @@ from firmwright.shared_cache import open_cache
 
 from .local import start_cluster
 from .matrix import FleetJob
+from .progress_table import ProgressTable
 from .report import PAGE, RESULTS, count, read_results, write_report
-from .table import ProgressTable
 from .worker import build
 
 BUILT, FAILED, STOPPED = 0, 1, 2

@@ -28,7 +28,7 @@ from firmwright.ir.relax import (
     operator_name,
     static_shape,
 )
-from firmwright.lowering.layers import describe_convolution, describe_product, lay_rows
+from firmwright.lowering.integer_layers import describe_convolution, describe_product, lay_rows
 
 KINDS = {
     LayerKind.CONV2D: LayerKind.FLOAT_CONV2D,

@@ -16,16 +16,16 @@ from firmwright.ir.chains import INT32_LIMIT, PRODUCT, Definitions
 from firmwright.ir.layer import Layer, Matrices, MatrixProduct
 from firmwright.ir.nodes import Call, Expr, Function
 from firmwright.ir.relax import dtype_of, operator_name, static_shape
-from firmwright.lowering.kernels.quantized_tensor import (
-    BATCH_MATMUL,
-    OutputQuantParams,
-    QuantizedTensor,
-)
-from firmwright.lowering.layers import (
+from firmwright.lowering.integer_layers import (
     find_quantized_call,
     make_dense,
     make_scaling,
     read_bytes,
+)
+from firmwright.lowering.kernels.quantized_tensor import (
+    BATCH_MATMUL,
+    OutputQuantParams,
+    QuantizedTensor,
 )
 
 ROLES = ("left", "right")

@@ -12,6 +12,7 @@ from firmwright.ir.chains import skip_reshapes
 from firmwright.ir.layer import Addition, Array, Pair, Product
 from firmwright.ir.nodes import Function
 from firmwright.ir.relax import dtype_of, operator_name, static_shape
+from firmwright.lowering.integer_layers import find_quantized_call, read_bytes
 from firmwright.lowering.kernels.elementwise import HEADROOM_BITS
 from firmwright.lowering.kernels.fixed_point import (
     rounding_multiply_high,
@@ -19,7 +20,6 @@ from firmwright.lowering.kernels.fixed_point import (
     to_fixed_point,
 )
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
-from firmwright.lowering.layers import find_quantized_call, read_bytes
 
 LARGEST_TERM = 2**30
 """Terms of a sum stay below it, so that no sum leaves 32 bits."""

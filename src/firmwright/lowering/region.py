@@ -38,8 +38,8 @@ from firmwright.lowering.kernels.rounding import Rounding
 from firmwright.lowering.kernels.scatter import index_put, scatter_elements, scatter_nd
 from firmwright.lowering.kernels.selection import argsort, sort, topk
 from firmwright.lowering.library_call import unwrap_library_calls
+from firmwright.lowering.loop_structure import ScheduledRegion, schedule_region
 from firmwright.lowering.onnx_rounding import OnnxRounding
-from firmwright.lowering.schedule import ScheduledRegion, schedule_region
 from firmwright.lowering.sixteen_bit_floats import store_bit_patterns, to_bit_patterns
 from firmwright.lowering.strategies import Legalization, Scheduler, Strategy
 from firmwright.lowering.tflite_rounding import TfliteRounding

@@ -22,8 +22,12 @@ from firmwright.ir.layer import Array, Layer, LayerRounding, LinearLayer, Scalin
 from firmwright.ir.nodes import Call, Expr, Function
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name
+from firmwright.lowering.integer_layers import (
+    describe_convolution,
+    describe_product,
+    reads_parameter,
+)
 from firmwright.lowering.layer_arithmetic import fold_constant_channels
-from firmwright.lowering.layers import describe_convolution, describe_product, reads_parameter
 
 ARITHMETIC = ("relax.right_shift", "relax.add", "relax.multiply")
 """What may follow the sums, from the last to the first."""

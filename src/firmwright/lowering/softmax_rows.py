@@ -7,7 +7,7 @@ from math import prod
 from firmwright.ir.layer import Softmax
 from firmwright.ir.nodes import Function
 from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.lowering.layers import find_quantized_call, read_bytes, reads_parameter
+from firmwright.lowering.integer_layers import find_quantized_call, read_bytes, reads_parameter
 
 
 def read_softmax(function: Function, rounding: str) -> Softmax | None:

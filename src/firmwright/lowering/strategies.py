@@ -17,7 +17,7 @@ from tvm.s_tir import Schedule
 
 from firmwright.errors import UserError
 from firmwright.ir.relax import operator_name
-from firmwright.lowering.schedule import ScheduledRegion
+from firmwright.lowering.loop_structure import ScheduledRegion
 
 Condition = Callable[[tvm.ir.Call], bool]
 """Tells whether a strategy is for this call; its shapes, types and attributes are known."""

@@ -17,14 +17,19 @@ if TYPE_CHECKING:
     from firmwright.planning import Plan
     from firmwright.planning.batch_size import BatchChoice
     from firmwright.quantize.calibration import CalibrationRecord
-    from firmwright.quantize.record import QuantizationRecord
+    from firmwright.quantize.quantization_record import QuantizationRecord
     from firmwright.report.advice import AdviceRecord
     from firmwright.report.comparison import CostComparison, CycleComparison
-    from firmwright.report.networks import NetworksRun
+    from firmwright.report.several_networks import NetworksRun
     from firmwright.report.timeline import Timeline
     from firmwright.toolchain.image import FirmwareSize
     from firmwright.verify.detection import DetectionReport
-    from firmwright.verify.record import AccuracyRecord, NetworkValues, ReferenceRecord, RunRecord
+    from firmwright.verify.run_records import (
+        AccuracyRecord,
+        NetworkValues,
+        ReferenceRecord,
+        RunRecord,
+    )
 
     Arrays = dict[str, NDArray[Any]]
 
@@ -45,7 +50,7 @@ PREPARED_MODEL: Artifact[Path] = Artifact("calibration", "prepared.onnx", PATH)
 """The float network as ONNX, as it is quantized."""
 
 QUANTIZATION: Artifact[QuantizationRecord] = Artifact(
-    "quantized", "quantization.json", "firmwright.quantize.record:QuantizationRecord"
+    "quantized", "quantization.json", "firmwright.quantize.quantization_record:QuantizationRecord"
 )
 QUANTIZED_MODEL: Artifact[Path] = Artifact("quantized", "model.onnx", PATH)
 
@@ -56,7 +61,7 @@ NETWORK_INTERFACE: Artifact[ModelInterface] = Artifact(NETWORK_STAGE, "model.jso
 NETWORK_MODULE: Artifact[IRModule] = Artifact(NETWORK_STAGE, "module.json", MODULE)
 
 NETWORK_VALUES: Artifact[NetworkValues] = Artifact(
-    NETWORK_STAGE, "values.json", "firmwright.verify.record:NetworkValues"
+    NETWORK_STAGE, "values.json", "firmwright.verify.run_records:NetworkValues"
 )
 
 BATCH: Artifact[BatchChoice] = Artifact(
@@ -92,7 +97,7 @@ KEPT_REGIONS: Artifact[KeptRegions] = Artifact(
 """For the stage's own next run."""
 
 ACCURACY: Artifact[AccuracyRecord] = Artifact(
-    "accuracy", "accuracy.json", "firmwright.verify.record:AccuracyRecord"
+    "accuracy", "accuracy.json", "firmwright.verify.run_records:AccuracyRecord"
 )
 
 ADVICE: Artifact[AdviceRecord] = Artifact(
@@ -114,14 +119,14 @@ FIRMWARE_SIZE: Artifact[FirmwareSize] = Artifact(
 )
 
 REFERENCE: Artifact[ReferenceRecord] = Artifact(
-    "reference", "reference.json", "firmwright.verify.record:ReferenceRecord"
+    "reference", "reference.json", "firmwright.verify.run_records:ReferenceRecord"
 )
 REFERENCE_OUTPUTS: Artifact[Arrays] = Artifact("reference", "outputs.npz", ARRAYS)
 """What the reference makes of the run's samples, one by one: ``output_0`` …"""
 
-RUN: Artifact[RunRecord] = Artifact("run", "run.json", "firmwright.verify.record:RunRecord")
+RUN: Artifact[RunRecord] = Artifact("run", "run.json", "firmwright.verify.run_records:RunRecord")
 NETWORKS_RUN: Artifact[NetworksRun] = Artifact(
-    "run", "run.json", "firmwright.report.networks:NetworksRun"
+    "run", "run.json", "firmwright.report.several_networks:NetworksRun"
 )
 """Of a firmware of several networks."""
 RUN_OUTPUTS: Artifact[Arrays] = Artifact("run", "outputs.npz", ARRAYS)

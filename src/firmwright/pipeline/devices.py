@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from firmwright.custom.installed_modules import InstalledCode, find_installed
-from firmwright.custom.sources import trace_imports
+from firmwright.custom.source_files import trace_imports
 from firmwright.recipe import Recipe
 from firmwright.targets import Target
 from firmwright.targets.custom import CustomTarget, load_custom_target, template_folder

@@ -275,7 +275,7 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Unchanged:
+class UpToDateCheck:
     """An ``uptodate`` condition: same options as last time, every result in place, nothing else.
 
     As text it says what is not so; `doit info` shows that.

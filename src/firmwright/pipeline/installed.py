@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from firmwright import __version__
 from firmwright.emulator import find_emulator_version
 from firmwright.errors import UserError
-from firmwright.report.table import align_columns
+from firmwright.report.text_table import align_columns
 from firmwright.targets.load import load_target, target_names
 from firmwright.toolchain import (
     Toolchain,

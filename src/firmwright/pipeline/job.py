@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from shutil import which
 from typing import Any
 
-from firmwright.data.sources import DataFolders
+from firmwright.data.sample_sources import DataFolders
 from firmwright.recipe import Recipe
 from firmwright.recipe.recipe import lock_path, tuned_path
 from firmwright.targets import Device

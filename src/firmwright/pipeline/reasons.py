@@ -13,7 +13,7 @@ from doit.task import Task
 from firmwright.created_folders import INDEX_FILE
 from firmwright.shared_cache.entry import CacheError
 
-from .freshness import Unchanged
+from .freshness import UpToDateCheck
 from .snapshot import UpToDate
 from .stage_cache import find_cached
 
@@ -33,7 +33,7 @@ class PlannedStage:
 
 def explain_run(task: Task) -> str:
     """Return why doit has found that a task must run."""
-    checks = [check for check, *_ in task.uptodate if isinstance(check, Unchanged)]
+    checks = [check for check, *_ in task.uptodate if isinstance(check, UpToDateCheck)]
     told = [str(check) for check in checks if check.reasons]
     if not told:
         told = [describe_change(path) for path in sorted(task.dep_changed or ())]
@@ -84,7 +84,7 @@ def is_cached(task: Task) -> bool:
     """Return whether the shared cache has the result of a stage; False if it cannot be read."""
     title = task.custom_title
     stage = title.job.stages.get(title.stage)
-    checks = [check for check, *_ in task.uptodate if isinstance(check, Unchanged)]
+    checks = [check for check, *_ in task.uptodate if isinstance(check, UpToDateCheck)]
     if stage is None or not checks or not all(Path(path).exists() for path in task.file_dep):
         return False
     try:

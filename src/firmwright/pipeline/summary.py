@@ -10,7 +10,7 @@ from firmwright.pipeline.explain import explain_partition
 from firmwright.pipeline.job import Job
 from firmwright.report.explanation import Explanation, compute_mac_share, format_count
 from firmwright.report.rows import GOOD, WARNING, Part, Row, make_row
-from firmwright.verify.record import RunRecord
+from firmwright.verify.run_records import RunRecord
 
 LARGEST = 3
 """Layers that are shown."""

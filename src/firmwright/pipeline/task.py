@@ -41,7 +41,7 @@ from firmwright.targets.load import load_target, target_names
 
 from . import origins
 from .code_digest import CODE_FOLDERS, code_digest
-from .freshness import InputWatch, Unchanged, file_digest
+from .freshness import InputWatch, UpToDateCheck, file_digest
 from .job import Job
 from .options import collect_options
 from .ownership import claim_folders, list_published, publish, refuse_foreign_targets
@@ -103,7 +103,7 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
     caches = [job.cache] if stage.name == next(iter(job.stages)) else []
     folders = [folder, partial_folder(folder), *caches]
     list_targets = partial(list_published, job) if stage.publish(job) else list
-    unchanged = Unchanged(collect_configuration(job, stage), lambda: list_outputs(job, stage))
+    unchanged = UpToDateCheck(collect_configuration(job, stage), lambda: list_outputs(job, stage))
     return {
         "basename": stage.name,
         "name": name.partition(":")[2],
@@ -217,7 +217,7 @@ def locate(recipe: Path, digest: str) -> str:
     return str(recipe)
 
 
-def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str]) -> str:
+def execute(job: Job, stage: Stage, unchanged: UpToDateCheck, dependencies: list[str]) -> str:
     """Run the stage next to the last good result, then replace that by the new one.
 
     Returns the entry of the shared cache that the result was taken from, empty if it was made.

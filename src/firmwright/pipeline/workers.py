@@ -22,7 +22,7 @@ from doit.runner import MRunner
 
 from firmwright.errors import describe_exit
 
-from .steady_inputs import SteadyInputs, SteadyRunner
+from .input_guard import SteadyInputs, SteadyRunner
 
 
 class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.data.fetch import fetch_file
-from firmwright.data.sources import DataFolders
+from firmwright.data.sample_sources import DataFolders
 from firmwright.errors import UserError
 from firmwright.recipe.postprocess import Classes
 

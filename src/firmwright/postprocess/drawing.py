@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from firmwright.data.pictures import open_picture, visible_part
-from firmwright.data.sources import Preprocess
+from firmwright.data.sample_sources import Preprocess
 from firmwright.postprocess.boxes import Box
 
 COLORS = ("#e6194b", "#3cb44b", "#4363d8", "#f58231", "#911eb4", "#008080", "#9a6324", "#800000")

@@ -11,7 +11,7 @@ import onnxruntime
 from firmwright.quantize.calibration import CalibrationRecord, Distribution
 from firmwright.quantize.graph import find_readers
 from firmwright.quantize.integer_io import read_quant_params
-from firmwright.quantize.record import QuantizationRecord, TensorQuantParams
+from firmwright.quantize.quantization_record import QuantizationRecord, TensorQuantParams
 from firmwright.recipe.quantization import QuantizeOptions
 
 RESULT_SUFFIX = "_DequantizeLinear_Output"

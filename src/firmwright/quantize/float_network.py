@@ -14,7 +14,7 @@ from firmwright.data.signals import SignalQuality, SignalStatistics
 from firmwright.ir.tensors import ModelInterface
 from firmwright.quantize.description import RESULT_SUFFIX
 from firmwright.quantize.graph import evaluate, float_tensors
-from firmwright.quantize.record import LayerAccuracy
+from firmwright.quantize.quantization_record import LayerAccuracy
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.data.fetch import download, find_in_mirror
-from firmwright.data.sources import DataFile
+from firmwright.data.sample_sources import DataFile
 from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
 from firmwright.pipeline.build_root import list_package_folders

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.data.fetch import WrongDigestError, check_digest
-from firmwright.data.sources import module_file
+from firmwright.data.sample_sources import module_file
 from firmwright.documents.schema_check import Finding, find_errors, quote
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import UserError

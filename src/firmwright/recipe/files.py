@@ -8,9 +8,9 @@ from pathlib import Path, PurePath, PurePosixPath
 from stat import S_ISDIR
 from typing import Any
 
-from firmwright.custom.sources import list_source_files
+from firmwright.custom.source_files import list_source_files
 from firmwright.data.patterns import WILDCARDS
-from firmwright.data.sources import (
+from firmwright.data.sample_sources import (
     DataFile,
     find_package_folder,
     list_files,

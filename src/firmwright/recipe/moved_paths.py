@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from firmwright.data.sources import module_file
+from firmwright.data.sample_sources import module_file
 from firmwright.documents.document import Document
 from firmwright.documents.schema_check import Finding, Schema, quote
 from firmwright.documents.values import COMMAND_LINE, parse_key, read_values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from firmwright.data.sources import DataFile
+from firmwright.data.sample_sources import DataFile
 
 
 class Head(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from firmwright.data.sources import DataSource
+from firmwright.data.sample_sources import DataSource
 
 Inputs = str | dict[str, DataSource]
 """Where samples are, as in ``run.inputs``: one file, or sources by input name, sorted."""

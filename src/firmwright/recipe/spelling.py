@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from firmwright.data.sources import KINDS
+from firmwright.data.sample_sources import KINDS
 from firmwright.documents.schema_check import Schema
 from firmwright.documents.sizes import parse_size
 from firmwright.documents.yaml_text import Pointer

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from firmwright.data.signals import SignalQuality
-from firmwright.quantize.record import LayerAccuracy
-from firmwright.report.table import align_columns
-from firmwright.verify.record import AccuracyRecord, BoxAccuracy
+from firmwright.quantize.quantization_record import LayerAccuracy
+from firmwright.report.text_table import align_columns
+from firmwright.verify.run_records import AccuracyRecord, BoxAccuracy
 from firmwright.verify.thresholds import find_missed_thresholds, name_reference
 
 MAX_LAYERS = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from firmwright.report.names import shorten_name
+from firmwright.report.layer_names import shorten_name
 
 LONGEST_NAME = 40
 """Characters of a layer's name in a line of advice."""

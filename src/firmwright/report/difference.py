@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from firmwright.report.table import align_columns
+from firmwright.report.text_table import align_columns
 
 Manifest = Mapping[str, Any]
 Values = dict[str, Any]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from firmwright.report.explanation import format_count
-from firmwright.report.table import align_columns
+from firmwright.report.text_table import align_columns
 from firmwright.toolchain.image import Section
 from firmwright.toolchain.network_image import NetworkImage
 

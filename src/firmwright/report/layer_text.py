@@ -9,8 +9,8 @@ from textwrap import wrap
 from firmwright.codegen.names import escape_comment
 from firmwright.errors import UserError, suggest_known
 from firmwright.report.advice import Advice
+from firmwright.report.layer_names import shorten_name
 from firmwright.report.layers import ReportedLayer
-from firmwright.report.names import shorten_name
 
 LABEL_WIDTH = 11
 

@@ -12,7 +12,7 @@ from firmwright.ir.regions import Partition, Region, RuleViolation
 from firmwright.ir.tensors import Operator
 from firmwright.planning.arena import Buffer
 from firmwright.planning.schedule import Schedule, ScheduleStep, find_dependencies
-from firmwright.quantize.record import LayerAccuracy
+from firmwright.quantize.quantization_record import LayerAccuracy
 from firmwright.report.estimates import LayerEstimate
 from firmwright.report.memories import LayerMemories
 from firmwright.report.timeline import LayerCycles, Timeline

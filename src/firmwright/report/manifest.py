@@ -13,13 +13,13 @@ from firmwright.ir.kernels import FloatOperator
 from firmwright.ir.records import build_schema, to_plain
 from firmwright.ir.tensors import ModelInterface, ModelSignature
 from firmwright.planning.batch_size import BatchChoice
-from firmwright.quantize.record import QuantizationRecord
+from firmwright.quantize.quantization_record import QuantizationRecord
 from firmwright.recipe.lock import Lock
 from firmwright.report.comparison import CostComparison, CycleComparison
 from firmwright.report.timeline import Timeline
 from firmwright.toolchain.network_image import NetworkImage
 from firmwright.verify.detection import DetectionReport
-from firmwright.verify.record import AccuracyRecord, RunRecord
+from firmwright.verify.run_records import AccuracyRecord, RunRecord
 
 MANIFEST_VERSION = 1
 

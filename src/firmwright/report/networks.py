@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from firmwright.report.manifest import BundledFile
-from firmwright.verify.record import Agreement
+from firmwright.verify.run_records import Agreement
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from firmwright.report.charts import (
     percent,
 )
 from firmwright.report.graph import draw_graph
-from firmwright.report.names import shorten_name
+from firmwright.report.layer_names import shorten_name
 from firmwright.report.report import Report
 
 FOLDER = "report"

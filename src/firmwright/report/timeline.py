@@ -15,7 +15,7 @@ from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles, Kernels
 from firmwright.ir.regions import Partition
 from firmwright.planning.schedule import Schedule, Wait
-from firmwright.verify.record import RunRecord
+from firmwright.verify.run_records import RunRecord
 
 HEADER = """\
 # Clock cycles of one inference of {name} on {platform}, layer by layer in order of execution.

@@ -19,7 +19,7 @@ from firmwright.pipeline.artifact import ARRAYS, write_file
 from firmwright.pipeline.job import Job
 from firmwright.verify.batches import join_outputs
 from firmwright.verify.compare import compare, compute_share, count_differences
-from firmwright.verify.record import Agreement
+from firmwright.verify.run_records import Agreement
 
 Outputs = Sequence[Sequence[NDArray[Any]]]
 

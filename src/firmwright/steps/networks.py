@@ -27,22 +27,22 @@ from firmwright.pipeline.linking import place_library
 from firmwright.pipeline.places import error_at_key
 from firmwright.pipeline.summary import summarize
 from firmwright.project.build_id import list_stating, read_build_id, state_build_id
-from firmwright.project.networks import TakenFileError, write_networks
+from firmwright.project.several_networks import TakenFileError, write_networks
 from firmwright.report.manifest import BundledFile
-from firmwright.report.networks import (
+from firmwright.report.several_networks import (
     NetworkEntry,
     NetworksManifest,
     NetworksRun,
 )
 from firmwright.steps.bundle import collect_files
 from firmwright.steps.bundle_texts import write_networks_readme
-from firmwright.steps.judging import find_steps
+from firmwright.steps.check_outputs import find_steps
 from firmwright.steps.run import MAX_INSTRUCTIONS
 from firmwright.steps.sources import read_compiler_version, read_whole_network
 from firmwright.verify.batches import join_samples
 from firmwright.verify.compare import compare
 from firmwright.verify.protocol import decode_outputs, encode_inputs
-from firmwright.verify.record import Agreement
+from firmwright.verify.run_records import Agreement
 
 
 def write_sources(job: Job, folder: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.job import Job
-from firmwright.verify.record import ReferenceRecord
+from firmwright.verify.run_records import ReferenceRecord
 
 
 def run(job: Job, folder: Path) -> None:

@@ -19,7 +19,7 @@ from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.places import error_at_key
 from firmwright.steps.boxes import compare_boxes
-from firmwright.steps.judging import judge, stack_sides
+from firmwright.steps.check_outputs import judge, stack_sides
 from firmwright.verify.batches import join_outputs, join_samples
 from firmwright.verify.protocol import (
     decode_boxes,
@@ -28,7 +28,7 @@ from firmwright.verify.protocol import (
     encode_inputs,
     encode_samples,
 )
-from firmwright.verify.record import RunRecord
+from firmwright.verify.run_records import RunRecord
 from firmwright.verify.side_by_side import run_side_by_side
 
 MAX_INSTRUCTIONS = 400_000_000_000

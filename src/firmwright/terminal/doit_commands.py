@@ -33,7 +33,7 @@ from doit.task import Task
 from firmwright.errors import did_you_mean
 from firmwright.folders import PREFIXES
 from firmwright.pipeline import snapshot
-from firmwright.pipeline.freshness import Unchanged
+from firmwright.pipeline.freshness import UpToDateCheck
 from firmwright.pipeline.switches import DRY_RUN, is_asked
 from firmwright.plugins import find_plugins
 from firmwright.process import open_streams, tell_end
@@ -213,8 +213,8 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
     def get_reasons(reasons: Any) -> str:
         """Return why the task would run: the sentences of our stages, then doit's."""
         checks = reasons["uptodate_false"]
-        ours = [f" * {check}" for check, *_ in checks if isinstance(check, Unchanged)]
-        reasons["uptodate_false"] = [c for c in checks if not isinstance(c[0], Unchanged)]
+        ours = [f" * {check}" for check, *_ in checks if isinstance(check, UpToDateCheck)]
+        reasons["uptodate_false"] = [c for c in checks if not isinstance(c[0], UpToDateCheck)]
         return "\n".join([*ours, *filter(None, [cmd_info.Info.get_reasons(reasons)])])
 
 

@@ -14,10 +14,10 @@ from firmwright.data.arrays import OutputsByName, dequantize_array
 from firmwright.data.signals import SignalQuality, SignalStatistics
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
-from firmwright.quantize.record import LayerAccuracy
+from firmwright.quantize.quantization_record import LayerAccuracy
 from firmwright.recipe.quantization import Thresholds
 from firmwright.verify.boxes import BoxComparer
-from firmwright.verify.record import AccuracyRecord, OutputAccuracy, Rates
+from firmwright.verify.run_records import AccuracyRecord, OutputAccuracy, Rates
 
 Array = npt.NDArray[Any]
 Metric = Callable[[OutputsByName, Array | None], float]

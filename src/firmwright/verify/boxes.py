@@ -11,7 +11,7 @@ from firmwright.postprocess.boxes import Box, compute_mean_average_precision, ma
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.postprocess.numpy_detection import detect
 from firmwright.recipe.postprocess import Detection
-from firmwright.verify.record import BoxAccuracy, BoxRates
+from firmwright.verify.run_records import BoxAccuracy, BoxRates
 
 
 @dataclass(frozen=True)

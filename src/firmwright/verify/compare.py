@@ -14,7 +14,7 @@ from firmwright.errors import UserError
 from firmwright.ir.small_types import to_model_type
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS, STRING, Tensor
 from firmwright.recipe import Tolerance
-from firmwright.verify.record import Agreement
+from firmwright.verify.run_records import Agreement
 
 Array = npt.NDArray[Any]
 Outputs = Sequence[Sequence[Array]]

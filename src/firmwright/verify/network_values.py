@@ -6,7 +6,7 @@ from firmwright.ir.nodes import IRModule
 from firmwright.ir.tensors import ModelInterface
 
 from .input_ranges import find_input_ranges, find_whole_inputs
-from .record import NetworkValues
+from .run_records import NetworkValues
 from .steps import find_output_steps
 
 

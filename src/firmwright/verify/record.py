@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from firmwright.data.samples import Range
 from firmwright.data.signals import SignalQuality
-from firmwright.quantize.record import LayerAccuracy
+from firmwright.quantize.quantization_record import LayerAccuracy
 from firmwright.recipe import Tolerance
 from firmwright.recipe.quantization import Thresholds
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firmwright.verify.record import AccuracyRecord
+from firmwright.verify.run_records import AccuracyRecord
 
 ROUNDING = 1e-9
 """How far floating-point arithmetic may move a percentage."""

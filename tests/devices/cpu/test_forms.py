@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Form, choose
 from firmwright.devices.cpu.forms.requantize import make_requantization
-from firmwright.devices.cpu.table import FORMS
 from firmwright.emulator import run_firmware
 from firmwright.errors import UserError
 from firmwright.ir.layer import LayerKind, LayerRounding

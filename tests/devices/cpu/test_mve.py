@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import choose
-from firmwright.devices.cpu.table import FORMS
 from firmwright.ir.layer import LayerKind
 from firmwright.toolchain import load_platform
 from tests.devices.cpu.layers import make_layer, make_network

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import choose
 from firmwright.devices.cpu.layer_functions import AnyLayer
-from firmwright.devices.cpu.table import FORMS
 from firmwright.devices.cpu.ways import choose_way, name_ways
 from firmwright.ir.layer import LayerKind
 from firmwright.targets import Context

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Form
-from firmwright.devices.cpu.table import FORMS
 from tests.devices.cpu.layers import make_network
 from tests.devices.cpu.test_forms import draw_layers, run_layers
 from tests.networks.firmware import SANITIZED

@@ -13,7 +13,7 @@ import pytest
 
 from firmwright.devices.mla.archive import read_archive, read_description
 from firmwright.devices.mla.description import Pipeline, read_pipeline
-from firmwright.devices.mla.schedule import read_schedule
+from firmwright.devices.mla.static_schedule import read_schedule
 from firmwright.errors import UserError
 
 Step = dict[str, Any]

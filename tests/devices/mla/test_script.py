@@ -16,7 +16,7 @@ import pytest
 
 from firmwright.devices.mla.build_archive import write_script
 from firmwright.devices.mla.compiled import describe_archive, read_compiled
-from firmwright.devices.mla.network import export_network, order_samples
+from firmwright.devices.mla.compiler_input import export_network, order_samples
 from firmwright.devices.mla.options import MlaOptions, read_options
 from firmwright.devices.mla.sdk import Sdk, find_sdk, read_version, run_script
 from firmwright.devices.mla.settings import make_settings

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.cost import Accelerator
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.ir.layer import Array, LayerKind
 from firmwright.toolchain import load_platform
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from firmwright.codegen.templates import make_environment, render
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.cost import Accelerator
 from firmwright.devices.soma_dory.device_layout import device_storage
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.lowering import lower_layer
 from firmwright.ir.kernels import Cycles, LoweredRegion
 from firmwright.ir.layer import Array, LayerKind

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.geometry import (
     LayerForm,
     absorb_padding,
@@ -14,7 +15,6 @@ from firmwright.devices.soma_dory.geometry import (
     use_space_to_depth,
     widen_kernel,
 )
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.rules import check_layer
 from firmwright.ir.layer import Array, LayerKind
 from firmwright.toolchain import load_platform

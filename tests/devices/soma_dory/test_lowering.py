@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.device_layout import device_storage
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.lowering import lower_layer
 from firmwright.devices.soma_dory.tiles import footprint
 from firmwright.devices.soma_dory.tiling import explain_no_tiling, find_best_tiling

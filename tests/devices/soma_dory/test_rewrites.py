@@ -10,7 +10,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import read_layer
 from firmwright.devices.soma_dory.placing import layers_by_match
 from firmwright.devices.soma_dory.rewrites import rewrite_convolutions

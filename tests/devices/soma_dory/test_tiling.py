@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.tiles import Tile, flatten_addition, footprint, is_channel_sum
 from firmwright.devices.soma_dory.tiling import (
     channel_options,

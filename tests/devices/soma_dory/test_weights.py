@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.tiles import weight_bytes
 from firmwright.devices.soma_dory.weights import pack_weights
 from firmwright.ir.layer import Array, LayerKind

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from firmwright.compile import partition_network, prepare_module
+from firmwright.devices.tidl.artifact_records import TidlRegionArtifacts
 from firmwright.devices.tidl.artifacts import TidlNetwork, write_artifacts
 from firmwright.devices.tidl.build_application import count_bytes, write_application
 from firmwright.devices.tidl.options import read_options
-from firmwright.devices.tidl.record import TidlRegionArtifacts
 from firmwright.models.relax.importer import import_model, run_reference
 from firmwright.project.network import Network
 from firmwright.project.write import write_project

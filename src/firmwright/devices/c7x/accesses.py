@@ -12,7 +12,7 @@ from tvm_ffi import structural_walk
 
 from firmwright.codegen.c_library import functions_by_header
 from firmwright.ir.tensors import ELEMENT_BYTES
-from firmwright.lowering.schedule import blocks, callee_name, is_reduction
+from firmwright.lowering.loop_structure import blocks, callee_name, is_reduction
 
 OPERATORS = frozenset(
     "prim.likely prim.shift_left prim.shift_right prim.bitwise_and prim.bitwise_or "

@@ -24,7 +24,12 @@ from firmwright.devices.c7x.cost import Core, estimate_cycles
 from firmwright.devices.c7x.streams import find_vector_nest, use_streams
 from firmwright.devices.c7x.transfers import VECTOR_BYTES
 from firmwright.ir.tensors import ELEMENT_BYTES
-from firmwright.lowering.schedule import ScheduledRegion, blocks, count_iterations, schedule_region
+from firmwright.lowering.loop_structure import (
+    ScheduledRegion,
+    blocks,
+    count_iterations,
+    schedule_region,
+)
 
 BLOCK_BYTES = 16 * 1024
 """Bytes of a block at most, counted in the region's largest elements."""

@@ -18,7 +18,7 @@ from tvm_ffi import structural_map, structural_walk
 from firmwright.devices.c7x.transfers import LANE, make_call_stmt, make_sequence
 from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.tensors import ELEMENT_BYTES
-from firmwright.lowering.schedule import Pointer, ScheduledRegion
+from firmwright.lowering.loop_structure import Pointer, ScheduledRegion
 
 STREAM_ENGINES = 2
 STREAM_VECTOR_BYTES = 64

@@ -15,7 +15,7 @@ from tvm_ffi import structural_map
 
 from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.tensors import ELEMENT_BYTES
-from firmwright.lowering.schedule import Pointer, ScheduledRegion
+from firmwright.lowering.loop_structure import Pointer, ScheduledRegion
 
 LOCAL_SCOPE = "local"
 """Scope of what lies in local memory; a number follows, so that no two buffers share it."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import prod
 
+from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Choice, Form, choose
 from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.devices.cpu.lowering import select_kernel
-from firmwright.devices.cpu.table import FORMS
 from firmwright.ir.layer import FloatLayer, Layer, LayerKind, LayerRounding
 from firmwright.ir.nodes import IRModule
 from firmwright.ir.regions import Region, Suggestion

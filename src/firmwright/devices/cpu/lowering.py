@@ -8,6 +8,7 @@ from dataclasses import replace
 import tvm
 from tvm import relax
 
+from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Choice, Form, Packing, choose
 from firmwright.devices.cpu.forms.shifted_steps import choose_biases
 from firmwright.devices.cpu.layer_functions import (
@@ -16,7 +17,6 @@ from firmwright.devices.cpu.layer_functions import (
     write_function,
     write_headers,
 )
-from firmwright.devices.cpu.table import FORMS
 from firmwright.devices.cpu.ways import choose_way, name_ways
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
 from firmwright.ir.layer import FloatLayer, MatrixProduct, Pair, Softmax
@@ -24,7 +24,7 @@ from firmwright.ir.regions import Region
 from firmwright.ir.relax import list_bindings, operator_name
 from firmwright.lowering.float_layers import read_float_layer
 from firmwright.lowering.float_use import list_quantized_operators
-from firmwright.lowering.layers import read_layer
+from firmwright.lowering.integer_layers import read_layer
 from firmwright.lowering.matrix_products import read_matrix_product
 from firmwright.lowering.pairs import read_pair
 from firmwright.lowering.region import lower_region

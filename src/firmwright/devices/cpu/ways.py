@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Choice, Form
 from firmwright.devices.cpu.layer_functions import AnyLayer
-from firmwright.devices.cpu.table import FORMS
 from firmwright.ir.layer import FloatLayer, Pair, Softmax
 from firmwright.targets import Context
 

@@ -11,12 +11,12 @@ from firmwright.codegen.templates import new_environment, read_template
 from firmwright.compile import prepare_module
 from firmwright.data.samples import Sample, sample_digest
 from firmwright.devices.mla.compiled import describe_archive, read_compiled, write_stand_in
-from firmwright.devices.mla.network import SimaNetwork, export_network, order_samples
+from firmwright.devices.mla.compiler_input import SimaNetwork, export_network, order_samples
 from firmwright.devices.mla.options import MlaOptions, read_options
-from firmwright.devices.mla.schedule import write_schedule
 from firmwright.devices.mla.sdk import SCRIPT, find_sdk, run_script
 from firmwright.devices.mla.settings import AfeSettings, make_settings
 from firmwright.devices.mla.stages import RECORD
+from firmwright.devices.mla.static_schedule import write_schedule
 from firmwright.errors import UserError
 from firmwright.ir.records import write_arrays
 from firmwright.ir.tensors import Tensor

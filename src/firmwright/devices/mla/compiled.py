@@ -9,10 +9,10 @@ from typing import Any
 
 from firmwright.bundle.archive import write_archive
 from firmwright.devices.mla.archive import read_archive, read_description
+from firmwright.devices.mla.compiler_input import SimaNetwork
 from firmwright.devices.mla.description import Pipeline, read_pipeline
-from firmwright.devices.mla.network import SimaNetwork
-from firmwright.devices.mla.schedule import read_schedule
 from firmwright.devices.mla.sdk import PYTHON_VARIABLE, SCRIPT
+from firmwright.devices.mla.static_schedule import read_schedule
 from firmwright.errors import UserError
 from firmwright.ir.records import encode_record
 from firmwright.ir.tensors import Tensor

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.cost import Accelerator, estimate_cycles
 from firmwright.devices.soma_dory.geometry import generate_forms
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import find_layers, make_layer
 from firmwright.devices.soma_dory.rules import check_layer
 from firmwright.devices.soma_dory.tiles import Tile

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tvm import relax
 
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import (
     SUM,
     UNBOUNDED,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from firmwright.codegen.templates import make_environment, render
 from firmwright.devices.soma_dory import tiles
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.device_layout import ROW, WORD
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.tiling import Tiling
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from firmwright.devices.soma_dory import tiles
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.device_layout import ROW
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.ir.kernels import Cycles
 from firmwright.ir.layer import LayerKind
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.ir.layer import LayerKind
 
 KERNELS = (1, 3, 5, 7)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tvm import relax
 
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.ir.chains import CONVOLUTION, PRODUCT
 from firmwright.ir.layer import Array, LayerKind
 from firmwright.ir.operators import read_clip_bounds
@@ -65,7 +65,7 @@ class MatchedSums:
 
 @dataclass(frozen=True)
 class Conversion:
-    """The analog core's conversion of sums, see `firmwright.devices.soma_dory.layer`.
+    """The analog core's conversion of sums, see `firmwright.devices.soma_dory.accelerator_layer`.
 
     ``step`` is None where it is not one number; ``codes`` is the converter's clip. The activations
     are known to be in ``input_range``.

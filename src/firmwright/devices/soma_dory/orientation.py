@@ -15,7 +15,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import Match
 from firmwright.devices.soma_dory.rewrites import make_convolution
 from firmwright.ir.chains import CONVOLUTION

@@ -9,11 +9,11 @@ import tvm
 from tvm import relax
 
 from firmwright.devices.soma_dory import matching
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.advice import estimate_untiled_cycles
 from firmwright.devices.soma_dory.analog import find_analog_layers
 from firmwright.devices.soma_dory.clips import split_clips, widen_clip
 from firmwright.devices.soma_dory.cost import Accelerator
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.open_questions import list_open_questions
 from firmwright.devices.soma_dory.orientation import transpose_images
 from firmwright.devices.soma_dory.rewrites import rewrite_convolutions

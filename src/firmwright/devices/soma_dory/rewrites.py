@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import tvm
 from tvm import relax
 
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.geometry import LayerForm, generate_forms
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import Match
 from firmwright.ir.layer import LayerKind
 from firmwright.ir.relax import main_bindings, operator_name, rewrite_bindings, static_shape

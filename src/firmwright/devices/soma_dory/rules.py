@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.cost import Accelerator
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.matching import (
     INT8_RANGE,
     Conversion,

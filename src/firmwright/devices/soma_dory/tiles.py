@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.device_layout import PIECE, ROW, WORD
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.ir.layer import LayerKind
 
 LANES = 16

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from firmwright.devices.soma_dory import tiles
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.cost import (
     Accelerator,
     SampleCycles,
@@ -21,7 +22,6 @@ from firmwright.devices.soma_dory.cost import (
     estimate_sample,
 )
 from firmwright.devices.soma_dory.device_layout import PIECE
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles
 from firmwright.ir.layer import LayerKind

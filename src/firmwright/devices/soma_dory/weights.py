@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from firmwright.devices.soma_dory.accelerator_layer import AcceleratorLayer
 from firmwright.devices.soma_dory.device_layout import ROW, WORD, reverse_device_words
-from firmwright.devices.soma_dory.layer import AcceleratorLayer
 from firmwright.devices.soma_dory.tiles import BIAS_BYTES, LANES, SPACING, align
 from firmwright.ir.layer import Array, LayerKind
 

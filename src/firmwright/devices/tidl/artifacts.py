@@ -21,10 +21,10 @@ import onnx
 import tvm
 from tvm import relax
 
+from firmwright.devices.tidl.artifact_records import BoundaryTensor, TidlRegionArtifacts
 from firmwright.devices.tidl.import_config import RegionImport, format_import_config
 from firmwright.devices.tidl.names import RegionFiles
 from firmwright.devices.tidl.options import TidlOptions
-from firmwright.devices.tidl.record import BoundaryTensor, TidlRegionArtifacts
 from firmwright.devices.tidl.submodel import SubModel, export_sub_model
 from firmwright.devices.tidl.tools import make_import_script
 from firmwright.devices.tidl.values import compute_tensors

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from firmwright.data.samples import Sample, repeat_samples, sample_digest, to_samples
+from firmwright.devices.tidl.artifact_records import Artifacts
 from firmwright.devices.tidl.artifacts import (
     TEMP_FOLDER,
     TidlNetwork,
@@ -15,7 +16,6 @@ from firmwright.devices.tidl.artifacts import (
 from firmwright.devices.tidl.import_config import find_unmapped_options
 from firmwright.devices.tidl.names import RegionFiles
 from firmwright.devices.tidl.options import read_options
-from firmwright.devices.tidl.record import Artifacts
 from firmwright.devices.tidl.stages import RECORD, artifacts_name
 from firmwright.devices.tidl.tools import TOOLS_VARIABLE, find_tools, run_import
 from firmwright.errors import UserError

@@ -29,11 +29,11 @@ from firmwright.toolchain import Platform, load_platform
 from firmwright.toolchain.opened_files import OpenedFiles, list_folder
 
 if TYPE_CHECKING:
-    from firmwright.devices.tidl.record import Artifacts
+    from firmwright.devices.tidl.artifact_records import Artifacts
     from firmwright.ir.nodes import IRModule
 
 RECORD: Artifact[Artifacts] = Artifact(
-    "artifacts", "artifacts.json", "firmwright.devices.tidl.record:Artifacts"
+    "artifacts", "artifacts.json", "firmwright.devices.tidl.artifact_records:Artifacts"
 )
 STAND_INS: Artifact[IRModule] = Artifact("stand_in", "module.json", MODULE)
 

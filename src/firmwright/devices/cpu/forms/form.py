@@ -1,8 +1,8 @@
 """Forms: the ways in which this device writes a layer's C, and the choice between them.
 
-A form is a row of its core's table (:mod:`firmwright.devices.cpu.table` lists them) and a template
-of its name in a folder of templates. Its C compiles on every machine: what only one family of cores
-has stands behind ``#if``, with plain C that computes the same beside it.
+A form is a row of its core's table and a template of its name in a folder of templates.
+:mod:`firmwright.devices.cpu.all_forms` lists the tables. The C of a form compiles on every machine:
+instructions of one family of cores are inside ``#if``, with plain C that computes the same.
 """
 
 from __future__ import annotations
