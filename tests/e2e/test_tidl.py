@@ -22,7 +22,7 @@ def test_a_stand_in_is_exact_and_is_named_everywhere(repository: Repository) -> 
     repository.write("digits.yaml", RECIPE)
     built = repository.doit("build", "recipe=digits.yaml")
     assert built.returncode == 0, built.stdout + built.stderr
-    assert "a stand-in for TIDL: the network's own arithmetic in C, not TI's" in built.stdout
+    assert "a stand-in for TIDL: the network's arithmetic in C, not TI's" in built.stdout
     manifest = repository.manifest("build/digits/digits-host.tar.gz")
     assert manifest["run"]["differences"] == 0
     (region,) = manifest["stand_ins"]

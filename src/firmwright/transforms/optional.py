@@ -37,10 +37,8 @@ PREREQUISITES = (
 """What the optional ones need to see: lengths and constants as numbers."""
 
 OPTIONAL = (
-    Transform(
-        "RemoveMultiplyByOne", "nothing is multiplied by one", identities.remove_multiply_by_one
-    ),
-    Transform("RemovePadByZero", "no pad adds nothing", identities.remove_pad_by_zero),
+    Transform("RemoveMultiplyByOne", "no multiplication by one", identities.remove_multiply_by_one),
+    Transform("RemovePadByZero", "no empty pad", identities.remove_pad_by_zero),
     Transform("RemoveCopy", "no cast keeps the type", identities.remove_copy),
     Transform(
         "RemoveIdentityReshape", "no reshape keeps the shape", identities.remove_identity_reshape
@@ -58,12 +56,12 @@ OPTIONAL = (
     ),
     Transform(
         "ConvertConvStride",
-        "a convolution has the same stride in both directions; a 1x1 max-pool picks the rest",
+        "a convolution has the same stride in both directions; a 1x1 max-pool selects the rest",
         convolutions.convert_conv_stride,
     ),
     Transform(
         "MergePadLayer",
-        "a convolution does the zero padding in front of it",
+        "a convolution does the zero padding before it",
         convolutions.merge_pad_layer,
     ),
     Transform(
@@ -73,15 +71,13 @@ OPTIONAL = (
     ),
     Transform(
         "ConvertTakeToSlice",
-        "one element that is taken of an axis is a slice",
+        "a selection of one element of an axis is a slice",
         identities.convert_take_to_slice,
     ),
-    Transform(
-        "EliminateCommonSubexpr", "nothing is computed twice", eliminate_common_subexpressions
-    ),
+    Transform("EliminateCommonSubexpr", "no repeated computation", eliminate_common_subexpressions),
     Transform(
         "FoldBatchNorm",
-        "a float convolution's weights hold the batch normalization behind it",
+        "a float convolution's weights include the batch normalization after it",
         convolutions.fold_batch_norm,
     ),
     Transform(
@@ -101,7 +97,7 @@ OPTIONAL = (
     ),
     Transform(
         "UseIntegers",
-        "whole numbers in float tensors are integers, where ranges prove that nothing changes",
+        "whole numbers in float tensors are integers, if ranges prove equal results",
         use_integers,
     ),
 )

@@ -1,4 +1,4 @@
-"""Device ``c7x``: TI's digital signal processor itself. Takes every operator that TVM can lower.
+"""Device ``c7x``: TI's digital signal processor itself. Runs every operator that TVM can lower.
 
 A mix that ends with it runs as a whole on the C7x; the Arm cores make one call an inference.
 """

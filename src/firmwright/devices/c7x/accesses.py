@@ -45,7 +45,7 @@ class ReadTensor:
 
 @dataclass(frozen=True)
 class ElementwiseNest:
-    """One loop nest that makes each element of those at its own place, or broadcast to it.
+    """One loop nest that computes each element from elements at the same place, or broadcast to it.
 
     ``tables`` tells whether it reads by value, ``calls`` are the functions that it calls.
     """
@@ -64,7 +64,7 @@ class ElementwiseNest:
 
 
 def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
-    """Describe a region's loops, or say why they are no elementwise ones."""
+    """Describe a region's loops, or say why they are not elementwise."""
     found = blocks(schedule)
     if any(is_reduction(schedule, block) for block in found):
         return "it sums or compares along an axis"
@@ -127,7 +127,7 @@ def is_one(number: tirx.Expr) -> bool:
 
 
 def find_called_functions(body: SBlock) -> tuple[str, ...]:
-    """Return what is called, without the inline arithmetic of the project's own headers."""
+    """Return the called functions, without the inline arithmetic of the project's headers."""
     own = OPERATORS.union(*functions_by_header().values())
     names: set[str] = set()
     structural_walk(body.body, (tvm.ir.Call, lambda call: names.add(callee_name(call))))

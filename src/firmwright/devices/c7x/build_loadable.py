@@ -1,4 +1,4 @@
-"""Build what the C7x loads of a network."""
+"""Build the image that the C7x loads."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""How many cycles a region takes on a C7x: a simple model, not a measurement.
+"""The cycles of a region on a C7x: a simple model, not a measurement.
 
-Vectors finish as many elements a cycle as a register holds of the largest. Every other loop takes
-its steps at the rate of compiled loops, which the platform's ``timing`` states for one
-multiply-accumulate. Inputs, weights and outputs pass once between external memory and the core;
-what the DMA moves beside the computation counts only where it takes longer.
+Vectors finish as many elements a cycle as a register holds of the largest. Every other loop runs at
+the rate of compiled loops, which the platform's ``timing`` states for one multiply-accumulate.
+Inputs, weights and outputs pass once between external memory and the core; transfers of the DMA
+during the computation count only if they are longer.
 """
 
 from __future__ import annotations

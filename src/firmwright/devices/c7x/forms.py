@@ -1,4 +1,4 @@
-"""The forms of the C7x: layers whose sums its vectors add up, and what they ask of a layer."""
+"""The forms of the C7x: layers whose sums its vectors add up, and their conditions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAYERS = "c7x/layers"
 """The folder of the forms' templates."""
 
 SUMS = (
-    "Strips of rows, which the DMA moves beside the computation. The streaming engines deliver "
+    "Strips of rows, which the DMA moves during the computation. The streaming engines deliver "
     "weights and inputs; no branch and no address in the loop over products."
 )
 

@@ -1,9 +1,9 @@
 """TI's schedule for elementwise regions: blocks in local memory, whole vectors in the inner loop.
 
-A region that computes each element of those at its own place, or broadcast to it, is cut into
-blocks of at most 16 KiB. While one is computed the DMA brings the next and takes the last away.
-The innermost loop has as many steps as a vector has elements. Everything else keeps the default
-loops, as in TI's own compiler, which has no other schedule for the C7x. Source of the rules and
+A region that computes each element from elements at the same place, or broadcast to it, is cut into
+blocks of at most 16 KiB. While one is computed the DMA loads the next and stores the previous one.
+The innermost loop has as many steps as a vector has elements. All other regions keep the default
+loops, as in TI's compiler, which has no other schedule for the C7x. Source of the rules and
 numbers: TI's C7x backend for TVM, as its open sources and documentation describe it.
 """
 
@@ -44,7 +44,7 @@ class BlockSplit:
 
 
 def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
-    """Give a region's loops TI's structure for this core."""
+    """Restructure a region's loops as TI does for this core."""
     default = schedule_region(function)
     schedule = Schedule(tvm.IRModule({"main": default.function}))
     steps = sum(count_iterations(schedule, block) for block in blocks(schedule))
@@ -99,7 +99,7 @@ def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | Non
 
 
 def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tuple[ReadTensor, ...]:
-    """Return what comes block by block: inputs of several axes that differ from one to the next.
+    """Return the inputs that are moved by blocks: those of several axes that differ between blocks.
 
     One of which a block reads less than a vector, as the scale of its channel, is read in place;
     so is one with elements between those that are read.
@@ -155,7 +155,7 @@ def describe_blocks(found: ElementwiseNest, split: BlockSplit) -> str:
 def make_blocks(
     schedule: Schedule, found: ElementwiseNest, split: BlockSplit, moved: tuple[ReadTensor, ...]
 ) -> None:
-    """Cut the loops, and copy what a block reads and writes where the DMA will."""
+    """Cut the loops, and copy the inputs and outputs of a block as the DMA will."""
     reads = [
         schedule.cache_read(found.block, i.read_index, f"{transfers.LOCAL_SCOPE}{n}")
         for n, i in enumerate(moved)

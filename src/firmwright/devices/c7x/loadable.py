@@ -1,6 +1,6 @@
-"""The loadable: what the C7x loads of a network, built by TI's compiler for it.
+"""The loadable: the image that the C7x loads, built by TI's compiler.
 
-Its folder lies in the project's, whose network it compiles once more. The Makefile that is written
+Its folder is in the project, whose network it compiles once more. The Makefile that is written
 there calls the compiler as the functions here do.
 """
 
@@ -23,11 +23,11 @@ from firmwright.toolchain.compilers import Compiler
 from firmwright.toolchain.layout import NETWORK
 
 LOADABLE_NAME = "c7x_deploy_tvm.out"
-"""The linked loadable's name, the one that TI's compilers give it; its map ends in ``.map``."""
+"""The linked loadable's name, as in TI's compilers; its map ends in ``.map``."""
 
 
 def make_loadable_build(platform: Platform) -> Build | None:
-    """Return what builds the loadable of a network that ends on a platform's C7x.
+    """Return the build of the loadable of a network that ends on a platform's C7x.
 
     None if the platform names no compiler for it.
     """
@@ -40,7 +40,7 @@ def make_loadable_build(platform: Platform) -> Build | None:
 
 
 def strip_command(build: Build, folder: str, loadable: str) -> tuple[str, ...]:
-    """Return the command line that takes from a loadable what its loader does not need."""
+    """Return the command line that strips a loadable."""
     program, *words = build.toolchain.strip
     return (f"{folder}/{program}", *words, loadable)
 
@@ -84,7 +84,7 @@ def link_loadable(
 
 
 def drop_link_date(map_file: Path) -> None:
-    """Take from the linker's map the line that says when it linked: a build is reproducible."""
+    """Remove the line with the time from the linker's map: a build is reproducible."""
     lines = map_file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(">> Linked ")]
     map_file.write_text("".join(kept), encoding="utf-8", newline="\n")

@@ -1,4 +1,4 @@
-"""The loadable's folder in a generated project: its own C, weights, linker script, Makefile."""
+"""The loadable's folder in a generated project: its C, weights, linker script, Makefile."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) ->
 
 
 def loadable_templates(build: Build) -> list[str]:
-    """Return the templates of the loadable's own files, but the Makefile."""
+    """Return the templates of the loadable's files, except the Makefile."""
     names = (LINK_SCRIPT, "weights.asm")
     common = [f"{NAME}/loadable/{name}{TEMPLATE_SUFFIX}" for name in names]
     return [*common, *list_templates(f"{NAME}/{build.toolchain.name}")]
 
 
 def chip_templates(side: str) -> list[str]:
-    """Return the templates of what carries calls on a chip: for its Linux, or its firmware.
+    """Return the templates of the transport on a chip: for its Linux, or its firmware.
 
     The firmware also gets the service, which answers the calls on every transport.
     """
@@ -67,7 +67,7 @@ def chip_templates(side: str) -> list[str]:
 
 
 def loadable_sources(project: Path, prefix: str) -> list[str]:
-    """Return what the loadable is compiled from, by its path from the loadable's folder.
+    """Return the sources of the loadable, by their paths from the loadable's folder.
 
     Of the network's sources those that are not the processor's: the weights in C, what it tells
     of itself, the boxes, and the caller of the loadable.
@@ -85,7 +85,7 @@ def loadable_sources(project: Path, prefix: str) -> list[str]:
 
 
 def format_byte_directives(array: npt.NDArray[Any]) -> str:
-    """Write an array's bytes, as they lie in memory, as directives of TI's assembler."""
+    """Write an array's bytes, in the order of memory, as directives of TI's assembler."""
     data = array.astype(array.dtype.newbyteorder("<")).tobytes()
     rows = (data[i : i + BYTES_PER_LINE] for i in range(0, len(data), BYTES_PER_LINE))
     return "\n".join(f"        .byte   {', '.join(map(str, row))}" for row in rows)

@@ -24,7 +24,7 @@ PAIR_CYCLES = 3
 
 
 def lower_to_c7x(region: Region, module: IRModule, context: Context) -> LoweredRegion:
-    """Lower a region by a form, or from TIR where none fits or the user has a strategy."""
+    """Lower a region by a form, or from TIR if none fits or the user has a strategy."""
     core = read_core(context.platform)
     layer, choice = find_form(region, module, context, make_forms(core))
     if layer is None or choice.form is None:
@@ -45,11 +45,11 @@ def lower_to_loops(region: Region, module: IRModule, context: Context, core: Cor
 
 
 def estimate_layer(core: Core, layer: AnyLayer) -> Cycles | None:
-    """Return the modelled cycles of a layer that has a form; transfers run beside its sums."""
+    """Return the modelled cycles of a layer that has a form; transfers overlap its sums."""
     if isinstance(layer, Pair):
         vectors = ceil(layer.elements / (core.vector // 4))
         return add_transfer(core, vectors * PAIR_CYCLES, 3 * layer.elements, beside=True)
-    assert isinstance(layer, Layer)  # no form takes floats
+    assert isinstance(layer, Layer)  # no form supports floats
     strips = cut(core, layer)
     return add_transfer(core, strips.compute_cycles, strips.moved_bytes, beside=True)
 

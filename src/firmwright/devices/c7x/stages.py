@@ -1,4 +1,4 @@
-"""The stage that the C7x adds to the pipeline: what it loads of the network."""
+"""The stage that the C7x adds to the pipeline: its loadable."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def inputs(job: Job) -> list[Path]:
 
 
 def list_archive(job: Job) -> dict[str, Path]:
-    """Return the loadable and its map, where TI's users look for them."""
+    """Return the loadable and its map, in the folder of TI's flow."""
     made = RECORD.read(job) if job.has_stage(RECORD.stage) else None
     place = f"artifacts/{made.folder}/tempDir" if made else "module"
     found = [p for p in job.folder("loadable").iterdir() if p.suffix in (".out", ".map")]
@@ -67,7 +67,7 @@ def list_archive(job: Job) -> dict[str, Path]:
 
 LOADABLE = Stage(
     name="loadable",
-    sentence="build what the C7x loads of the network",
+    sentence="build the loadable of the C7x",
     run="firmwright.devices.c7x.build_loadable:run",
     reads=(KERNELS, PROJECT),
     keys=("c_prefix",),

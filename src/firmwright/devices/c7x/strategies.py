@@ -1,4 +1,4 @@
-"""Operators that have loops of their own on the C7x, where TVM's would call functions or test.
+"""Operators with special loops on the C7x, because TVM's loops call functions or test.
 
 As in TI's compiler: a pooling of single elements only picks them, and a resize computes places
 without rounding functions, so that its loops can be pipelined. Both equal TVM's, bit for bit on
@@ -82,14 +82,14 @@ class AxisInterpolation:
         return self.clamp(self.index_before(index, shift))
 
     def index_before(self, index: tirx.Expr, shift: Fraction = Fraction(0)) -> tirx.Expr:
-        """Return the last element not behind the place; that is above -1, so a cast rounds it."""
+        """Return the last element at or before the place; that is above -1, so a cast rounds it."""
         return self.source_position(index, shift + 1).astype("int32") - 1
 
     def clamp(self, element: tirx.Expr) -> tirx.Expr:
         return te.max(te.min(element, self.length - 1), 0)
 
     def neighbors(self, index: tirx.Expr) -> list[tuple[tirx.Expr, tirx.Expr | None]]:
-        """Return the elements before and behind the place with their weights.
+        """Return the elements before and after the place with their weights.
 
         Of equal lengths it is the element itself, without a weight.
         """

@@ -30,7 +30,7 @@ FUNCTIONS = frozenset({"fw_stream_open", "fw_stream_next", "fw_stream_close"})
 
 @dataclass(frozen=True)
 class Stream:
-    """What one engine walks through.
+    """The addresses of one engine.
 
     ``dimensions`` are (count, bytes from one place to the next), the outermost first.
     """
@@ -67,7 +67,7 @@ def describe_streams(streams: int, inputs: int, refusals: Counter[str]) -> str:
 
 
 def find_vector_nest(statement: tirx.Stmt) -> tuple[tirx.For, ...]:
-    """Return the loops around the vector's, and that; nothing where it is not in here."""
+    """Return the enclosing loops and the vector loop; empty if there is none."""
     if isinstance(statement, tirx.For):
         if statement.loop_var.name == LANE:
             return (statement,)
@@ -90,7 +90,7 @@ def loads_by_buffer(loop: tirx.For) -> dict[tirx.Buffer, tirx.Expr]:
 def plan_stream(
     buffer: tirx.Buffer, index: tirx.Expr, loops: Sequence[tirx.For], local: set[str]
 ) -> Stream | str:
-    """Return how an engine walks through a buffer with these loops, or why none does."""
+    """Return an engine's pattern for a buffer with these loops, or why there is none."""
     size = ELEMENT_BYTES[str(buffer.dtype)]
     if buffer.name in local:
         return "moved by the DMA"
@@ -129,7 +129,7 @@ def merge_dimensions(dimensions: Sequence[tuple[int, int]]) -> list[tuple[int, i
 
 
 def insert_streams(scheduled: ScheduledRegion, streams: Sequence[Stream]) -> ScheduledRegion:
-    """Open the streams before the outermost loop, take vectors in it, and close them behind it."""
+    """Open the streams before the outermost loop, read vectors in it, and close them after it."""
     function = scheduled.function
     outermost = find_vector_nest(function.body)[0].loop_var
     lanes = [STREAM_VECTOR_BYTES // ELEMENT_BYTES[str(s.source.dtype)] for s in streams]
@@ -167,7 +167,7 @@ def insert_streams(scheduled: ScheduledRegion, streams: Sequence[Stream]) -> Sch
 def read_from_streams(
     body: tirx.Stmt, streams: Sequence[Stream], vectors: Sequence[tirx.Buffer]
 ) -> tirx.Stmt:
-    """Take the next vectors in front of the innermost loop, and let it read those."""
+    """Read the next vectors before the innermost loop, and let it use those."""
     (lane,) = (loop.loop_var for loop in find_vector_nest(body)[-1:])
     delivered = {s.source: v for s, v in zip(streams, vectors, strict=True)}
     following = [make_call_stmt("fw_stream_next", n) for n in range(len(streams))]

@@ -149,7 +149,7 @@ class Strips:
         return (rows - 1) * self.layer.strides[0] + reach + 1
 
     def input_bytes(self, rows: int) -> int:
-        """Return the bytes of a strip's input, and what the last tile reads behind it."""
+        """Return the bytes of a strip's input, and those that the last tile reads after it."""
         read = self.kernel_columns * 4
         if self.each:
             reach = (self.layer.kernel[1] - 1) * self.layer.dilation[1]
@@ -159,7 +159,7 @@ class Strips:
         return align(max(last, self.input_rows(rows) * self.row_bytes))
 
     def output_bytes(self, rows: int) -> int:
-        """Return the bytes of a strip's output, and what the last tile writes behind it."""
+        """Return the bytes of a strip's output, and those that the last tile writes after it."""
         pixels = rows * self.geometry.out_width + self.tile
         return align(pixels * self.layer.out_channels + CHANNELS)
 
@@ -180,7 +180,7 @@ class Strips:
 
     @property
     def weights_at(self) -> int:
-        """Where weights lie in local memory: behind two strips of input and of output."""
+        """The offset of weights in local memory: after two strips of input and of output."""
         return 2 * (self.input_bytes(self.rows) + self.output_bytes(self.rows))
 
     @cached_property
@@ -200,7 +200,7 @@ class Strips:
 
     @property
     def moved_bytes(self) -> int:
-        """What the DMA moves: rows that two strips read are moved twice."""
+        """The bytes that the DMA moves: rows that two strips read are moved twice."""
         rows = self.strips * self.input_rows(self.rows)
         inputs = ceil(self.blocks / self.chunk) * rows * self.inside
         outputs = self.strips * self.rows * self.geometry.out_width * self.layer.out_channels

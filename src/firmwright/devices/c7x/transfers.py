@@ -1,7 +1,7 @@
-"""Copies between memories become transfers of the DMA that run beside the computation.
+"""Copies between memories become transfers of the DMA that overlap the computation.
 
 Every local buffer has two halves. While one block is computed from one half, the next arrives in
-the other; a result leaves while the next is computed. Each buffer has a DMA channel of its own.
+the other; a result leaves while the next is computed. Each buffer has a separate DMA channel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.loop_structure import Pointer, ScheduledRegion
 
 LOCAL_SCOPE = "local"
-"""Scope of what lies in local memory; a number follows, so that no two buffers share it."""
+"""Scope of buffers in local memory; a number follows, so that no two buffers share it."""
 DMA_LOOP = "fw_dma"
 """Annotation of a loop that copies one block."""
 VECTOR_LOOP = "fw_vector"
@@ -104,7 +104,7 @@ def declare_pointer(buffer: tirx.Buffer, before: Sequence[tirx.Buffer]) -> Point
 
 
 def align_bytes(buffer: tirx.Buffer) -> int:
-    """Return a buffer's bytes, rounded up so that what follows begins with a vector."""
+    """Return a buffer's bytes, rounded up so that the next buffer begins with a vector."""
     size = int(buffer.shape[0]) * ELEMENT_BYTES[str(buffer.dtype)]
     return -(-size // VECTOR_BYTES) * VECTOR_BYTES
 

@@ -1,7 +1,7 @@
-"""Device ``mla``: the accelerator of SiMa's chips, which SiMa's own compiler programs.
+"""Device ``mla``: the accelerator of SiMa's chips, which SiMa's compiler programs.
 
-SiMa's Model SDK (``afe``) gets the whole network and places it itself. The rules here say what its
-published tables let it take. Without the SDK, C stands in for the layers of the accelerator.
+SiMa's Model SDK (``afe``) gets the whole network and places it itself. The rules here are those of
+its published tables. Without the SDK, C stands in for the layers of the accelerator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from firmwright.ir.regions import Region
     from firmwright.targets.placement import Placement
 
-STAND_IN = "SiMa's MLA: the network's own arithmetic in C, not what SiMa's compiler makes of it"
+STAND_IN = "SiMa's MLA: the network's arithmetic in C, not that of SiMa's compiler"
 
 
 class MlaTarget(Target):
@@ -29,7 +29,7 @@ class MlaTarget(Target):
     packages = ("onnx",)
     stages = ("firmwright.devices.mla.stages:ARTIFACTS",)
     keeps_states = False
-    reason = "SiMa's tables let the MLA take every operator of it"
+    reason = "by SiMa's tables the MLA supports every operator of it"
     options = MappingProxyType({option.name: option.values for option in OPTIONS})
     rewrites = (
         *("RemovePadByZero", "RemoveCopy", "RemoveIdentityReshape", "RemoveTrainingOperators"),

@@ -1,6 +1,6 @@
 """The archive that SiMa's compiler packs, read without trust.
 
-The rules are those of the vendor's own reader, which refuses what it does not know; the limits are
+The rules are those of the vendor's reader, which rejects unknown content; the limits are
 those of a bundle, which are lower. ``.lm`` is the MLA's program of the first generation.
 """
 
@@ -24,7 +24,7 @@ from firmwright.errors import UserError
 
 MAX_MEMBERS = 2048
 MAX_JSON_BYTES = 32 * 1024**2
-"""Of all JSON files of an archive together."""
+"""The limit of all JSON files of an archive together."""
 MAX_JSON_DEPTH = 64
 PROGRAM_SUFFIXES = (".elf", ".lm", ".so")
 SUFFIXES = (".json", ".yaml", *PROGRAM_SUFFIXES)

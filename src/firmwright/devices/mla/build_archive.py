@@ -1,4 +1,4 @@
-"""Write what SiMa's compiler needs of the network, let it compile, and read what it made."""
+"""Write the inputs of SiMa's compiler, let it compile, and read its results."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def read_network(job: Job) -> SimaNetwork:
 def read_calibration(job: Job, options: MlaOptions, network: SimaNetwork) -> list[Sample]:
     """Return the samples as real numbers; UserError if the recipe names none.
 
-    Where the Arm cores run everything nothing is calibrated.
+    If the Arm cores run everything, there is no calibration.
     """
     if options.is_on("arm_only"):
         return []
@@ -99,7 +99,7 @@ def read_calibration(job: Job, options: MlaOptions, network: SimaNetwork) -> lis
 
 
 def write_calibration(place: Path, network: SimaNetwork, samples: Sequence[Sample]) -> None:
-    """Write the samples; nothing without any."""
+    """Write the samples; no file without any."""
     if samples:
         columns = [[sample[t.name] for sample in samples] for t in network.inputs]
         arrays = {f"input_{i}": order_samples(c, network.layout) for i, c in enumerate(columns)}
@@ -107,7 +107,7 @@ def write_calibration(place: Path, network: SimaNetwork, samples: Sequence[Sampl
 
 
 def list_bundle_files(name: str, archive: CompiledArchive) -> tuple[str, ...]:
-    """Return the files that a bundle takes; the user's samples stay behind."""
+    """Return the files for a bundle, without the user's samples."""
     schedule = [f"{name}_schedule.yaml"] if archive.static_schedule else []
     return (f"{name}.onnx", SCRIPT, archive.file, *schedule)
 

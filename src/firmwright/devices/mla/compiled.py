@@ -1,4 +1,4 @@
-"""The archive beside the script: the one that SiMa's compiler made, checked, or a stand-in."""
+"""The archive next to the script: the checked archive of SiMa's compiler, or a stand-in."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def read_compiled(
 ) -> tuple[CompiledArchive, Sequence[str]]:
     """Check what SiMa's compiler made in ``place``, and pack it again: the same bytes always.
 
-    Returns it with what SiMa's own reader tolerates. Raises UserError for an archive that is not
-    as SiMa's pages describe it, or for another batch, and for a smaller one than is required.
+    Returns it with the deviations that SiMa's reader accepts. Raises UserError for an archive that
+    is not as SiMa's pages describe it, or for another batch, and for a smaller one than is
+    required.
     """
     file = f"{name}_mpk.tar.gz"
     found = sorted(p.name for p in (place / COMPILED).glob("*.tar.gz"))
@@ -70,7 +71,7 @@ def check_batch(pipeline: Pipeline, batch: int, required: bool) -> None:
 
 
 def write_stand_in(place: Path, name: str, network: SimaNetwork, batch: int) -> CompiledArchive:
-    """Write an archive that says that it is none of SiMa's."""
+    """Write an archive that identifies itself as a stand-in."""
     files = make_stand_in(name, network.inputs, network.outputs, batch)
     file = f"{name}_stand_in.tar.gz"
     write_archive(place / file, "", files)
@@ -94,7 +95,7 @@ def list_members(files: Mapping[str, bytes]) -> tuple[BundledFile, ...]:
 
 
 def describe_archive(record: ArtifactsReport, archive: CompiledArchive) -> list[str]:
-    """Return what the build says about the archive, a line each."""
+    """Return the build's notes about the archive, a line each."""
     if archive.stand_in:
         return [
             f"{record.folder}: not compiled, {PYTHON_VARIABLE} is not set; {archive.file} is a "

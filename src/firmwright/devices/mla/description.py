@@ -22,9 +22,9 @@ DESIRED_KEYS = ("desired_batch_size", "batch_size")
 ACTUAL_KEYS = ("actual_batch_size", "batch_sz_model", "batch_size_model")
 """Names of the same number in several releases; the first that is there counts."""
 INGRESS = re.compile(r"images?|input|ifm[0-9]*")
-"""Names that SiMa's reader takes for the network's inputs without a maker."""
+"""Names that SiMa's reader accepts as inputs without a writer."""
 PLACEHOLDER = "kernel_name_tbd"
-"""What steps on the EV74 have in place of a program."""
+"""The value of steps on the EV74 in place of a program."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Pipeline:
 def read_pipeline(name: str, content: Any, members: Sequence[str]) -> Pipeline:
     """Check the description against its schema, itself and the archive's ``members``.
 
-    Raises UserError that names the file and lists what does not fit.
+    Raises UserError that names the file and lists the errors.
     """
     wrong = [
         f"{format_pointer(finding.pointer)}: {finding.message}"

@@ -1,7 +1,7 @@
-"""What SiMa's tables of operators let the MLA take of a network, and why not the rest.
+"""The operators that the MLA supports by SiMa's tables, and the rules against the others.
 
 The tables are a screen: SiMa's compiler rewrites and merges nodes, and decides itself. They do not
-say which other core runs what the MLA does not.
+say which other core runs the others.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from firmwright.targets.placement import Placement
 from firmwright.targets.rules import find_violations
 
 FUSION_ANCHORS = frozenset({"conv2d", "depthwise_conv2d", "conv2d_transpose", "matmul"})
-"""Bias and activation behind one of these are part of it."""
+"""Bias and activation after one of these are part of it."""
 
 
 def place_layers(module: IRModule, context: Context) -> Placement:
-    """Take what breaks no rule, as regions; every other layer gets the rules that it breaks."""
+    """Return layers that follow all rules as regions; others get the rules that they break."""
     bindings, outputs = read_graph(module)
     checker = OperatorChecker(read_options(context), bindings)
     kind = make_layer_kind(module, bindings, checker.check_operator)
@@ -41,7 +41,7 @@ def place_layers(module: IRModule, context: Context) -> Placement:
 
 
 class OperatorChecker:
-    """What SiMa's tables, or the target's options, say against operators."""
+    """The objections of SiMa's tables, or of the target's options, against operators."""
 
     def __init__(self, options: MlaOptions, bindings: Sequence[VarBinding]) -> None:
         self.options = options

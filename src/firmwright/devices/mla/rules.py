@@ -1,4 +1,4 @@
-"""The operators that SiMa's tables list and what they ask of them, from ``rules.yaml``."""
+"""The operators that SiMa's tables list and their conditions, from ``rules.yaml``."""
 
 from __future__ import annotations
 

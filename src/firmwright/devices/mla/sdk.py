@@ -1,4 +1,4 @@
-"""SiMa's Model SDK: where its Python is, and the script that runs in a process of its own."""
+"""SiMa's Model SDK: its Python, and the script that runs in a separate process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PASSED_VARIABLES = (
     *("HOME", "PATH", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"),
     *(HOME_VARIABLE, "MODEL_COMPILER_VERSION", "SIMA_MLA_SIM_PARALLEL"),
 )
-"""All that the SDK sees of the environment: what its own activation sets."""
+"""The variables that the SDK sees: those that its activation sets."""
 SCRIPT = "compile.py"
 RECORD = "sdk.json"
 VERSION_PROGRAM = (

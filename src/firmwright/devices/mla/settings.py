@@ -1,4 +1,4 @@
-"""What SiMa's ``afe`` is told: from a recipe's keys, and from the target's options for the rest."""
+"""What SiMa's ``afe`` is told: from a recipe's keys, and from the target's options."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class AfeSettings:
-    """What the script says.
+    """The contents of the script.
 
     ``quantization`` are fields of ``QuantizationParams``; the script leaves the others as ``afe``
     has them. ``quantize`` and ``compile`` are keywords of the functions of those names.

@@ -1,4 +1,4 @@
-"""The stage that the MLA adds to the pipeline: what SiMa's compiler is given, and what it makes."""
+"""The stage that the MLA adds to the pipeline: the inputs and results of SiMa's compiler."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def fingerprint_sdk() -> Fingerprint | None:
 
 ARTIFACTS = Stage(
     name="artifacts",
-    sentence="write what SiMa's compiler needs, and compile where it is installed",
+    sentence="write the inputs of SiMa's compiler, and compile if it is installed",
     run="firmwright.devices.mla.build_archive:run",
     reads=(MODEL_INTERFACE, MODEL_MODULE, PARTITION),
     writes=(RECORD,),

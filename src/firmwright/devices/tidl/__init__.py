@@ -1,6 +1,6 @@
 """Device ``tidl``: TI's deep-learning library on a C7x with its matrix multiplier.
 
-TI's tools are closed, and what they make runs on the chip alone. Elsewhere a region runs as the
+TI's tools are closed, and their results run on the chip alone. Elsewhere a region runs as the
 stand-in that the device behind makes of it, and says so.
 """
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from firmwright.ir.regions import Region
     from firmwright.targets.placement import Placement
 
-STAND_IN = "TIDL: the network's own arithmetic in C, not TI's"
+STAND_IN = "TIDL: the network's arithmetic in C, not TI's"
 QUANTIZED_STAND_IN = (
-    "TIDL, which quantizes floats itself: firmwright's own quantization by the same samples, in C"
+    "TIDL, which quantizes floats itself: firmwright's quantization by the same samples, in C"
 )
 
 
 class TidlTarget(Target):
-    """TIDL, as TI's own compilers place operators on it."""
+    """TIDL, as TI's compilers place operators on it."""
 
     name = "tidl"
     core = "c7x"

@@ -1,4 +1,4 @@
-"""What TI's tools need of each region, in a folder laid out as their users know it.
+"""The inputs of TI's tools for each region, in a folder with TI's layout.
 
 For the N-th region of TIDL, in ``tempDir``: ``subgraph<N>.onnx``, ``tidl_import_subgraph<N>.txt``,
 ``calib_raw_data<N>.bin`` and ``subgraph<N>.layer_info.txt``; for all of them ``relay.nfo``,
@@ -48,7 +48,7 @@ FLOAT = QuantParams("float32", 1.0, 0)
 
 @dataclass(frozen=True)
 class TidlNetwork:
-    """A partitioned network, with what the import of its regions depends on.
+    """A partitioned network, with the inputs of the import of its regions.
 
     ``samples`` are the frames that TIDL calibrates with, each with an array for every input of the
     network in its order. ``options`` are those of the target.
@@ -148,7 +148,7 @@ def format_layer_info(model: SubModel) -> str:
 
 
 def format_allowed_nodes(network: TidlNetwork) -> str:
-    """Return a line an operator: where it runs, its kind, and its name if the model gave it one."""
+    """Return a line per operator: its device, its kind, and its name if the model has one."""
     numbers = {region.name: number for number, region in enumerate(network.regions)}
     lines = []
     for region in network.partition.regions:

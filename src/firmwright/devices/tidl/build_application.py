@@ -1,4 +1,4 @@
-"""Write the program for the chip that runs what TI's tools made, with their files next to it."""
+"""Write the program for the chip that runs the results of TI's tools, with their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write what TI's tools need of the regions that TIDL supports, and let the tools import them."""
+"""Write the inputs of TI's tools for the regions of TIDL, and let the tools import them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def read_batch_size(job: Job) -> int:
-    """Return how many samples the recipe puts into an inference, 0 if it asks for none."""
+    """Return the samples of an inference that the recipe asks for, 0 without a batch."""
     return artifacts.BATCH_LAYOUT.read(job).size if job.has_stage("batch") else 0
 
 

@@ -1,4 +1,4 @@
-"""Which networks and regions are quantized, and what rules ask of their scales."""
+"""Which networks and regions are quantized, and the facts about scales for rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def is_quantized(bindings: Iterable[VarBinding]) -> bool:
 
 
 def grid_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
-    """Return what rules ask of a layer's scales and zero points, weights and biases among them.
+    """Return the facts for rules about a layer's scales and zero points, weights and biases
+    included.
 
     ``grids`` says in words what a chip of one symmetric scale a tensor does not take.
     """

@@ -27,7 +27,7 @@ AXES = ("numBatches", "inDIM1", "inDIM2", "inNumChannels", "inHeight", "inWidth"
 QUANTIZATION_STYLES = {0: 2, 1: 3, 4: 6}
 """``quantizationStyle`` by the option ``quantization_scale_type``."""
 UNUSED_STYLE = 2
-"""The tool's own default, for floats that nobody quantizes."""
+"""The tool's default, for floats without quantization."""
 CALIBRATION_OPTIONS = {0: 0, 1: 7}
 """``calibrationOption`` by ``accuracy_level``: nothing; clipping and biases."""
 NO_ITERATIONS = -1
@@ -51,7 +51,7 @@ OPTION_KEYS = {
     "advanced_options:pre_batchnorm_fold": "foldPreBnConv2D",
     "advanced_options:packetize_mode": "packetizeMode",
 }
-"""Options that the tool takes as they are."""
+"""Options that the tool uses unchanged."""
 UNMAPPED_OPTIONS = tuple(
     f"advanced_options:{name}"
     for name in ("batch_mode", "partial_init_during_compile", "network_name")
@@ -155,7 +155,7 @@ def map_options(options: Mapping[str, Value]) -> dict[str, object]:
 
 
 def find_unmapped_options(options: TidlOptions) -> list[str]:
-    """Return the options that were set and that the tool cannot be told."""
+    """Return the options that were set and have no key of the tool."""
     defaults = {option.name: option.default for option in OPTIONS}
     return [name for name in UNMAPPED_OPTIONS if options.values[name] != defaults[name]]
 

@@ -64,8 +64,8 @@ OPTIONS: Sequence[Option] = (
         "tensor_bits",
         8,
         ("8", "16", "32"),
-        "the bits that TIDL quantizes a float network to; 32 keeps floats, which TI's own tools "
-        "run only on a PC. A network that is quantized already has 8",
+        "the bits that TIDL quantizes a float network to; 32 keeps floats, which TI's tools run "
+        "only on a PC. A quantized network has 8",
     ),
     Option(
         "accuracy_level",
@@ -74,7 +74,7 @@ OPTIONS: Sequence[Option] = (
         "how TIDL calibrates: 0 simply, 1 with clipping and corrected biases, 9 by the options on "
         "clipping, biases and channels",
     ),
-    Option("debug_level", 0, NumberRange(0, 6), "how much TI's tools tell"),
+    Option("debug_level", 0, NumberRange(0, 6), "how much TI's tools print"),
     Option(
         "max_num_subgraphs",
         16,
@@ -91,10 +91,10 @@ OPTIONS: Sequence[Option] = (
         "deny_list:layer_type",
         (),
         (),
-        "operators that TIDL does not get, by the names of `explain`, ONNX (`MaxPool`) or TFLite",
+        "operators that TIDL does not run, by the names of `explain`, ONNX (`MaxPool`) or TFLite",
     ),
-    Option("deny_list:layer_name", (), (), "layers that TIDL does not get"),
-    Option("allow_list:layer_name", (), (), "the only layers that TIDL gets"),
+    Option("deny_list:layer_name", (), (), "layers that TIDL does not run"),
+    Option("allow_list:layer_name", (), (), "the only layers that TIDL runs"),
     advanced("calibration_frames", 20, NumberRange(1), "samples that TIDL calibrates with"),
     advanced("calibration_iterations", 50, NumberRange(1), "rounds of its calibration"),
     advanced(
@@ -116,8 +116,8 @@ OPTIONS: Sequence[Option] = (
         "mixed_precision_factor",
         -1,
         NumberRange(1, decimal=True, other_values=("-1",)),
-        "TIDL chooses layers of 16 bits itself; the network may take this many times as long as "
-        "with 8 bits. -1: it chooses none. The stand-in does not follow that choice",
+        "TIDL chooses layers of 16 bits itself; the network may need this many times as long as "
+        "with 8 bits. -1: it chooses no layers. The stand-in does not follow that choice",
     ),
     advanced("add_data_convert_ops", 3, ("0", "1", "2", "3"), "TIDL converts 1 inputs, 2 outputs, "
              "3 both"),
@@ -127,7 +127,7 @@ OPTIONS: Sequence[Option] = (
     advanced("num_cores", 1, NumberRange(1, 8), "C7x cores of the chip that share the network"),
     advanced("single_core_layers_names_list", (), (), "layers that one core computes alone"),
     advanced("high_resolution_optimization", 0, SWITCH, "compute large images piece by piece"),
-    advanced("pre_batchnorm_fold", 1, SWITCH, "fold a normalization in front of a convolution"),
+    advanced("pre_batchnorm_fold", 1, SWITCH, "fold a normalization before a convolution"),
     advanced("batch_mode", 0, SWITCH, "join the samples of a batch along the width"),
     advanced("packetize_mode", 0, SWITCH, "pack weights that are mostly zero"),
     advanced("partial_init_during_compile", 0, SWITCH, "prepare for the chip while compiling"),
