@@ -24,8 +24,10 @@ from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
 from firmwright.targets.load import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain
+from firmwright.toolchain.layout import NETWORK
 from tests.hammer.campaign import FindingError, run_campaign
 from tests.hammer.networks import load_networks
+from tests.networks.firmware import join_sources
 
 HOST = load_platform("host")
 PORTABLE = replace(HOST, features=())
@@ -135,7 +137,7 @@ def compile_and_run(
         write_project(network, Build(load_toolchain("clang"), HOST), folder)
         program = folder / "hostile.c"
         program.write_text(text)
-        sources = map(str, [program, *sorted((folder / "network").glob("*.c"))])
+        sources = map(str, [program, *(folder / name for name in join_sources(folder, (NETWORK,)))])
         command = ["clang", *STRICT, *flags, f"-I{folder / 'network'}", *sources, "-lm"]
         run_program([*command, "-o", str(folder / "hostile")])
         inputs = b"".join(
