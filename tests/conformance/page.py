@@ -19,7 +19,8 @@ EMX = Path(__file__).with_name("emx_onnx_cgen.csv")
 INTRODUCTION = """\
 # ONNX conformance
 
-Written by `python -m tests.conformance.run`; CI fails where it is stale.
+Written by `python -m tests.conformance.run`; CI judges every third case,
+and `--check` all of them.
 
 The backend node tests of ONNX {version} are {count} models of one operator each (or of the
 function that defines it, "expanded"), with inputs, expected outputs and a tolerance. Each goes

