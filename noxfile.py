@@ -11,6 +11,8 @@ nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "fast"]
 
 PYTEST = (sys.executable, "-m", "pytest", "--numprocesses=auto", "--dist=loadfile")
+CHECKS = ("test_format", "test_lint", "test_types")
+"""Tests of the repository that are sessions here, so that ``nox`` runs them once."""
 
 
 @nox.session
@@ -28,8 +30,9 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def fast(session: nox.Session) -> None:
-    """Run the tests that take no more than seconds."""
-    session.run(*PYTEST, "-m", "not slow", *session.posargs)
+    """Run the tests that need no more than a second each (``tests/slow.txt`` has the others)."""
+    others = (f"--deselect=tests/quality/test_repository.py::{name}" for name in CHECKS)
+    session.run(*PYTEST, "-m", "not slow", *others, *session.posargs)
 
 
 @nox.session

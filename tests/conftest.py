@@ -13,11 +13,8 @@ from typing import Any
 import pytest
 
 TESTS = Path(__file__).parent
-SLOW_FOLDERS = frozenset(
-    ("conformance", "devices", "e2e", "emulator", "examples", "hammer", "lowering", "postprocess",
-     "quantize", "targets", "toolchain", "transforms")
-)  # fmt: skip
-"""Their tests build firmware or compile many networks."""
+SLOW = frozenset((TESTS / "slow.txt").read_text(encoding="utf-8").splitlines())
+"""Files, functions and cases that need more than a second: ``tests/quality/slow.py`` has them."""
 
 
 def pytest_configure() -> None:
@@ -42,10 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what lies in such a folder, and what needs a compiler or an emulator."""
+    """Mark the tests that were measured as slow."""
     for item in items:
-        folder = item.path.relative_to(TESTS).parts[0]
-        if folder in SLOW_FOLDERS or item.get_closest_marker("needs"):
+        file, _, name = item.nodeid.partition("::")
+        if not SLOW.isdisjoint((file, f"{file}::{name.partition('[')[0]}", item.nodeid)):
             item.add_marker(pytest.mark.slow)
 
 

@@ -35,7 +35,6 @@ def test_a_page_has_a_recipe_and_says_how_to_build_it(page: Path) -> None:
     assert any(text.endswith(f"    doit build recipe={name}\n") for name in named)
 
 
-@pytest.mark.slow
 @pytest.mark.needs("qemu-aarch64")
 def test_the_recipes_build_and_run(tmp_path: Path) -> None:
     need_mirrored("kws")

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import firmwright.device
 from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
 from firmwright.models.onnx.graph.rewrites import RUNTIME_REWRITES
@@ -19,7 +17,6 @@ LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 NAMED_PAGE = re.compile(r"(?<![\w./-])docs/[\w./-]+\.(?:md|csv|svg|py)\b")
 
 
-@pytest.mark.slow
 def test_sphinx_builds_the_pages_without_a_warning(tmp_path: Path) -> None:
     """Sphinx checks what is in a toctree, the links between pages, and the docstrings."""
     strict = ("--fail-on-warning", "--keep-going", "--quiet", "--builder", "html")

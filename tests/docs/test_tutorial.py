@@ -21,7 +21,6 @@ def mask(text: str) -> str:
     return re.sub(r"[ \t]+", " ", NUMBER.sub("#", text))
 
 
-@pytest.mark.slow
 def test_the_tutorial_is_what_happens(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()

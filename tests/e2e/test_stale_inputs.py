@@ -24,7 +24,7 @@ from tests.quantize.test_channel_factors import normalized_first
 
 from .conftest import Repository, new_repository
 
-pytestmark = [pytest.mark.fresh, pytest.mark.slow]
+pytestmark = pytest.mark.fresh
 
 RECIPE = "model: digits.onnx\nplatform: host\nrun: {inputs: inputs.npz, samples: 1}\n"
 

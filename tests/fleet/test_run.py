@@ -24,8 +24,6 @@ from firmwright.pipeline.remote_jobs import describe_worker
 from . import work
 from .cluster import Cluster
 
-pytestmark = pytest.mark.slow
-
 
 @dataclass
 class Notes:

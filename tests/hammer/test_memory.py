@@ -12,7 +12,7 @@ from tests.hammer.memory import SANITIZERS, MemoryHammer, compile_and_run, write
 from tests.hammer.networks import MADE, list_short
 from tests.networks.firmware import lowered
 
-pytestmark = [pytest.mark.needs("clang"), pytest.mark.slow]
+pytestmark = pytest.mark.needs("clang")
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,6 @@ from firmwright.errors import UserError
 from firmwright.models.relax.importer import import_model, run_reference
 from firmwright.models.relax.python_call import call_model
 
-pytestmark = pytest.mark.slow
-
 NETWORK = """
     import tvm
     from tvm import relax

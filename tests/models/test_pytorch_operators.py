@@ -16,8 +16,6 @@ from firmwright.models import FORMATS
 from firmwright.models.onnx.float_export import export_onnx
 from tests.networks.firmware import run_generated
 
-pytestmark = pytest.mark.slow
-
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch")
 nn = torch.nn
 

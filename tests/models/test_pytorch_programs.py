@@ -17,8 +17,6 @@ from firmwright.errors import UserError
 from firmwright.models import FORMATS
 from tests.networks.firmware import lowered, run_generated
 
-pytestmark = pytest.mark.slow
-
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch")
 # Defines the operators that quantized programs consist of.
 pytest.importorskip("torch.ao.quantization.fx._decomposed")

@@ -12,8 +12,6 @@ from firmwright.errors import UserError
 from firmwright.models import FORMATS
 from tests.networks.firmware import run_generated
 
-pytestmark = pytest.mark.slow
-
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch")
 F = torch.nn.functional
 

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow
-
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 from tests.hammer.networks import MADE
 from tests.networks.firmware import assert_exact
 
-pytestmark = [pytest.mark.needs("gcc"), pytest.mark.slow]
+pytestmark = pytest.mark.needs("gcc")
 
 DATA = np.arange(15, dtype="float32").reshape(5, 3)
 VECTORS = np.array([[0, 2], [4, 0], [3, 1], [0, 2]], "int32")

@@ -83,7 +83,6 @@ def test_steps_written_out_compute_the_layer(
         np.testing.assert_allclose(found["y"], reference[0], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "gates", "attributes"), [LAYERS[0], LAYERS[3]], ids="LG")
 def test_quantized_steps_are_alike_and_exact(
     kind: str, gates: int, attributes: dict[str, Any], tmp_path: Path
@@ -103,7 +102,6 @@ def test_quantized_steps_are_alike_and_exact(
         np.testing.assert_array_equal(ours[0], theirs[0])
 
 
-@pytest.mark.slow
 def test_copies_of_a_bias_have_names_of_their_own() -> None:
     steps = 32
     graph = quantize_network(make_network("LSTM", 4, steps), steps).graph

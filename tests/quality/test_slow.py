@@ -1,0 +1,54 @@
+"""tests/slow.txt is what tests.quality.slow writes, and names tests that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.quality.slow import FILE, ROOT, list_slow, read_durations, replace_lines
+
+REPORT = """<testsuites><testsuite>
+<testcase classname="tests.quality.test_slow" name="test_one[a]" time="1.5"/>
+<testcase classname="tests.quality.test_slow" name="test_one[b]" time="0.9"/>
+<testcase classname="tests.quality.test_slow" name="test_two[a]" time="1.5"/>
+<testcase classname="tests.quality.test_slow" name="test_two[b]" time="1.1"/>
+<testcase classname="tests.quality.test_layers" name="test_three" time="9"/>
+<testcase classname="tests.quality.test_gone" name="test_four" time="9"/>
+</testsuite></testsuites>"""
+
+
+def test_durations_decide(tmp_path: Path) -> None:
+    report = tmp_path / "junit.xml"
+    report.write_text(REPORT)
+    assert list_slow(read_durations(report)) == [
+        "tests/quality/test_layers.py",
+        "tests/quality/test_slow.py::test_one[a]",
+        "tests/quality/test_slow.py::test_two",
+    ]
+
+
+def test_lines_of_files_that_were_not_measured_stay() -> None:
+    lines = ["tests/a.py", "tests/b.py::test_one[x]"]
+    assert replace_lines(lines, ["tests/b.py::test_two"], {"tests/b.py"}) == [
+        "tests/a.py",
+        "tests/b.py::test_two",
+    ]
+
+
+def test_the_longest_of_several_durations_counts() -> None:
+    """Several reports may have one test."""
+    durations = [("tests/a.py", "test_one", 2.0), ("tests/a.py", "test_one", 0.1)]
+    assert list_slow([*durations, ("tests/a.py", "test_two", 0.1)]) == ["tests/a.py::test_one"]
+
+
+def test_slow_tests_exist() -> None:
+    lines = FILE.read_text(encoding="utf-8").splitlines()
+    assert lines == sorted(set(lines))
+    for line in lines:
+        file, _, name = line.partition("::")
+        function = name.partition("[")[0]
+        text = (ROOT / file).read_text(encoding="utf-8") if (ROOT / file).is_file() else ""
+        if not re.search(rf"^def {function}\(" if function else ".", text, re.MULTILINE):
+            pytest.fail(f"tests/slow.txt names {line}, which is gone: delete the line")
