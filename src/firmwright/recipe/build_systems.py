@@ -51,7 +51,7 @@ def find_export_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     for name in _list_names(data.get("export")):
         known = name in schema["$defs"]["build-system"]["enum"]
         if known and prefix in load_export(name).reserved:
-            message = f"{name} has a meaning of its own for {quote(prefix)}; choose another prefix"
+            message = f"{name} reserves the name {quote(prefix)}; choose another prefix"
             yield Finding(("c_prefix",), message)
 
 

@@ -116,12 +116,18 @@ def find_class_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     if isinstance(classes, int):
         yield Finding(pointer, "the network has their number; give their names")
     if classes is not None and get_value(data, ("postprocess", "detection")):
-        yield Finding(pointer, "a detector's classes stand in `postprocess.detection.classes`")
+        yield Finding(
+            pointer,
+            "a detector's classes belong to `postprocess.detection.classes`; move them there",
+        )
     pointer = ("postprocess", "detection", "classes")
     names = get_value(data, pointer)
     for index, name in enumerate(names if isinstance(names, list) else ()):
         if name in names[:index]:
-            yield Finding((*pointer, index), f"{quote(name)} is also class {names.index(name)}")
+            yield Finding(
+                (*pointer, index),
+                f"{quote(name)} is also class {names.index(name)}; names must differ",
+            )
 
 
 def find_evaluate_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
@@ -172,7 +178,7 @@ def find_duplicate_names(data: Mapping[str, Any]) -> Iterator[Finding]:
         names = [name for _, name in found]
         for index, (pointer, name) in enumerate(found):
             if isinstance(name, str) and name in names[:index]:
-                yield Finding(pointer, f"two {what} are named {quote(name)}")
+                yield Finding(pointer, f"two {what} are named {quote(name)}; rename one")
 
 
 def find_device_calibration_errors(
@@ -182,7 +188,7 @@ def find_device_calibration_errors(
     if data.get("calibration") is None:
         return
     if data.get("quantize") is not None:
-        message = "`quantize` has a calibration of its own; leave one of the two out"
+        message = "`quantize` has a calibration, too; leave one of the two out"
         yield Finding(("calibration",), message)
     mix, _ = read_target(data.get("target"))
     asked = [device.name for _, device in mix]
@@ -223,23 +229,26 @@ def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding((*place, "percentile"), message)
     if calibration.get("method") != "model":
         if "inputs" not in calibration:
-            yield Finding(place, "the key 'inputs' is missing: samples that show what values occur")
+            yield Finding(
+                place, "the key 'inputs' is missing: samples that show the range of values"
+            )
         return
     if "inputs" in calibration:
-        message = "`method: model` takes the model's own ranges, no samples"
+        message = "`method: model` uses the ranges of the model; leave the samples out"
         yield Finding((*place, "inputs"), message)
     if quantize.get("arithmetic") != "shift":
-        message = "`model` goes with `arithmetic: shift`, which takes a quantized model"
+        message = "`model` needs a quantized model and `arithmetic: shift`; add that key"
         yield Finding((*place, "method"), message)
-    needs = "needs samples, which `calibration.method: model` has not"
+    needs = "needs samples, but `calibration.method: model` has none"
     reasons = {
-        "equalize": "moves the ranges that `calibration.method: model` takes",
+        "equalize": "changes the ranges that `calibration.method: model` uses",
         "compensate_rounding": needs,
         "bias_correction": needs,
     }
     for key, reason in reasons.items():
         if quantize.get(key) is True:
-            yield Finding(("quantize", key), reason)
+            message = f"{reason}; remove this key, or use another method"
+            yield Finding(("quantize", key), message)
 
 
 def get_value(data: Any, pointer: Pointer) -> Any:

@@ -24,7 +24,7 @@ def find_slot_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     if not isinstance(data.get("slot"), Mapping):
         return
     if data.get("arena") != "caller":
-        message = "a network in a slot has no RAM of its own; add `arena: caller`"
+        message = "a network in a slot needs the RAM of the caller; add `arena: caller`"
         yield Finding(("slot",), message)
     for pointer, reason in IN_ONE_IMAGE.items():
         value: Any = data

@@ -44,7 +44,9 @@ def read_target(
         if device is None:
             continue
         if any(device.name == earlier.name for _, earlier in devices):
-            findings.append(Finding(pointer, f"the device {quote(device.name)} is named twice"))
+            findings.append(
+                Finding(pointer, f"the device {quote(device.name)} is named twice; leave one out")
+            )
         devices.append((pointer, device))
     return devices, findings
 
@@ -81,7 +83,10 @@ def _parse_device(text: str, pointer: Pointer, findings: list[Finding]) -> Devic
             findings.append(Finding(pointer, message))
         elif match[1] in options:
             findings.append(
-                Finding(pointer, f"{quote(name)}: the option {quote(match[1])} is set twice")
+                Finding(
+                    pointer,
+                    f"{quote(name)}: the option {quote(match[1])} is set twice; leave one out",
+                )
             )
         else:
             options[match[1]] = match[2] or "1"
