@@ -39,7 +39,8 @@ def resize_everything(place: str, modes: tuple[dict[str, Any], ...]) -> onnx.Mod
         ("x", "real"), modes, [*((True, s) for s in SCALES), *((False, s) for s in SIZES)]
     ):
         name = f"y{next(number)}"
-        constants[f"{name}_to"] = np.array([1, 1, *wanted], "float32" if by_scale else "int64")
+        whole, kind = ([1, 1], "float32") if by_scale else ([1, 2], "int64")
+        constants[f"{name}_to"] = np.array([*whole, *wanted], kind)
         to = [f"{name}_to"] if by_scale else ["", f"{name}_to"]
         settings = {"coordinate_transformation_mode": place, **mode}
         nodes.append(node("Resize", [source, "roi", *to], [name], **settings))
