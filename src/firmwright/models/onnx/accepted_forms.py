@@ -14,6 +14,7 @@ import onnx
 from onnx import AttributeProto
 
 from firmwright.models.onnx.attributes import drop_unknown_attributes
+from firmwright.models.onnx.dialects import expand_dialects
 from firmwright.models.onnx.domains import get_opset
 
 LIST_FIELDS = {
@@ -28,6 +29,7 @@ TRAINING_RESULTS = frozenset({"BatchNormalization"})
 
 def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
     """Change the model to the forms that ONNX defines; return remarks for the user."""
+    expand_dialects(model)
     remarks = drop_unknown_attributes(model)
     for graph in find_graphs(model.graph):
         sort_nodes(graph)

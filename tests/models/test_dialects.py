@@ -1,0 +1,71 @@
+"""Operators of Deeploy and quantlib: integers in float tensors, against their definition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from firmwright.models.onnx.importer import run_reference
+from tests.networks.firmware import run_generated
+from tests.networks.onnx_models import graph, node, value
+
+Array = np.ndarray[Any, Any]
+
+
+def number(value: float) -> onnx.TensorProto:
+    """Return an attribute as quantlib writes it: a tensor of one float."""
+    return onnx.numpy_helper.from_array(np.array([value], "float32"))
+
+
+def requantize(total: Array, mul: Array, add: Array, shift: int) -> Array:
+    """Return the integers of Deeploy's kernel RequantShift, before they are clipped."""
+    wide: Array = total.astype("int64") * mul.astype("int64") + add.astype("int64")
+    rounded: Array = (wide + (1 << shift >> 1)) >> shift
+    return rounded
+
+
+def compare(model: onnx.ModelProto, sample: Array, expected: Array, folder: Path) -> None:
+    data = model.SerializeToString()
+    given = [{"x": sample.astype("float32")}]
+    reference = run_reference(data, given)
+    assert reference.runtime.startswith("onnxruntime")
+    np.testing.assert_array_equal(reference.outputs[0][0], expected)
+    np.testing.assert_array_equal(run_generated(data, given, folder)[0][0], expected)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("domain", ["", "PACTOps"])
+@pytest.mark.parametrize(("signed", "low", "high"), [(1, -128, 127), (0, 0, 255)])
+@pytest.mark.parametrize("size", [[5, 6], [7]])
+def test_a_convolution_is_requantized_by_channel(
+    size: list[int], signed: int, low: int, high: int, domain: str, tmp_path: Path
+) -> None:
+    random = np.random.default_rng(5)
+    weights = random.integers(-128, 128, (4, 3, *[1] * len(size))).astype("float32")
+    mul = random.integers(5000, 90000, (1, 4, 1, 1)).astype("int32")
+    add = random.integers(-(2**28), 2**28, (1, 4, 1, 1)).astype("int32")
+    nodes = [
+        node("Conv", ["x", "w"], ["t"]),
+        node("RequantShift", ["t", "mul", "add"], ["y"], "requant", domain=domain,
+             div=number(2**24), n_levels=number(256), signed=number(signed)),
+    ]  # fmt: skip
+    constants = {"w": weights, "mul": mul, "add": add}
+    ports = [value("x", [1, 3, *size])], [value("y", [1, 4, *size])]
+    x = random.integers(-128, 128, (1, 3, *size))
+    total = np.einsum("oi,ni...->no...", weights[..., 0].reshape(4, 3), x)
+    along = [1, 4, *[1] * len(size)]
+    expected = requantize(total, mul.reshape(along), add.reshape(along), 24)
+    compare(graph(nodes, *ports, constants, 13), x, np.clip(expected, low, high), tmp_path)
+
+
+@pytest.mark.needs("gcc")
+def test_a_hard_swish_is_one_of_integers(tmp_path: Path) -> None:
+    swish = node("iHardswish", ["x"], ["y"], one_over_six=33, three=76, six=153)
+    x = np.arange(-128, 128).reshape(1, -1)
+    expected = x * np.clip(x + 76, 0, 153) * 33
+    model = graph([swish], [value("x", [1, 256])], [value("y", [1, 256])], {}, 13)
+    compare(model, x, expected, tmp_path)
