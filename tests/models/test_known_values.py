@@ -105,6 +105,15 @@ def test_computed_sizes_follow_the_recipe_s_shapes() -> None:
     assert interface.results[0].shape == (5, 12)
 
 
+def test_an_operator_with_fewer_results_than_it_computes_is_rejected() -> None:
+    builder = ModelBuilder()
+    axis, source = builder.constant(np.array(0, "int32")), builder.input((4,), "float32", None)
+    builder.operator("SPLIT", [axis, source], [builder.output((2,), "float32", None)],
+                     "SplitOptions", version=1, numSplits=2)  # fmt: skip
+    with pytest.raises(UserError, match=r"SPLIT .*computes 2 results, but the file names 1"):
+        FORMATS["tflite"].load().import_model(builder.build(), "net", {})
+
+
 def test_sizes_that_the_values_of_an_input_decide_are_rejected() -> None:
     builder = ModelBuilder()
     source, size = builder.input((4,), "float32", None), builder.input((2,), "int32", None)

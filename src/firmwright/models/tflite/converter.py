@@ -19,6 +19,9 @@ from firmwright.models.tflite.narrow_sums import convert_narrow_sums, has_narrow
 WEIGHTED_OPERATORS = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}
 """Operators of which TFLite has hybrid kernels: float32 activations, integer weights."""
 
+ON_STORED_INTEGERS = {"FLOOR_DIV": "divides", "FLOOR_MOD": "divides", "NEG": "negates"}
+"""Operators of which LiteRT has no quantized form but accepts quantized tensors."""
+
 COMPLEX = (tflite.TensorType.COMPLEX64, tflite.TensorType.COMPLEX128)
 
 WITH_SUBGRAPHS = {
@@ -74,9 +77,10 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 "is dynamic-range quantized: its activations would be quantized anew in every "
                 "run; quantize the model fully (int8 with a representative dataset) or not at all"
             )
-        if kind == "NEG" and quantized[0]:
+        if kind in ON_STORED_INTEGERS and quantized[0]:
             return (
-                "negates stored integers in LiteRT, whatever their grid: the result is no negative"
+                f"{ON_STORED_INTEGERS[kind]} stored integers in LiteRT, whatever their scale and "
+                "zero point: the result does not stand for that of the real numbers"
             )
         present = [t.tensor for t in inputs + outputs if t.tensor_idx >= 0]
         if any(tensor.Type() in COMPLEX for tensor in present):
@@ -117,11 +121,17 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 ) from error
             if result is None:  # folded into its consumers
                 continue
+            result = self.bb.normalize(result)
+            count = len(result.ty.fields) if isinstance(result.ty, relax.TupleType) else 1
+            if count != len(names):
+                raise UserError(
+                    f"operator {kind} (tensor '{names[0]}'): it computes {count} results, but the "
+                    f"file names {len(names)}"
+                )
             if len(names) == 1:
                 named = self.bb.emit(result, name_hint=variable_name(names[0]))
                 self.exp_tab.set_expr(names[0], named)
                 continue
-            result = self.bb.normalize(result)
             for position, name in enumerate(names):
                 self.exp_tab.set_expr(name, result[position])
 
