@@ -1,0 +1,129 @@
+"""`python -m tests.conformance.tflite_page` writes docs/reference/tflite-operators.md."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import tflite
+
+from firmwright.models.tflite.checks import STATEFUL_OPERATORS
+from firmwright.models.tflite.converter import WITH_SUBGRAPHS, Converter
+from firmwright.models.tflite.states_as_inputs import VARIABLE_OPERATORS
+from tests.conformance.tflite_sweep import COLUMNS, RESULTS, WEIGHT_TYPES
+
+PAGE = Path(__file__).parents[2] / "docs/reference/tflite-operators.md"
+
+INTRODUCTION = """\
+# TensorFlow operators
+
+Written by `python -m tests.conformance.tflite_page`; a test fails if it is stale.
+
+`python -m tests.conformance.tflite_sweep` makes TFLite operators of random attributes, shapes,
+weights and quantization parameters, compiles them to C, runs the C on the host and compares it
+with LiteRT. The last run had {count:,} operators: {totals}.
+
+- *exact*: every value is LiteRT's, bit for bit.
+- *near*: integers differ by at most 1, floats by at most 1e-5 of the largest result.
+- *rejected*: the build fails with the reason below.
+- *none*: the reference kernels of LiteRT lack the type, or the run did not draw it.
+
+LiteRT's reference kernels are the judge. Its optimized kernels judge a model that the reference
+kernels cannot run (ELU, for example), and every model with an int8 or int16 SUM: the reference
+kernel of LiteRT 2.3.0 reads int8 as uint8, and keeps sums of int16 in 16 bits. The run's summary
+names the kernels.
+
+Two results of LiteRT are undefined, so that the sweep leaves them out: integer DIV overflows if a
+quotient is far below a step, and comparisons of integers need scales below 1. firmwright rounds the
+quotient to 0, and compares the real numbers.
+
+RSQRT of int16 is computed in float32, and LiteRT's fixed-point result was up to 33 steps away from
+it in one model: the run of such a network fails.
+
+Weights in int8 with activations in float (dynamic range) are rejected: quantize the model fully,
+or not at all.
+
+## By operator and type
+"""
+
+REASONS = """
+## Why operators of the sweep are rejected
+"""
+
+OTHERS = """
+## Other operators
+
+The import accepts these, but the sweep does not have them: {imported}, and operators of StableHLO.
+The run of each build compares them with LiteRT.
+
+Their results depend on other subgraphs or on states that the generated function does not keep, so
+they are rejected: {rejected}.
+
+TVM has no converter for them, so they are rejected: {missing}.
+"""
+
+Rows = Mapping[tuple[str, str], Mapping[str, str]]
+
+
+def read_rows(path: Path = RESULTS) -> Rows:
+    with path.open(newline="", encoding="utf-8") as stream:
+        return {(row["operator"], row["type"]): row for row in csv.DictReader(stream)}
+
+
+def render(rows: Rows) -> str:
+    """Return the page."""
+    total = Counter({name: sum(int(r[name]) for r in rows.values()) for name in COLUMNS[2:7]})
+    totals = ", ".join(f"{total[name]:,} {name}" for name in COLUMNS[2:7])
+    swept = sorted({operator for operator, _ in rows})
+    known = set(Converter(None, None, None, None).convert_map)
+    names = {name for name in vars(tflite.BuiltinOperator) if name.isupper()}
+    schema = {name for name in names if not name.startswith("STABLEHLO")}
+    rejected = {*WITH_SUBGRAPHS, *STATEFUL_OPERATORS}
+    parts = [
+        INTRODUCTION.format(count=total.total(), totals=totals),
+        f"| operator | {' | '.join(WEIGHT_TYPES)} |",
+        "|---|" + "---|" * len(WEIGHT_TYPES),
+        *(f"| {o} | {' | '.join(cell(rows, o, t) for t in WEIGHT_TYPES)} |" for o in swept),
+        REASONS,
+        *(reason_lines(rows) or ["None is."]),
+        OTHERS.format(
+            imported=listed((known | VARIABLE_OPERATORS) & schema - set(swept) - rejected),
+            rejected=listed(rejected),
+            missing=listed(schema - known - rejected - VARIABLE_OPERATORS - {"CUSTOM"}),
+        ),
+    ]
+    return "\n".join(parts)
+
+
+def cell(rows: Rows, operator: str, dtype: str) -> str:
+    """Return the outcomes of one operator in one type, the most frequent one alone if it can be."""
+    row = rows.get((operator, dtype))
+    found = [] if row is None else [n for n in COLUMNS[2:6] if int(row[n])]
+    if row is None or not found:
+        return "none"
+    if len(found) == 1:
+        return found[0]
+    return ", ".join(f"{row[name]} {name}" for name in found)
+
+
+def reason_lines(rows: Rows) -> list[str]:
+    return [
+        f"- {operator}, {dtype}: {row['reason'].removeprefix('model: ')}"
+        for (operator, dtype), row in rows.items()
+        if row["reason"]
+    ]
+
+
+def listed(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def main() -> int:
+    PAGE.write_text(render(read_rows()), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
