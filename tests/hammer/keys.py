@@ -72,7 +72,7 @@ BOOKKEEPING = (
 """Of a job: the places of results, and which stages there are. These change the files of results
 that a stage depends on."""
 
-IGNORED_KEYS = frozenset({"path"})
+IGNORED_KEYS = frozenset({"path", "layers", "chain"})
 SYSTEM_VARIABLES = frozenset(
     {
         *("HOME", "PATH", "TMPDIR", "TEMP", "TMP", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH"),

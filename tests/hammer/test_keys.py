@@ -74,6 +74,7 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
 }
 ELSEWHERE = {
     "devices": "examples of custom devices are recorded in the full run",
+    "extends": "it is gone before a recipe is read",
     "inputs": "the network's inputs are complete",
     "tune": "a search runs many builds",
 }
