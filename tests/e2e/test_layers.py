@@ -82,7 +82,8 @@ def test_a_dry_run_tells_what_would_run_and_runs_nothing(layered: Repository) ->
     assert "  reference: options.recipe.run.samples: 3 → 2\n" in done.stdout
     assert "the stage run has another result" in done.stdout
     done = layered.doit("build", RECIPE, "run.samples=2", "dry_run=1")
-    assert done.stdout == "digits on rv32-bare\n  kept   all stages\n"
+    title, kept = done.stdout.splitlines()
+    assert (title, kept.split()[0]) == ("digits on rv32-bare", "kept")
 
 
 def test_a_lock_has_the_bases_and_the_values_of_the_command_line(layered: Repository) -> None:

@@ -205,11 +205,10 @@ def list_words() -> list[dict[str, str]]:
 
 def place_overrides(words: Mapping[str, str], layers: Layers) -> dict[str, str]:
     """Return the words that replace what this recipe says, once its own code was told."""
-    placed = place_paths(words, layers.path)
     # The user types the short words; a fleet's file may state any key.
-    stated = {key: text for key, text in placed.items() if key not in list_overrides()}
+    stated = {key: text for key, text in words.items() if key not in list_overrides()}
     check_own_code(make_layers(layers, stated))
-    return placed
+    return place_paths(words, layers.path)
 
 
 def place_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
