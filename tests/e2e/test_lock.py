@@ -102,7 +102,7 @@ def test_changed_file_stops_the_build_before_it_starts(changed: Repository) -> N
         "locked-files:digits-rv32-bare: digits.lock: the build reads something else than is "
         "locked:",
         "  scans.py has changed",
-        "where that is meant, `firmwright lock digits.yaml` writes the lock anew",
+        "if that is intended, `firmwright lock digits.yaml` writes the lock again",
     ]
     assert "digits.lock: written" in lock(changed)
     assert changed.build("recipe=digits.yaml")[-1] == "bundle"
@@ -152,7 +152,7 @@ def test_another_version_of_a_tool(changed: Repository) -> None:
 def test_lock_keeps_other_toolchains(changed: Repository) -> None:
     words = ("toolchain=gcc", "platform=host")
     text = fail(changed, "recipe=digits.yaml", *words)
-    assert "`firmwright lock digits.yaml platform=host toolchain=gcc` writes the lock anew" in text
+    assert "`firmwright lock digits.yaml platform=host toolchain=gcc` writes the lock again" in text
     lock(changed, *words)
     assert {"gcc", "zig"} < set(content(changed)["versions"])
     assert changed.build("recipe=digits.yaml") == ["locked-files", "bundle"]

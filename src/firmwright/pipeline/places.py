@@ -10,13 +10,17 @@ from doit import doit_cmd
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.recipe import Recipe
-from firmwright.recipe.overrides import is_key
+from firmwright.recipe.overrides import is_key, list_overrides
 
 
 def read_overrides() -> dict[str, str]:
-    """Return the values that the command line gives for keys of a recipe."""
+    """Return the values that the command line gives for keys of a recipe.
+
+    The short words come first, in the order of the schema.
+    """
     given = doit_cmd._CMDLINE_VARS or {}
-    return {name: str(value) for name, value in given.items() if is_key(name)}
+    ordered = dict.fromkeys([*(name for name in list_overrides() if name in given), *given])
+    return {name: str(given[name]) for name in ordered if is_key(name)}
 
 
 @contextmanager
