@@ -42,7 +42,7 @@ NOT_TAKEN = {
 """What LiteRT's reference kernels refuse, or (int8 SUM) get wrong; RSQRT's domain is positive."""
 
 NEARLY = {"int8": {"L2_NORMALIZATION", "LOG_SOFTMAX"},
-          "uint8": {"L2_NORMALIZATION", "LOG_SOFTMAX"}}  # fmt: skip
+          "uint8": {"L2_NORMALIZATION", "LOG_SOFTMAX", "RESIZE_BILINEAR"}}  # fmt: skip
 """What runs in float32 between dequantize and quantize: it may differ by the last bit."""
 
 
