@@ -51,7 +51,8 @@ def judge_all(names: Iterable[str], program: str = PROGRAM) -> list[Outcome]:
 
 
 def start(program: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    """Return a worker that is ready."""
+    worker = subprocess.Popen(
         [sys.executable, "-m", program, "--worker"],
         cwd=ROOT,
         stdin=subprocess.PIPE,
@@ -59,6 +60,9 @@ def start(program: str) -> subprocess.Popen[str]:
         stderr=subprocess.DEVNULL,
         text=True,
     )
+    assert worker.stdout is not None
+    worker.stdout.readline()
+    return worker
 
 
 def stop(worker: subprocess.Popen[str]) -> None:
