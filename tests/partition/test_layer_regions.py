@@ -64,6 +64,7 @@ def test_the_nearest_layer_between_two_regions_separates_them() -> None:
     assert find_separating_layer([3], {0}, layers) == 2
     assert find_separating_layer([2, 3], {0}, layers) == 1
     assert find_separating_layer([1], {0}, layers) is None
+    assert find_separating_layer([2, 3], {0, 1}, layers) is None
     assert find_separating_layer([0], {3}, layers) is None
 
 

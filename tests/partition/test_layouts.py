@@ -102,13 +102,13 @@ def test_padding_counts_as_bytes_that_are_moved() -> None:
 
 
 def test_fewer_transforms_win_over_fewer_bytes() -> None:
-    """Two small results of a flexible region cost more transforms than its one large input."""
-    a, b = make_region("a", "npu", "x"), make_region("b", "c", "a_result")
-    c, d = make_region("c", "c", "b_result"), make_region("d", "c", "a_result")
-    partition = make_partition(
-        ("x",), ("c_result", "d_result"), a, b, c, d, shapes={"a_result": (512,), "b_result": (1,)}
-    )
-    assert list_transforms(insert(partition, flexible="b")[1]) == ["x_to_npu", "a_to_plain"]
+    """Two flexible regions make small tensors of a large one, which is moved once."""
+    a = make_region("a", "npu", "x")
+    b, c = make_region("b", "c", "a_result"), make_region("c", "c", "a_result")
+    e, f = make_region("e", "c", "b_result"), make_region("f", "c", "c_result")
+    shapes = {"a_result": (512,), "b_result": (1,), "c_result": (1,)}
+    partition = make_partition(("x",), ("e_result", "f_result"), a, b, c, e, f, shapes=shapes)
+    assert list_transforms(insert(partition, flexible="bc")[1]) == ["x_to_npu", "a_to_plain"]
 
 
 def test_one_transform_serves_all_readers() -> None:
@@ -158,3 +158,13 @@ def test_a_state_in_the_layout_is_rejected() -> None:
     state = State(Tensor("memory", (4,), "int8"), bytes(4))
     with pytest.raises(UserError, match="state 'memory' would be in"):
         add_storage(make_interface((), (state,)), partition)
+
+
+def test_a_state_whose_next_value_alone_is_in_the_layout_is_rejected() -> None:
+    a, z = make_region("a", "npu", "x"), make_region("z", "c", "s")
+    given = make_partition(("x", "s"), ("z_result", "a_result"), a, z, states=1)
+    _, partition = insert(given, allows_transforms=False)
+    assert list_padded(partition) == ["x", "a_result"]
+    state = State(Tensor("memory", (4,), "int8"), bytes(4))
+    with pytest.raises(UserError, match="state 'memory' would be in"):
+        add_storage(make_interface((Tensor("out", (4,), "int8"),), (state,)), partition)
