@@ -42,7 +42,7 @@ def test_products_stay_below_the_bound(weights: list[float], is_exact: bool) -> 
     found = range_of_last(lambda x: multiply(x, weights), 1)
     assert np.isfinite(found.magnitude) == found.is_whole == is_exact
     if is_exact:
-        assert [float(found.low), float(found.high)] == [-128 * weights[0], 127 * weights[0]]
+        assert [found.low.item(), found.high.item()] == [-128 * weights[0], 127 * weights[0]]
 
 
 def test_all_orders_of_adding_stay_below_the_bound() -> None:
