@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
+import dask
 import pytest
 from distributed import Client
 from psutil import CONN_LISTEN, Process
@@ -149,6 +150,18 @@ def test_a_scheduler_that_goes_away_ends_the_fleet(cluster: Cluster, tmp_path: P
             done.extend(outcome.job for outcome in outcomes)
     assert done == ["0"]
     assert not notes.lost
+
+
+def test_the_list_of_workers_is_complete_at_any_time(here: Client) -> None:
+    """dask replaces the list of a client by one without workers, at an interval."""
+    here.wait_for_workers(2)
+    address = here.scheduler.address
+    with (
+        dask.config.set({"distributed.client.scheduler-info-interval": "1ms"}),
+        connect(address) as client,
+    ):
+        workers = Workers(client, work.describe, work.describe(), Notes())
+        assert {len(workers.list_present()) for _ in range(300)} == {2}
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,7 +177,8 @@ class Workers:
 
     def list_present(self) -> dict[str, str]:
         """Return the workers' names by their addresses."""
-        found = self.client.scheduler_info(n_workers=-1)["workers"]
+        # Client.scheduler_info can return the list without workers that dask gets every 2 s.
+        found = self.client.sync(self.client.scheduler.identity, n_workers=-1)["workers"]
         return {address: str(worker["name"]) for address, worker in found.items()}
 
     def judge(self, address: str, name: str) -> None:
