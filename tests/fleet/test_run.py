@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -19,11 +21,12 @@ from firmwright.bundle.outcome import Outcome
 from firmwright.cluster import jobs
 from firmwright.cluster.jobs import ClusterError, Stop, Workers, connect, run_jobs
 from firmwright.cluster.order import Order
-from firmwright.fleet.local import start_cluster
+from firmwright.fleet.local import WORKER, start_cluster
 from firmwright.pipeline.remote_jobs import describe_worker
 
 from . import work
 from .cluster import Cluster
+from .processes import find_processes
 
 
 @dataclass
@@ -150,6 +153,32 @@ def test_a_scheduler_that_goes_away_ends_the_fleet(cluster: Cluster, tmp_path: P
             done.extend(outcome.job for outcome in outcomes)
     assert done == ["0"]
     assert not notes.lost
+
+
+def test_a_scheduler_that_stops_answering_ends_the_fleet(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.add("first")
+    with connect(cluster.address) as client:
+        client.wait_for_workers(1)
+        workers = Workers(client, work.describe, work.describe(), Notes())
+        orders = work.make_orders(tmp_path, 2)
+        outcomes = run_jobs(orders, work.wait_behind_first, Outcome, workers, Stop())
+        assert next(outcomes).job == "0"
+        monkeypatch.setattr(jobs, "ANSWER_S", 1.0)
+        cluster.scheduler.send_signal(signal.SIGSTOP)
+        with pytest.raises(ClusterError, match="the scheduler did not answer within 1 s; finished"):
+            list(outcomes)
+
+
+def test_a_worker_that_is_stopped_ends_with_the_fleet(tmp_path: Path) -> None:
+    """It does not notice that its lifeline ends."""
+    others = find_processes(os.getpid(), WORKER)
+    with start_cluster(1, tmp_path, Stop()) as address, connect(address) as client:
+        client.wait_for_workers(1)
+        (worker,) = {*find_processes(os.getpid(), WORKER)} - {*others}
+        worker.send_signal(signal.SIGSTOP)
+    assert not worker.is_running()
 
 
 def test_the_list_of_workers_is_complete_at_any_time(here: Client) -> None:

@@ -35,11 +35,14 @@ IDLE_TIMEOUT_S = 300.0
 MAX_WORKER_DEATHS = 10
 """Workers that may die over one job; then it is the job that kills them."""
 CONNECTION = 10
-"""Seconds in which a scheduler answers."""
+"""Seconds in which a scheduler accepts a connection."""
+ANSWER_S = 300.0
+"""Seconds in which a scheduler answers a question, and a worker sends the result of a job."""
 DEFAULT_PORT = 8786
 GREETING, LONGEST_GREETING = Struct("<Q"), 1 << 20
 
 GONE = "the scheduler is gone; what is finished stays finished"
+SILENT = "the scheduler did not answer within {seconds:.0f} s; finished jobs are kept"
 
 
 class ClusterError(UserError):
@@ -178,14 +181,19 @@ class Workers:
     def list_present(self) -> dict[str, str]:
         """Return the workers' names by their addresses."""
         # Client.scheduler_info can return the list without workers that dask gets every 2 s.
-        found = self.client.sync(self.client.scheduler.identity, n_workers=-1)["workers"]
+        ask = self.client.scheduler.identity
+        try:
+            found = self.client.sync(ask, n_workers=-1, callback_timeout=ANSWER_S)["workers"]
+        except asyncio.TimeoutError:
+            raise ClusterError(SILENT.format(seconds=ANSWER_S)) from None
         return {address: str(worker["name"]) for address, worker in found.items()}
 
     def judge(self, address: str, name: str) -> None:
         """Accept a worker, or refuse it by name with the reasons."""
         answer = self.asked.pop(address)
-        if answer.status == "finished":
-            reasons = list_other_versions(self.wanted, answer.result())
+        found = read_result(answer)
+        if found is not None:
+            reasons = list_other_versions(self.wanted, found)
         else:
             reasons = [first_line(answer.exception() or RuntimeError("it does not answer"))]
         if not reasons:
@@ -233,11 +241,11 @@ class Dispatch(Generic[T]):
                 yield answer
 
     def read_answer(self, order: Order, future: Future[Any]) -> T | None:
-        """Return the answer of a job, None if its worker died and the job is tried again."""
+        """Return the answer of a job, None if its worker died or is silent: it is tried again."""
         from distributed import KilledWorker
 
-        if future.status == "finished":
-            answer: T = future.result()
+        answer: T | None = read_result(future)
+        if answer is not None:
             return answer
         name = order.name
         error = future.exception() if future.status == "error" else None
@@ -271,6 +279,14 @@ class Dispatch(Generic[T]):
             wait(asked, timeout=POLL, return_when="FIRST_COMPLETED")
 
 
+def read_result(future: Future[Any]) -> Any:
+    """Return the result of a job, None if it has none or its worker does not send it in time."""
+    if future.status == "finished":
+        with suppress(asyncio.TimeoutError):
+            return future.result(ANSWER_S)
+    return None
+
+
 def run_alone(work: Callable[[Order, int], T], order: Order) -> T:
     """Do a job on a worker; what it starts ends with the worker."""
     with hold_lifeline() as watched:
@@ -289,8 +305,8 @@ def run_jobs(
 
     ``work`` runs on a worker, with the job and an end of a lifeline. ``fail`` makes what comes out
     of a job that gave nothing, of its name and a message. The job of a worker that dies is given to
-    another one. Raises ClusterError if ``stop`` has a reason, if the scheduler goes away, and if
-    there is no worker for ``patience`` seconds.
+    another one. Raises ClusterError if ``stop`` has a reason, if the scheduler goes away or does
+    not answer, and if there is no worker for ``patience`` seconds.
     """
     dispatch = Dispatch(orders, work, fail, workers)
     last_seen = time.monotonic()
@@ -299,8 +315,7 @@ def run_jobs(
             raise ClusterError(stop.reason)
         with tell_gone():
             workers.look()
-        yield from dispatch.collect()
-        with tell_gone():
+            yield from dispatch.collect()
             dispatch.hand_out()
         if dispatch.running or workers.asked:
             last_seen = time.monotonic()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import DEVNULL
+from subprocess import DEVNULL, Popen
 from threading import Event, Thread
 from typing import Any
 
-from firmwright.child import run_python
-from firmwright.cluster.jobs import ClusterError, Stop, silence_dask
+from firmwright.child import make_command, make_environment
+from firmwright.cluster.jobs import POLL, ClusterError, Stop, silence_dask
 from firmwright.cluster.lifeline import hold_lifeline
 from firmwright.errors import first_line
 
@@ -50,11 +51,12 @@ def start_cluster(workers: int, folder: Path, stop: Stop) -> Iterator[str]:
             served, failed = served_file(scratch, name), 0
             while not ending.is_set():
                 served.unlink(missing_ok=True)
-                run_python(
-                    *(WORKER, str(watched), address, name, scratch),
-                    pass_fds=(watched,), start_new_session=True,
-                    stdin=DEVNULL, stdout=log, stderr=log,
+                worker = Popen(
+                    make_command(WORKER, str(watched), address, name, scratch),
+                    env=make_environment(os.environ), pass_fds=(watched,),
+                    start_new_session=True, stdin=DEVNULL, stdout=log, stderr=log,
                 )  # fmt: skip
+                wait_or_kill(worker, ending)
                 failed = 0 if served.exists() else failed + 1
                 if failed == STARTS:
                     lost.append(name)
@@ -73,6 +75,17 @@ def start_cluster(workers: int, folder: Path, stop: Stop) -> Iterator[str]:
                 ending.set()
         for thread in threads:
             thread.join()
+
+
+def wait_or_kill(worker: Popen[bytes], ending: Event) -> None:
+    """Wait for the end of a worker, and kill it if ``ending`` is set.
+
+    A worker that is stopped (SIGSTOP) does not notice that its lifeline ends.
+    """
+    while worker.poll() is None:
+        if ending.wait(POLL):
+            worker.kill()
+            worker.wait()
 
 
 def check_open_files(workers: int) -> None:
