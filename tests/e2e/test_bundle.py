@@ -213,6 +213,8 @@ def test_other_toolchains_build_and_agree(
     expected = HOST_STAGES if platform == "host" else ALL_STAGES
     assert repository.build("recipe=digits.yaml", *choice) == expected
     assert repository.manifest(f"build/digits/digits-{platform}.tar.gz")["run"]["differences"] == 0
+    firmware = repository.folder / f"build/digits/{platform}/firmware"
+    assert "firmware.partial" not in (firmware / "firmware.map").read_text()
 
 
 def test_generated_c_has_no_undefined_behavior(repository: Repository) -> None:

@@ -14,7 +14,7 @@ from firmwright.pipeline.places import error_at_key
 from firmwright.recipe.recipe import SlotOptions
 from firmwright.toolchain import find_compiler, link_firmware
 from firmwright.toolchain.boards import load_board
-from firmwright.toolchain.build import SLOT_SCRIPT
+from firmwright.toolchain.build import SLOT_SCRIPT, drop_folder
 from firmwright.toolchain.image import (
     measure_firmware,
     read_segments,
@@ -51,6 +51,8 @@ def run(job: Job, folder: Path) -> None:
         refuse_overlap(job, job.recipe.slot, elf)
         sections = {**size.sections, "network": image}
         size = replace(size, flash_bytes=size.flash_bytes + image, sections=sections)
+    for map_file in folder.glob("*.map"):
+        drop_folder(map_file, PROJECT.read(job))
     FIRMWARE_SIZE.write(folder, size)
     for left_over in folder.glob("*.o"):
         left_over.unlink()

@@ -248,6 +248,15 @@ def run_tool(command: Sequence[str], folder: Path, cache: Path, what: str, failu
         raise ToolError(f"{what}: {failure}{ended}", error.stdout, log) from error
 
 
+def drop_folder(map_file: Path, project: Path) -> None:
+    """Remove the folder of a linker's map from the file names in it.
+
+    The linker ran in ``project``. The folder is that of an unfinished stage, which is renamed.
+    """
+    folder = f"{relative_path(map_file.parent, project)}/".encode()
+    map_file.write_bytes(map_file.read_bytes().replace(folder, b""))
+
+
 def relative_path(path: Path, folder: Path) -> str:
     """Return a path as seen from a folder."""
     # Resolved first: `..` out of a folder that is a symbolic link leads elsewhere.

@@ -94,7 +94,9 @@ def test_the_tools_are_called_as_tis_own_builds_call_them(
         assert call["folder"] == str(project)
         assert set(call["environment"]) <= PASSED_ON
     assert ctypes.CDLL(str(output)).network() == 42
-    assert "Linked" not in output.with_suffix(".map").read_text()
+    assert output.with_suffix(".map").read_text() == (
+        f"\nOUTPUT FILE NAME:   <{LOADABLE_NAME}>\n\nMEMORY\n"
+    )
 
 
 def test_the_makefile_calls_them_alike(cgt: Path, project: Path) -> None:

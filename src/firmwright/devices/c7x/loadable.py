@@ -15,6 +15,7 @@ from firmwright.toolchain import Build, Platform, load_toolchain
 from firmwright.toolchain.build import (
     compile_each,
     compile_object,
+    drop_folder,
     link_command,
     relative_path,
     run_tool,
@@ -79,6 +80,7 @@ def link_loadable(
     link = link_command(build, compiler, linked, name)
     run_tool(link, project, cache, output.name, "the linker failed")
     drop_link_date(output.with_suffix(".map"))
+    drop_folder(output.with_suffix(".map"), project)
     strip = strip_command(build, compiler.folder, name)
     run_tool(strip, project, cache, output.name, "it cannot be stripped")
 
