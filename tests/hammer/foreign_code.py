@@ -307,13 +307,17 @@ class Traps:
     def try_command(self, command: Command) -> None:
         """Run a command in a copy of the folder with all ways.
 
-        Raises FindingError if it runs code of the folder or does not do its work.
+        Raises FindingError if it runs code of the folder, does not do its work or does not end.
         """
         self.mark.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(dir=self.place) as copy:
             shutil.copytree(self.all.folder, copy, dirs_exist_ok=True)
             trap = Trap(Path(copy), self.mark)
-            done = trap.run(*command.words, PATH=f"{Path(PYTHON).parent}:{os.environ['PATH']}")
+            try:
+                done = trap.run(*command.words, PATH=f"{Path(PYTHON).parent}:{os.environ['PATH']}")
+            except subprocess.TimeoutExpired:
+                told = f"{shlex.join(command.words)}: no end after {LIMIT} s"
+                raise FindingError(told) from None
         told = f"{shlex.join(command.words)}: code {done.returncode}\n{done.stdout}{done.stderr}"
         if self.mark.exists():
             raise FindingError(f"ran {self.mark.read_text()!r}: {told}")
