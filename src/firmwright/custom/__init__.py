@@ -1,1 +1,1 @@
-"""Python of the user's: where it is imported from, and how its mistakes are told."""
+"""Imports the Python files of a user and reports their errors with file and line."""

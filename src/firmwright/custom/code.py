@@ -1,8 +1,8 @@
-"""A user's own Python: ``module:function``, as a recipe names functions.
+"""Imports and calls custom Python code: ``module:function``, as a recipe names functions.
 
-The module is a file of the recipe's folder or an installed one. It is imported as if Python had
-been started in that folder, and forgotten afterwards: two recipes may have a ``network.py`` each.
-Nothing is written beside it, no stale byte code is read.
+The module is a file of the recipe's folder or an installed module. It is imported as if Python had
+been started in that folder, and removed afterwards: two recipes may have a ``network.py`` each.
+Python writes no file next to the module, and reads no stale byte code.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from firmwright.errors import UserError, did_you_mean, first_line
 from .reads import is_recipe_file, record_reads
 
 IMPORT_LOCK = RLock()
-"""Python has one ``sys.path`` and one ``sys.modules``. User's code may be called by other such."""
+"""Protects Python's only ``sys.path`` and ``sys.modules``. Custom code may load custom code again,
+so that one thread may hold the lock several times."""
 
 
 @contextmanager
 def load_custom_function(reference: str, folder: Path) -> Iterator[Callable[..., Any]]:
-    """Give the function ``module:function`` of the recipe's ``folder``, to be called in the block.
+    """Yield the function ``module:function`` of the recipe's ``folder``, to be called in the block.
 
-    Raises UserError for a module or function that does not exist, and, with the user's own file
-    and line, for whatever the module raises when it is imported or the function when it is called.
+    Raises UserError if the module or the function does not exist. It also replaces each exception
+    of the import or of the call by a UserError with the file and the line of the custom code.
     """
     with load_custom_functions(folder) as function:
         yield function(reference)
@@ -41,9 +42,9 @@ def load_custom_function(reference: str, folder: Path) -> Iterator[Callable[...,
 
 @contextmanager
 def load_custom_functions(folder: Path) -> Iterator[Callable[[str], Callable[..., Any]]]:
-    """Give what imports functions of the recipe's ``folder``; in the block they find each other.
+    """Yield a loader of functions of the recipe's ``folder``, which find each other in the block.
 
-    It raises as :func:`load_custom_function` does.
+    Raises the errors of :func:`load_custom_function`.
     """
 
     def load(reference: str) -> Callable[..., Any]:
@@ -56,14 +57,14 @@ def load_custom_functions(folder: Path) -> Iterator[Callable[[str], Callable[...
 
 @contextmanager
 def prepend_import_path(folder: Path) -> Iterator[None]:
-    """Let ``folder`` come first when modules are looked up; forget its modules afterwards."""
+    """Put ``folder`` first in the import path of the block; remove its modules afterwards."""
     root = str(folder.resolve())
     path, byte_code = list(sys.path), (sys.dont_write_bytecode, sys.pycache_prefix)
     sys.path.insert(0, root)
-    # A prefix that cannot be a folder: byte code there is neither found nor written.
+    # This prefix cannot be a folder: Python neither finds nor writes byte code there.
     sys.dont_write_bytecode, sys.pycache_prefix = True, os.devnull
     importlib.invalidate_caches()
-    linecache.clearcache()  # TVMScript reads its own source through it
+    linecache.clearcache()  # TVMScript reads its source text through it
     before = dict(sys.modules)
     try:
         with record_reads():
@@ -71,7 +72,7 @@ def prepend_import_path(folder: Path) -> Iterator[None]:
     finally:
         sys.path[:] = path
         sys.dont_write_bytecode, sys.pycache_prefix = byte_code
-        # All are found before one goes: a package without a file finds its parent among them.
+        # The loop needs the complete list: a package without a file finds its parent among them.
         modules = [name for name, each in sys.modules.items() if name not in before
                    and is_module_in(each, root)]  # fmt: skip
         for name in modules:
@@ -79,14 +80,14 @@ def prepend_import_path(folder: Path) -> Iterator[None]:
 
 
 def is_module_in(module: ModuleType, root: str) -> bool:
-    # What a module states itself: some of torch's answer to every name with an object.
+    # Read __dict__, not attributes: some of torch's modules answer to every name with an object.
     stated = getattr(module, "__dict__", {})
     places = [stated.get("__file__"), *(stated.get("__path__") or ())]
     return any(p and is_recipe_file(p, root) for p in places)
 
 
 def import_function(reference: str, folder: Path) -> Callable[..., Any]:
-    """Import the module afresh and return its function."""
+    """Import the module and return its function."""
     module_name, _, function_name = reference.partition(":")
     refuse_taken_name(module_name, folder)
     module = run_custom_code(lambda: importlib.import_module(module_name), reference, folder)
@@ -99,7 +100,7 @@ def import_function(reference: str, folder: Path) -> Callable[..., Any]:
 
 
 def refuse_taken_name(module: str, folder: Path) -> None:
-    """Python would give the module that is loaded already, not the user's file."""
+    """Raise UserError if Python would return a loaded module instead of the user's file."""
     name = module.partition(".")[0]
     file = next((p for p in (folder / f"{name}.py", folder / name) if p.exists()), None)
     loaded = sys.modules.get(name)
@@ -108,7 +109,7 @@ def refuse_taken_name(module: str, folder: Path) -> None:
 
 
 def run_custom_code(action: Any, reference: str, folder: Path) -> Any:
-    """Run the user's code; say what it raises, and where, as a user error."""
+    """Run the custom code; raise its exceptions as a UserError with their location."""
     try:
         return action()
     except (Exception, SystemExit) as error:
@@ -116,7 +117,7 @@ def run_custom_code(action: Any, reference: str, folder: Path) -> Any:
 
 
 def explain_error(error: BaseException, reference: str, folder: Path) -> str:
-    """Return ``file:line: Kind: what it says`` of the last line of the user's that was reached."""
+    """Return ``file:line: Kind: message`` for the last line of custom code in the traceback."""
     module = reference.partition(":")[0]
     if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
         return (
@@ -139,7 +140,7 @@ def explain_error(error: BaseException, reference: str, folder: Path) -> str:
 
 
 def locate_definition(reference: str, folder: Path) -> str:
-    """Return ``file:line:column`` of a function's definition, or its file where it has none."""
+    """Return ``file:line:column`` of a function's definition, or its file if it is not found."""
     module, _, function = reference.partition(":")
     file = folder / Path(*module.split(".")).with_suffix(".py")
     tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
@@ -149,7 +150,7 @@ def locate_definition(reference: str, folder: Path) -> str:
 
 
 def locate_function(function: Any, reference: str, folder: Path) -> str:
-    """Return ``file:line`` of any function of the user's."""
+    """Return ``file:line`` of a custom function."""
     code = getattr(function, "__code__", None)
     if code is None:  # a class, a partial
         return locate_definition(reference, folder)

@@ -1,4 +1,4 @@
-"""The names that a Python source file imports, found without running it."""
+"""Lists the names that a Python source file imports, without running the file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def list_imports(path: Path, owner: str) -> Iterator[str]:
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return  # the import itself will say what is wrong
+        return  # the import itself reports the error
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            # `.` is the package of the file, each further point the one around it.
+            # `.` is the package of the file, each further dot is the next outer package.
             around = owner.split(".")[: -node.level] if node.level else []
             base = ".".join([*around, *([node.module] if node.module else [])])
             if base:

@@ -1,7 +1,7 @@
-"""The files and versions of the installed modules that a recipe's Python imports.
+"""Lists the files and versions of the installed modules that the custom code of a recipe imports.
 
 The files of a small package count one by one. A large package counts by its version, and so do the
-packages that it requires: to read thousands of files in each build would take seconds.
+packages that it requires, because reading thousands of files in each build needs seconds.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class InstalledCode:
 
 
 def find_installed(modules: Iterable[str]) -> InstalledCode:
-    """Return what is installed of these modules, and of all modules that they import.
+    """Return the installed code of these modules and of all modules that they import.
 
-    ``modules`` are names of modules and packages at the top. The standard library, firmwright and
+    ``modules`` are names of top-level modules and packages. The standard library, firmwright and
     modules that are not installed do not count.
     """
     files: dict[Path, None] = {}
@@ -103,7 +103,7 @@ def list_files(place: Path) -> list[Path]:
 
 
 def list_imported(files: Iterable[Path], package: str) -> list[str]:
-    """Return the names at the top that the sources of a package import, sorted."""
+    """Return the top-level names that the sources of a package import, sorted."""
     sources = (path for path in files if path.suffix == ".py")
     imports = (name for path in sources for name in list_imports(path, f"{package}."))
     return sorted({name.partition(".")[0] for name in imports})
@@ -124,7 +124,7 @@ def find_owners(module: str, folder: Path) -> frozenset[str]:
 
 
 def find_requirements(packages: Iterable[str]) -> set[str]:
-    """Return the names of the installed packages that these require, and those in turn."""
+    """Return the names of these packages and of all packages that they require, if installed."""
     found: set[str] = set()
     waiting = list(packages)
     while waiting:
@@ -136,7 +136,7 @@ def find_requirements(packages: Iterable[str]) -> set[str]:
 
 
 def list_required(installed: Distribution) -> Iterator[str]:
-    """Yield the names that a package requires; those of its extras do not count."""
+    """Yield the names of the packages that a package requires, without its extras."""
     for requirement in installed.requires or ():
         name = NAME.match(requirement)
         if name and "extra ==" not in requirement:

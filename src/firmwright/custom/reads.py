@@ -1,8 +1,8 @@
-"""Which files of a recipe's folder its own Python reads.
+"""Records the files of a recipe's folder that its custom code reads.
 
-A stage runs again when a file changes that it depends on. The sources of its Python are known
-without running them; what these open is seen when they run. A file that nobody named could
-change without any stage running again, so that whoever reads it is refused.
+A stage runs again if a file changes that it depends on. The sources of the custom code are known
+without running them; the files that the code opens are recorded when it runs. A change of an
+unnamed file would not start any stage, so that firmwright rejects code that reads such a file.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import firmwright
 from firmwright.errors import UserError
 
 RECORDS: list[set[str]] = []
-"""The real paths of the files that are opened for reading, for each who wants to know."""
+"""The real paths of the files that were opened for reading, as one set per active record."""
 
 GUARDED: list[set[str]] = []
-"""What the Python of the recipe has opened in the stage that runs; empty outside of stages."""
+"""The files that the custom code opened in the current stage; empty outside of stages."""
 
 PACKAGE = os.path.realpath(Path(firmwright.__file__).parent)
 
@@ -41,7 +41,7 @@ sys.addaudithook(record_open)
 
 @contextmanager
 def record_reads() -> Iterator[set[str]]:
-    """Give the set that the files go into that are opened for reading in the block."""
+    """Yield a set, and add the path of each file that is opened for reading in the block."""
     opened: set[str] = set()
     RECORDS.append(opened)
     try:
@@ -54,10 +54,10 @@ def record_reads() -> Iterator[set[str]]:
 
 @contextmanager
 def guard_reads(folder: Path, known: Iterable[str | Path], own: Iterable[Path]) -> Iterator[None]:
-    """Raise UserError behind a stage whose Python has read files that it does not depend on.
+    """Raise UserError after a stage whose custom code read files that it does not depend on.
 
-    That is of files of the recipe's ``folder``, but ``known`` ones and those in ``own`` folders,
-    which firmwright itself writes.
+    Only files of the recipe's ``folder`` count. Files in ``known`` and in the folders ``own``,
+    which firmwright itself writes, are allowed.
     """
     opened: set[str] = set()
     GUARDED.append(opened)
@@ -77,7 +77,7 @@ def guard_reads(folder: Path, known: Iterable[str | Path], own: Iterable[Path]) 
 def list_unknown(
     opened: Collection[str], folder: Path, known: Iterable[str | Path], own: Iterable[Path] = ()
 ) -> list[str]:
-    """Return the files of ``folder`` among the ``opened`` ones that are not ``known``, by name."""
+    """Return the names of the ``opened`` files of ``folder`` that are not ``known``."""
     root = os.path.realpath(folder)
     allowed = {os.path.realpath(path) for path in known}
     without = (PACKAGE, *(os.path.realpath(path) for path in own))
@@ -90,7 +90,7 @@ def list_unknown(
 
 
 def is_recipe_file(path: str, root: str) -> bool:
-    """Tell a file of the recipe's folder from one of a virtual environment inside it."""
+    """Return whether a file is in the recipe's folder, but not in a virtual environment there."""
     real, environment = Path(path).resolve(), Path(sys.prefix).resolve()
     inside_environment = environment.is_relative_to(root) and real.is_relative_to(environment)
     return real.is_relative_to(root) and not inside_environment

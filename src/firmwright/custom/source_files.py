@@ -1,9 +1,9 @@
-"""The files that a ``python: module:function`` of a recipe is made of.
+"""Lists the source files of a ``python: module:function`` of a recipe.
 
-They are found in the sources alone, without running them: a build with nothing to do must not
-execute a user's code. Other files that it reads (data, a module whose name is composed at run time)
-have to be named under ``files``; :mod:`firmwright.models.relax.python_call` rejects a function that
-reads anything else in the recipe's folder.
+The search reads the sources and does not run them: an up-to-date build must not execute custom
+code. Other files that the code reads have to be named under ``files``. Examples are data, and a
+module whose name is composed at run time. :mod:`firmwright.models.relax.python_call` rejects a
+function that reads an unnamed file in the recipe's folder.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .installed_modules import find_installed
 
 
 def list_source_files(module: str, folder: Path) -> list[Path]:
-    """Return the files of ``module``, and of all that it imports but the standard library.
+    """Return the files of ``module`` and of all its imports except the standard library.
 
-    Those in ``folder`` come first, sorted, then those of installed modules. Imports inside
+    The files in ``folder`` come first, sorted, then the files of installed modules. Imports inside
     functions count.
     """
     own, installed = trace_imports(module, folder)
@@ -26,9 +26,9 @@ def list_source_files(module: str, folder: Path) -> list[Path]:
 
 
 def trace_imports(module: str, folder: Path) -> tuple[list[Path], set[str]]:
-    """Return the files in ``folder`` that a module is made of, and the other names it imports.
+    """Return the files in ``folder`` that a module consists of, and the names of other imports.
 
-    The names are those of modules and packages at the top.
+    The names are those of top-level modules and packages.
     """
     found: dict[Path, None] = {}
     others: set[str] = set()
@@ -50,9 +50,9 @@ def trace_imports(module: str, folder: Path) -> tuple[list[Path], set[str]]:
 
 
 def files_of(module: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the packages that importing ``a.b.c`` runs, then its own file, with their names.
+    """Yield the packages that importing ``a.b.c`` runs, then the file of ``a.b.c``, with names.
 
-    The name of a package ends in a point: what it imports relatively lies inside it.
+    The name of a package ends in a dot, because its relative imports are relative to itself.
     """
     place = folder
     parts = module.split(".")
