@@ -1,1 +1,1 @@
-"""Bundles as files: written, read back without trust, and described."""
+"""Writes bundles, reads them without trusting their content, and describes them."""

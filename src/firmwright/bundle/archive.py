@@ -1,8 +1,8 @@
-"""The archive of a bundle: how it is written, and how one from outside is read.
+"""Writes the archive of a bundle, and reads archives from outside.
 
 The reader trusts no content and writes no file. It accepts an archive only if :func:`write_archive`
-would write the same one: so links, devices, other owners, times, orders, and bytes after the end
-are all rejected. Before that it names the usual attacks one by one, for a message that helps.
+writes the same bytes for the same files. This rule rejects links, devices, other owners, times and
+orders, and bytes after the end. The usual attacks are checked before, for messages that name them.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from firmwright.errors import UserError
 MAX_PACKED_BYTES = 512 * 1024**2
 MAX_UNPACKED_BYTES = 1024**3
 MAX_RATIO = 100
-"""Unpacked bytes for each packed one. Firmware with much padding stays below it."""
+"""The limit of unpacked bytes per packed byte. Firmware with much padding stays below it."""
 SMALL_BYTES = 16 * 1024**2
-"""Bytes that may be unpacked at any ratio: a small firmware may contain only zeros."""
+"""The bytes that may be unpacked at any ratio: a small firmware may contain only zeros."""
 MAX_ENTRIES = 10_000
 MAX_DEPTH = 16
-"""Folders within each other."""
+"""The limit of nested folders."""
 CHUNK_BYTES = 1024**2
 
 
 class BrokenBundleError(UserError):
-    """A file that is not a bundle, or one that was damaged or changed."""
+    """Raised for a file that is not a bundle, or is damaged or changed."""
 
 
 def write_archive(path: Path, folder: str, files: Mapping[str, bytes]) -> None:
-    """Write files below one folder: sorted, owned by root, at time 0, with plain modes."""
+    """Write files below one folder: sorted, with owner root, time 0 and plain modes."""
     path.write_bytes(compress(pack_tar(folder, files)))
 
 
 def pack_tar(folder: str, files: Mapping[str, bytes]) -> bytes:
-    """Return the archive before it is compressed: the same bytes for the same files.
+    """Return the uncompressed archive; the bytes depend only on the folder and the files.
 
-    Without a ``folder`` ('') the files are at its top.
+    If ``folder`` is '', the files are at the top of the archive.
     """
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.USTAR_FORMAT) as archive:
@@ -58,10 +58,10 @@ def pack_tar(folder: str, files: Mapping[str, bytes]) -> bytes:
 
 
 def read_archive(content: bytes, shown: str) -> tuple[str, dict[str, bytes]]:
-    """Return the archive's folder and its files by their names below it.
+    """Return the archive's folder, and its files by their names below the folder.
 
-    Messages name it ``shown``. Raises BrokenBundleError for anything that
-    :func:`write_archive` does not write, and for what is larger than the limits above.
+    Messages name the archive ``shown``. Raises BrokenBundleError for an archive that
+    :func:`write_archive` does not write, and for one that exceeds a limit above.
     """
     try:
         unpacked = unpack_gzip(content)
@@ -73,7 +73,7 @@ def read_archive(content: bytes, shown: str) -> tuple[str, dict[str, bytes]]:
                 "the archive has the files of a bundle, but was not packed by firmwright: owners, "
                 "times, modes or the order differ, or bytes follow its end"
             )
-    except (BrokenBundleError, ValueError) as error:  # ValueError: a name too long to be packed
+    except (BrokenBundleError, ValueError) as error:  # ValueError: the name is too long to pack
         raise BrokenBundleError(f"{shown}: {error}") from None
     return folder, kept
 
@@ -94,7 +94,7 @@ def read_capped(path: Path) -> bytes:
 
 
 def unpack_gzip(content: bytes) -> bytes:
-    """Return the content of one gzip stream, which ends with the file."""
+    """Return the content of one gzip stream, which has to end with the file."""
     unpacker = zlib.decompressobj(wbits=31)  # gzip with its header and checksum
     limit = min(MAX_UNPACKED_BYTES, max(SMALL_BYTES, MAX_RATIO * len(content)))
     unpacked = io.BytesIO()
@@ -116,20 +116,20 @@ def unpack_gzip(content: bytes) -> bytes:
 
 
 def read_tar(content: bytes) -> dict[str, bytes]:
-    """Return the files of an uncompressed archive by name, all names checked."""
+    """Return the files of an uncompressed archive by their checked names."""
     files: dict[str, bytes] = {}
     taken: set[str] = set()
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:", errors="strict") as archive:
             for entry in read_entries(archive):
                 check_name(entry.name)
-                # The same file for systems that ignore case or compose letters.
+                # The names are equal on systems that ignore case or compose letters.
                 key = unicodedata.normalize("NFC", entry.name).casefold()
                 if key in taken:
                     raise BrokenBundleError(f"two entries are named {entry.name!r}")
                 taken.add(key)
                 stream = archive.extractfile(entry)
-                assert stream is not None  # read_entries yields files alone
+                assert stream is not None  # read_entries yields only files
                 files[entry.name] = read_exactly(stream, entry)
     except (tarfile.TarError, ValueError, OverflowError) as error:
         raise BrokenBundleError(f"not a tar archive, or damaged: {error}") from None
@@ -137,7 +137,7 @@ def read_tar(content: bytes) -> dict[str, bytes]:
 
 
 def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the entries; BrokenBundleError for the first that is not a plain file."""
+    """Yield the entries; BrokenBundleError for the first entry that is not a plain file."""
     for number, entry in enumerate(archive, 1):
         if number > MAX_ENTRIES:
             raise BrokenBundleError(f"more than {MAX_ENTRIES:,} entries")
@@ -157,7 +157,7 @@ def read_exactly(stream: IO[bytes], entry: tarfile.TarInfo) -> bytes:
 
 
 def check_name(name: str) -> None:
-    """Raise BrokenBundleError for a name that could leave the folder it is unpacked in."""
+    """Raise BrokenBundleError for a name that could leave the folder of the unpacked files."""
     parts = name.split("/")
     if name.startswith("/") or "\\" in name or name[1:2] == ":":
         raise BrokenBundleError(f"the entry {name!r} has an absolute name, or a backslash")
@@ -170,7 +170,7 @@ def check_name(name: str) -> None:
 
 
 def split_folder(files: Mapping[str, bytes]) -> tuple[str, list[str]]:
-    """Return the one folder at the top, and the names below it."""
+    """Return the only folder at the top, and the names of the files below it."""
     folders = {PurePosixPath(name).parts[0] for name in files}
     if len(folders) != 1 or any("/" not in name for name in files):
         raise BrokenBundleError("a bundle has one folder at its top, and all its files below it")
@@ -183,16 +183,16 @@ LEVEL = 5
 
 PART_BYTES = 128 * 1024
 WINDOW_BYTES = 32 * 1024
-"""The distance to earlier bytes that a part may refer to; the maximum of deflate (RFC 1951)."""
+"""The maximum distance to earlier bytes that a part may refer to, in deflate (RFC 1951)."""
 
 HEADER = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255))
-"""Deflate, without a name, a time, or the system that wrote it (RFC 1952)."""
+"""A gzip header (RFC 1952): method deflate, without a name, a time, or an operating system."""
 
 
 def compress(content: bytes) -> bytes:
-    """Return bytes as one gzip stream, whose parts threads compress at the same time.
+    """Return the bytes as one gzip stream, whose parts are compressed in parallel threads.
 
-    The parts have one size on every machine, so that the bytes are always the same.
+    The parts have the same size on every machine, so that the stream is always the same.
     """
     starts = range(0, len(content), PART_BYTES) or [0]
     with ThreadPoolExecutor(count_cores()) as pool:
@@ -202,7 +202,7 @@ def compress(content: bytes) -> bytes:
 
 
 def deflate(content: bytes, start: int) -> bytes:
-    """Return the part that begins at ``start``, as blocks that end at a byte."""
+    """Return the compressed part that begins at ``start``; its blocks end at a byte boundary."""
     end = start + PART_BYTES
     window = content[max(start - WINDOW_BYTES, 0) : start]
     packer = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=window)

@@ -1,4 +1,4 @@
-"""A bundle that was read and checked: its files and its manifest."""
+"""Reads a bundle and checks its manifest and the digests of its files."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MAX_LISTED = 5
 
 @dataclass(frozen=True)
 class Bundle:
-    """The files of an archive by their names below its folder, and its digest.
+    """A bundle that was read and checked: ``files`` by their names below its ``folder``.
 
-    ``manifest`` is the content of ``manifest.json``, which fits its schema and lists the files.
+    ``manifest`` is the content of ``manifest.json``. It fits its schema, and it lists the files.
     """
 
     path: Path
@@ -37,20 +37,20 @@ class Bundle:
 
     @property
     def has_networks(self) -> bool:
-        """Whether its firmware has several networks: its manifest has another form."""
+        """Return whether the firmware has several networks; then its manifest has another form."""
         return is_of_networks(self.manifest)
 
 
 def read_bundle(path: Path) -> Bundle:
-    """Read a bundle from outside into memory, as :func:`parse_bundle` does; no file is written."""
+    """Read a bundle from outside into memory with :func:`parse_bundle`; no file is written."""
     return parse_bundle(read_capped(path), path)
 
 
 def parse_bundle(content: bytes, path: Path) -> Bundle:
-    """Return the bundle in an archive's bytes; messages name it ``path``.
+    """Return the bundle in the bytes of an archive; messages name it ``path``.
 
-    Raises BrokenBundleError unless the archive, the manifest or a file's digest is as firmwright
-    writes it.
+    Raises BrokenBundleError if the archive, the manifest or a file's digest differs from the form
+    that firmwright writes, and if the bundle has several networks.
     """
     bundle = parse_any_bundle(content, path)
     if bundle.has_networks:
@@ -63,7 +63,7 @@ def parse_bundle(content: bytes, path: Path) -> Bundle:
 
 
 def parse_any_bundle(content: bytes, path: Path) -> Bundle:
-    """Return a bundle also of several networks; else as :func:`parse_bundle`."""
+    """Return the bundle as :func:`parse_bundle` does; several networks are accepted."""
     folder, files = read_archive(content, str(path))
     try:
         manifest = read_manifest(files)
@@ -76,7 +76,10 @@ def parse_any_bundle(content: bytes, path: Path) -> Bundle:
 
 
 def read_json(content: bytes, name: str) -> Any:
-    """Return the value of JSON from outside; BrokenBundleError for a duplicate key."""
+    """Return the value of JSON from outside.
+
+    Raises BrokenBundleError for damaged JSON, a duplicate key, NaN and infinity.
+    """
 
     def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -110,7 +113,7 @@ def load_manifest_schema(name: str) -> dict[str, Any]:
 
 
 def read_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return the manifest; BrokenBundleError if there is none or it does not fit its schema."""
+    """Return the manifest; BrokenBundleError if it is missing or does not fit its schema."""
     if MANIFEST not in files:
         raise BrokenBundleError(f"not a bundle: it has no {MANIFEST}")
     manifest = read_json(files[MANIFEST], MANIFEST)
@@ -131,7 +134,7 @@ def read_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def compare_recipe(manifest: Mapping[str, Any]) -> None:
-    """Raise BrokenBundleError unless the digest is that of the resolved recipe."""
+    """Raise BrokenBundleError unless ``recipe.sha256`` is the digest of the resolved recipe."""
     recipe = manifest["recipe"]
     text = json.dumps(recipe["resolved"], sort_keys=True, separators=(",", ":"))
     if hashlib.sha256(text.encode("ascii")).hexdigest() != recipe["sha256"]:
@@ -139,7 +142,7 @@ def compare_recipe(manifest: Mapping[str, Any]) -> None:
 
 
 def compare_files(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    """Raise BrokenBundleError unless the files are those that the manifest lists."""
+    """Raise BrokenBundleError if a file is missing, is not listed or differs from its entry."""
     listed = {entry["path"]: (entry["bytes"], entry["sha256"]) for entry in manifest["files"]}
     found = {
         name: (len(data), hashlib.sha256(data).hexdigest())

@@ -1,4 +1,4 @@
-"""The parts of a firmware and its tools: the facts that both forms of the SBOM contain."""
+"""Describes the parts and tools of a firmware: the facts that both forms of the SBOM contain."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from importlib.metadata import PackageNotFoundError, metadata
 
 LICENSE_CLASSIFIER = "License :: OSI Approved :: "
 LONGEST_LICENSE = 60
-"""Characters; some packages state the whole text of theirs."""
+"""The limit in characters; some packages state the whole text of their license."""
 
 
 @dataclass(frozen=True)
 class License:
-    """An SPDX ``expression``, or the ``name`` that somebody gave; both empty if none is stated."""
+    """An SPDX ``expression``, or the ``name`` in a package's metadata; empty if not stated."""
 
     expression: str = ""
     name: str = ""
@@ -26,8 +26,8 @@ class License:
 class Component:
     """A part: ``kind`` is ``library``, ``model``, ``data`` or ``tool``.
 
-    ``included`` parts are in the firmware, the others only made it. ``version``, ``purl`` and
-    ``sha256`` are empty if there is none.
+    Parts that are ``included`` are in the firmware; the build used the other parts to make it.
+    ``version``, ``purl`` and ``sha256`` are empty if they are unknown.
     """
 
     kind: str
@@ -42,10 +42,10 @@ class Component:
 
 @dataclass(frozen=True)
 class BillOfMaterials:
-    """A firmware with its parts; ``sha256`` is the digest of its image.
+    """A firmware with its parts; ``sha256`` is the digest of the firmware's image.
 
-    ``stages`` are the steps that made it, in order, each with its description. ``metrics`` are
-    measured accuracies of the firmware by name.
+    ``stages`` are the build stages in order, each with its description. ``metrics`` are measured
+    accuracies of the firmware by name.
     """
 
     name: str
@@ -58,7 +58,7 @@ class BillOfMaterials:
 
 
 def make_package(name: str, version: str, included: bool = False) -> Component:
-    """Return a Python package, with the license that it states, or another tool."""
+    """Return a Python package with the license in its metadata; other names become a tool."""
     try:
         license = read_license(name)
     except PackageNotFoundError:

@@ -1,6 +1,6 @@
-"""The SBOM in the form of CycloneDX 1.7, https://cyclonedx.org/docs/1.7/json.
+"""Writes the SBOM in the form of CycloneDX 1.7, https://cyclonedx.org/docs/1.7/json.
 
-It has neither a time nor a random number: the same bundle results in the same bytes.
+The SBOM has neither a time nor a random number: the same bundle results in the same bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from firmwright.bundle.components import BillOfMaterials, Component, License
 
 FILE = "sbom/firmware.cdx.json"
-"""Its path in a bundle."""
+"""The path of the SBOM in a bundle."""
 
 TYPES = {
     "library": "library",
@@ -25,7 +25,7 @@ TASKS = {"run": "test", "accuracy": "test", "bundle": "release"}
 
 
 def make_cyclonedx(bill: BillOfMaterials) -> dict[str, Any]:
-    """Return the document: parts under ``components``, their tools in ``formulation``."""
+    """Return the document: parts under ``components``, tools under ``formulation``."""
     root = f"firmware:{bill.name}"
     included = [c for c in bill.components if c.included]
     made_by = [c for c in bill.components if not c.included]

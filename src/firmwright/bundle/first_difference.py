@@ -1,4 +1,4 @@
-"""Finds the first difference of two files, in terms of their format."""
+"""Finds the first difference of two files and describes it in terms of their format."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Explain = Callable[[bytes, bytes], str]
 
 
 def find_difference(first: bytes, second: bytes, name: str) -> str:
-    """Return the first difference: JSON path, section, line or byte; '' if there is none.
+    """Return the first difference: JSON path, section, line or byte; '' if the files are equal.
 
-    Arrays of an ``.npz`` are compared, not the archive, which differs between versions of Python.
+    The arrays of an ``.npz`` are compared, because its archive differs between Python versions.
     """
     if first == second:
         return ""
@@ -31,7 +31,7 @@ def find_difference(first: bytes, second: bytes, name: str) -> str:
             try:
                 return explain(first, second)
             except (ValueError, ELFError, BrokenBundleError):
-                break  # the content is not of its format: report bytes
+                break  # the content does not fit its suffix: report bytes
     return explain_text(first, second)
 
 
@@ -100,7 +100,7 @@ EXPLAIN: Mapping[str, Explain] = {
 
 
 def find_first(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> str:
-    """Return the first file, in order of name, that differs, and the position; '' if none does."""
+    """Return the first differing file in order of name, and the position; '' if all are equal."""
     for name in sorted({*first, *second}):
         if name not in first or name not in second:
             return f"{name} is in one of them alone"
@@ -111,7 +111,7 @@ def find_first(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> str:
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
-    """Return the files of a folder, or a file by its name."""
+    """Return the files of a folder by relative path, or a single file by its name."""
     if folder.is_file():
         return {folder.name: folder.read_bytes()}
     files = (path for path in folder.rglob("*") if path.is_file())
@@ -119,7 +119,7 @@ def read_folder(folder: Path) -> dict[str, bytes]:
 
 
 def digest_files(files: Mapping[str, bytes]) -> str:
-    """Return the digest of a single file, or of the digests of several."""
+    """Return the digest of a single file, or one digest of the digests of several files."""
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     if len(digests) == 1:
         return next(iter(digests.values()))

@@ -1,4 +1,4 @@
-"""Look into a bundle or an image, and compare two bundles."""
+"""Inspects a bundle or an image, and compares two bundles."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from firmwright.toolchain.network_image import NetworkImage
 
 ELF_MAGIC = b"\x7fELF"
 MEMORY_SUFFIX = ".bin"
-"""Files with the content of memory: the memory of a Linux program begins with its ELF header."""
+"""The suffix of memory contents: the memory of a Linux program begins with its ELF header."""
 
 
 def inspect_file(path: Path) -> Inspection:
-    """Return the contents of a bundle, an ELF, or an image for MCUboot or of a network.
+    """Return the contents of a bundle, an ELF file, an MCUboot image or a network's image.
 
-    Raises BrokenBundleError for others.
+    Raises BrokenBundleError for other files.
     """
     content = read_capped(path)
     digest = hashlib.sha256(content).hexdigest()
@@ -53,7 +53,7 @@ def inspect_file(path: Path) -> Inspection:
 
 
 def inspect_network(content: bytes, name: str) -> NetworkImage:
-    """Return the header of a network's image; BrokenBundleError for a damaged one."""
+    """Return the header of a network's image; BrokenBundleError for a damaged image."""
     try:
         return network_image.read_image(content)
     except (struct.error, ValueError) as error:
@@ -61,19 +61,19 @@ def inspect_network(content: bytes, name: str) -> NetworkImage:
 
 
 def inspect_image(content: bytes, name: str) -> InspectedImage:
-    """Return the facts of an ELF image; BrokenBundleError for a damaged one."""
+    """Return the facts of an ELF image; BrokenBundleError for a damaged image."""
     try:
         image = ELFFile(io.BytesIO(content))
         order = "little" if image.little_endian else "big"
         machine = f"{image.get_machine_arch()}, {image.elfclass} bits, {order}-endian"
         return InspectedImage(name, machine, find_build_id(image), read_sections(image))
-    # pyelftools trusts the tables of a file: damaged ones end in any of these.
+    # pyelftools trusts the tables of a file: damaged tables raise any of these errors.
     except (ELFError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise BrokenBundleError(f"{name}: a damaged ELF image: {error}") from None
 
 
 def find_build_id(image: ELFFile) -> str | None:
-    """Return the linker's build id (a note of GNU's), None if there is none."""
+    """Return the linker's build id (a note of type GNU), None if the image has no build id."""
     notes = (s for s in image.iter_sections() if isinstance(s, NoteSection))
     for note in (note for section in notes for note in section.iter_notes()):
         if note["n_type"] == "NT_GNU_BUILD_ID":
@@ -82,7 +82,7 @@ def find_build_id(image: ELFFile) -> str | None:
 
 
 def compare_bundles(before: Bundle, after: Bundle) -> Difference:
-    """Return the changes from one bundle to the other."""
+    """Return the changes from the first bundle to the second."""
     changes = tuple(find_changes(before.manifest, after.manifest))
     names = before.path.name, after.path.name
     return Difference(*names, before.sha256, after.sha256, changes)

@@ -1,6 +1,7 @@
-"""Images for the boot loader MCUboot: a header, the firmware, and entries of type and length.
+"""Reads images for the boot loader MCUboot: a header, the firmware, and entries.
 
-Source: the format as https://docs.mcuboot.com/design publishes it; all numbers are little-endian.
+An entry has a type, a length and data; all numbers are little-endian. Source: the format at
+https://docs.mcuboot.com/design.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ HEADER = struct.Struct("<4sIHHIIBBHII")
 AREA = struct.Struct("<HH")
 ENTRY = struct.Struct("<HH")
 PROTECTED, OPEN = 0x6908, 0x6907
-"""Marks of the two areas of entries: only the first is part of the digest."""
+"""The marks of the two areas of entries; the image's digest covers only the first area."""
 
 KINDS = {
     0x01: "digest of the key",
@@ -41,9 +42,9 @@ DIGESTS = {0x10: hashlib.sha256, 0x11: hashlib.sha384, 0x12: hashlib.sha512}
 
 
 def read_mcuboot_image(content: bytes, name: str) -> McubootImage:
-    """Return the header of an image, and whether its digest is right.
+    """Return the header of an image, and whether the image's digest matches.
 
-    Signatures are not checked. Raises BrokenBundleError for one that is cut off or damaged.
+    Signatures are not checked. Raises BrokenBundleError for an image that is cut off or damaged.
     """
     try:
         return read_parts(content)
@@ -52,7 +53,7 @@ def read_mcuboot_image(content: bytes, name: str) -> McubootImage:
 
 
 def read_parts(content: bytes) -> McubootImage:
-    """Raises struct.error or ValueError for contradictions."""
+    """Return the parts of an image; struct.error or ValueError for contradictions."""
     _, load, header, protected, size, flags, major, minor, revision, build, _ = HEADER.unpack_from(
         content
     )

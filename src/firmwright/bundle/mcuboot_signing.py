@@ -1,4 +1,4 @@
-"""Signs the firmware of a bundle as an image for MCUboot, by MCUboot's program imgtool."""
+"""Signs the firmware of a bundle as an image for MCUboot, with MCUboot's program imgtool."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_IMGTOOL = "images for MCUboot need imgtool: python -m pip install 'firmwright
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """The boot loader's requirements: bytes of ``slot`` and ``header``, ``align`` of its flash."""
+    """The boot loader's requirements: ``slot`` and ``header`` in bytes, ``align`` of its flash."""
 
     version: str
     slot: int
@@ -28,11 +28,11 @@ class ImageLayout:
 
 
 def make_mcuboot_image(bundle: Bundle, key: Path | None, layout: ImageLayout) -> bytes:
-    """Return the image: the same bytes for the same bundle, key and layout.
+    """Return the image; its bytes depend only on the bundle, the key and the layout.
 
     The security counter is the ``counter`` of the bundle's recipe, if it has one. Raises UserError
-    for a bundle without such firmware, a key that is not of ed25519, a wrong version, and a slot
-    that is too small.
+    for a bundle without bare-metal firmware, a key that is not an ed25519 key, a wrong version, and
+    a slot that is too small.
     """
     firmware = bundle.files.get(FIRMWARE)
     if firmware is None:
@@ -60,7 +60,7 @@ def make_mcuboot_image(bundle: Bundle, key: Path | None, layout: ImageLayout) ->
         source, target = Path(folder, FIRMWARE), Path(folder, "signed.bin")
         source.write_bytes(firmware)
         try:
-            with redirect_stdout(io.StringIO()):  # it prints its steps
+            with redirect_stdout(io.StringIO()):  # imgtool prints its steps
                 image.load(str(source))
                 image.create(Ed25519(private), "hash", None)
                 image.save(str(target))

@@ -1,9 +1,9 @@
-"""The signature of a model by its maker, in the format of OpenSSF Model Signing 1.0.
+"""Verifies the signature of a model by its supplier, in the format OpenSSF Model Signing 1.0.
 
-A Sigstore bundle has a DSSE envelope, which has an in-toto statement, which lists the model's
-files with their digests. Signing has three methods; this is the one with a key: ECDSA over
-P-256, P-384 or P-521. Sources: the format's specification (sections 4 to 8) and its registry of
-algorithms, DSSE's protocol for the signed bytes.
+A Sigstore bundle contains a DSSE envelope with an in-toto statement. The statement lists the
+model's files with their digests. Signing has three methods; this module supports the method with a
+key: ECDSA over P-256, P-384 or P-521. Sources: the format's specification (sections 4 to 8), its
+registry of algorithms, and DSSE's protocol for the signed bytes.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ PREDICATE_TYPE = "https://model_signing/signature/v1.0"
 HASHES = {"secp256r1": "SHA256", "secp384r1": "SHA384", "secp521r1": "SHA512"}
 """The hash of a signature by the name of the key's curve."""
 CERTIFICATES = ("certificate", "x509CertificateChain")
-"""The fields of a bundle that was signed by another method than a key."""
+"""The fields of a bundle that was signed with a certificate instead of a key."""
 
 ALONE = "."
-"""The name of a file that was signed alone."""
+"""The name in the statement if a single file was signed."""
 
 Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
@@ -46,7 +46,7 @@ class Envelope(msgspec.Struct, rename="camel"):
 
     @property
     def signed_bytes(self) -> bytes:
-        """The signed bytes: DSSE's pre-authentication encoding."""
+        """Return the signed bytes: DSSE's pre-authentication encoding."""
         kind = self.payload_type.encode()
         return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(self.payload), self.payload)
 
@@ -92,12 +92,13 @@ class Predicate(msgspec.Struct):
 def verify_model(
     signature: Path, key: Any, model: Path | None, data: bytes, others: Iterable[Path]
 ) -> ModelSignature:
-    """Check that a key's owner signed a model and all that belongs to it; return the signed files.
+    """Check that a key's owner signed a model and all its files; return the signature's facts.
 
-    ``data`` are the model's bytes, ``others`` the other files that the build reads of it; paths are
-    absolute, without ``..``. A model without a path was fetched alone. Other files of a signed
-    folder do not count. Raises UserError for a signature that cannot be read or is of another
-    method, key or model, and for files that are missing or were changed.
+    ``data`` are the model's bytes, ``others`` the other files of the model that the build reads.
+    Paths are absolute, without ``..``. A model without a path was downloaded as a single file.
+    Further files in a signed folder do not count. Raises UserError if the signature cannot be
+    read, has another method, or is from another key or for another model. Also raises UserError
+    for files that are missing or were changed.
     """
     payload = verify_envelope(signature, key)
     subject, signed = read_statement(payload, str(signature))
@@ -109,7 +110,7 @@ def verify_model(
 
 
 def list_signed_files(signature: Path, model: Path) -> list[Path]:
-    """Return the existing files of a signed model; no file if the signature is wrong."""
+    """Return the existing files of a signed model; empty if the signature is wrong."""
     try:
         _, signed = read_statement(read_sigstore(signature).dsse_envelope.payload, str(signature))
         digest = hashlib.sha256(model.read_bytes()).hexdigest()
@@ -121,7 +122,7 @@ def list_signed_files(signature: Path, model: Path) -> list[Path]:
 
 
 def read_model_key(path: Path) -> Any:
-    """Return a public key on one of the curves; UserError for any other file."""
+    """Return a public key on one of the supported curves; UserError for any other file."""
     key = load_public_key(path)
     curve = getattr(getattr(key, "curve", None), "name", "")
     if curve not in HASHES:
@@ -131,7 +132,7 @@ def read_model_key(path: Path) -> Any:
 
 
 def digest_key(key: Any) -> str:
-    """Return SHA-256 of a public key in PEM: signatures name the key by it (``hint``)."""
+    """Return the SHA-256 of a public key in PEM: signatures name the key by it (``hint``)."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     pem: bytes = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -139,7 +140,7 @@ def digest_key(key: Any) -> str:
 
 
 def read_sigstore(path: Path) -> SigstoreBundle:
-    """Return the content of a signature's file; UserError for another kind of file, or method."""
+    """Return the content of a signature's file; UserError for other files and methods."""
     shown = str(path)
     bundle: SigstoreBundle = convert(read_json(read_capped(path), shown), SigstoreBundle, shown)
     if bundle.media_type != BUNDLE_TYPE:
@@ -153,7 +154,7 @@ def read_sigstore(path: Path) -> SigstoreBundle:
 
 
 def verify_envelope(path: Path, key: Any) -> bytes:
-    """Return the statement that a key signed; UserError if it did not sign it."""
+    """Return the statement that the key signed; UserError for other signatures."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
@@ -175,9 +176,9 @@ def verify_envelope(path: Path, key: Any) -> bytes:
 
 
 def read_statement(payload: bytes, shown: str) -> tuple[Subject, dict[str, str]]:
-    """Return the subject of a statement, and the digests of its files by their names.
+    """Return the subject of a statement, and the digests of its files by name.
 
-    The subject's digest is that of all these digests.
+    Raises UserError unless the subject's digest is the digest of all these digests.
     """
     statement = convert(read_json(payload, shown), Statement, shown)
     if (statement.type, statement.predicate_type) != (STATEMENT_TYPE, PREDICATE_TYPE):
@@ -207,7 +208,7 @@ def read_statement(payload: bytes, shown: str) -> tuple[Subject, dict[str, str]]
 
 
 def check_alone(signed: Mapping[str, str], data: bytes, shown: str) -> None:
-    """Raise UserError unless a file, under any name, is the only signed one."""
+    """Raise UserError unless the file, under any name, is the only signed file."""
     digest = hashlib.sha256(data).hexdigest()
     if [*signed.values()] != [digest]:
         listed = list_names(signed)
@@ -235,21 +236,21 @@ def check_files(
 
 
 def find_root(signed: Mapping[str, str], model: Path, digest: str) -> Path | None:
-    """Return the signed folder: the model's folder, or one above it; None for neither.
+    """Return the signed folder: the model's folder or a parent; None if neither fits.
 
-    There the model has a name and a digest that were signed.
+    In the signed folder, the model's name and digest are in the statement.
     """
     names = ((folder, model.relative_to(folder).as_posix()) for folder in model.parents)
     return next((folder for folder, name in names if signed.get(name) == digest), None)
 
 
 def name_files(signed: Mapping[str, str], model: Path) -> dict[str, str]:
-    """Return the digests by name; a file that was signed alone has the model's."""
+    """Return the digests by name; a file that was signed alone gets the model's name."""
     return {model.name if name == ALONE else name: digest for name, digest in signed.items()}
 
 
 def list_names(signed: Mapping[str, str]) -> str:
-    """Return the first names of those that were signed."""
+    """Return the first names of the signed files, at most MAX_LISTED."""
     names = [repr(name) for name in sorted(signed)]
     return ", ".join([*names[:MAX_LISTED], *(["…"] if len(names) > MAX_LISTED else [])])
 
@@ -262,7 +263,7 @@ def read_signed(path: Path, shown: str) -> bytes:
 
 
 def convert(content: Any, kind: Any, shown: str) -> Any:
-    """Return a record of JSON from outside; UserError for anything else."""
+    """Return a record from JSON from outside; UserError for anything else."""
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""The outcome of a build, for the table of several builds and a fleet's next run."""
+"""Reads the outcome of a build, for the table of several builds and a fleet's next run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .bundle import is_of_networks, parse_any_bundle
 class Outcome:
     """The outcome of a job: a bundle, or a ``failure``, the message with the reason.
 
-    ``exact`` is "exact", "within the tolerance" or "not run". ``cycles`` are those of one
-    inference, ``flash`` and ``ram`` bytes, ``offload`` is the part of the multiply-accumulates (%)
-    that do not run on the target's last device. A number is None if it is unknown.
+    ``exact`` is "exact", "within the tolerance" or "not run". ``cycles`` are per inference,
+    ``flash`` and ``ram`` are bytes. ``offload`` is the percentage of multiply-accumulates that do
+    not run on the target's last device. A number is None if it is unknown.
     """
 
     job: str
@@ -46,7 +46,7 @@ def make_outcome(job: str, manifest: Mapping[str, Any], sha256: str = "") -> Out
 def read_network(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the outcome in the manifest of a bundle of one network."""
     memory, batch, cycles = (manifest.get(key) for key in ("memory", "batch", "cycles"))
-    assert memory is not None  # its schema says so
+    assert memory is not None  # the manifest's schema requires it
     return {
         "exact": describe_agreement([manifest["run"]]),
         "cycles": cycles["cycles"] if cycles else None,
@@ -68,7 +68,7 @@ def read_networks(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_agreement(runs: list[Mapping[str, Any] | None]) -> str:
-    """Say how outputs agree with the reference's: a build with one beyond the tolerance fails."""
+    """Return how the outputs agree with the reference; the build rejects larger differences."""
     if None in runs:
         return "not run"
     differences = sum(run["differences"] for run in runs if run)
@@ -76,7 +76,7 @@ def describe_agreement(runs: list[Mapping[str, Any] | None]) -> str:
 
 
 def compute_offload(manifest: Mapping[str, Any]) -> float | None:
-    """Return the part (%) of the work that the last device of the target does not get."""
+    """Return the percentage of multiply-accumulates that the target's last device does not run."""
     *offered, last = (device["device"] for device in manifest["recipe"]["resolved"]["target"])
     layers = manifest["layers"]
     total: int = sum(layer["macs"] for layer in layers)

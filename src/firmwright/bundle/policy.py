@@ -1,4 +1,4 @@
-"""The requirements for a bundle, stated in a YAML file, and their check."""
+"""Checks a bundle against a policy: a YAML file with requirements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_LICENSE = "NOASSERTION"
 
 
 class PolicyError(DiagnosticError, UntrustedBundleError):
-    """The requirements that a bundle does not meet, each at its place in the policy."""
+    """Raised with the requirements that a bundle does not meet, each at its policy line."""
 
 
 @cache
@@ -32,10 +32,10 @@ def load_policy_schema() -> dict[str, Any]:
 
 
 def verify_bundle(path: Path, policy: Path, envelope: Path) -> Bundle:
-    """Return a complete bundle that is signed as the policy demands and meets its requirements.
+    """Return a complete bundle that has the policy's signatures and meets its requirements.
 
-    Raises BrokenBundleError if bundle or envelope cannot be read, UntrustedBundleError where
-    they are not what the policy asks for, and DiagnosticError for a wrong policy.
+    Raises BrokenBundleError if the bundle or the envelope cannot be read, UntrustedBundleError if
+    they do not meet the policy, and DiagnosticError for a wrong policy.
     """
     stated = load_document(policy, load_policy_schema())
     keys = [read_public_key(policy.parent / name) for name in stated.data["keys"]]
@@ -76,9 +76,9 @@ def find_unmet(bundle: Bundle, policy: Document) -> Iterator[Diagnostic]:
 
 
 def list_licenses(bundle: Bundle) -> list[tuple[str, str]]:
-    """Return the parts of the firmware with their licenses, as in the bundle's SBOM.
+    """Return the parts of the firmware with their licenses, from the bundle's SBOM.
 
-    Raises BrokenBundleError if it has none, or one that firmwright does not write.
+    Raises BrokenBundleError if the SBOM is missing or has another form than firmwright writes.
     """
     if cyclonedx.FILE not in bundle.files:
         raise BrokenBundleError(f"{bundle.path}: it has no {cyclonedx.FILE} to tell licenses")

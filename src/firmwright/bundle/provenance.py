@@ -1,8 +1,8 @@
-"""The inputs of a bundle, as an in-toto statement with SLSA's provenance.
+"""Describes the inputs of a bundle, as an in-toto statement with SLSA's provenance.
 
-The statement follows from the bundle alone. So it is the same for everyone, and a receiver can
-compute it again to check a signed one. Sources: the in-toto attestation framework's Statement v1
-and SLSA 1.2's provenance v1.
+The statement depends only on the bundle. So it is the same for everyone, and a receiver can
+compute it again to check a signed statement. Sources: the in-toto attestation framework's
+Statement v1 and SLSA 1.2's provenance v1.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUILD_TYPE = "tag:firmwright,2026:recipe/v1"
-"""Says what ``externalParameters`` mean: the resolved recipe is all that a user decides."""
+"""Defines ``externalParameters``: the resolved recipe, which contains all the user's decisions."""
 
 
 def make_statement(bundle: Bundle) -> dict[str, Any]:
-    """Return the statement of a bundle; its subject is the archive's digest."""
+    """Return the statement of a bundle; its subject is the digest of the archive."""
     manifest = bundle.manifest
     return {
         "_type": STATEMENT_TYPE,
@@ -58,7 +58,7 @@ def make_statement(bundle: Bundle) -> dict[str, Any]:
 
 
 def list_dependencies(bundle: Bundle) -> Iterator[dict[str, Any]]:
-    """Yield all that the lock of the build has: files, samples, and tools with their versions."""
+    """Yield all entries of the build's lock: files, samples, and tools with their versions."""
     manifest = bundle.manifest
     url = manifest["recipe"]["resolved"]["model"].get("url")
     model = {"name": "model", "digest": {"sha256": manifest["model"]["sha256"]}}
@@ -77,6 +77,6 @@ def list_dependencies(bundle: Bundle) -> Iterator[dict[str, Any]]:
 
 
 def encode_statement(statement: dict[str, Any]) -> bytes:
-    """Return the bytes that are signed: the same for the same bundle."""
+    """Return the bytes that are signed; they depend only on the statement."""
     text = json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode("utf-8")

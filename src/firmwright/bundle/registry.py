@@ -1,9 +1,9 @@
-"""A client of registries, which keep container images: the part of it that bundles need.
+"""Is a client of OCI registries, with the requests that bundles need.
 
-It trusts no answer: content is compared with its digest, and every answer has a limit of bytes.
-Sources: OCI's image specification 1.1 (manifests, indexes, descriptors) and distribution
-specification 1.1 (blobs, manifests, referrers, the tag that stands for them), Docker's page
-"Token authentication".
+The client trusts no answer: it compares content with its digest and limits the bytes of each
+answer. Sources: OCI's image specification 1.1 (manifests, indexes, descriptors), OCI's
+distribution specification 1.1 (blobs, manifests, referrers, the tag that replaces the referrers
+API), and Docker's page "Token authentication".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EMPTY = b"{}"
 """The specification's replacement for the configuration of a container image."""
 
 MAX_MANIFEST_BYTES = 4 * 1024**2
-"""The size that a registry has to accept, by the specification."""
+"""The size of a manifest that a registry has to accept, by the specification."""
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_PAGES = 20
 """The limit of pages of a registry's list of references to a manifest."""
@@ -45,12 +45,12 @@ REFERENCE = re.compile(
     r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})|@(?P<digest>sha256:[0-9a-f]{64}))"
 )
 LOOPBACK = re.compile(r"(localhost|127(\.[0-9]+){3})(:[0-9]+)?")
-"""Hosts that are asked without TLS, as other clients do it."""
+"""The hosts that are asked without TLS, as in other clients."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A place in a registry: ``name`` is a repository's, ``version`` a tag or a digest."""
+    """A location in a registry: ``name`` of a repository, ``version`` is a tag or a digest."""
 
     host: str
     name: str
@@ -77,7 +77,7 @@ def parse_reference(text: str) -> Reference:
 
 
 class Descriptor(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """The known facts of a blob or a manifest before the download."""
+    """The facts of a blob or a manifest that are known before the download."""
 
     media_type: str
     digest: Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
@@ -123,10 +123,10 @@ def decode(content: bytes, record: type[T], shown: str) -> T:
 
 
 class Registry:
-    """One repository of a registry.
+    """A connection to one repository of a registry.
 
-    Its methods raise UserError if the registry rejects a request, and BrokenBundleError if it
-    returns other content.
+    The methods raise UserError if the registry rejects a request, and BrokenBundleError if it
+    returns other content than requested.
     """
 
     def __init__(self, reference: Reference) -> None:
@@ -138,7 +138,7 @@ class Registry:
         self.token = ""
 
     def get_manifest(self, version: str, record: type[T]) -> tuple[T, Descriptor] | None:
-        """Return the manifest or index of a tag or digest; None if there is none."""
+        """Return the manifest or index of a tag or digest; None if it does not exist."""
         shown = f"{self.shown}, manifest {version}"
         url = f"{self.address}/manifests/{version}"
         accepted = {"Accept": f"{MANIFEST_TYPE}, {INDEX_TYPE}"}
@@ -154,7 +154,7 @@ class Registry:
         return decode(content, record, shown), found
 
     def put_manifest(self, content: Manifest | Index, version: str = "") -> Descriptor:
-        """Put a manifest or an index under its digest, or under a tag."""
+        """Put a manifest or an index under a tag, or under its digest if the tag is empty."""
         encoded = msgspec.json.encode(content)
         described = describe(encoded, content.media_type)
         url = f"{self.address}/manifests/{version or described.digest}"
@@ -170,7 +170,7 @@ class Registry:
         return described
 
     def get_blob(self, wanted: Descriptor, most: int) -> bytes:
-        """Return a blob of at most so many bytes, compared with its digest."""
+        """Return a blob, compared with its digest; BrokenBundleError above ``most`` bytes."""
         shown = f"{self.shown}, blob {wanted.digest}"
         if wanted.size > most:
             raise BrokenBundleError(f"{shown}: {wanted.size:,} bytes; at most {most:,} are read")
@@ -183,7 +183,7 @@ class Registry:
         return content
 
     def put_blob(self, content: bytes, media_type: str) -> Descriptor:
-        """Upload a blob, unless the registry has it."""
+        """Upload a blob, unless the registry already has it."""
         described = describe(content, media_type)
         answer, _ = self.ask("HEAD", f"{self.address}/blobs/{described.digest}", MAX_ANSWER_BYTES)
         if answer.status_code == 200:
@@ -199,9 +199,9 @@ class Registry:
         return described
 
     def list_referrers(self, digest: str) -> list[Descriptor]:
-        """Return the references to a manifest: by the registry's list, or by a tag.
+        """Return the references to a manifest, from the registry's list or from a tag.
 
-        A registry without such lists says 404, or answers with a page for people.
+        A registry without such lists answers with 404, or with a page for people.
         """
         first = url = f"{self.address}/referrers/{digest}"
         found: list[Descriptor] = []
@@ -216,16 +216,16 @@ class Registry:
             following = answer.links.get("next", {}).get("url")
             if following is None:
                 return found
-            url = f"{first}?{urlsplit(following).query}"  # in any case the list of this host
+            url = f"{first}?{urlsplit(following).query}"  # always the list of this host
         raise BrokenBundleError(f"{self.shown}: more than {MAX_PAGES} pages of what refers to one")
 
     def list_tagged(self, digest: str) -> list[Descriptor]:
-        """Return the references to a manifest if the registry keeps no list of them."""
+        """Return the references in the tag of a manifest, for a registry without such lists."""
         found = self.get_manifest(digest.replace(":", "-"), Index)
         return found[0].manifests if found else []
 
     def tag_referrer(self, content: Manifest, described: Descriptor) -> None:
-        """Add a reference to the list for a registry that keeps none by itself."""
+        """Add a reference to the manifest's tag, for a registry that keeps no such list."""
         if content.subject is None:
             return
         others = self.list_tagged(content.subject.digest)
@@ -242,7 +242,7 @@ class Registry:
         data: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[Response, bytes]:
-        """Return an answer and its body; passwords are those of ``~/.netrc``."""
+        """Return an answer and its body; passwords are read from ``~/.netrc``."""
         try:
             answer, body = web.ask(self.session, method, url, most, data, headers, self.sign)
             if answer.status_code == 401:
@@ -255,7 +255,7 @@ class Registry:
 
     @property
     def sign(self) -> Callable[[PreparedRequest], PreparedRequest] | None:
-        """Adds the token to a request for the registry's host, if there is one."""
+        """Return a function that adds the token to requests for the host; None without token."""
 
         def add(request: PreparedRequest) -> PreparedRequest:
             if urlsplit(request.url or "").netloc == self.host:
@@ -265,7 +265,7 @@ class Registry:
         return add if self.token else None
 
     def fetch_token(self, challenge: str) -> str:
-        """Return a token from the server that the registry names; "" if it names none."""
+        """Return a token from the server that the registry names; "" if it does not name one."""
         from requests.utils import parse_dict_header
 
         scheme, _, rest = challenge.partition(" ")
@@ -282,7 +282,7 @@ class Registry:
         return token if token.isprintable() and token.isascii() else ""
 
     def require(self, answer: Response, content: bytes, status: int) -> None:
-        """Raise UserError for another status, with the code of the registry."""
+        """Raise UserError for another status, with the error code of the registry."""
         if answer.status_code != status:
             said = re.search(rb'"code": *"([A-Z_]{1,40})"', content)
             raise UserError(f"{self.shown}: {web.refuse(answer, said[1].decode() if said else '')}")

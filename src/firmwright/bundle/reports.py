@@ -1,4 +1,4 @@
-"""The reports inside bundles, and the page that compares two of them."""
+"""Reads the reports inside bundles, and writes the page that compares two of them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ REPORT = "report/report.json"
 
 
 def render_bundles(before: Bundle, after: Bundle, found: Difference) -> str:
-    """Return the page of two bundles; BrokenBundleError if one has no readable report."""
+    """Return the page that compares two bundles; BrokenBundleError for an unreadable report."""
     return render_comparison(read_report(before), read_report(after), found)
 
 
 def read_report(bundle: Bundle) -> Report:
-    """Return a bundle's report; BrokenBundleError if it is missing or of another version."""
+    """Return a bundle's report; BrokenBundleError if it is missing or has another version."""
     if REPORT not in bundle.files:
         raise BrokenBundleError(f"{bundle.path}: it has no {REPORT}; build it with this firmwright")
     content = read_json(bundle.files[REPORT], f"{bundle.path}: {REPORT}")

@@ -1,8 +1,8 @@
-"""Bundles in a registry: the archive, and its references: SBOM and signatures.
+"""Pushes bundles to a registry and pulls them: the archive, its SBOMs and its signatures.
 
-A bundle is an artifact of one layer. Each SBOM and each signature of its provenance is a separate
+A bundle is an artifact with one layer. Each SBOM and each signature of its provenance is a separate
 artifact that names the bundle's manifest as its subject. So a second signature is added without
-changing existing artifacts, and other programs find them. All of it follows from the files.
+changing existing artifacts, and other programs find it. All artifacts depend only on the files.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ SBOM_TYPES = {
     spdx.FILE: "application/spdx+json",
 }
 TITLE = "org.opencontainers.image.title"
-"""The name of a file, for other programs."""
+"""The annotation with the name of a file, for other programs."""
 
 MAX_ENVELOPE_BYTES = 64 * 1024**2
 
 
 def push_bundle(path: Path, envelope: Path, reference: Reference) -> Iterator[str]:
-    """Put a bundle, its SBOM and its signatures into a registry; yield a line for each."""
+    """Put a bundle, its SBOMs and its signatures into a registry; yield a line for each."""
     if reference.is_digest:
         raise UserError(f"{reference}: a digest follows from the bundle; name a tag: HOST/NAME:TAG")
     content = read_capped(path)
@@ -78,7 +78,7 @@ def put_artifact(
     subject: Descriptor | None,
     tag: str = "",
 ) -> Descriptor:
-    """Put one file, which may refer to a manifest."""
+    """Put one file; its manifest refers to the manifest ``subject``, if one is passed."""
     layer = registry.put_blob(content, media_type)
     manifest = Manifest(
         schema_version=2,
@@ -92,10 +92,10 @@ def put_artifact(
 
 
 def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
-    """Write a bundle and its signatures into a folder, checked; yield a line for each.
+    """Write a checked bundle and its signatures into a folder; yield a line for each file.
 
-    Nothing is written before all of it is read. Raises BrokenBundleError for another file, and
-    UserError if a file is in the way.
+    All content is read before the first file is written. Raises BrokenBundleError if the content
+    is not a bundle, and UserError if another file has the bundle's path.
     """
     registry = Registry(reference)
     found = registry.get_manifest(reference.version, Manifest)
@@ -125,7 +125,7 @@ def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
 def get_signatures(
     registry: Registry, bundle: Bundle, subject: Descriptor
 ) -> tuple[list[bytes], list[str]]:
-    """Return the envelopes for a bundle, and the digests of those with other statements."""
+    """Return the envelopes for a bundle, and the digests of envelopes for other statements."""
     found = [
         referrer
         for referrer in registry.list_referrers(subject.digest)
@@ -156,7 +156,7 @@ def get_referrer(registry: Registry, referrer: Descriptor, subject: Descriptor) 
 
 
 def get_layer(registry: Registry, manifest: Manifest, media_type: str, most: int) -> bytes:
-    """Return the one file of an artifact; BrokenBundleError for artifacts of other kinds."""
+    """Return the only file of an artifact; BrokenBundleError for other kinds of artifacts."""
     if [layer.media_type for layer in manifest.layers] != [media_type]:
         kinds = ", ".join(layer.media_type for layer in manifest.layers) or "nothing"
         raise BrokenBundleError(f"{registry.shown}: expected one {media_type}, found {kinds}")

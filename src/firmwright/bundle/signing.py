@@ -1,4 +1,4 @@
-"""Signatures of a bundle's provenance: a DSSE envelope with ed25519, next to the bundle."""
+"""Signs a bundle's provenance: writes a DSSE envelope with ed25519 next to the bundle."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from securesystemslib.signer import SSlibKey
 
 KEY_VARIABLE = "FIRMWRIGHT_SIGNING_KEY"
-"""Holds a private key as PEM, for machines that hand out secrets in the environment."""
+"""Holds a private key as PEM, for machines that pass secrets in the environment."""
 MAX_SIGNATURES = 100
 
 
 class UntrustedBundleError(UserError):
-    """A complete bundle that does not meet a signature or a policy."""
+    """Raised for a complete bundle that fails the check of its signatures or its policy."""
 
 
 def envelope_path(bundle: Path) -> Path:
-    """Return the path of a bundle's signed provenance, next to it."""
+    """Return the path of a bundle's signed provenance, next to the bundle."""
     return bundle.with_name(f"{bundle.name.removesuffix('.tar.gz')}.intoto.json")
 
 
 def sign_bundle(bundle: Bundle, key: Path | None, envelope: Path) -> str:
-    """Add a signature to the envelope, or begin one; return the id of the key.
+    """Add a signature to the envelope, or create the envelope; return the id of the key.
 
-    It raises what :func:`prepare_envelope` does.
+    Raises the errors of :func:`prepare_envelope`.
     """
     found, signer = prepare_envelope(bundle, key, envelope)
     found.sign(signer)
@@ -46,10 +46,10 @@ def sign_bundle(bundle: Bundle, key: Path | None, envelope: Path) -> str:
 
 
 def prepare_envelope(bundle: Bundle, key: Path | None, envelope: Path) -> tuple[Envelope, Any]:
-    """Return the envelope to sign, new if there is none, and the signer.
+    """Return the envelope to sign, a new one if the file is missing, and the signer.
 
-    Raises UserError for a key that others can read, or that is not of ed25519, and
-    UntrustedBundleError if the envelope is that of another bundle.
+    Raises UserError for a key that others can read, or that is not an ed25519 key. Raises
+    UntrustedBundleError if the envelope belongs to another bundle.
     """
     signer = make_signer(read_private_key(key))
     if envelope.exists():
@@ -58,7 +58,7 @@ def prepare_envelope(bundle: Bundle, key: Path | None, envelope: Path) -> tuple[
 
 
 def read_own_envelope(bundle: Bundle, path: Path) -> Envelope:
-    """Return an envelope; UntrustedBundleError if it is that of another bundle."""
+    """Return the envelope of a bundle; UntrustedBundleError if it belongs to another bundle."""
     found = read_envelope(path)
     if found.payload != encode_statement(make_statement(bundle)):
         raise UntrustedBundleError(
@@ -77,7 +77,7 @@ def split_envelope(bundle: Bundle, path: Path) -> dict[str, bytes]:
 
 
 def is_provenance(bundle: Bundle, envelope: bytes, shown: str) -> bool:
-    """Return whether an envelope has the statement that follows from a bundle."""
+    """Return whether the statement in an envelope is the statement of the bundle."""
     found = parse_envelope(envelope, shown)
     return (found.payload_type, found.payload) == (
         PAYLOAD_TYPE, encode_statement(make_statement(bundle))
@@ -85,9 +85,10 @@ def is_provenance(bundle: Bundle, envelope: bytes, shown: str) -> bool:
 
 
 def join_envelopes(envelopes: Sequence[bytes], shown: str) -> bytes | None:
-    """Return one envelope with the signatures of all, which have one statement; None of none.
+    """Return one envelope with all signatures; None if ``envelopes`` is empty.
 
-    Raises BrokenBundleError if two signatures of one key differ: one of them is wrong.
+    All envelopes have the same statement. Raises BrokenBundleError if two signatures of one key
+    differ, because one of them must be wrong.
     """
     found = [parse_envelope(envelope, shown) for envelope in envelopes]
     if not found:
@@ -100,10 +101,10 @@ def join_envelopes(envelopes: Sequence[bytes], shown: str) -> bytes | None:
 
 
 def verify_signatures(bundle: Bundle, envelope: Path, keys: Sequence[Any], wanted: int) -> None:
-    """Check that enough keys signed the statement that follows from the bundle.
+    """Check that at least ``wanted`` of the keys signed the statement of the bundle.
 
-    Raises BrokenBundleError for an envelope that cannot be read, UntrustedBundleError for one
-    with too few good signatures or of another bundle.
+    Raises BrokenBundleError for an envelope that cannot be read. Raises UntrustedBundleError for
+    an envelope with too few good signatures or of another bundle.
     """
     from securesystemslib.exceptions import VerificationError
 
@@ -124,7 +125,7 @@ def verify_signatures(bundle: Bundle, envelope: Path, keys: Sequence[Any], wante
 
 
 def read_private_key(path: Path | None) -> bytes:
-    """Return a private key from a file, or from the environment if none is named."""
+    """Return a private key from a file, or from the environment if ``path`` is None."""
     if path is None:
         text = os.environ.get(KEY_VARIABLE, "")
         if not text:
@@ -144,7 +145,7 @@ def read_key_file(path: Path) -> bytes:
 
 
 def make_signer(pem: bytes) -> Any:
-    """Return a signer for an ed25519 key; UserError for any other. It never shows the key."""
+    """Return a signer for an ed25519 key; UserError for other keys. Messages omit the key."""
     require_extra()
     from securesystemslib.signer import CryptoSigner
 
@@ -152,7 +153,7 @@ def make_signer(pem: bytes) -> Any:
 
 
 def load_private_key(pem: bytes) -> Ed25519PrivateKey:
-    """Return an ed25519 key; UserError for any other."""
+    """Return an ed25519 key; UserError for any other key."""
     require_extra()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -171,7 +172,7 @@ def load_private_key(pem: bytes) -> Ed25519PrivateKey:
 
 
 def read_public_key(path: Path) -> SSlibKey:
-    """Return an ed25519 key from a PEM file; UserError for any other."""
+    """Return an ed25519 key from a PEM file; UserError for any other file."""
     key = load_public_key(path)
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from securesystemslib.signer import SSlibKey
@@ -201,7 +202,7 @@ class StatedSignature(msgspec.Struct):
 
 
 class StatedEnvelope(msgspec.Struct, rename="camel"):
-    """The types of an envelope's parts, which ``Envelope.from_dict`` does not compare."""
+    """The types of an envelope's parts, which ``Envelope.from_dict`` does not check."""
 
     payload: str
     payload_type: str
@@ -209,7 +210,7 @@ class StatedEnvelope(msgspec.Struct, rename="camel"):
 
 
 def make_envelope(payload: bytes, signatures: Mapping[str, Any]) -> Envelope:
-    """Return an envelope with signatures by the ids of their keys."""
+    """Return an envelope with the signatures by the ids of their keys."""
     from securesystemslib.dsse import Envelope
 
     return Envelope(payload, PAYLOAD_TYPE, dict(signatures))
@@ -220,12 +221,12 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def read_envelope(path: Path) -> Envelope:
-    """Read an envelope from outside; BrokenBundleError for anything else."""
+    """Read an envelope from outside; BrokenBundleError for any other file."""
     return parse_envelope(read_capped(path), str(path))
 
 
 def parse_envelope(encoded: bytes, shown: str) -> Envelope:
-    """Return the envelope in bytes from outside, which messages name ``shown``."""
+    """Return the envelope in bytes from outside; messages name it ``shown``."""
     require_extra()
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import Error

@@ -1,6 +1,6 @@
-"""The SBOM in the form of SPDX 3.0.1, https://spdx.github.io/spdx-spec/v3.0.1/, as JSON-LD.
+"""Writes the SBOM in the form of SPDX 3.0.1, https://spdx.github.io/spdx-spec/v3.0.1/, as JSON-LD.
 
-Its time of creation, which SPDX demands, is that of all files in a bundle: the beginning of 1970.
+SPDX demands a time of creation. It is the time of all files in a bundle: the beginning of 1970.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from firmwright.bundle.components import BillOfMaterials, Component
 
 FILE = "sbom/firmware.spdx.json"
-"""Where a bundle has it."""
+"""The path of the SBOM in a bundle."""
 
 CONTEXT = "https://spdx.org/rdf/3.0.1/spdx-context.jsonld"
 CREATION = "_:creation"
@@ -22,7 +22,7 @@ Element = dict[str, Any]
 
 
 def make_spdx(bill: BillOfMaterials) -> dict[str, Any]:
-    """Return the document: the firmware contains its parts, the build used the rest."""
+    """Return the document: the firmware contains its parts, the build used the other parts."""
     space = f"urn:sha256:{bill.sha256}"
     agent = make_element("SoftwareAgent", f"{space}#firmwright", name="firmwright")
     root = make_element(
@@ -68,7 +68,7 @@ def make_spdx(bill: BillOfMaterials) -> dict[str, Any]:
 
 
 def make_element(kind: str, identifier: str, **properties: Any) -> Element:
-    """Return an element with the properties that are known."""
+    """Return an element; properties without a value are omitted."""
     known = {key: value for key, value in properties.items() if value}
     return {"type": kind, "spdxId": identifier, "creationInfo": CREATION, **known}
 
@@ -78,7 +78,7 @@ def make_hash(digest: str) -> Element:
 
 
 def make_part(component: Component, name: str) -> Element:
-    """Return a package of the kind that SPDX has for a model, for data and for all else."""
+    """Return a package: SPDX has separate kinds for models and for data."""
     common = {
         "name": component.name,
         "description": component.description,
@@ -96,7 +96,7 @@ def make_part(component: Component, name: str) -> Element:
 
 
 def make_license(component: Component, part: Element) -> list[Element]:
-    """Return the license of a part that states an expression, and that it is the part's."""
+    """Return a part's license and the relationship to it; empty without an expression."""
     name = part["spdxId"]
     if not component.license.expression:
         return []
@@ -110,7 +110,7 @@ def make_license(component: Component, part: Element) -> list[Element]:
 
 
 def relate(name: str, source: Element, kind: str, others: Sequence[str]) -> Element:
-    """Return a relationship; SPDX's individual ``NoneElement`` stands for no others."""
+    """Return a relationship; if ``others`` is empty, it refers to SPDX's ``NoneElement``."""
     none = "https://spdx.org/rdf/3.0.1/terms/Core/NoneElement"
     return make_element(
         "Relationship",
