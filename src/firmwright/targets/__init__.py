@@ -1,4 +1,4 @@
-"""The interface of devices."""
+"""Defines the interface of devices: the class ``Target``, its context and a device of a mix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class DeviceSpec(msgspec.Struct, frozen=True):
-    """One device of the target mix; options by name, sorted, values as text."""
+    """A device in the target mix: options by name, sorted, with values as text."""
 
     name: str = msgspec.field(name="device")
     options: dict[str, str] = {}
@@ -36,14 +36,14 @@ class DeviceSpec(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Context:
-    """What a device knows beside the network.
+    """The information that a device gets in addition to the network.
 
-    ``rounding`` names the rules by which real values become integers, "tflite" or "onnx";
-    ``options`` are the device's own, from the target string; without ``fuse_layers`` every
-    operator is a function of its own. ``fallback`` is the device of the mix that runs the operators
-    that no other device takes; None for that device itself. ``batch`` is the number of samples of
-    one inference. ``strategies`` are the recipe's for this device. ``ways`` has the ways of the
-    tuned regions, by their names.
+    ``rounding`` names the rules by which real values become integers, "tflite" or "onnx".
+    ``options`` are the options of this device in the target string. If ``fuse_layers`` is false,
+    every operator is a separate function. ``fallback`` is the device of the mix that runs the
+    operators that no other device accepts; it is None for that device itself. ``batch`` is the
+    number of samples per inference. ``strategies`` are the recipe's strategies for this device.
+    ``ways`` maps the name of each tuned region to the name of its variant.
     """
 
     platform: Platform
@@ -57,91 +57,98 @@ class Context:
 
 
 class Target(Protocol):
-    """What a device's package offers. Importing it imports neither tvm nor numpy.
+    """The interface of a device. The import of its package must not import tvm or numpy.
 
-    A class derived from this one states only what differs from the defaults.
+    A derived class states only the members that differ from the defaults.
     """
 
     name: str
     reason: str
-    """Why an operator is placed here, as the explain table says it."""
+    """The reason why an operator runs on this device, as the explain table shows it."""
     is_fallback: bool = False
-    """Whether it takes whatever it is given; such a device ends a mix, and no other does."""
+    """Whether the device accepts every operator. A mix ends with such a device, and has no other
+    one."""
     quantizes: bool = False
-    """Whether it quantizes float layers itself, by the samples of a recipe's ``calibration``."""
+    """Whether the device quantizes float layers itself, with samples of the key ``calibration``."""
     rewrites: Sequence[str] = ()
-    """Names of :data:`firmwright.transforms.optional.OPTIONAL`: what helps it take more, or, of a
-    fallback that has the network for itself, what saves it work."""
+    """Names of rewrites in :data:`firmwright.transforms.optional.OPTIONAL`. With them the device
+    accepts more operators. For a fallback that is alone in its mix, they reduce the work."""
     packages: Sequence[str] = ()
-    """Python packages beside firmwright's own that decide about what it makes; a lock has them."""
+    """Python packages that affect the device's output, in addition to firmwright. A lock lists
+    them."""
     core: str = ""
-    """The core that its regions run on, '' for the processor. The last device's runs the network;
-    what runs elsewhere is called from there."""
+    """The core that runs the device's regions, '' for the processor. The core of the last device
+    runs the network, and calls the regions on other cores."""
     copies: bool = False
-    """Whether it copies tensors from one memory to another, such as a DMA engine. ``lower`` gets
-    these regions, ``copy``; others go to the mix's last device."""
+    """Whether the device copies tensors between memories, such as a DMA engine. ``lower`` then gets
+    these regions, ``copy``. If no such device reaches both memories, the last device of the mix
+    copies."""
     keeps_states: bool = True
-    """Whether a network with states between runs may have regions on it. Not where a core runs the
-    whole network, or where stages of its own run it on samples that do not follow each other."""
+    """Whether the device may run regions of a network with states between runs. It is false if a
+    core runs the whole network. It is also false if the device's stages run the network on samples
+    that are not consecutive."""
     machines: Mapping[str, str] = MappingProxyType({})
-    """Machines that it adds to the emulator, as "module:Class" by board; installed devices only."""
+    """Machines that the device adds to the emulator, as "module:Class" by board. Only installed
+    devices may add them."""
     is_portable: bool = False
-    """Whether its regions and C are the same on every platform, which has to have nothing for it
-    but a processor."""
+    """Whether the device's regions and C are the same on every platform. The platform then needs
+    only a processor."""
     stages: Sequence[str] = ()
-    """Stages that it adds to the pipeline, as "module:NAME"; installed devices only."""
+    """Stages that the device adds to the pipeline, as "module:NAME". Only installed devices may add
+    them."""
     libraries_variable: str = ""
-    """The environment variable that names archives to link to a network with this device, as in
-    ``-l one.lib -l /path/two.lib``; those for the machine of a core are linked to what runs there.
-    """
+    """The environment variable with archives to link to a network on this device, such as
+    ``-l one.lib -l /path/two.lib``. Archives for the machine of a core are linked to the code that
+    runs on the core."""
 
     @property
     def operators(self) -> Collection[str]:
-        """Kinds of operators that it takes, as far as it says: advice puts them for others."""
+        """Return the kinds of operators that the device is known to run, for use in advice."""
         return ()
 
     @property
     def options(self) -> Mapping[str, OptionValues]:
-        """What the target string may set for this device, and the values that it takes."""
+        """Return the options that the target string may set for this device, with their values."""
         return {}
 
     def prepare(self, module: tvm.IRModule, _context: Context, /) -> tvm.IRModule:
-        """Return the module after the device's own exact rewrites.
+        """Return the module after the exact rewrites that only this device needs.
 
-        Convolutions and products stay in their order: by it the model's own multiply-accumulates
-        are counted.
+        Convolutions and products keep their order, because the multiply-accumulates of the model's
+        operators are counted in this order.
         """
         return module
 
     @abstractmethod
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
-        """Choose what runs here of ``main``, and say why the rest does not.
+        """Return the operators of ``main`` that run on this device, and reasons for the others.
 
-        The last device of a mix is not asked.
+        This method is not called for the last device of a mix.
         """
 
     def layout(self, _context: Context, /) -> Layout | None:
-        """Return how the tensors of its regions lie in memory, None if plainly."""
+        """Return the memory layout of the tensors of the device's regions; None if it is plain."""
         return None
 
     @abstractmethod
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        """Turn a region into C and the constants that it reads.
+        """Return the C of a region and the constants that it reads.
 
-        ``module`` holds the region's function, and the TIR functions that it may call.
+        ``module`` contains the region's function, and the TIR functions that it may call.
         """
 
     def list_ways(
         self, _region: Region, _module: tvm.IRModule, _context: Context, /
     ) -> Sequence[str]:
-        """Return the names of the ways in which a region's C can be written, first the usual one.
+        """Return the names of the variants of a region's C, the default first.
 
-        All give the same bits. ``lower`` takes the one that ``Context.ways`` has for the region.
+        All variants return the same bits. ``lower`` uses the variant that ``Context.ways`` has for
+        the region.
         """
         return ()
 
     def describe_kernel(self, _region: Region, _module: tvm.IRModule, _context: Context, /) -> str:
-        """Say in a few words how a region's C will compute; '' if there is but one way."""
+        """Return a few words about the method of a region's C; '' if there is only one method."""
         return ""
 
     def estimate_cycles(
@@ -152,31 +159,31 @@ class Target(Protocol):
         _changes: Sequence[Change] = (),
         /,
     ) -> int | None:
-        """Return about how many cycles a region takes here, None if that is not known.
+        """Return the approximate number of cycles of a region on this device, None if unknown.
 
-        ``changes`` are those of a region of another device that let this one take it.
+        ``changes`` are the changes to a region of another device that make this device accept it.
         """
         return None
 
     def suggest(
         self, _region: Region, _module: tvm.IRModule, _context: Context, /
     ) -> Sequence[Suggestion]:
-        """Return what would let a region that runs here take fewer cycles."""
+        """Return changes with which a region that runs on this device needs fewer cycles."""
         return ()
 
     def extend_project(
         self, _project: Path, _variables: Mapping[str, Any], _context: Context, /
     ) -> None:
-        """Add files of the device's own to a generated project, which is written.
+        """Write the device's additional files to a generated project, which is already complete.
 
-        ``variables`` are those of the project's templates.
+        ``variables`` are the variables of the project's templates.
         """
         return
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device as one of a mix."""
+    """A device in a mix, with its context."""
 
     target: Target
     context: Context
@@ -207,9 +214,10 @@ class Device:
 
 
 def find_rewrites(mix: Sequence[Device]) -> set[str]:
-    """Return the names of the rewrites that the devices ask for.
+    """Return the names of the rewrites that the devices need.
 
-    The last one has a say only where it is alone: the others' rules know the model's own layers.
+    The last device's rewrites are used only if the mix has no other device, because the rules of
+    other devices expect the model's original layers.
     """
     asking = mix[:-1] or mix
     return {name for device in asking for name in device.target.rewrites}

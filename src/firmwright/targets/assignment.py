@@ -1,4 +1,4 @@
-"""The assignment of a network's operators to the devices of a mix."""
+"""Assigns a network's operators to the devices of a mix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.targets.placement import Composite
 
 @dataclass(frozen=True)
 class DeviceAssignment:
-    """The composites that each device takes, and the rules that other operators break."""
+    """The composites of each device, and the rules that other operators break."""
 
     mix: Sequence[Device]
     taken: Mapping[str, Sequence[Composite]]
@@ -27,13 +27,13 @@ class DeviceAssignment:
     def find_refusals(
         self, bindings: Sequence[VarBinding], anchor: VarBinding, device: Device
     ) -> tuple[RuleViolation, ...]:
-        """Return why the devices before ``device`` did not take a group's operators."""
+        """Return the reasons why the devices before ``device`` rejected a group's operators."""
         found: list[RuleViolation] = []
         for earlier in self.mix[: self.mix.index(device)]:
             name = earlier.name
             stated = [self.violations[name].get(b.var, ()) for b in (anchor, *bindings)]
             if earlier.target.copies and not any(stated):
-                continue  # it takes no operators
+                continue  # the device only copies tensors
             kind = kind_of(anchor.value)
             unknown = (RuleViolation("operator", f"{name} has no {kind}", operator=kind),)
             broken = next((violations for violations in stated if violations), unknown)
@@ -42,7 +42,7 @@ class DeviceAssignment:
 
 
 def ask_devices(module: IRModule, mix: Sequence[Device]) -> DeviceAssignment:
-    """Ask all devices but the last, in order; an operator goes to the first that takes it."""
+    """Ask all devices but the last, in order; the first that accepts an operator gets it."""
     taken: dict[str, Sequence[Composite]] = {}
     violations = {}
     gone: set[Var] = set()

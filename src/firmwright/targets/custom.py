@@ -1,4 +1,4 @@
-"""Devices of a user's own: a recipe names them, ``devices: {npu: "npu:NPU"}``, or packages do."""
+"""Loads custom devices: of a recipe, ``devices: {npu: "npu:NPU"}``, or of an installed package."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ T = TypeVar("T")
 TARGET_MEMBERS = sorted({*Target.__annotations__, "operators", "options", "prepare", "place",
                           "layout", "lower", "list_ways", "describe_kernel", "estimate_cycles",
                           "suggest", "extend_project"})  # fmt: skip
-"""What a target has."""
+"""The members that every target has."""
 
 
 class CustomTarget:
-    """A user's target. What it raises, or returns by mistake, is told with the user's file.
+    """A custom target. Its errors and its invalid results are reported with the user's file.
 
-    ``folder`` is where its modules are looked up whenever it is called, unless a ``package`` has
-    installed it.
+    During each call, the import path starts with ``folder``, unless a ``package`` has installed the
+    target.
     """
 
     def __init__(self, target: Target, reference: str, folder: Path, package: str = "") -> None:
@@ -58,12 +58,12 @@ class CustomTarget:
 
     @property
     def module(self) -> Path:
-        """The file of its class."""
+        """Return the file that defines the class of the target."""
         return Path(getfile(type(self._target)))
 
     @property
     def module_name(self) -> str:
-        """The name at the top of the module that has its class."""
+        """Return the first part of the name of the module that defines the class of the target."""
         return type(self._target).__module__.partition(".")[0]
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
@@ -138,7 +138,7 @@ class CustomTarget:
         self._call(self._target.extend_project, (type(None),), project, variables, context)
 
     def _refuse(self, method: Callable[..., object], mistake: str) -> None:
-        """Raise UserError for a mistake in what a method returned, with the method's line."""
+        """Raise UserError, with the method's line, for a ``mistake`` in the result of a method."""
         if mistake:
             place = locate_function(method, self._reference, self._folder)
             raise UserError(f"{place}: {method.__name__}: {mistake} ({self._reference})")
@@ -149,7 +149,7 @@ class CustomTarget:
             try:
                 result = method(*given)
             except UserError:
-                raise  # what the device itself, or one behind it, says to the user
+                raise  # a message to the user, from this device or from one that it calls
             except (Exception, SystemExit) as error:
                 raise UserError(explain_error(error, self._reference, self._folder)) from None
         if not isinstance(result, kinds):
@@ -159,17 +159,17 @@ class CustomTarget:
 
 
 def guard_installed(target: Target, package: str) -> CustomTarget:
-    """Return a target that another ``package`` installs, which a manifest and a lock then name."""
+    """Return a target that another ``package`` installs; manifests and locks list the package."""
     kind = type(target)
     reference = f"{kind.__module__}:{kind.__qualname__}"
     return CustomTarget(target, reference, Path(getfile(kind)).parent, package)
 
 
 def load_custom_target(name: str, reference: str, folder: Path) -> CustomTarget:
-    """Import the device ``module:function`` of a recipe's ``folder`` that is called ``name``.
+    """Import the device ``name`` from ``module:function`` in a recipe's ``folder``.
 
-    Raises UserError, with the user's file and line, for what cannot be imported or called, for
-    something that is no target, and for one that has another name, or adds stages or machines.
+    Raises UserError, with the user's file and line, if the import or the call fails. It also raises
+    UserError if the result is not a target, has another name, or adds stages or machines.
     """
     with IMPORT_LOCK, prepend_import_path(folder):
         make = import_function(reference, folder)
@@ -191,6 +191,6 @@ def load_custom_target(name: str, reference: str, folder: Path) -> CustomTarget:
 
 
 def template_folder(reference: str, folder: Path) -> Path:
-    """Return where the C templates of a user's device are: ``templates`` beside its module."""
+    """Return the folder of a custom device's C templates: ``templates`` next to its module."""
     module = reference.partition(":")[0]
     return folder.joinpath(*module.split(".")).parent / "templates"

@@ -1,4 +1,4 @@
-"""A user's own strategies: the recipe's key ``extensions``, a list of ``module:function``."""
+"""Loads custom strategies: the recipe's key ``extensions`` is a list of ``module:function``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from firmwright.targets.load import load_target, target_names
 
 
 class Extension:
-    """What a function of ``extensions`` is called with: it adds strategies to it.
+    """The argument of a function of ``extensions``, with which the function adds strategies.
 
-    ``devices`` are the names of the recipe's mix. Whatever goes wrong in the user's code, now or
-    when a strategy is used, is a DiagnosticError at the function's place in the recipe.
+    ``devices`` are the names of the devices in the recipe's mix. Each error of the user's code, in
+    the function or later in a strategy, is a DiagnosticError at the function's location in the
+    recipe.
     """
 
     def __init__(self, recipe: Layers, index: int, reference: str, devices: Sequence[str]) -> None:
@@ -39,11 +40,11 @@ class Extension:
         condition: Condition = always,
         device: str | None = None,
     ) -> None:
-        """Add a strategy for ``operator`` (``relax.nn.max_pool2d``) on one device, or on all.
+        """Add a strategy for ``operator`` (``relax.nn.max_pool2d``) on one device or on all.
 
-        A device that hands its regions to the one that takes the rest takes that one's strategies.
-        See :mod:`firmwright.lowering.strategies` for what the three functions take and return.
-        Raises ValueError and TypeError for arguments that make no strategy.
+        A device that passes its regions to the mix's fallback uses the fallback's strategies.
+        :mod:`firmwright.lowering.strategies` describes the arguments and results of the three
+        functions. Raises ValueError or TypeError if the arguments do not define a strategy.
         """
         check_operator(operator)
         check_device(device, self.devices[-1])
@@ -70,7 +71,7 @@ class Extension:
         return DiagnosticError([document.make_diagnostic(pointer, message)])
 
     def _wrap_errors(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function as one whose errors tell where it is, and where it is asked for."""
+        """Return the function with errors that report its file and its place in the recipe."""
 
         def call(*given: Any) -> Any:
             folder = self._recipe.folder
@@ -82,7 +83,7 @@ class Extension:
         return call
 
     def _check_results(self, compute: Compute) -> Compute:
-        """Return the compute as one whose results are of the operator's shape and type."""
+        """Return the compute with a check that its results have the operator's shape and type."""
         told = self._wrap_errors(compute)
 
         def call(builder: relax.BlockBuilder, operator: tvm.ir.Call) -> relax.Expr:
@@ -103,14 +104,14 @@ def check_operator(name: str) -> None:
 
 
 def check_device(name: str | None, last: str) -> None:
-    """Raise ValueError for a device that takes no strategies: only those do that end a mix."""
+    """Raise ValueError for a device without strategies; only devices that end a mix have them."""
     takers = {taker for taker in target_names() if load_target(taker).is_fallback} | {last}
     if name is not None and name not in takers:
         raise ValueError(f"'{name}' takes no strategies; these do: {', '.join(sorted(takers))}")
 
 
 def find_problem(result: Any, builder: relax.BlockBuilder, operator: tvm.ir.Call) -> str:
-    """Say what is wrong with a compute's result: '' for nothing."""
+    """Return the error in the result of a compute; '' if there is no error."""
     name = str(operator.op.name)
     if not isinstance(result, relax.Expr):
         return (
@@ -128,8 +129,8 @@ def find_problem(result: Any, builder: relax.BlockBuilder, operator: tvm.ir.Call
 def load_extensions(
     mix: Sequence[Device], references: Sequence[str], recipe: Layers
 ) -> Iterator[tuple[Device, ...]]:
-    """Give the devices of a recipe's mix, each with the user's strategies for it, in the block."""
-    if not references:  # among the user's modules, Python compiles each that it imports
+    """Yield the devices of a recipe's mix, each with the user's strategies for it."""
+    if not references:  # the block below disables byte code, so its imports are slow
         yield add_strategies(mix, ())
         return
     with load_custom_functions(recipe.folder) as function:
@@ -145,7 +146,7 @@ def load_extensions(
 
 
 def add_strategies(mix: Sequence[Device], extensions: Sequence[Extension]) -> tuple[Device, ...]:
-    """Return the devices, each with its strategies; the last one is the fallback of the others."""
+    """Return the devices with their strategies; the last device is the fallback of the others."""
 
     def add(device: Device, rest: Device | None) -> Device:
         own = tuple(s for extension in extensions for s in extension.strategies_for(device.name))

@@ -1,4 +1,4 @@
-"""A rewrite of the user's own: ``transforms: {extra: ["module:function"]}``."""
+"""Applies a custom rewrite: ``transforms: {extra: ["module:function"]}``."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from firmwright.models.relax.importer import check_calls, check_functions
 def apply_user_transform(reference: str, folder: Path, module: tvm.IRModule) -> tvm.IRModule:
     """Call ``module:function`` of the recipe's folder with a Relax module; return its result.
 
-    The result has to take and return tensors of the same shapes and types. The run compares
-    what it computes with the reference. Raises UserError, with the user's file and line, for
-    what the function raises and for a result that does not fit.
+    The result must have inputs and outputs of the original shapes and types. The run compares its
+    outputs with the reference. Raises UserError, with the user's file and line, for errors of the
+    function and for a result that does not fit.
     """
     with load_custom_function(reference, folder) as transform:
         result = transform(module)
@@ -34,7 +34,7 @@ def apply_user_transform(reference: str, folder: Path, module: tvm.IRModule) -> 
 
 
 def find_problem(result: Any, before: relax.Function) -> str:
-    """Say what is wrong with a rewritten module: '' for nothing."""
+    """Return the error in a rewritten module; '' if there is no error."""
     if not isinstance(result, tvm.IRModule):
         return f"returned a {type(result).__name__}; expected a Relax IRModule (tvm.IRModule)"
     functions = {str(v.name_hint): f for v, f in result.functions.items()}
@@ -43,7 +43,7 @@ def find_problem(result: Any, before: relax.Function) -> str:
         return "returned a module without a Relax function 'main'"
     try:
         relax.analysis.check_well_formed(result)
-    except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
+    except (RuntimeError, TypeError, ValueError) as error:  # all errors of TVM are among them
         return f"returned a module that is not well-formed: {first_line(error)}"
     for what, now, then in (
         ("takes", [p.ty for p in main.params], [p.ty for p in before.params]),
@@ -60,7 +60,7 @@ def format_extent(extent: tvm.tirx.Expr) -> str:
 
 
 def format_types(types: list[Any]) -> str:
-    """Return tensor types as a reader writes them: ``float32 [1, 3, 8, 8]``."""
+    """Return tensor types in short notation: ``float32 [1, 3, 8, 8]``."""
     flat = [f for t in types for f in getattr(t, "fields", [t])]
     return ", ".join(
         f"{t.dtype} [{', '.join(format_extent(d) for d in t.shape)}]"

@@ -1,4 +1,4 @@
-"""What an option of a device may be: one of several texts, a number, or any text."""
+"""Defines the values of a device's option: one of several texts, a number, or any text."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
 class OptionError(UserError):
-    """A mistake in the options of a device, told with the place of the recipe's ``target``."""
+    """An error in the options of a device, reported at the location of the recipe's ``target``."""
 
 
 @dataclass(frozen=True)
 class NumberRange:
-    """Numbers from ``least`` to ``most``, None for no end; whole ones unless ``decimal``.
+    """Numbers from ``least`` to ``most``; None means that there is no maximum.
 
-    ``besides`` are other texts that stand for something.
+    The numbers are integers unless ``decimal``. ``other_values`` are texts that are also accepted.
     """
 
     least: int
@@ -40,7 +40,7 @@ class NumberRange:
 
 
 OptionValues = tuple[str, ...] | NumberRange
-"""The values that an option takes; an empty tuple for any text."""
+"""The values that an option accepts; an empty tuple accepts any text."""
 
 
 def format_values(values: OptionValues) -> str:

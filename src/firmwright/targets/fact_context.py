@@ -1,4 +1,4 @@
-"""What facts about an operator need of the network around it."""
+"""Provides the context of an operator's facts: the values of variables, and the images' layout."""
 
 from __future__ import annotations
 
@@ -25,24 +25,28 @@ LAYOUTS = {
     "relax.nn.adaptive_avg_pool2d": "layout",
     "relax.image.resize2d": "layout",
 }
-"""Operators that state how an image's axes are ordered, and their attribute that does."""
+"""Operators that state the order of an image's axes, each with the attribute that states it."""
 
 
 @dataclass(frozen=True)
 class FactContext:
-    """What an operator's facts need of the others: values by variable, and the images' layout."""
+    """The context of facts: the network's values by variable, and the layout of images."""
 
     values: Mapping[relax.Var, relax.Expr]
     layout: str
 
     def nchw_place(self, axis: int, count: int) -> int:
-        """Return the place of an axis among ``count``: of four, that in NCHW."""
+        """Return the position of an axis; if ``count`` axes are four, its position in NCHW."""
         axis %= count
         return "NCHW".index(self.layout[axis]) if count == 4 else axis
 
 
 def make_fact_context(bindings: Sequence[relax.VarBinding]) -> FactContext:
-    """Return the network; NHWC where all its convolutions and poolings say so, else NCHW."""
+    """Return the context of a network.
+
+    The layout is NHWC if the network has operators that state a layout and all of them state NHWC.
+    Otherwise it is NCHW.
+    """
     calls = [b.value for b in bindings if operator_name(b.value) in LAYOUTS]
     stated = {str(getattr(call.attrs, LAYOUTS[operator_name(call)])) for call in calls}
     layout = "NHWC" if stated == {"NHWC"} else "NCHW"
@@ -50,7 +54,7 @@ def make_fact_context(bindings: Sequence[relax.VarBinding]) -> FactContext:
 
 
 def kind_of(call: tvm.ir.Call) -> str:
-    """Return the operator's name in the rules: Relax's, but for convolutions of single channels.
+    """Return the operator's name in rules: Relax's name, except for depthwise convolutions.
 
     A value that no operator computes is a ``constant``.
     """
@@ -65,7 +69,7 @@ def count_channels(call: tvm.ir.Call) -> int:
 
 
 def first_tensor(call: tvm.ir.Call) -> relax.Expr:
-    """Return the operand that an operator is about: of two, which broadcast, that of more axes."""
+    """Return the main operand of an operator: of two that broadcast, the one with more axes."""
     if kind_of(call) in BINARY_KINDS:
         return max(call.args, key=lambda operand: len(static_shape(operand)))
     first = call.args[1 if operator_name(call) == "relax.call_tir" else 0]
@@ -73,7 +77,7 @@ def first_tensor(call: tvm.ir.Call) -> relax.Expr:
 
 
 def is_constant(value: relax.Expr, values: Values) -> bool:
-    """Tell a constant, also one that is dequantized."""
+    """Return whether a value is a constant or a dequantized constant."""
     value = values.get(value, value) if isinstance(value, relax.Var) else value
     if isinstance(value, tvm.ir.Call) and short_name(value) == "dequantize":
         return is_constant(value.args[0], values)
@@ -81,7 +85,7 @@ def is_constant(value: relax.Expr, values: Values) -> bool:
 
 
 def locate_axis(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return the axis along which an operator runs, and its place from the end of NCHW."""
+    """Return the axis along which an operator runs, and its position from the end of NCHW."""
     count = len(static_shape(first_tensor(call)))
     axis = int(call.attrs.axis or 0) % count
     return {"axis": axis, "place_from_end": count - network.nchw_place(axis, count)}

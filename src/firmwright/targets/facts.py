@@ -1,4 +1,4 @@
-"""What rules of devices may ask about: plain values by name, read from an operator."""
+"""Reads the facts that rules of devices use: plain values of an operator, by name."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from firmwright.targets.movement_facts import (
 
 
 def operator_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return what an operator is like, by its kind; every kind has ``kind`` and ``axes``.
+    """Return the facts about an operator of its kind; every kind has ``kind`` and ``axes``.
 
-    ``axis`` and the like are the model's; a ``place`` counts an image's axes as NCHW.
+    An ``axis`` is an axis of the model. A ``place`` is the position of an image's axis in NCHW.
     """
     kind = kind_of(call)
     shape = static_shape(first_tensor(call))
@@ -50,9 +50,10 @@ def operator_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def convolution_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Elements: kernel, strides, dilation (height, width), padding (top, left, bottom, right).
+    """Return facts; kernel, strides and dilation are (height, width), in elements.
 
-    ``more_padding_behind`` is how many elements more, of (height, width).
+    ``padding`` is (top, left, bottom, right). ``more_padding_behind`` is (bottom - top, right -
+    left).
     """
     attrs = call.attrs
     weights = dict(zip(str(attrs.kernel_layout), static_shape(call.args[1]), strict=True))
@@ -78,7 +79,10 @@ def convolution_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def pooling_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
-    """Kernel, strides and dilation are (height, width); ``plane`` counts an image's elements."""
+    """Return facts; kernel, strides and dilation are (height, width).
+
+    ``plane`` is the number of elements of an image.
+    """
     attrs, shape = call.attrs, static_shape(call.args[0])
     layout = str(attrs.layout)
     image = [shape[layout.index("H")], shape[layout.index("W")]]
@@ -94,7 +98,10 @@ def pooling_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
 
 
 def adaptive_pooling_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
-    """``plane`` counts an image's elements, ``reduced`` says what becomes of it."""
+    """Return facts about an adaptive pooling.
+
+    ``plane`` is the number of elements of an image. ``reduced`` is a text about the windows.
+    """
     layout = str(call.attrs.layout)
     before, after = (
         [shape[layout.index(axis)] for axis in "HW"]
@@ -108,9 +115,10 @@ def adaptive_pooling_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
 
 
 def reduction_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """``reduced`` are axes of the model, ``plane`` counts the elements of a whole image, else 0.
+    """Return facts; ``reduced`` has axes of the model.
 
-    ``reduced_elements`` is how many elements become one.
+    ``plane`` is the number of elements of an image if a whole image is reduced, else 0.
+    ``reduced_elements`` is the number of elements that become one element.
     """
     shape = static_shape(call.args[0])
     stated = call.attrs.axis
@@ -135,7 +143,7 @@ def axis_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def resize_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
-    """Scales are the output's length over the input's."""
+    """Return facts; a scale is the length of the output divided by the length of the input."""
     layout = str(call.attrs.layout)
     before, after = static_shape(call.args[0]), static_shape(call)
     height, width = (after[layout.index(a)] / before[layout.index(a)] for a in "HW")
@@ -186,7 +194,7 @@ def divide_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def power_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """``exponent`` is a number where it is one constant, else None."""
+    """Return facts; ``exponent`` is a number if the exponent is one constant, else None."""
     exponent = call.args[1]
     exponent = (
         network.values.get(exponent, exponent) if isinstance(exponent, relax.Var) else exponent
@@ -197,7 +205,7 @@ def power_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def binary_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """``other`` says what the constant operand is, or the second one where neither is constant."""
+    """Return ``other``: a description of the constant operand, or else of the second operand."""
     constant = [is_constant(a, network.values) for a in call.args]
     shapes = [static_shape(a) for a in call.args]
     if not any(constant):
@@ -216,20 +224,20 @@ def binary_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def bits_of(dtype: str) -> int | None:
-    """Return the bits of an element, None for a type that accelerators do not hold."""
+    """Return the bits of an element, None for a type that accelerators do not store."""
     known = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "float32": 32}
     return known.get(dtype)
 
 
 def element_facts(result: relax.Var) -> Facts:
-    """Return the type of a result, of several that of the first."""
+    """Return the type of an operator's result, or of the first result if there are several."""
     several = isinstance(result.ty, relax.TupleType)
     dtype = str(result.ty.fields[0].dtype) if several else dtype_of(result)
     return {"dtype": dtype, "bits": bits_of(dtype)}
 
 
 def weights_dtype(call: tvm.ir.Call, values: Values) -> str | None:
-    """Return the type in which a convolution's or product's constant weights are stored."""
+    """Return the stored type of the constant weights of a convolution or product, else None."""
     kind = kind_of(call)
     if kind not in WEIGHTED_KINDS or not is_constant(call.args[1], values):
         return None

@@ -1,4 +1,4 @@
-"""How the tensors of a device's regions lie in memory, where that is not the plain way."""
+"""Defines the interface of memory layouts, for devices whose tensors have a special layout."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from firmwright.ir.tensors import Storage
 
 
 class Layout(Protocol):
-    """How tensors lie in memory that a device reads and writes; its functions return tuples."""
+    """The memory layout of the tensors of a device; its functions return tuples."""
 
     @property
     def allows_transforms(self) -> bool:
         """Whether tensors may change their layout inside the network."""
 
     def storage(self, shape: tuple[int, ...]) -> Storage:
-        """Return how a tensor of this shape lies in memory."""
+        """Return the storage of a tensor of this shape."""
 
     def convert_function(self, function: Function) -> Function | None:
-        """Return a region's function on tensors in this layout; None if it needs plain ones."""
+        """Return a region's function on tensors in this layout; None if it needs plain tensors."""
 
     def make_transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> Function:
-        """Return the function from the plain layout to this one, or back."""
+        """Return the function from the plain layout to this layout, or back if not ``inward``."""

@@ -1,4 +1,4 @@
-"""Load devices: plug-ins of the entry-point group ``firmwright.targets``."""
+"""Loads devices: plug-ins of the entry-point group ``firmwright.targets``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def target_names() -> tuple[str, ...]:
 
 
 def load_target(name: str) -> Target:
-    """Import an installed device; the results of other packages' devices are checked."""
+    """Import an installed device; check the results of devices of other packages."""
     (point,) = find_targets().select(name=name)
     target = cast(Target, point.load())
     if type(target).__module__.partition(".")[0] == __name__.partition(".")[0]:

@@ -1,4 +1,4 @@
-"""What rules may ask about operators that move elements: slices, pads, gathers and the like."""
+"""Reads facts from operators that move elements, such as slices, pads and gathers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def slice_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def pad_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """``pad_width`` has the elements before and behind for each axis of the model in turn."""
+    """Return facts; ``pad_width`` has the elements before and after each axis of the model."""
     widths = to_ints(call.attrs.pad_width)
     count = len(widths) // 2
     image = {axis for axis in range(count) if network.nchw_place(axis, count) >= count - 2}
@@ -42,7 +42,7 @@ def pad_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def take_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """``length_before`` counts the elements of the axes in front of the one that is taken from."""
+    """Return facts; ``length_before`` is the product of the axes before the gathered axis."""
     data, index = call.args
     flat = call.attrs.axis is None
     place: Facts = {"axis": 0, "place_from_end": 0} if flat else locate_axis(call, network)
@@ -60,7 +60,11 @@ def topk_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def scatter_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """``zeros`` tells data that is a constant of zeros, ``update_channels`` counts the updates'."""
+    """Return facts about an operator that scatters updates.
+
+    ``zeros`` is whether the data is a constant of zeros. ``update_channels`` is the number of
+    channels of the updates.
+    """
     data, index, updates = (network.values.get(a, a) for a in call.args)
     shape = static_shape(updates)
     return {

@@ -1,4 +1,4 @@
-"""A device's answer: the operators that it takes, and the rules that others break."""
+"""Defines the answer of a device: the operators that it runs, and the rules that others break."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from firmwright.ir.regions import RuleViolation
 
 @dataclass(frozen=True)
 class Composite:
-    """Operators that a device runs as one; nothing else joins them.
+    """Operators that a device runs as one; no other operator joins the group.
 
-    ``variables`` are what they are bound to, in order of execution. No operator outside lies on a
-    way from one of them to another. ``reason`` says more than the device does why it is one.
+    ``variables`` are the variables that the operators are bound to, in order of execution. No path
+    from one of these operators to another contains an operator outside the group. ``reason`` says
+    why the device runs this group, if the device's reason is not specific enough.
     """
 
     kind: str
@@ -24,7 +25,7 @@ class Composite:
 
 @dataclass(frozen=True)
 class Placement:
-    """What a device takes, and why it does not take other operators, by their variables."""
+    """The operators that a device runs, and the rules that other operators break, by variable."""
 
     composites: tuple[Composite, ...] = ()
     violations: Mapping[Var, tuple[RuleViolation, ...]] = field(default_factory=dict)

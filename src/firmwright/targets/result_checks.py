@@ -1,4 +1,4 @@
-"""What is wrong with what a plug-in's device returned, in words: '' if nothing is."""
+"""Checks the results of plug-in devices. Each check returns an error text, '' if there is none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from firmwright.targets.placement import Composite, Placement
 
 
 def check_placement(module: tvm.IRModule, placement: Placement) -> str:
-    """Return what speaks against composites or objections on the network ``main``."""
+    """Return the error in the composites or the violations for the network ``main``."""
     bindings = {b.var: b for b in main_bindings(module)}
     owners: dict[relax.Var, int] = {}
     if not isinstance(placement.composites, tuple | list):
@@ -88,8 +88,8 @@ def find_cycle(
     owners: Mapping[relax.Var, int],
     composites: Sequence[Composite],
 ) -> str:
-    """Return which composite would wait for an operator that waits for the composite."""
-    reads: dict[object, dict[object, None]] = {}  # in order, so that the same cycle is told
+    """Return the error of a composite that waits for an operator that waits for the composite."""
+    reads: dict[object, dict[object, None]] = {}  # in order, for a reproducible message
     for variable, binding in bindings.items():
         own = owners.get(variable, variable)
         read = (owners.get(v, v) for v in read_variables(binding.value) if v in bindings)
@@ -97,7 +97,7 @@ def find_cycle(
     try:
         TopologicalSorter(reads).prepare()
     except CycleError as error:
-        cycle: list[object] = error.args[1]  # each is read by the next one
+        cycle: list[object] = error.args[1]  # each element is read by the next
     else:
         return ""
     first, reader = min(
@@ -117,7 +117,7 @@ def find_cycle(
 
 
 def check_lowered(region: Region, module: tvm.IRModule, lowered: LoweredRegion) -> str:
-    """Return what speaks against a region's kernel and the arrays that it reads."""
+    """Return the error in a region's kernel or in the arrays that it reads."""
     kernel = lowered.kernel
     if not isinstance(kernel, Kernel):
         return f"the kernel is a {kind_of(kernel)}; expected a Kernel"

@@ -1,4 +1,4 @@
-"""What a device asks of an operator, as data: rules on facts, each with its sentence."""
+"""Defines the rules that a device has for operators: conditions on facts, with a sentence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ CONDITIONS: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], bool]] = {
     "up_to": lambda value, other, facts: bool(value <= facts[other]),
     "same_as": lambda value, other, facts: bool(value == facts[other]),
 }
-"""What a rule may ask of a fact: (the fact's value, the operand in the rule, all facts)."""
+"""The conditions of rules: functions of the fact's value, the operand in the rule, and all facts.
+"""
 
 NEAREST: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], Any]] = {
     "is": lambda _value, wanted, _facts: wanted,
@@ -40,12 +41,12 @@ NEAREST: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], Any]] = {
 
 @dataclass(frozen=True)
 class Rule:
-    """Conditions by the fact that they are about, and what to say where one does not hold.
+    """The conditions on facts, and the sentence to report if one of them does not hold.
 
-    A rule is about some ``kinds`` of operators, without any about all; and only where the facts
-    are as ``when`` says. ``change`` names the facts that whoever makes the model, or the build,
-    can change, each with its quantity in words. ``remedy`` lifts the rule where no such change
-    does; it may show facts, like the sentence.
+    A rule applies to operators of its ``kinds``, or to all operators if it has no kinds. It applies
+    only if the facts meet the conditions of ``when``. ``change`` has the facts that the model's
+    supplier or the build can change, each with a description of its quantity. ``remedy`` is
+    reported if no such change makes the rule hold; its text may contain facts, like the sentence.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Rule:
     remedy: Remedy | None = None
 
     def is_violated(self, facts: Mapping[str, Any]) -> bool:
-        """Return whether the rule is about these facts and does not hold."""
+        """Return whether the rule applies to these facts and does not hold."""
         asked = not self.kinds or facts["kind"] in self.kinds
         return asked and all_hold(self.when, facts) and not all_hold(self.where, facts)
 
@@ -67,7 +68,7 @@ def clamp(value: Any, ends: Any) -> Any:
 
 
 def measure_distance(value: Any, other: Any) -> float:
-    """Return how far numbers, or lists of numbers, are apart; all else is as far as can be."""
+    """Return the distance of two numbers or of two lists of numbers; infinity for other values."""
     if isinstance(value, list) and isinstance(other, list) and len(value) == len(other):
         return sum(map(measure_distance, value, other))
     numbers = isinstance(value, int | float) and isinstance(other, int | float)
@@ -75,7 +76,7 @@ def measure_distance(value: Any, other: Any) -> float:
 
 
 def find_changes(rule: Rule, facts: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Return what to change for a broken rule to hold; nothing where that is not known."""
+    """Return the changes with which a broken rule holds; an empty tuple if they are unknown."""
     changes = []
     for fact, asked in rule.where.items():
         if all_hold({fact: asked}, facts):
@@ -101,13 +102,13 @@ def all_hold(conditions: Mapping[str, Mapping[str, Any]], facts: Mapping[str, An
 
 
 def read_rules(package: str, form: type[T], name: str = "rules.yaml") -> T:
-    """Return a package's file of rules as ``form``, which is made of them."""
+    """Return the rules in a package's file, converted to ``form``."""
     text = files(package).joinpath(name).read_text("utf-8")
     return msgspec.convert(yaml.safe_load(text), form)
 
 
 def find_violations(rules: Iterable[Rule], facts: Mapping[str, Any]) -> tuple[RuleViolation, ...]:
-    """Return the rules that are broken, their sentences with the facts."""
+    """Return the broken rules, with the facts inserted into their sentences."""
     shown = {name: format_fact(value) for name, value in facts.items()}
     return tuple(
         RuleViolation(

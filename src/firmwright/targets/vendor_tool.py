@@ -1,4 +1,4 @@
-"""Runs a vendor's tool: it sees few variables of the environment, and all that it says is kept."""
+"""Runs a vendor's tool with a few environment variables, and keeps its whole output."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from firmwright.errors import UserError
 def run_vendor_tool(
     command: Sequence[str], folder: Path, passed: Sequence[str], added: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a tool in a folder; ``stdout`` of the result has its errors too.
+    """Run a tool in a folder; ``stdout`` of the result also contains its error output.
 
-    It sees the variables of ``passed`` that are set, and ``added``. Raises UserError when the
-    program cannot be started.
+    The tool gets the environment variables of ``passed`` that are set, and those of ``added``.
+    Raises UserError if the program cannot be started.
     """
     kept = {name: os.environ[name] for name in passed if name in os.environ}
     try:
