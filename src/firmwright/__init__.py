@@ -16,17 +16,17 @@ __version__ = "0.1.0"
 if IS_CHECKOUT:
     __path__.append(str(TOP))  # recipes, tasks, templates and toolchains are there
 
-# ONNX Runtime reports its use to its maker unless this is set before it is loaded.
+# This disables the telemetry of ONNX Runtime. It must be set before ONNX Runtime is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 leave_slow_parts_out()
 
-# TVM loads all its backends for graphics cards unless this is set, for a third of its import.
+# Without this, TVM loads all its GPU backends, which is a third of its import time.
 os.environ.setdefault("TVM_DEVICE_BACKEND_AUTOLOAD", "0")
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``build`` when it is first used: most of the package does without."""
+    """Import ``build`` when it is first used, because most of the package does not need it."""
     if name == "build":
         from firmwright.api import build
 

@@ -1,4 +1,4 @@
-"""The command ``firmwright``: every end of it is one line, from its first import on."""
+"""Runs the command ``firmwright``; every error, even in an import, is reported in one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def main() -> int:
         catch_signals()
         try:
             try:
-                from firmwright.cli import main as run  # takes a fifth of a second
+                from firmwright.cli import main as run  # this import needs 0.2 s
 
                 return run()
             finally:
@@ -28,7 +28,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # `python -m` puts the current folder first; the command `firmwright` does not have it.
+    # `python -m` puts the current folder first in the path; the command `firmwright` does not.
     if sys.path[0] == str(Path.cwd()):
         del sys.path[0]
     sys.exit(main())

@@ -1,7 +1,7 @@
-"""The Python interface: ``firmwright.build`` returns the bundle of a recipe.
+"""Provides the Python interface: ``firmwright.build`` returns the bundle of a recipe.
 
-The build runs in a process of its own: it changes folder and signals, and the program that calls it
-must not notice.
+The build runs in a separate process, because it changes the current folder and signal handlers,
+which must not affect the calling program.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from firmwright.pipeline.run_build import run_build
 def build(recipe: str | Path, **variables: object) -> Bundle:
     """Build a recipe and return its bundle, read and checked.
 
-    ``variables`` are those of the command line (``platform="host"``, ``samples=3``, ``outdir``).
-    The result is the same as that of the command line, and unchanged stages do not run again.
-    Raises UserError with the message that the command line prints.
+    ``variables`` are the variables of the command line (``platform="host"``, ``samples=3``,
+    ``outdir``). The result equals the result of the command line, and unchanged stages do not run
+    again. Raises UserError with the message that the command line prints.
     """
     words = [f"{name}={value}" for name, value in variables.items()]
     return read_bundle(run_build([f"recipe={recipe}", *words], Path.cwd()))

@@ -1,4 +1,4 @@
-"""Files of local caches: a SHA-256 and the content. A damaged file counts as missing."""
+"""Reads and writes files of local caches, with a SHA-256; a damaged file counts as missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_checked(path: Path) -> bytes | None:
 
 
 def write_checked(path: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all. A folder that is not writable costs only time."""
+    """Write a file completely or not at all; ignore a folder that is not writable."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

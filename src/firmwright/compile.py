@@ -1,6 +1,6 @@
-"""A network, from its imported Relax module to what its project is written from, in memory.
+"""Compiles a network in memory, from its imported Relax module to the input of its C project.
 
-Each step is a function; the stages write files around them.
+Each step is a function; the stages of the pipeline write files between the steps.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def compile_network(
 ) -> Network:
     """Rewrite, partition, lower and plan an imported module; ``batch`` samples at once, if given.
 
-    Raises UserError where a step refuses the network. Whether it fits a platform is not checked.
+    Raises UserError if a step rejects the network. It does not check whether the network fits a
+    platform.
     """
     module = prepare_module(module, find_rewrites(mix))
     layout = None
@@ -68,7 +69,7 @@ def compile_network(
 def prepare_module(
     module: tvm.IRModule, rewrites: Collection[str] = (), custom: Iterable[Rewrite] = ()
 ) -> tvm.IRModule:
-    """Apply the optional rewrites of these names, the user's own, and the canonical ones."""
+    """Apply the optional rewrites with these names, the custom and the canonical rewrites."""
     module = apply_transforms(module, set(rewrites) - AFTER_CANONICAL)
     for rewrite in custom:
         module = rewrite(module)
@@ -78,7 +79,7 @@ def prepare_module(
 def partition_network(
     module: tvm.IRModule, interface: ModelInterface, mix: Sequence[Device]
 ) -> tuple[tvm.IRModule, ModelInterface, Partition]:
-    """Cut a prepared module into regions: a module with one Relax function a region.
+    """Cut a prepared module into regions; return a module with one Relax function per region.
 
     The interface gets the storage of the network's inputs and outputs.
     """
@@ -89,7 +90,7 @@ def partition_network(
 
 
 def check_state_support(interface: ModelInterface, mix: Sequence[Device]) -> None:
-    """Raise UserError for a network with states on a device that cannot keep them."""
+    """Raise UserError if the network has states and a device cannot keep them."""
     for device in mix if interface.states else ():
         if not device.target.keeps_states:
             raise UserError(
@@ -114,10 +115,10 @@ def lower_each(
     mix: Sequence[Device],
     kept: Mapping[str, LoweredRegion] = MappingProxyType({}),
 ) -> list[tuple[str, LoweredRegion]]:
-    """Return the device of every region that computes, and what it is lowered to.
+    """Return, for every region that computes, its device and its lowered form.
 
-    What is ``kept`` of a region, by its name, is taken instead of lowering it once more.
-    Raises UserError with every operator that cannot be compiled.
+    ``kept`` has lowered regions by name, which are not lowered again. Raises UserError with every
+    operator that cannot be compiled.
     """
     devices = {device.name: device for device in mix}
     lowered, refused = [], []
@@ -147,10 +148,11 @@ def lower_each(
 
 
 def is_reusable(device: Device, kernel: Kernel) -> bool:
-    """Tell whether a kernel does for every region of the same operators and constants.
+    """Return whether a kernel fits every region with equal operators and constants.
 
-    Only devices that take any operator lower by operators and constants alone; others may look at
-    the region. The operators in float32 are told by the region's own names.
+    Only fallback devices lower by operators and constants alone; other devices may use other
+    properties of the region. A kernel that lists operators in float32 is not reusable, because the
+    list contains names of this region.
     """
     texts = (kernel.body, kernel.definitions or "", *(file.text for file in kernel.files))
     named = kernel.float_operators or any(kernel.region in text for text in texts)
@@ -158,7 +160,7 @@ def is_reusable(device: Device, kernel: Kernel) -> bool:
 
 
 def retarget(first: Region, made: LoweredRegion, region: Region) -> LoweredRegion:
-    """Return what was made of a region for another one of the same operators and constants."""
+    """Return a lowered region for another region with equal operators and constants."""
     kernel = made.kernel
     ports = (*first.inputs, *first.outputs), (*region.inputs, *region.outputs)
     tensors = dict(zip(*ports, strict=True))
@@ -183,9 +185,9 @@ def retarget(first: Region, made: LoweredRegion, region: Region) -> LoweredRegio
 def share_weights(
     lowered: Iterable[tuple[str, LoweredRegion]],
 ) -> tuple[Kernels, dict[str, npt.NDArray[Any]]]:
-    """Return the kernels, and their weights by name, of regions on devices.
+    """Return the kernels and their weights by name, of regions on devices.
 
-    Equal arrays of a device have one name: the weights of a recurrent layer are those of each step.
+    Equal arrays of a device share one name, so all steps of a recurrent layer share its weights.
     """
     kernels, weights = [], {}
     names: dict[tuple[str, str, bytes], str] = {}

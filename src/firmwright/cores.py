@@ -1,4 +1,4 @@
-"""How many processors there are to work on."""
+"""Counts the available processors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def count_cores() -> int:
-    """Return the processors that this process may use, which may be fewer than the machine's."""
+    """Return the number of processors that this process may use, at most the machine's number."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,7 +1,7 @@
-"""What a plug-in imports: the public interface for custom devices, strategies and networks.
+"""Provides the public interface for plug-ins: custom devices, strategies and networks.
 
-Semantic versioning covers these names and no others. A name's module is imported when the name is
-first used: the description of a device is read by every build, and must not load TVM.
+Semantic versioning covers only these names. A name's module is imported when the name is first
+used, because every build reads the description of a device and must not load TVM.
 """
 
 from __future__ import annotations

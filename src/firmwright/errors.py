@@ -1,7 +1,7 @@
-"""The one base class for mistakes that a user can mend.
+"""Defines the base class of errors that a user can fix, and helpers for messages.
 
-A :class:`UserError` reaches the terminal as its message alone; anything else
-that escapes is a bug in firmwright and keeps its traceback.
+A :class:`UserError` reaches the terminal as its message alone. Every other exception that escapes
+is a bug in firmwright and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class Diagnostic:
-    """One finding, at a place: ``path:line:column: message`` (1-based; 0 means unknown)."""
+    """One finding with its location: ``path:line:column: message`` (1-based; 0 means unknown)."""
 
     path: str
     line: int
@@ -30,9 +30,9 @@ class Diagnostic:
 
 
 class UserError(Exception):
-    """An error of the user; its text says what to do, and shows no secret of an address.
+    """An error of the user; its text states the remedy, and shows no secret part of an address.
 
-    Messages go to terminals, logs and the state of doit, so addresses are masked here.
+    Messages go to terminals, to logs and to the state of doit, so addresses are masked here.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -40,7 +40,7 @@ class UserError(Exception):
 
 
 class DiagnosticError(UserError):
-    """Several findings at once, each on its own line, in order of place."""
+    """Several findings at once, each on a separate line, sorted by location."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = sorted(set(diagnostics))
@@ -57,22 +57,22 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def suggest_known(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'? Known: x, y``: the nearest known word, and all of them."""
+    """Return ``; did you mean 'x'? Known: x, y``: the nearest known word, and all known words."""
     candidates = sorted(known)
     hint = did_you_mean(word, candidates)
     return f"{hint} Known: {', '.join(candidates)}" if hint.endswith("?") else hint
 
 
 TVM_OPERATOR = re.compile(r'ir\.Op\(.*?name="([^"]+)".*?support_level=\d+\)')
-"""How TVM's messages show an operator: with all of its declaration."""
+"""The text of an operator in TVM's messages, with its whole declaration."""
 
 
 SCHEDULE_ERROR = re.compile(r"schedule primitive '([\w-]+)'.*^Error message: (.+?)$", re.S | re.M)
-"""How TVM's messages say of a schedule what failed, and at their end why."""
+"""The text of TVM's messages about a schedule: the failed primitive, and the reason at the end."""
 
 
 def first_line(error: BaseException) -> str:
-    """Return what another library's error says, without the pages that may follow."""
+    """Return the message of another library's error, without the pages that may follow."""
     of_schedule = SCHEDULE_ERROR.search(str(error))
     if of_schedule:
         return f"{of_schedule[1]}: {of_schedule[2]}"
@@ -81,7 +81,7 @@ def first_line(error: BaseException) -> str:
 
 
 def describe_exit(code: int) -> str:
-    """Return how a process ended, by its return code: ``SIGKILL`` or ``exit code 3``."""
+    """Return the end of a process by its return code: ``SIGKILL`` or ``exit code 3``."""
     known = {number.value: number.name for number in signal.Signals}
     return known.get(-code, f"signal {-code}") if code < 0 else f"exit code {code}"
 
@@ -89,19 +89,20 @@ def describe_exit(code: int) -> str:
 CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0"  # without width
-    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb"  # and of both directions
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb"  # for text direction
     "\ud800-\udfff\U000e0000-\U000e0fff]"  # halves of characters, tags
 )
-"""Characters that control a terminal or a page, or are not seen.
+"""Characters that control a terminal or a page, or that are invisible.
 
-The list is fixed: ``str.isprintable`` differs between versions of Python, and so would bundles.
+The list is fixed, because ``str.isprintable`` differs between versions of Python. Bundles would
+then differ, too.
 """
 
 
 def to_printable(text: str) -> str:
     r"""Return text with ``\uXXXX`` in place of each of :data:`CONTROLS`.
 
-    JSON, YAML and TOML read this escape within quotes; it has two halves above U+FFFF.
+    JSON, YAML and TOML read this escape within quotes. Above U+FFFF, the escape has two halves.
     """
     return CONTROLS.sub(escape_character, text)
 
@@ -112,9 +113,9 @@ def escape_character(found: re.Match[str]) -> str:
 
 
 def mask_addresses(text: str) -> str:
-    """Return text whose addresses show no user, password, query or fragment.
+    """Return text with masked users, passwords, queries and fragments in its addresses.
 
-    ``Path`` writes an address with one slash.
+    ``Path`` writes an address with one slash, so one slash is enough here.
     """
     text = re.sub(r"((?:https?:/|\w://)/?)[^\s@'\"]+@", r"\1…@", text)
     return re.sub(r"((?:https?:/|\w://)[^\s?#'\"]*[?#])[^\s'\"]+", r"\1…", text)

@@ -1,8 +1,8 @@
-"""The folders of firmwright's own files: one in a wheel, several in a checkout.
+"""Finds the folders of firmwright's files: one in a wheel, several in a checkout.
 
-Recipes, tasks, templates and toolchains are at the top of a checkout, and in a wheel inside of the
-package. Python finds them as ``firmwright.tasks`` and so on in both, because the package's search
-path has the top, too.
+Recipes, tasks, templates and toolchains are at the top of a checkout. In a wheel they are inside
+the package. In both cases Python imports them as ``firmwright.tasks`` and so on, because the search
+path of the package also contains the top.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 ON_TOP = ("recipes", "tasks", "templates", "toolchains")
-"""The packages that a checkout has at its top."""
+"""The packages that are at the top of a checkout."""
 
 PACKAGE = Path(__file__).parent
 IS_CHECKOUT = not (PACKAGE / "tasks").is_dir()
@@ -22,4 +22,4 @@ FOLDERS = (PACKAGE, *(TOP / name for name in ON_TOP if IS_CHECKOUT))
 """The folders that together contain every file of firmwright once."""
 
 PREFIXES = tuple(f"{folder}{os.sep}" for folder in FOLDERS if folder.name != "recipes")
-"""The beginnings of the paths of firmwright's files. A recipe of the checkout is a user's file."""
+"""The first parts of the paths of firmwright's files. A recipe of the checkout is a user's file."""

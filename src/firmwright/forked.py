@@ -1,6 +1,6 @@
-"""Calls functions in copies of this process: a library that exits or crashes there ends no build.
+"""Calls functions in copies of this process, so that a library's crash or exit ends no build.
 
-A copy is forked, so it starts in milliseconds and imports nothing.
+A copy is forked, so it starts in milliseconds and imports no modules.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from firmwright.errors import UserError, describe_exit
 Result = TypeVar("Result")
 
 PAUSE = 0.5
-"""Seconds after which a copy notices that the process that made it has ended."""
+"""The interval in seconds at which a copy checks that its parent process still runs."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -36,10 +36,10 @@ def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> 
 
     Raises the function's UserError, MemoryError or OSError, and RuntimeError for its other errors.
     Raises UserError if the copy ends early; the message begins with ``what`` and contains the last
-    line that the copy printed. Several threads may call at once.
+    line that the copy printed. Several threads may call this function at once.
     """
     mark = os.urandom(16)
-    with _forking:  # a copy of another thread would keep the pipe open
+    with _forking:  # a copy that another thread forks would keep the pipe open
         receiver, sender = os.pipe()
         parent, copy = os.getpid(), os.fork()
         if not copy:
@@ -68,14 +68,14 @@ def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> 
 
 
 def end_copies() -> None:
-    """End all copies of this process; the threads that wait for them go on."""
+    """Kill all copies of this process; the threads that wait for them continue."""
     for copy in [*_copies]:
         with suppress(ProcessLookupError):
             os.kill(copy, signal.SIGKILL)
 
 
 def limit_memory(more: int) -> None:
-    """Let this process map so many more bytes than it has now, or fewer if its limit is lower."""
+    """Limit this process to ``more`` additional bytes of memory, unless its limit is lower."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + more
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -117,7 +117,7 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any
 
 
 def _leave_at_exit() -> None:
-    """Let C's exit() skip the handlers of other libraries: they join threads that no copy has."""
+    """Make C's exit() skip handlers of other libraries; they join threads that no copy has."""
     libc = ctypes.CDLL(None)
     libc["__cxa_atexit"](libc["_exit"], ctypes.c_void_p(1), None)
 
