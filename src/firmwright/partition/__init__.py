@@ -1,1 +1,1 @@
-"""Cut a QDQ module into regions, each on one device, each with the reason."""
+"""Cuts a QDQ module into regions, each on one device, and records the reason for each choice."""

@@ -1,10 +1,11 @@
-"""Group operators that run together: an anchor, cheap ones before it, elementwise ones after it.
+"""Groups operators that run together: an anchor, cheap ones before it, elementwise ones after it.
 
 An *anchor* is an operator that reads each input element more than once (a convolution, a
-pooling, a softmax). Every group is a tree and returns its root only, so groups never form a
-cycle. An operator with several results is always a root: nothing joins behind it. The tensors
-between groups are narrow: a dequantize opens a group, a quantize closes one. Sums of products read
-an element many times, so what moves their data runs once, in a group of its own.
+pooling, a softmax). Every group is a tree and returns only its root, so groups never form a
+cycle. An operator with several results is always a root: no operator joins its group afterwards.
+The tensors between groups are narrow: a dequantize opens a group, a quantize closes one. Sums of
+products read an element many times, so the operators that move their data run once, in a separate
+group.
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ from firmwright.targets.placement import Composite
 
 LARGEST_GROUP = 64
 """Operators. TVM recurses over a fused function and schedules its blocks in quadratic time: a
-region of thousands would overflow the stack after minutes."""
+region of thousands of operators would overflow the stack after minutes."""
 
 
 @dataclass
 class Group:
     """Bindings that run as one function; ``items`` select from the last one's several results.
 
-    Of a ``composite``, ``device`` is the one that took it, and ``read_outside`` are the results.
+    If the group is a ``composite``, ``device`` is the device that runs it, and ``read_outside``
+    are its results.
     """
 
     bindings: list[relax.VarBinding] = field(default_factory=list)
@@ -72,10 +74,10 @@ def group_operators(
     kind: Callable[[relax.VarBinding], FusionKind],
     taken: Mapping[str, Sequence[Composite]],
 ) -> list[Group]:
-    """Group bindings (in order of execution); the groups come in an order that can be executed.
+    """Return the bindings (in order of execution) as groups, in an order that can be executed.
 
     ``bindings`` are operators, constants that are outputs, and items of an operator's results.
-    The composites that a device has ``taken`` are groups of their own.
+    Each composite that a device has ``taken`` is a separate group.
     """
     readers = Counter([*read_all_variables(bindings), *outputs])
     group_of = open_composites(taken)
@@ -111,9 +113,10 @@ def find_element_bytes(
     readers: Mapping[relax.Var, int],
     kind: Callable[[relax.VarBinding], FusionKind],
 ) -> dict[relax.Var, int]:
-    """Return the size of each tensor's elements, or the smaller one of what alone is made of it.
+    """Return the bytes per element of each tensor, or of a narrower tensor computed from it.
 
-    An elementwise chain may compute in a wider type on its way to a narrower one.
+    A tensor counts as narrower if its only reader is an elementwise operator with a narrower
+    result: an elementwise chain may compute in a wider type on its way to a narrower one.
     """
     found: dict[relax.Var, int] = {}
     for binding in reversed(bindings):
@@ -133,7 +136,7 @@ def start_group(
     producers: Sequence[Group],
     bytes_of: Mapping[relax.Var, int],
 ) -> Group:
-    """Return a group that ends with a binding and takes in those producers that it may."""
+    """Return a group that ends with ``binding`` and includes the producers that may join it."""
     group = Group(
         anchored=kind in (FusionKind.ANCHOR, FusionKind.ALONE), alone=kind is FusionKind.ALONE
     )
@@ -150,10 +153,11 @@ def start_group(
 
 
 def find_movement(producer: Group, reader: tvm.ir.Call) -> list[relax.VarBinding]:
-    """Return the operators that move the data of a sum of products, as far as they do no more.
+    """Return the operators that only move the data of a sum of products.
 
-    There are none where the data is not moved, or is dequantized before: it would be wider. A
-    layout of floats stays with its reader, whose forms know two.
+    The list is empty if the data is not moved. It is also empty if the data is dequantized
+    before, because the moved data would be wider. A layout change of floats stays with its
+    reader, because the reader's forms support two layouts.
     """
     own = {b.var: b for b in producer.bindings}
     last = own.get(reader.args[0]) if count_macs(reader) else None
@@ -175,7 +179,7 @@ def find_movement(producer: Group, reader: tvm.ir.Call) -> list[relax.VarBinding
 def find_results(
     bindings: list[relax.VarBinding], outputs: set[relax.Var], group_of: Mapping[relax.Var, Group]
 ) -> None:
-    """Note which variables of a composite others read, or the network returns."""
+    """Set the results of each composite: variables that others read or the network returns."""
     read = set(outputs)
     for binding in bindings:
         own = group_of[binding.var]
@@ -187,7 +191,7 @@ def find_results(
 def sort_groups(
     bindings: list[relax.VarBinding], group_of: Mapping[relax.Var, Group]
 ) -> list[Group]:
-    """Return the groups so that each stands behind those that it reads, else by their roots."""
+    """Return the groups, each after the groups that it reads, else in the order of their roots."""
     order = {b.var: i for i, b in enumerate(bindings)}
     groups = {id(g): g for g in group_of.values()}
     waiting = sorted(groups.values(), key=lambda g: order[g.root])
@@ -212,7 +216,7 @@ def may_merge(
     own: FusionKind,
     bytes_of: Mapping[relax.Var, int],
 ) -> bool:
-    """Tell whether ``binding``, which starts or extends ``group``, can take the producer in."""
+    """Return whether ``group``, which ``binding`` starts or extends, can include the producer."""
     if producer.items or producer.alone or own is FusionKind.ALONE:
         return False
     if own is FusionKind.ANCHOR:

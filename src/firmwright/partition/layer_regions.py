@@ -1,4 +1,4 @@
-"""Regions of many layers, for devices whose own compiler takes them: what one is, and why."""
+"""Describes regions of many layers, for devices whose compiler accepts several layers at once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ def make_layer_kind(
     bindings: Sequence[VarBinding],
     is_refused: Callable[[VarBinding], object],
 ) -> Callable[[VarBinding], FusionKind]:
-    """Return what tells the grouping an operator's kind: one that is refused stands alone.
+    """Return a function that maps a binding to its fusion kind; a rejected operator is alone.
 
-    Between a dequantize and a quantize it does not, for there is nothing between to hand over.
+    A rejected operator between a dequantize and a quantize keeps its kind, because no stored
+    tensor between the two could be passed to another device.
     """
     dequantized = find_dequantized(list(bindings))
     kind = make_binding_kind(module, dequantized, True)
@@ -38,10 +39,10 @@ def make_placement(
     layers: LayerGraph,
     broken: Mapping[int, Sequence[RuleViolation]],
 ) -> Placement:
-    """Return what a device takes: ``regions`` of layers by number, as composites of a ``kind``.
+    """Return a device's placement: ``regions`` of layer numbers as composites of a ``kind``.
 
-    ``broken`` has the rules that speak against the others. ``title`` is what sentences call the
-    device.
+    ``broken`` has the rules that the other layers violate. ``title`` is the name of the device in
+    sentences.
     """
     objected = {
         b.var: tuple(found)
@@ -67,7 +68,7 @@ def describe_region(
     layers: LayerGraph,
     broken: Mapping[int, Sequence[RuleViolation]],
 ) -> str:
-    """Say what a region is, and what keeps it apart from those in front of it."""
+    """Return a sentence that describes a region and why it is not part of an earlier one."""
     region = regions[number]
     text = f"{title} takes all {len(region)} layers of it" if region[1:] else f"{title} takes it"
     between = find_separating_layer(region, {i for r in regions[:number] for i in r}, layers)
@@ -82,7 +83,7 @@ def describe_region(
 def find_separating_layer(
     region: Sequence[int], others: set[int], layers: LayerGraph
 ) -> int | None:
-    """Return the nearest layer, of neither, between the region and another one; None for none."""
+    """Return the nearest layer, outside of both, that separates a region from ``others``, or None."""
     waiting = [p for number in region for p in layers.reads[number] if p not in region]
     for number in waiting:  # grows
         if number not in others and reaches(number, others, layers):

@@ -1,4 +1,4 @@
-"""The layers of a network: the groups of operators that a device takes or leaves as one."""
+"""Numbers the layers of a network: groups of operators that a device accepts or rejects as one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONVERSIONS = frozenset({"quantize", "dequantize", "astype"})
 
 @dataclass
 class LayerGraph:
-    """Layers numbered in order of execution; ``outputs`` are what the network returns."""
+    """Layers, numbered in order of execution; ``outputs`` are the results of the network."""
 
     groups: Sequence[Group]
     outputs: Sequence[relax.Var]
@@ -37,18 +37,18 @@ class LayerGraph:
 
     @cached_property
     def uses(self) -> Counter[relax.Var]:
-        """How many layers read each variable, and whether the network returns it."""
+        """Return how many layers read each variable, plus one if the network returns it."""
         used = Counter(v for g in self.groups for v in set(find_reads(g)))
         used.update(set(self.outputs))
         return used
 
     def inputs_of(self, numbers: Sequence[int]) -> set[relax.Var]:
-        """Return what the layers read that none of them computes."""
+        """Return the variables that these layers read and do not compute."""
         read = {v for number in numbers for v in find_reads(self.groups[number])}
         return {v for v in read if self.layer_of.get(v) not in numbers}
 
     def results_of(self, numbers: Sequence[int]) -> set[relax.Var]:
-        """Return what the layers compute that others read, or the network returns."""
+        """Return the variables of these layers that other layers read or the network returns."""
         inside = Counter(v for number in numbers for v in set(find_reads(self.groups[number])))
         own = {v for v, number in self.layer_of.items() if number in numbers}
         return {v for v in own if self.uses[v] > inside[v]}
@@ -58,7 +58,7 @@ class LayerGraph:
         return sum(count_macs(b.value) for b in bindings)
 
     def describe(self, number: int) -> str:
-        """Return a layer as a sentence names it: its last operator that computes, its name."""
+        """Return a layer's description in a sentence: its last computing operator and its name."""
         bindings = self.groups[number].bindings
         computing = computing_operators(self.groups[number]) or bindings
         kind = short_name(computing[-1].value)

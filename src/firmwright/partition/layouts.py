@@ -1,10 +1,10 @@
-"""Insert the fewest transforms between the plain layout and a device's own.
+"""Inserts the fewest transforms between the plain layout and a device's layout.
 
-Regions of a device with a layout of its own read and write that layout. The network's inputs and
-outputs are plain. Some regions of other devices can use either layout; they use the one that costs
-least over the whole graph. Its writer decides a tensor's layout. If readers need the other one,
-one transform serves them all. So a tensor costs one transform or none, and the choice of least
-total cost is a minimum cut.
+Regions of a device with a special layout read and write that layout. The network's inputs and
+outputs are plain. Some regions of other devices can use either layout; they use the layout that
+costs least over the whole graph. The writer of a tensor decides the tensor's layout. If readers
+need the other layout, one transform serves them all. So a tensor costs at most one transform, and
+the choice of least total cost is a minimum cut.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def insert_transforms(
 ) -> tuple[IRModule, Partition]:
     """Insert the fewest transforms between the regions of ``device`` and the others.
 
-    Where several ways need as few, take the one that moves the fewest bytes. Functions of other
-    regions in the layout have its shapes; those of the device's own regions keep the plain ones.
-    ``fallback`` executes the transforms, by C that ``device`` makes.
-    Where the layout allows no transforms, all tensors that are connected with a region of the
-    device are in its layout, also inputs and outputs of the network. Raises UserError where a
-    region cannot use it.
+    If several choices need as few transforms, use the one that moves the fewest bytes. Functions
+    of other regions in the layout have its shapes; those of the device's regions keep the plain
+    shapes. ``fallback`` runs the transforms; ``device`` generates their C.
+    If the layout allows no transforms, all tensors that are connected with a region of the
+    device are in its layout, also inputs and outputs of the network. Raises UserError if a
+    connected region cannot use the layout.
     """
     native = {r.name for r in partition.regions if r.device == device}
     if not native:
@@ -66,7 +66,7 @@ def convert_functions(
 def add_storage(interface: ModelInterface, partition: Partition) -> ModelInterface:
     """Return the interface with the storage of the network's inputs and outputs.
 
-    Raises UserError for a state that a device would keep in a layout of its own.
+    Raises UserError for a state that a device would keep in its layout.
     """
     storage = {t.name: t.storage for t in partition.tensors}
     for state, names in zip(interface.states, partition.state_pairs, strict=True):
@@ -76,7 +76,7 @@ def add_storage(interface: ModelInterface, partition: Partition) -> ModelInterfa
                 "plain: allow the device its transforms"
             )
     inputs, outputs = (
-        # States come behind them.
+        # The states come after the inputs and outputs, so the longer lists are cut.
         tuple(replace(t, storage=storage[n]) for t, n in zip(tensors, names, strict=False))
         for tensors, names in (
             (interface.inputs, partition.inputs),
@@ -87,7 +87,7 @@ def add_storage(interface: ModelInterface, partition: Partition) -> ModelInterfa
 
 
 def find_connected(partition: Partition, native: Collection[str]) -> set[str]:
-    """Return the names of all regions that tensors connect with native ones, those among them."""
+    """Return the names of the native regions and of all regions that tensors connect with them."""
     inside = set(native)
     before = 0
     while len(inside) > before:
@@ -105,7 +105,7 @@ def list_tensors(partition: Partition, regions: Collection[str]) -> set[str]:
 
 
 def refuse_inflexible(partition: Partition, names: Collection[str]) -> None:
-    """Raise UserError for regions that need plain tensors, where there are any."""
+    """Raise UserError if there are regions that need plain tensors."""
     if names:
         plain = [r for r in partition.regions if r.name in names]
         lines = [f"  {r.anchor} ('{', '.join(r.sources) or r.name}') on {r.device}" for r in plain]
@@ -116,7 +116,7 @@ def refuse_inflexible(partition: Partition, names: Collection[str]) -> None:
 
 
 def spread_layout(partition: Partition, inside: Collection[str], layout: Layout) -> Partition:
-    """Put all tensors of these regions in the layout."""
+    """Return the partition with all tensors of these regions in the layout."""
     reached = list_tensors(partition, inside)
     tensors = tuple(to_layout(t, layout) if t.name in reached else t for t in partition.tensors)
     return replace(partition, tensors=tensors)
@@ -127,7 +127,7 @@ def choose_layout_regions(
 ) -> set[str]:
     """Return the names of the regions whose tensors are in the device's layout.
 
-    Those of ``native`` regions are, those of ``flexible`` ones may be.
+    The tensors of ``native`` regions have to be in it, those of ``flexible`` regions may be.
     """
     edges: list[tuple[Node, Node, int]] = []
     for region in partition.regions:
@@ -136,7 +136,7 @@ def choose_layout_regions(
         elif region.name not in flexible:
             edges.append((region.name, PLAIN, UNCUTTABLE))
     touching = find_touching(partition)
-    # The layout may have no storage for tensors that only plain regions use, such as numbers.
+    # The layout may have no storage for tensors that only plain regions use, such as scalars.
     reached = list_tensors(partition, {*native, *flexible})
     moved = {t.name: to_layout(t, layout).bytes for t in partition.tensors if t.name in reached}
     one_more = sum(moved.values()) + 1
@@ -166,7 +166,7 @@ def to_layout(tensor: Tensor, layout: Layout) -> Tensor:
 
 
 class TransformInserter:
-    """Builds the partition with transforms, region by region; ``functions`` are those of them."""
+    """Builds the partition region by region, with transforms; ``functions`` are the transforms'."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class TransformInserter:
         self.functions: dict[str, Function] = {}
 
     def add(self, region: Region) -> None:
-        """Append a region, and in front of it the transforms that its inputs need.
+        """Append the transforms that a region's inputs need, then the region.
 
         An output of the network becomes plain at once, so that no buffer is kept for it.
         """
@@ -200,7 +200,7 @@ class TransformInserter:
                 self.ensure_layout(name, inside=False)
 
     def ensure_layout(self, name: str, inside: bool) -> str:
-        """Return the name of a tensor in one of the layouts, transformed if need be."""
+        """Return the name of a tensor in the requested layout; transform the tensor if needed."""
         if (name in self.made_inside) == inside:
             return name
         if name not in self.moved:

@@ -1,9 +1,10 @@
-"""Choose a memory for every tensor, where devices do not reach all memories.
+"""Chooses a memory for every tensor if some devices do not reach all memories.
 
 A platform lists the ``memories`` that an accelerator reaches. The processor, and an accelerator
 without a list, reach all of them. The inputs and outputs of the network are in ``ram``. A tensor
-lies in a memory that its writer and most of its readers reach. For the other readers a device that
-``copies`` copies it, once for each memory: the first that reaches both, else the fallback.
+is in a memory that its writer and most of its readers reach. For the other readers the tensor is
+copied, once for each memory: by the first device that ``copies`` and reaches both memories, else
+by the fallback.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ReachableMemories = Mapping[str, Sequence[str]]
 def assign_memories(
     module: tvm.IRModule, partition: Partition, mix: Sequence[Device]
 ) -> tuple[tvm.IRModule, Partition]:
-    """Choose the tensors' memories, and insert a copy where a region does not reach its input."""
+    """Choose the tensors' memories; insert a copy if a region does not reach its input."""
     numbers = {d.name: d.context.platform.accelerators.get(d.name, {}) for d in mix}
     reach = {name: tuple(n["memories"]) for name, n in numbers.items() if "memories" in n}
     if not reach:
@@ -42,7 +43,7 @@ def assign_memories(
 
 
 def choose_memories(partition: Partition, reach: ReachableMemories) -> dict[str, str]:
-    """Return the memory of every tensor; a view is where its source is."""
+    """Return the memory of every tensor; a view is in the memory of its source."""
     roots = partition.view_roots
     readers: dict[str, set[str]] = defaultdict(set)
     for region in partition.regions:
@@ -83,7 +84,7 @@ class CopyInserter:
         self.functions: dict[str, relax.Function] = {}
 
     def add(self, region: Region) -> None:
-        """Append a region, and in front of it copies of the inputs that it does not reach."""
+        """Append copies of the inputs that a region does not reach, then the region."""
         reached = None if region.view else self.reach.get(region.device)
         if reached:
             inputs = tuple(
@@ -95,7 +96,7 @@ class CopyInserter:
         self.regions.append(region)
 
     def ensure_memory(self, name: str, memories: Sequence[str], reader: str) -> str:
-        """Return a tensor in one of the memories: itself, an earlier copy, or a new one."""
+        """Return the name of a tensor in one of the memories: itself or an old or new copy."""
         if self.memory_of[name] in memories:
             return name
         made = [self.copies[name, m] for m in memories if (name, m) in self.copies]
@@ -124,13 +125,13 @@ class CopyInserter:
         return result.name
 
     def find_copier(self, source: str, memory: str) -> str:
-        """Return the first device that copies and reaches both memories."""
+        """Return the first device that copies and reaches both memories, else the fallback."""
         *engines, fallback = self.copiers
         reached = ((name, self.reach.get(name, (source, memory))) for name in engines)
         return next((name for name, all_of in reached if {source, memory} <= {*all_of}), fallback)
 
     def build_partition(self) -> Partition:
-        """Return the partition; network outputs elsewhere are copied to RAM."""
+        """Return the partition; network outputs in other memories are copied to RAM."""
         outputs = tuple(
             self.ensure_memory(name, (RAM,), "the program") for name in self.before.outputs
         )
@@ -145,7 +146,7 @@ class CopyInserter:
 
 
 def make_copy_function(tensor: Tensor) -> relax.Function:
-    """Return the function that copies a tensor; its axes are one, so that one loop is enough."""
+    """Return a function that copies a tensor, flattened to one axis so that one loop is enough."""
     shape = (tensor.elements,)
     read = relax.Var("read", relax.TensorType(shape, tensor.dtype))
     builder = relax.BlockBuilder()

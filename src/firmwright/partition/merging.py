@@ -1,4 +1,4 @@
-"""Merges what a device takes into as few regions as can run one after the other."""
+"""Merges the nodes that a device accepts into the fewest regions that can run one by one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def merge_acyclic(
 ) -> list[list[Node]]:
     """Return the taken nodes as regions, each in the order of ``nodes``.
 
-    ``nodes`` are in an order of execution; ``reads`` has those whose results each one reads. Two
-    regions become one where one reads the other and nothing outside lies on a way between them:
-    else either would have to wait for the other.
+    ``nodes`` are in an order of execution; ``reads`` has for each node the nodes whose results it
+    reads. Two regions are merged if one reads the other and no path between them passes through
+    a third region. With such a path, each of the two would have to wait for the other.
     """
     region_of = {node: {node} for node in nodes}
     for node in nodes:
@@ -37,7 +37,7 @@ def has_detour(
     region_of: Mapping[Node, set[Node]],
     reads: Mapping[Node, Sequence[Node]],
 ) -> bool:
-    """Tell whether a way leads from ``first`` to ``second`` through a third region."""
+    """Return whether a path leads from ``first`` to ``second`` through a third region."""
     waiting = [p for node in second for p in reads[node] if p not in first and p not in second]
     seen: set[int] = set()
     while waiting:

@@ -1,4 +1,4 @@
-"""The cheapest way to cut a graph in two (Ford and Fulkerson; shortest paths first)."""
+"""Finds the cheapest way to cut a graph in two (Ford and Fulkerson; shortest paths first)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 Node = Hashable
 
 UNCUTTABLE = 1 << 62
-"""The cost of an edge that no cut may take."""
+"""The cost of an edge that a cut must not contain."""
 
 
 def find_source_side(
@@ -17,7 +17,8 @@ def find_source_side(
 ) -> set[Node]:
     """Return the smaller side of the cheapest cut between two nodes: the one with the source.
 
-    ``edges`` are (from, to, cost); a cut costs what leads from the source's side to the other.
+    ``edges`` are (from, to, cost); a cut costs the sum of its edges from the source's side to the
+    other side.
     """
     free: dict[Node, dict[Node, int]] = defaultdict(lambda: defaultdict(int))
     for start, end, cost in edges:
@@ -38,7 +39,7 @@ def find_source_side(
 
 
 def search_breadth_first(free: Mapping[Node, Mapping[Node, int]], source: Node) -> dict[Node, Node]:
-    """Return each node that can be reached over free edges, and the one before it on the way."""
+    """Return each node that can be reached over free edges, and the node before it on the path."""
     before = {source: source}
     waiting = deque([source])
     while waiting:

@@ -1,4 +1,4 @@
-"""Make each group a function of its own, and ``main`` a list of regions over tensors."""
+"""Outlines each group as a function, and ``main`` as a list of regions over tensors."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from firmwright.targets import Device
 from firmwright.targets.assignment import DeviceAssignment, ask_devices
 
 EPILOGUE_OPERATORS = relax_names("quantize dequantize right_shift clip astype")
-"""Operators that a region is not named after, where it has others."""
+"""Operators that a region is not named after if it contains others."""
 
 
 def partition_module(
     module: tvm.IRModule, interface: ModelInterface, mix: Sequence[Device]
 ) -> tuple[tvm.IRModule, Partition]:
-    """Put every operator of ``main`` into a region on the first device of the mix that takes it.
+    """Assign every operator of ``main`` to a region on the first device that accepts it.
 
-    The last device is the fallback. Returns a module with one Relax function a region (and the
-    TIR functions that they call), and the graph over them.
+    The last device of the mix is the fallback. Returns a module with one Relax function per region
+    (and the TIR functions that they call), and the graph over them.
     """
     module = name_outputs(module, interface)
-    # A rewrite may add multiplications by zero; those that count are the model's own.
+    # A rewrite may add multiplications by zero; only the multiplications of the model count.
     own_macs = count_operator_macs(module).values()
     for device in mix:
         module = device.target.prepare(module, device.context)
@@ -74,7 +74,7 @@ def build_regions(
     mix: Sequence[Device],
     macs: Mapping[relax.Var, int],
 ) -> tuple[tvm.IRModule, Partition]:
-    """Return a function a region, and the regions; ``macs`` are those of the model's operators."""
+    """Return one function per region, and the regions; ``macs`` are the model's operators'."""
     choices = ask_devices(module, mix)
     parameters = list(module["main"].params)
     bindings, outputs = read_graph(module)
@@ -133,10 +133,10 @@ def find_views(
     dequantized: set[relax.Var],
     choices: DeviceAssignment,
 ) -> tuple[dict[relax.Var, int], set[relax.Var]]:
-    """Return parts of tensors, with the bytes at which they begin, and tensors joined of parts.
+    """Return the parts of tensors with their first bytes, and the tensors joined of parts.
 
-    There are none beside a device with a layout of its own: it would have parts elsewhere. Nor on a
-    core of its own, whose loads may need more alignment than a part has.
+    Both are empty if a device of the mix has a special layout: parts would be elsewhere in it.
+    They are also empty if the last device has its own core: loads may need more alignment.
     """
     *_, last = choices.mix
     if last.target.core or any(device.target.layout(device.context) for device in choices.mix):
@@ -148,7 +148,7 @@ def find_views(
 
 
 def keep_tir(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with its TIR functions alone."""
+    """Return the module with only its TIR functions."""
     functions = module.functions.items()
     return tvm.IRModule({v: f for v, f in functions if isinstance(f, tvm.tirx.PrimFunc)})
 
@@ -156,7 +156,7 @@ def keep_tir(module: tvm.IRModule) -> tvm.IRModule:
 def name_tensors(
     parameters: Sequence[relax.Var], states: int, groups: Sequence[Group]
 ) -> dict[relax.Var, str]:
-    """Name the inputs of the network and the results of the groups, in order of execution.
+    """Return the names of the network's inputs and of the groups' results, in execution order.
 
     The last ``states`` parameters are kept between runs.
     """
@@ -171,13 +171,13 @@ def name_tensors(
 
 
 def output_names(interface: ModelInterface) -> list[str]:
-    """Return for each output the name of the source operator that makes it, else its own."""
+    """Return for each output the name of the source operator that computes it, else its name."""
     makers = {tensor: o.name for o in interface.operators for tensor in o.results}
     return [makers.get(tensor.name, tensor.name) for tensor in interface.results]
 
 
 def name_outputs(module: tvm.IRModule, interface: ModelInterface) -> tvm.IRModule:
-    """Name what ``main`` returns as the source model does: importers have no name for it."""
+    """Name the results of ``main`` as in the source model, because importers do not name them."""
     _, outputs = read_graph(module)
     named = zip(outputs, output_names(interface), strict=True)
     own = {str(v.name): name for v, name in named if not is_source_name(str(v.name))}
@@ -191,9 +191,9 @@ def count_operator_macs(module: tvm.IRModule) -> dict[relax.Var, int]:
 
 
 def read_graph(module: tvm.IRModule) -> tuple[list[relax.VarBinding], list[relax.Var]]:
-    """Return the operators of ``main``, in order, and what it returns, a variable an output.
+    """Return the operators of ``main``, in order, and its results: one variable per output.
 
-    An output that is a constant is bound to a variable behind the operators.
+    An output that is a constant is bound to a variable after the operators.
     """
     bindings = main_bindings(module)
     outputs, constants = find_outputs(module["main"], bindings)
@@ -201,17 +201,17 @@ def read_graph(module: tvm.IRModule) -> tuple[list[relax.VarBinding], list[relax
 
 
 def is_computed(value: relax.Expr) -> bool:
-    """Tell operators and their items from other names, tuples and constants."""
+    """Return whether a value is an operator or an item of one: not a name, tuple or constant."""
     return bool(operator_name(value)) or isinstance(value, relax.TupleGetItem)
 
 
 def make_binding_kind(
     module: tvm.IRModule, dequantized: set[relax.Var], fuse_layers: bool
 ) -> Callable[[relax.VarBinding], FusionKind]:
-    """Return what tells the grouping an operator's kind.
+    """Return a function that maps a binding to its fusion kind.
 
-    Without ``fuse_layers`` every operator stands alone. What lies between a dequantize and a
-    quantize is one operator of the quantized model, and its arithmetic one rounding.
+    Without ``fuse_layers`` every operator stands alone, except between a dequantize and a
+    quantize: those operators are one operator of the quantized model, with one rounding.
     """
     kind = make_kind_lookup(module)
 
@@ -224,7 +224,7 @@ def make_binding_kind(
 
 
 def find_dequantized(bindings: list[relax.VarBinding]) -> set[relax.Var]:
-    """Return the variables computed from quantized ones, until they are quantized again."""
+    """Return the variables that are computed from quantized ones and not quantized again."""
     found: set[relax.Var] = set()
     for binding in bindings:
         name = operator_name(binding.value)
@@ -244,7 +244,7 @@ def outline(group: Group) -> tuple[relax.Function, list[relax.Var]]:
     read = dict.fromkeys(read_all_variables(bindings))
     computed = {b.var for b in bindings}
     outside = [v for v in read if v not in computed]
-    # A dataflow block hands out plain variables only.
+    # The results of a dataflow block have to be plain variables.
     plain = {v: relax.Var(v.name, v.ty) for v in group.results}
     renames = {v: new for v, new in plain.items() if v not in read}
     block = relax.DataflowBlock(
@@ -269,10 +269,10 @@ def name_anchor(group: Group) -> str:
 
 
 def find_anchor(group: Group) -> relax.VarBinding:
-    """Return the operator that the group is about.
+    """Return the operator that describes the group best.
 
-    That is the costliest, else the last that sums up or compares many elements, else the last
-    that computes at all.
+    It is the one with the most multiply-accumulates, else the last that sums or compares many
+    elements, else the last that computes at all.
     """
     by_cost = max(group.bindings, key=lambda b: count_macs(b.value))
     if count_macs(by_cost.value):
@@ -289,10 +289,10 @@ def region_name(index: int, group: Group) -> str:
 
 
 def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]:
-    """Return the source model's names in the group; importer-made ones say nothing.
+    """Return the source model's names in the group, without the names that importers made.
 
-    What multiplies comes first: readers know a region by its first name, and a dense layer with
-    the Flatten before it is a dense layer.
+    Multiplications come first, because readers know a region by its first name: a dense layer
+    with the Flatten before it is a dense layer.
     """
     anchor = find_anchor(group)
     about = group.bindings.index(anchor) if count_macs(anchor.value) else 0
@@ -305,5 +305,5 @@ def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]
 
 
 def is_view(group: Group, outputs: list[relax.Var]) -> bool:
-    """A reshape needs no code, unless it would have to fill the caller's output buffer."""
+    """Return whether the group needs no code: it reshapes, and is not an output to be filled."""
     return group.root not in outputs and all(keeps_order(b.value) for b in group.bindings)

@@ -1,4 +1,4 @@
-"""Layers of a quantized network as a device sees them: dequantize, float operators, quantize."""
+"""Finds the layers of a quantized network: dequantize, float operators, quantize."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class QuantizedStep:
-    """One operator of floats, what it is bound to, and what its tensor operands are as stored.
+    """One float operator, the variable it is bound to, and its stored tensor operands.
 
-    An operand is None where it is the result of the step before.
+    An operand is None if it is the result of the step before.
     """
 
     variable: relax.Var
@@ -57,9 +57,9 @@ class QuantizedStep:
 
 @dataclass(frozen=True)
 class QuantizedChain:
-    """An operator of stored tensors, what follows it alone, and the quantize of the result.
+    """An operator of stored tensors, the operators that alone follow it, and the last quantize.
 
-    ``variables`` are all that a composite of it needs, in order of execution.
+    ``variables`` are all variables that a composite of the chain needs, in order of execution.
     """
 
     steps: tuple[QuantizedStep, ...]
@@ -75,9 +75,10 @@ def find_quantized_chains(
 ) -> Iterator[QuantizedChain]:
     """Yield the chains of a function that begin with an operator of ``kinds``, such as "conv2d".
 
-    Operators ``behind`` it, such as "add" and "relu", may follow in front of the quantize, each
-    alone reading the one before; their other operands are stored tensors too. What has a float
-    operand that nothing dequantizes, or a float result that something else reads, is no chain.
+    Operators of ``behind``, such as "add" and "relu", may follow before the quantize. Each is the
+    only reader of the one before, and its other operands are stored tensors too. An operator is
+    not in a chain if it has a float operand without a dequantize, or a float result that another
+    operator reads.
     """
     if function != "main":
         module = tvm.IRModule({"main": module[function].without_attr("global_symbol")})
@@ -119,9 +120,9 @@ def match_chain(
 def find_operands(
     call: tvm.ir.Call, last: relax.Var | None, bound: Bound
 ) -> list[tuple[relax.Var, StoredTensor | None]] | None:
-    """Return the operands and what they are as stored; None if one of them is dequantized nowhere.
+    """Return each operand with its stored tensor, or None if one has no dequantize.
 
-    That of the result ``last`` is None.
+    The result ``last`` of the step before has None in place of a stored tensor.
     """
     tensors = [a for a in call.args if isinstance(a, relax.Var | relax.Tuple | Constant)]
     found: list[tuple[relax.Var, StoredTensor | None]] = []
@@ -139,6 +140,6 @@ def find_operands(
 
 
 def describe_stored(call: tvm.ir.Call, value: relax.Expr, dtype: str) -> StoredTensor:
-    """Return what a quantize or dequantize says of the tensor on its side of integers."""
+    """Return the integer tensor of a quantize or dequantize, with its quantization parameters."""
     scale, zero_point = (constant_array(a) for a in call.args[1:3])
     return StoredTensor(value, dtype, scale, zero_point, int(call.attrs.axis))

@@ -1,4 +1,4 @@
-"""Copies that let a state's next value lie where the state is."""
+"""Inserts copies that let a state's next value be stored in the state's memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from firmwright.partition.memories import make_copy_function
 def copy_next_values(
     module: IRModule, partition: Partition, device: str
 ) -> tuple[IRModule, Partition]:
-    """Insert copies of next values, which ``device`` executes; what follows reads the copies.
+    """Insert copies of next values, which ``device`` runs; later regions read the copies.
 
-    A state that becomes another one, such as a tap of a delay line, is copied because all states
-    change at once. A value that is made while the state is read is copied at once, so that it
-    does not take room until the end of the run.
+    A state that becomes another state, such as a tap of a delay line, is copied because all states
+    change at once. A next value that is made while the state is read is copied at once, so that
+    it does not occupy memory until the end of the run.
     """
     functions = {}
     for number, reason in find_copied(partition):
@@ -31,7 +31,7 @@ def copy_next_values(
 
 
 def find_copied(partition: Partition) -> Iterator[tuple[int, str]]:
-    """Yield the numbers of the states whose next values are copied, and why."""
+    """Yield the number of each state whose next value is copied, and the reason."""
     roots = partition.view_roots
     pairs = partition.state_pairs
     states = {state for state, _ in pairs}
@@ -47,9 +47,9 @@ def find_copied(partition: Partition) -> Iterator[tuple[int, str]]:
 def is_made_at_last_read(
     partition: Partition, state: str, result: str, roots: Mapping[str, str]
 ) -> bool:
-    """Tell whether the last region that reads a state makes its next value, and not in its place.
+    """Return whether the last region that reads a state makes its next value in other memory.
 
-    What works element by element may do so: the planner decides.
+    For elementwise regions the result is False: the planner may write over the state.
     """
     reads = [r for r in partition.regions if not r.view and state in {roots[n] for n in r.inputs}]
     makes = [r for r in partition.regions if not r.view and result in r.outputs]
@@ -61,7 +61,7 @@ def is_made_at_last_read(
 def insert_copy(
     partition: Partition, number: int, name: str, device: str, reason: str
 ) -> Partition:
-    """Copy the next value of a state behind the region that makes it, else behind all others."""
+    """Copy a state's next value after the region that makes it, else after all regions."""
     (_, result) = partition.state_pairs[number]
     root = partition.view_roots[result]
     made = next((i for i, r in enumerate(partition.regions) if root in r.outputs), None)
@@ -86,7 +86,7 @@ def insert_copy(
 
 
 def read_copy(region: Region, tensor: str, copied: str) -> Region:
-    """Return the region with a copy in the place of a tensor that it reads."""
+    """Return the region with the copy in place of the tensor that it reads."""
     inputs, dequantized = (
         tuple(copied if n == tensor else n for n in names)
         for names in (region.inputs, region.dequantized)

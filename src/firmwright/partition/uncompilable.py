@@ -1,4 +1,4 @@
-"""Operators whose results the generated C cannot carry."""
+"""Rejects operators whose results the generated C cannot hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from firmwright.ir.tensors import (
 
 
 def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterface) -> None:
-    """Name, in one message, every operator whose results the generated C cannot carry."""
+    """Raise one UserError that lists all operators whose results the generated C cannot hold."""
     lines = []
     for binding in bindings:
         what = operator_name(binding.value) and find_problem(binding)
@@ -49,7 +49,7 @@ def find_sources(
 
 
 def find_problem(binding: relax.VarBinding) -> str:
-    """Say what is wrong with an operator's results: '' for nothing."""
+    """Return the problem with an operator's results, or '' if there is none."""
     kind = binding.var.ty
     results = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
     return next(filter(None, map(find_result_problem, results)), "")

@@ -1,6 +1,7 @@
-"""Operators that need no code: they show a part of a tensor, or join tensors that others write.
+"""Finds operators that need no code: they show a part of a tensor, or join tensors.
 
-A pointer to a part will do. What writes a tensor that is joined may write it into the whole one.
+A pointer to a part is enough. The operator that writes a tensor that is joined may write it into
+the whole one.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from firmwright.ir.tensors import ELEMENT_BYTES
 
 
 def find_picks(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> dict[Var, int]:
-    """Return the variables that show a part of a tensor, and the byte at which it begins.
+    """Return the variables that show a part of a tensor, with the byte offset of the part.
 
-    What is ``fixed`` is none, and has none.
+    Variables that are ``fixed`` are neither such parts nor the tensors of such parts.
     """
     return {
         b.var: first * ELEMENT_BYTES[dtype_of(b.var)]
@@ -30,9 +31,9 @@ def find_picks(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> dict[V
 
 
 def find_joints(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> set[Var]:
-    """Return the variables that join results of operators, and other shapes of these on the way.
+    """Return the variables that join results of operators, and the reshaped results in between.
 
-    Each result is joined once. None of them is ``fixed``.
+    Each result is joined only once. No variable that joins or is joined is ``fixed``.
     """
     made = {b.var: b.value for b in bindings if not isinstance(b.value, Constant)}
     joined: set[Var] = set()
@@ -48,7 +49,7 @@ def find_joints(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> set[V
 
 
 def find_way(value: Expr, made: Mapping[Var, Expr]) -> list[Expr]:
-    """Return a value, and what has its bytes in other shapes, up to what computes them."""
+    """Return a value and its sources through reshapes, up to the one that computes the bytes."""
     way = [value]
     while keeps_order(made.get(way[-1])):
         way.append(read_variables(made[way[-1]])[0])
