@@ -116,7 +116,7 @@ def find_element_bytes(
     """Return the bytes per element of each tensor, or of a narrower tensor computed from it.
 
     A tensor counts as narrower if its only reader is an elementwise operator with a narrower
-    result: an elementwise chain may compute in a wider type on its way to a narrower one.
+    result. An elementwise chain may compute in a wider type on its way to a narrower one.
     """
     found: dict[relax.Var, int] = {}
     for binding in reversed(bindings):

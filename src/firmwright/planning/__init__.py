@@ -1,4 +1,4 @@
-"""Lifetimes, offsets, and whether a network fits the platform's memory."""
+"""Plans lifetimes and offsets, and checks whether a network fits the platform's memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets in one static arena for buffers that do not all live at the same time."""
+"""Computes offsets in one static arena for buffers that are not all alive at the same time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ALIGNMENT = 16
 class Buffer:
     """A tensor or scratch buffer, needed from step ``first`` to step ``last``, both included.
 
-    ``bytes`` is its size. ``offset`` is its place in the arena of its memory, in bytes; 0 until
-    it is placed.
+    ``bytes`` is its size. ``offset`` is its position in the arena of its memory, in bytes; 0
+    before the buffer is placed.
     """
 
     name: str
@@ -44,18 +44,18 @@ ORDERS: tuple[Callable[[Buffer], tuple[int, ...]], ...] = (
     lambda b: (b.first, -b.bytes),
     lambda b: (-b.last, -b.bytes),
 )
-"""Greedy placement depends on the order; these are tried and the smallest arena is kept."""
+"""Greedy placement depends on the order; all of these are tried and the smallest arena is kept."""
 
 
 IMPROVEMENTS = 32
-"""Placements tried from each order."""
+"""The number of placements that are tried from each order."""
 
 
 def place_buffers(buffers: Sequence[Buffer]) -> list[Buffer]:
     """Place the buffers so that those alive together do not overlap; keep the arena small.
 
-    Deterministic. Tries greedy best-fit in several orders, improves each, and stops at the
-    lower bound.
+    The result is deterministic. The function tries greedy best-fit in several orders, improves
+    each, and stops at the lower bound.
     """
     floor, beside = lower_bound(buffers), find_neighbors(buffers)
     best: list[Buffer] = []
@@ -83,7 +83,7 @@ def sort_in_orders(buffers: Sequence[Buffer]) -> list[list[Buffer]]:
 
 
 def find_neighbors(buffers: Iterable[Buffer]) -> dict[str, list[str]]:
-    """Return by each buffer's name those that are alive with it."""
+    """Return for each buffer's name the names of the buffers that are alive with it."""
     beside: dict[str, list[str]] = {b.name: [] for b in buffers}
     alive: list[Buffer] = []
     for buffer in sorted(buffers, key=lambda b: b.first):
@@ -96,10 +96,10 @@ def find_neighbors(buffers: Iterable[Buffer]) -> dict[str, list[str]]:
 
 
 class Trial:
-    """Buffers placed one after the other in an order, each beside those that came before.
+    """Buffers that are placed one by one in an order, each next to the earlier ones.
 
-    When one gets first choice, only those move that its move reaches. ``ends`` is a heap of where
-    buffers end, those placed again since among them.
+    If a buffer becomes the first in the order, only the buffers that its move affects move.
+    ``ends`` is a heap of the buffers' ends; it also contains ends from before a new placement.
     """
 
     def __init__(self, order: Sequence[Buffer], beside: Mapping[str, Sequence[str]]) -> None:
@@ -112,7 +112,7 @@ class Trial:
             self.place(buffer.name)
 
     def place(self, name: str) -> bool:
-        """Put a buffer beside those before it; tell whether it moved."""
+        """Place a buffer next to those before it; return whether it moved."""
         before, rank = self.placed[name], self.rank[name]
         others = [self.placed[o] for o in self.beside[name] if self.rank[o] < rank]
         self.placed[name] = after = find_best_fit(before, others)
@@ -120,7 +120,7 @@ class Trial:
         return after.offset != before.offset
 
     def find_highest(self) -> Buffer:
-        """Return what ends highest, which was placed too late: the first of several."""
+        """Return the buffer that ends highest, so was placed too late: the first of several."""
         end, rank, name = self.ends[0]
         while (-end, rank) != (self.placed[name].end, self.rank[name]):  # it was placed again
             heappop(self.ends)
@@ -128,7 +128,7 @@ class Trial:
         return self.placed[name]
 
     def give_first_choice(self, name: str) -> None:
-        """Place all buffers as if this one had come first."""
+        """Place all buffers as if this one had been the first in the order."""
         self.rank[name] = self.least_rank = self.least_rank - 1
         waiting, reached = [(self.rank[name], name)], {name}
         while waiting:
@@ -141,7 +141,7 @@ class Trial:
 
 
 class Arena:
-    """Buffers that are placed one after the other, and the bytes that they take."""
+    """Buffers that are placed one by one, and the bytes that they need."""
 
     def __init__(self) -> None:
         self.placed: list[Buffer] = []
@@ -163,7 +163,7 @@ class Arena:
 
 
 def find_best_fit(buffer: Buffer, neighbors: Iterable[Buffer]) -> Buffer:
-    """Return the buffer in the smallest gap between its neighbors that fits it, or behind them."""
+    """Return the buffer in the smallest gap between its neighbors that fits it, or after them."""
     best_gap, best_offset, end = None, 0, 0
     for neighbor in sorted(neighbors, key=lambda p: (p.offset, p.end)):
         gap = neighbor.offset - end
@@ -182,7 +182,7 @@ def arena_bytes(placed: Sequence[Buffer]) -> int:
 
 
 def lower_bound(buffers: Sequence[Buffer]) -> int:
-    """Return the most bytes alive at any one step: no placement can need less."""
+    """Return the largest sum of bytes alive at any step: no placement can need less."""
     changes: Counter[int] = Counter()
     for buffer in buffers:
         changes[buffer.first] += align(buffer.bytes)

@@ -1,4 +1,4 @@
-"""A network that takes several samples at once."""
+"""Rewrites a network and its interface for several samples per run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from firmwright.planning.memory import MemoryUse
 
 
 def largest_tensor(module: tvm.IRModule) -> MemoryUse:
-    """Return the bytes of the largest result, beside what the generated C can index."""
+    """Return the bytes of the largest result, and the maximum that the generated C can index."""
     kinds = [binding.var.ty for binding in main_bindings(module)]
     results = [r for kind in kinds for r in getattr(kind, "fields", [kind])]
     sizes = [
         prod(int(d) for d in r.shape) * ELEMENT_BYTES[str(r.dtype)]
         for r in results
-        if isinstance(r, relax.TensorType) and str(r.dtype) in ELEMENT_BYTES  # else it is refused
+        if isinstance(r, relax.TensorType) and str(r.dtype) in ELEMENT_BYTES  # else: rejected later
     ]
     return MemoryUse("largest tensor", max(sizes, default=0), LARGEST_TENSOR)
 
@@ -31,9 +31,9 @@ def largest_tensor(module: tvm.IRModule) -> MemoryUse:
 def batch_network(
     module: tvm.IRModule, interface: ModelInterface, size: int
 ) -> tuple[tvm.IRModule, ModelInterface, BatchLayout]:
-    """Return module and interface for ``size`` samples, and how they lie in the outputs.
+    """Return the module and interface for ``size`` samples, and the samples' layout in the outputs.
 
-    Raises UserError for a network with states: its samples follow each other.
+    Raises UserError for a network with states, because its samples follow each other.
     """
     if interface.states:
         names = ", ".join(f"'{state.tensor.name}'" for state in interface.states)

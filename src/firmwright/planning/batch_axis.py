@@ -1,7 +1,7 @@
-"""Rewrite a network for several samples at once: follow its batch axis and lengthen it.
+"""Rewrites a network for several samples at once: follows its batch axis and lengthens it.
 
-Works on the Relax module, so it is the same for every model format. The axis is never guessed
-from its length: it is followed from the inputs through every operator.
+It rewrites the Relax module, so it works for every model format. The axis is never guessed from
+its length: it is followed from the inputs through every operator.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from firmwright.planning.batch_rules import RULES, BatchedExpr, MixedSamplesErro
 
 
 def batch_module(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[int | None, ...]]:
-    """Return a module whose ``main`` takes ``size`` samples along axis 0 of every input.
+    """Return a module whose ``main`` processes ``size`` samples along axis 0 of every input.
 
-    Beside it the batch axis of each output, None where the output is the same for all samples.
-    Raises UserError naming the operator that mixes samples, or that cannot be followed.
+    Also return the batch axis of each output, None if the output is the same for all samples.
+    Raises UserError naming the operator that mixes samples, or that has no rule.
     """
     main = module["main"]
     functions = {v: f for v, f in module.functions.items() if v.name_hint != "main"}
@@ -47,7 +47,7 @@ def batch_module(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[i
 
 
 def join_outputs(outputs: list[BatchedExpr]) -> relax.Expr:
-    """Return what ``main`` returns; UserError for an output whose axis no reshape took apart."""
+    """Return the result of ``main``; UserError for an output that still has a merged axis."""
     for output in outputs:
         if output.inner > 1:
             shape = list(static_shape(output.value))
@@ -72,7 +72,7 @@ def batch_parameter(parameter: relax.Var, size: int) -> relax.Var:
 def batch_binding(
     variable: relax.Var, value: relax.Expr, values: dict[relax.Var, BatchedExpr], size: int
 ) -> BatchedExpr:
-    """Rebuild one binding; UserError where the batch axis is lost."""
+    """Return one rebuilt binding; UserError if the batch axis is lost."""
     if isinstance(value, relax.Var):
         return values[value]
     if not isinstance(value, tvm.ir.Call):

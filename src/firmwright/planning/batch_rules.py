@@ -1,4 +1,4 @@
-"""Where the batch axis goes, operator by operator; one that mixes samples is refused."""
+"""Finds the batch axis of each operator's result, and rejects operators that mix samples."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from firmwright.ir.relax import operator_name, static_shape
 
 @dataclass(frozen=True)
 class BatchedExpr:
-    """An expression of the new module and its batch axis, None where every sample shares it.
+    """An expression of the new module and its batch axis, None if all samples share it.
 
-    The axis holds ``inner`` elements of the first sample, then as many of the second and so on:
-    more than one where a reshape has merged the batch with the axis behind it.
+    The axis holds ``inner`` elements of the first sample, then as many of the second and so on.
+    ``inner`` is above 1 if a reshape has merged the batch with the next axis.
     """
 
     value: relax.Expr
@@ -28,17 +28,17 @@ class BatchedExpr:
 
     @property
     def rank(self) -> int:
-        """The number of axes; 0 for attributes such as a clip's bounds, which have no shape."""
+        """Return the number of axes; 0 for attributes without a shape, such as a clip's bounds."""
         shape = getattr(self.value.ty, "shape", None)
         return len(shape) if shape is not None else 0
 
     def length_at(self, place: int) -> int:
-        """Return the length of an axis counted from the end, 1 where there is none."""
+        """Return the length of an axis counted from the end, or 1 if there is no such axis."""
         return int(static_shape(self.value)[place]) if self.rank >= -place else 1
 
 
 class MixedSamplesError(Exception):
-    """An operator computes one sample's result from other samples; the text says how."""
+    """An operator computes one sample's result from other samples; the message says how."""
 
 
 def rebuild_call(
@@ -48,14 +48,14 @@ def rebuild_call(
 
 
 FindAxis = Callable[[tvm.ir.Call, list[BatchedExpr]], int]
-"""From the call at batch 1 and its batched arguments to the result's batch axis."""
+"""Returns the result's batch axis for the call at batch 1 and its batched arguments."""
 
 
 @dataclass(frozen=True)
 class BatchRule:
     """How some operators pass the batch axis on.
 
-    ``build`` makes the call from the one at batch 1, its batched arguments, the result's batch
+    ``build`` makes the call from the call at batch 1, its batched arguments, the result's batch
     axis and the batch size. With ``takes_merged`` an axis may hold several elements of a sample.
     """
 
@@ -73,7 +73,7 @@ class BatchRule:
 
 
 def keep_axis(problem: str, touched: Callable[[tvm.ir.Call], Iterable[int]]) -> FindAxis:
-    """Return what leaves the batch axis where it is, unless it is among the ``touched`` axes."""
+    """Return a rule that keeps the batch axis, unless it is among the ``touched`` axes."""
 
     def find_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
         axis, rank = arguments[0].axis or 0, len(static_shape(call))
@@ -97,19 +97,22 @@ def list_padded_axes(call: tvm.ir.Call) -> Iterable[int]:
 
 
 def find_places(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> set[tuple[int, int]]:
-    """Return where the arguments have their batch in the result, whose last axes are theirs."""
+    """Return the arguments' batch axes in the result, which is aligned at the last axes."""
     rank = len(static_shape(call))
     return {(rank - a.rank + a.axis, a.inner) for a in arguments if a.axis is not None}
 
 
 def refuse_spread(arguments: list[BatchedExpr], place: int) -> None:
-    """Refuse a tensor that all samples share and that has a length of its own along the batch."""
+    """Raise MixedSamplesError if a shared tensor is longer than 1 along the batch axis."""
     if any(a.axis is None and a.length_at(place) > 1 for a in arguments):
         raise MixedSamplesError("spreads a tensor along the batch axis")
 
 
 def elementwise_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
-    """Broadcasting aligns axes at the end; a shared tensor must have length 1 along the batch."""
+    """Return the batch axis after broadcasting, which aligns axes at the end.
+
+    A shared tensor must have length 1 along the batch.
+    """
     places, rank = find_places(call, arguments), len(static_shape(call))
     if len(places) > 1:
         raise MixedSamplesError("combines tensors whose batch axes differ")
@@ -123,7 +126,7 @@ def elementwise_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
 
 
 def window_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
-    """Convolutions, poolings and resizes name their batch axis ``N`` in the layout."""
+    """Return the axis ``N`` of the layout of a convolution, pooling or resize."""
     layout = str(getattr(call.attrs, "data_layout", "") or call.attrs.layout)
     if any(a.axis is not None for a in arguments[1:]):
         raise MixedSamplesError("has weights that depend on the sample")
@@ -159,9 +162,9 @@ def reduction_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
 
 
 def reshape_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
-    """The batch axis goes where the same number of elements stands before it.
+    """Return the axis of the result that has the same number of elements before it.
 
-    That is an axis of length 1, or else one in front of whose elements the samples are put.
+    An axis of length 1 is preferred; in another axis the samples come before its elements.
     """
     axis = arguments[0].axis or 0
     before = prod(static_shape(call.args[0])[:axis])
@@ -181,7 +184,7 @@ def permuted_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
 
 
 def take_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
-    """Either the table is shared and the indices are the sample's, or the other way round."""
+    """Return the batch axis of a take: either the table or the indices belong to the sample."""
     table, indices = arguments
     if call.attrs.axis is None or (table.axis is not None and indices.axis is not None):
         raise MixedSamplesError("picks elements of one sample by another")
@@ -202,7 +205,7 @@ def broadcast_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
 
 
 def build_to_shape(operator: Callable[..., relax.Expr]) -> Callable[..., relax.Expr]:
-    """Return what builds an operator that takes the result's shape, longer along the batch."""
+    """Return a function that builds an operator from the result's shape, longer along the batch."""
 
     def build(call: tvm.ir.Call, arguments: list[BatchedExpr], axis: int, size: int) -> relax.Expr:
         target = list(static_shape(call))
@@ -215,7 +218,7 @@ def build_to_shape(operator: Callable[..., relax.Expr]) -> Callable[..., relax.E
 def build_concat(
     call: tvm.ir.Call, arguments: list[BatchedExpr], axis: int, size: int
 ) -> relax.Expr:
-    """Join tensors; a part that all samples share is repeated for each."""
+    """Return a joined tensor; a part that all samples share is repeated for each sample."""
     parts: list[Any] = []
     for part in arguments[0].value.fields:
         shape = list(static_shape(part))

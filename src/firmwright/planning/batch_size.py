@@ -1,4 +1,4 @@
-"""The largest batch that fits the platform's memory."""
+"""Chooses the largest batch that fits the platform's memory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from firmwright.planning.memory import MemoryUse
 
 @dataclass(frozen=True, slots=True)
 class BatchChoice:
-    """What was wanted and what fits (file ``batch/batch.json``); bytes of the fullest memory.
+    """The wanted and the actual batch (file ``batch/batch.json``); bytes of the fullest memory.
 
-    ``next_needs`` is what one sample more would need, None where no more were wanted. The two
-    sizes have the names that archives of vendors' compilers have.
+    ``next_needs`` is the need of one more sample, None if no more samples were wanted. The two
+    sizes have the names that are used in archives of vendors' compilers.
     """
 
     desired_batch_size: int
@@ -36,9 +36,9 @@ class BatchChoice:
 def choose_batch(
     wanted: int, require: bool, uses: Callable[[int], Sequence[MemoryUse]]
 ) -> BatchChoice:
-    """Find the largest batch up to ``wanted``; ``uses`` tells what a batch size takes.
+    """Return the largest batch up to ``wanted`` that fits; ``uses`` has the needs of a batch size.
 
-    A single sample has to fit. Raises UserError where fewer than wanted do, with ``require``.
+    A single sample has to fit. Raises UserError if fewer than wanted fit and ``require`` is set.
     """
     used = cache(uses)
     actual = find_largest(wanted, used)
@@ -65,11 +65,11 @@ def sum_needs(memory: str, uses: Sequence[MemoryUse]) -> int:
 
 
 def find_largest(wanted: int, used: Callable[[int], Sequence[MemoryUse]]) -> int:
-    """Return the largest batch that fits; one sample does.
+    """Return the largest batch that fits; one sample always fits.
 
     Memory grows with the batch almost in proportion, so a straight line through the first two
-    sizes comes close, and the neighbors decide. Where it does not come close, steps of double
-    length find a size that fits and one that does not, and halving what is between them the end.
+    sizes comes close, and the neighbors decide. If it does not come close, steps of double length
+    find a size that fits and one that does not, and a binary search between them finds the result.
     """
     if wanted == 1:
         return 1

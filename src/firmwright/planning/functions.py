@@ -1,4 +1,4 @@
-"""Regions whose kernels are the same C call one function, such as the steps of an LSTM."""
+"""Lets regions with equal C kernels call one function, such as the steps of an LSTM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firmwright.planning.in_place import share_pointers
 def find_shared_functions(
     partition: Partition, kernels: Kernels, locations: Mapping[str, object]
 ) -> dict[str, str]:
-    """Return the regions that have no function of their own, each with the one whose it calls."""
+    """Return the regions that call another region's function, each with that region."""
     owners = find_functions(partition, kernels, locations)
     return {region: owner for region, owner in owners.items() if region != owner}
 
@@ -20,9 +20,9 @@ def find_shared_functions(
 def find_functions(
     partition: Partition, kernels: Kernels, locations: Mapping[str, object]
 ) -> dict[str, str]:
-    """Return for each region with a kernel the one whose function it calls, the first of them.
+    """Return for each region with a kernel the first region whose function it can call.
 
-    A kernel that starts a job keeps its own function: what it hands over may outlive the call.
+    A kernel that starts a job has a separate function: its arguments may be in use after the call.
     """
     devices = {region.name: region.device for region in partition.regions}
     first: dict[Hashable, str] = {}

@@ -1,4 +1,4 @@
-"""Results that lie where an input of their kernel was, which nothing reads later."""
+"""Places results over an input of their kernel that no later kernel reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.planning.arena import Buffer
 from firmwright.planning.schedule import Schedule
 
 Candidate = tuple[int, str, str]
-"""A step, a tensor that its kernel may write over, and what it writes."""
+"""A step, a tensor that its kernel may write over, and the tensor that the kernel writes."""
 
 MANY = 4
 
@@ -22,11 +22,11 @@ MANY = 4
 def join_in_place(
     partition: Partition, kernels: Kernels, schedule: Schedule, buffers: Sequence[Buffer]
 ) -> tuple[list[Buffer], dict[str, str]]:
-    """Give inputs that kernels may write over, and what they write, one buffer.
+    """Join the buffers of inputs that kernels may write over with those of the results.
 
-    Of two inputs it is the older one: what a recurrent layer hands from step to step stays where it
-    is. Return the buffers that are left, and for each tensor without one the buffer that it lies
-    in.
+    If there are two such inputs, the older one is used: the state of a recurrent layer then stays
+    in one location from step to step. Returns the remaining buffers, and for each tensor without
+    a buffer the buffer that contains it.
     """
     left = {b.name: b for b in buffers}
     last = {b.name: b.last for b in buffers}
@@ -49,9 +49,9 @@ def join_in_place(
 
 
 def drop_odd_calls(candidates: Sequence[Candidate], kernels: Kernels) -> list[Candidate]:
-    """Leave out the only call of a function that may write over an input, of :data:`MANY` calls.
+    """Drop the only call of a function that may write over an input, if it has :data:`MANY` calls.
 
-    It would need a function of its own: so does the last step of a recurrent layer.
+    This call would need a separate function, such as the last step of a recurrent layer.
     """
     calls = defaultdict(list)
     for kernel in kernels.kernels:
@@ -67,9 +67,9 @@ def drop_odd_calls(candidates: Sequence[Candidate], kernels: Kernels) -> list[Ca
 def list_candidates(
     partition: Partition, kernels: Kernels, schedule: Schedule
 ) -> Iterator[Candidate]:
-    """Yield steps, a tensor that the step's kernel may write over, and what it writes.
+    """Yield steps, a tensor that the step's kernel may write over, and the tensor it writes.
 
-    A kernel that reads another view of the tensor may not.
+    A kernel that also reads another view of the tensor must not write over it.
     """
     roots = partition.view_roots
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels if kernel.in_place}
@@ -82,7 +82,7 @@ def list_candidates(
 
 
 def share_pointers(kernel: Kernel, locations: Mapping[str, object]) -> Kernel:
-    """Return a kernel as it is called: with one pointer where its output lies on an input."""
+    """Return a kernel as it is called: with one pointer if its output is written over an input."""
     for read in kernel.inputs:
         place = locations[read.tensor]
         if read.name in kernel.in_place and place == locations[kernel.outputs[0].tensor]:

@@ -1,8 +1,8 @@
-"""Calls that repeat, such as the steps of a recurrent layer, become loops.
+"""Finds calls that repeat, such as the steps of a recurrent layer, and makes loops of them.
 
-Calls are the same if they call one function with the same constants, and each of their tensors is
-the same, the one a repetition later, or another part of the same tensor. While buffers get their
-places, all repetitions take place at the same time, so that each has the same buffers.
+Calls repeat if they call one function with the same constants, and each of their tensors stays the
+same, becomes the next repetition's tensor, or becomes another part of the same tensor. Buffers
+are placed as if all repetitions ran at the same time, so that each has the same buffers.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from firmwright.planning.functions import find_functions
 from firmwright.planning.schedule import Schedule
 
 MAX_CALLS = 64
-"""Calls of one repetition that are tried."""
+"""The largest number of calls of one repetition that is tried."""
 
 MIN_TIMES = 3
-"""Fewer repetitions take less code as calls."""
+"""Fewer repetitions need less code as calls."""
 
 Place = tuple[str, int]
-"""What a tensor lies in, and the byte at which it begins."""
+"""The buffer or tensor that contains a tensor, and the byte at which the tensor begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """So many ``calls`` from the ``first`` on, counted without views, run ``times`` times."""
+    """``calls`` calls from the ``first`` on, counted without views, that run ``times`` times."""
 
     first: int
     calls: int
@@ -46,7 +46,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the schedule: its step, its function and constants, and where its tensors lie."""
+    """A call of the schedule: its step, its function and constants, and its tensors' places."""
 
     step: int
     function: Hashable
@@ -55,20 +55,20 @@ class Call:
 
 @dataclass(frozen=True)
 class Repetition:
-    """How a call's tensors differ from those of the call a repetition before.
+    """The differences between a call's tensors and those of the same call one repetition later.
 
-    Each lies in the same thing, so many bytes further, or in a buffer that is written so many
-    steps later.
+    Each tensor moves by so many bytes in the same buffer or tensor (True), or is in a buffer that
+    is written so many steps later (False).
     """
 
     moves: tuple[tuple[bool, int], ...]
 
 
 def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Loop, ...]:
-    """Return the loops that leave the fewest calls, one after the other; no loop has another.
+    """Return the loops that leave the fewest calls, in order; loops are not nested.
 
-    Of the calls with which one could begin it begins with that before which least is kept: what a
-    step of a recurrent layer hands on is its state.
+    If a loop could begin with several calls, it begins with the call before which the fewest
+    bytes are kept: a step of a recurrent layer passes only its state to the next step.
     """
     kept = count_kept(calls, buffers)
     lengths = range(1, min(MAX_CALLS, len(calls) // MIN_TIMES) + 1)
@@ -93,7 +93,7 @@ def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Lo
 
 
 def count_kept(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> list[int]:
-    """Return how many bytes are kept from before each call until it, or for longer."""
+    """Return for each call the bytes that are kept from before it until it, or for longer."""
     changes = Counter[int]()
     for buffer in buffers.values():
         changes[buffer.first + 1] += buffer.bytes
@@ -104,7 +104,7 @@ def count_kept(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> list[int
 
 @dataclass(frozen=True)
 class Fit:
-    """A loop that may begin with its first call, or with one of so many ``spare`` ones later."""
+    """A loop that may begin with its first call, or up to ``spare`` calls later."""
 
     first: int
     calls: int
@@ -117,7 +117,7 @@ def count_saved(fit: Fit) -> tuple[bool, int, int]:
 
 
 def fit_loop(alike: Sequence[Repetition | None], calls: int, first: int) -> Fit:
-    """Return the longest loop of so many calls that begins at a call."""
+    """Return the longest loop with ``calls`` calls per repetition that begins at ``first``."""
     end = first
     while end < len(alike) and alike[end] is not None:
         if end >= first + calls and alike[end] != alike[end - calls]:
@@ -128,7 +128,7 @@ def fit_loop(alike: Sequence[Repetition | None], calls: int, first: int) -> Fit:
 
 
 def compare(call: Call, later: Call, buffers: Mapping[str, Buffer]) -> Repetition | None:
-    """Return how a later call differs from one, None where it is no repetition."""
+    """Return the differences of a later call from a call, or None if it is not a repetition."""
     if call.function != later.function:
         return None
     moves = []
@@ -143,14 +143,14 @@ def compare(call: Call, later: Call, buffers: Mapping[str, Buffer]) -> Repetitio
 
 
 def may_share(one: Buffer | None, other: Buffer | None) -> bool:
-    """Tell whether two are buffers of one size, of which one could be the next of the other."""
+    """Return whether two buffers have one size and memory, so that one can follow the other."""
     return bool(one and other and (one.bytes, one.memory) == (other.bytes, other.memory))
 
 
 def list_calls(
     partition: Partition, kernels: Kernels, schedule: Schedule, places: Mapping[str, Place]
 ) -> list[Call]:
-    """Return the calls in order. One that waits, or starts a job, is like no other."""
+    """Return the calls in order. A call that waits, or starts a job, never repeats."""
     functions = find_functions(partition, kernels, places)
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
     calls = []
@@ -170,10 +170,10 @@ def list_places(kernel: Kernel, places: Mapping[str, Place]) -> Iterator[Place]:
 
 @dataclass(frozen=True)
 class Folded:
-    """Buffers while the repetitions of a loop take place at the same time.
+    """Buffers for a placement in which all repetitions of a loop run at the same time.
 
-    ``parts`` has for each buffer of the schedule the one that it lies in, and the byte at which it
-    begins there.
+    ``parts`` has for each buffer of the schedule the folded buffer that contains it, and the byte
+    at which it begins there.
     """
 
     buffers: list[Buffer]
@@ -181,7 +181,7 @@ class Folded:
     unfolded: Sequence[Buffer]
 
     def unfold(self, placed: Sequence[Buffer]) -> list[Buffer]:
-        """Return the buffers of the schedule that lie in these; states are as they were."""
+        """Return the buffers of the schedule inside the placed ones; states do not change."""
         wholes = {b.name: b for b in placed}
         own = {whole for whole, _ in self.parts.values()}
         found = [b for b in placed if b.name not in own]
@@ -195,9 +195,9 @@ class Folded:
 def fold_loops(
     loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer], steps: int
 ) -> Folded:
-    """Give buffers of one role in all repetitions one place, one after the other or side by side.
+    """Join the buffers of one role in all repetitions: one over the other, or one after the other.
 
-    A buffer's steps are those of the first repetition.
+    A joined buffer's steps are those of the first repetition.
     """
     time = fold_time(loops, calls, steps)
     folded: list[Buffer] = []
@@ -213,7 +213,7 @@ def fold_loops(
 
 
 def fold_time(loops: Sequence[Loop], calls: Sequence[Call], steps: int) -> npt.NDArray[np.int64]:
-    """Return for each step the one of its loop's first repetition that takes place with it."""
+    """Return for each step the corresponding step of its loop's first repetition."""
     time = np.arange(steps)
     for loop in loops:
         for number in range(loop.first + loop.calls, loop.end):
@@ -226,7 +226,7 @@ def fold_time(loops: Sequence[Loop], calls: Sequence[Call], steps: int) -> npt.N
 def group_roles(
     loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer]
 ) -> list[list[Buffer]]:
-    """Return the buffers in rows: those that play one role in the repetitions, in their order."""
+    """Return the buffers in rows: those with one role in the repetitions, in their order."""
     row_of = {b.name: [b] for b in buffers}
     for loop in loops:
         for one, other in list_successors(loop, calls):
@@ -239,7 +239,7 @@ def group_roles(
 
 
 def list_successors(loop: Loop, calls: Sequence[Call]) -> Iterator[tuple[str, str]]:
-    """Yield buffers of a repetition, each with the one that takes its role in the next."""
+    """Yield buffers of a repetition, each with the one that has its role in the next repetition."""
     for number in range(loop.first, loop.end - loop.calls):
         later = calls[number + loop.calls]
         for (one, _), (other, _) in zip(calls[number].places, later.places, strict=True):
@@ -248,16 +248,16 @@ def list_successors(loop: Loop, calls: Sequence[Call]) -> Iterator[tuple[str, st
 
 
 def is_one_by_one(row: Sequence[Buffer]) -> bool:
-    """Tell whether each is needed no longer once the next one is written."""
+    """Return whether each buffer is dead when the next one is written."""
     return all(b.last < after.first for b, after in pairwise(row))
 
 
 def keep_small_loops(
     loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer]
 ) -> tuple[Loop, ...]:
-    """Return the loops whose buffers take no more room than those of the calls.
+    """Return the loops whose buffers need no more memory than those of the calls.
 
-    They are needed one after the other, or all at once.
+    The buffers of one role in such a loop are needed one after the other, or all at once.
     """
     large = {
         b.name

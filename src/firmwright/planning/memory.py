@@ -1,4 +1,4 @@
-"""What a program takes of each memory of its platform, and whether that fits."""
+"""Sums the bytes that a program needs of each memory of its platform, and checks that they fit."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from firmwright.toolchain import Platform
 LARGEST_SHOWN = 5
 
 ADDRESSABLE = 2**31 - 1
-"""Bytes; the generated C indexes with 32-bit integers, and a host's linker places no more."""
+"""Bytes; the generated C indexes with 32-bit integers, and a host's linker supports no more."""
 
 ARENA, PORTS = "arena", "inputs and outputs"
 GROW_WITH_BATCH = (ARENA, PORTS)
 
 BOX_BYTES = 24
-"""Of an object that a detection found: five floats and its class (``detection.h``)."""
+"""Bytes per object that a detection found: five floats and its class (``detection.h``)."""
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """Something that takes memory, as a message names it."""
+    """A user of memory, with the name that a message shows."""
 
     bytes: int
     what: str
@@ -35,9 +35,9 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Program:
-    """What shares the platform's memory.
+    """The parts of a program that share the platform's memory.
 
-    ``boxes`` is how many candidates a detection has room for.
+    ``boxes`` is the maximum number of candidates of a detection.
     """
 
     plan: Plan
@@ -47,7 +47,7 @@ class Program:
     boxes: int = 0
 
     def ram_parts(self, platform: Platform) -> list[Consumer]:
-        """Return what takes RAM together; weights and code only where there is no flash."""
+        """Return the parts that share RAM; weights and code only if there is no flash."""
         parts = [
             Consumer(self.plan.arena_bytes, ARENA),
             Consumer(sum(t.bytes for t in self.ports), PORTS),
@@ -61,9 +61,9 @@ class Program:
         return [part for part in parts if part.bytes]
 
     def constants_in(self, memory: str, platform: Platform) -> list[Consumer]:
-        """Return the constants that lie in a memory, or of which it has what is copied elsewhere.
+        """Return the constants that a memory contains.
 
-        A flash that others copy from has theirs, too.
+        A flash also contains the constants that are copied from it to another memory.
         """
         home, places = platform.constants_memory, self.plan.constants
         known = platform.memories
@@ -81,7 +81,7 @@ class Program:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Bytes that a program takes of one memory, and how many there are."""
+    """The bytes that a program needs of one memory, and the memory's capacity."""
 
     memory: str
     needs: int
@@ -93,7 +93,7 @@ class MemoryUse:
 
 
 def list_taken(interface: ModelInterface, boxes: int, platform: Platform) -> dict[str, int]:
-    """Return the bytes of memories that are not planning's to give, as far as they are known."""
+    """Return the bytes of each memory that planning must not use, as far as they are known."""
     ports = sum(t.bytes for t in (*interface.inputs, *interface.outputs))
     taken = Counter({RAM: platform.stack + ports + boxes * BOX_BYTES})
     taken[platform.constants_memory] += platform.code
@@ -101,7 +101,7 @@ def list_taken(interface: ModelInterface, boxes: int, platform: Platform) -> dic
 
 
 def memory_uses(program: Program, platform: Platform) -> list[MemoryUse]:
-    """Return what the program takes of every memory that planning fills, RAM first, but flash."""
+    """Return the program's use of every memory that planning fills, RAM first, without flash."""
     ram = platform.memories.get("ram")
     memory, available = ("ram", ram.size) if ram else ("32-bit indices", ADDRESSABLE)
     uses = [MemoryUse(memory, sum(p.bytes for p in program.ram_parts(platform)), available)]
@@ -115,9 +115,9 @@ def memory_uses(program: Program, platform: Platform) -> list[MemoryUse]:
 
 
 def check_memory(program: Program, platform: Platform) -> None:
-    """Raise UserError where the program exceeds a memory: flash, RAM or a device's own.
+    """Raise UserError if the program exceeds a memory: flash, RAM or a device's memory.
 
-    The message has the largest consumers.
+    The message lists the largest consumers.
     """
     ram, *others = memory_uses(program, platform)
     check_flash(program, platform)
@@ -127,7 +127,7 @@ def check_memory(program: Program, platform: Platform) -> None:
 
 
 def check_flash(program: Program, platform: Platform) -> None:
-    """Raise UserError where already the weights do not fit; the linker checks the code."""
+    """Raise UserError if the weights alone do not fit; the linker checks the code."""
     flash = platform.memories.get("flash")
     if flash is None or platform.all_in_ram:
         return
@@ -140,7 +140,7 @@ def check_flash(program: Program, platform: Platform) -> None:
 
 
 def check_arena(program: Program, platform: Platform, use: MemoryUse) -> None:
-    """Raise UserError where what lies in another memory than flash and RAM exceeds it."""
+    """Raise UserError if a memory other than flash and RAM is too small for its tensors."""
     if not use.fits:
         inside = (b for b in program.plan.buffers if b.memory == use.memory)
         constants = program.constants_in(use.memory, platform)
@@ -152,7 +152,7 @@ def check_arena(program: Program, platform: Platform, use: MemoryUse) -> None:
 
 
 def suggest_memories(program: Program, platform: Platform) -> Iterator[str]:
-    """Say what other memories are left, where the network may choose among several."""
+    """Yield a note about the free memories if the network may choose among several."""
     if not any(memory.cost is not None for memory in platform.memories.values()):
         return
     used = {use.memory: use.needs for use in memory_uses(program, platform)}
@@ -164,9 +164,9 @@ def suggest_memories(program: Program, platform: Platform) -> Iterator[str]:
 
 
 def check_ram(program: Program, platform: Platform, use: MemoryUse) -> None:
-    """Raise UserError where everything together exceeds the RAM.
+    """Raise UserError if all parts together exceed the RAM.
 
-    Where the model itself takes several samples at once, the message says how many would fit.
+    If the model processes several samples at once, the message says how many would fit.
     """
     if not use.fits:
         parts = program.ram_parts(platform)
@@ -195,10 +195,10 @@ def make_error(
 def suggest_batch(
     ports: Sequence[Tensor], parts: Sequence[Consumer], available: int
 ) -> Iterator[str]:
-    """Say how many samples would fit, where the model itself takes several at once.
+    """Yield the number of samples that would fit, if the model processes several at once.
 
-    It does where all inputs and outputs have the same length along their first axis. Buffers grow
-    with it almost in proportion.
+    It does if all inputs and outputs have the same length along their first axis. Buffers grow
+    with this length almost in proportion.
     """
     lengths = {t.shape[:1] for t in ports}
     size = lengths.pop()[0] if len(lengths) == 1 and () not in lengths else 1
@@ -211,14 +211,14 @@ def suggest_batch(
 
 
 def list_weights(kernels: Kernels) -> Iterator[tuple[Parameter, Consumer]]:
-    """Yield every kernel's weights, and how a message names them."""
+    """Yield every kernel's weights, each with its name in messages."""
     for kernel in kernels.kernels:
         for weight in kernel.weights:
             yield weight, Consumer(weight.bytes, f"weights of {kernel.region}")
 
 
 def list_consumers(program: Program, platform: Platform) -> Iterator[Consumer]:
-    """Yield every buffer and constant that takes RAM, at the same time or in turn."""
+    """Yield every buffer and constant that needs RAM, at the same time or in turn."""
     yield Consumer(platform.stack, "stack")
     if program.boxes:
         yield Consumer(program.boxes * BOX_BYTES, f"room for {program.boxes:,} boxes")

@@ -1,4 +1,4 @@
-"""A region of many layers in plain C: the layers one by one, joined again."""
+"""Lowers a region of many layers to plain C: each layer alone, then joined in one kernel."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from firmwright.planning.plan import Input, Location, Output, Plan, Slot, make_p
 from firmwright.targets import Context
 
 SCRATCH_NAME = "memory"
-"""Name of the parameter that holds what one layer hands to another."""
+"""The name of the parameter that holds the tensors between layers."""
 
 
 def lower_in_layers(
     region: Region, module: tvm.IRModule, context: Context, stand_in: str | None = None
 ) -> LoweredRegion:
-    """Cut the region into layers as for the device that takes the rest, and join their C.
+    """Cut the region into layers as for the fallback device, and join their C.
 
-    The loops are plain ones, not those of the device behind: they are not its work. ``stand_in``
-    is the kernel's.
+    The loops are plain, not the fallback device's, because the region does not run on it.
+    ``stand_in`` becomes the kernel's ``stand_in``.
     """
-    assert context.fallback is not None  # a mix ends with a device that takes the rest
+    assert context.fallback is not None  # a mix ends with a fallback device
     functions = {g: f for g, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
     main = module[region.name].without_attr("global_symbol")
     whole = tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): main})
@@ -41,7 +41,7 @@ def lower_in_layers(
 
 
 def make_interface(main: relax.Function) -> ModelInterface:
-    """Describe a region's inputs and outputs by the names of their variables."""
+    """Return a region's inputs and outputs, named after their variables, as an interface."""
     inputs, outputs = ([make_tensor(v) for v in vs] for vs in (main.params, main.body.body.fields))
     return ModelInterface("relax", "", tuple(inputs), tuple(outputs), ())
 
@@ -55,8 +55,8 @@ def join_kernels(
 ) -> LoweredRegion:
     """Return a kernel that runs the ``lowered`` layers, in order, as one region.
 
-    ``layers`` cuts the region into them. What passes between them lies at planned offsets of one
-    scratch buffer. Weights get the region's name in front of their own.
+    ``layers`` is the partition of the region. The tensors between layers are at planned offsets
+    of one scratch buffer. Weights get the region's name as a prefix.
     """
     kernels = Kernels(tuple(layer.kernel for layer in lowered))
     plan = make_plan(layers, kernels)
@@ -119,7 +119,7 @@ def emit_block(layer: Region, kernel: Kernel, weights: Sequence[Parameter], plan
 
 
 def emit_pointer(parameter: Parameter, location: Location, const: str = "") -> str:
-    """Define a pointer to a layer's tensor, in the scratch buffer or a parameter of the region."""
+    """Return the C of a pointer to a layer's tensor, in scratch or in a parameter of the region."""
     kind = f"{const}{parameter.c_type} *"
     match location:
         case Input(index, offset):

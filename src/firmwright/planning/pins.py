@@ -1,4 +1,4 @@
-"""The tensors and constants of a network that a recipe's ``memory`` pins."""
+"""Resolves the pins of a recipe's ``memory`` to tensors and constants of the network."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ def resolve_pins(
 ) -> dict[str, str]:
     """Return the memories of tensors, scratch buffers and constants that the recipe pins.
 
-    A layer goes by its operators' names in the model or its own; ``*`` and ``?`` stand for any
-    text and character. Its constants, results and scratch buffers lie in its memory, in one that
-    is read-only the constants alone. A name counts more than a pattern, and that more than
-    ``weights`` and ``arena``, which leave out what accelerators read or write. Raises PinError for
-    a layer that is not there, is an accelerator's, has nothing to place, or has two memories.
+    A layer is found by its operators' names in the model or by its region's name; ``*`` and ``?``
+    match any text and any character. The layer's constants, results and scratch buffers are in the
+    memory, but only the constants if the memory is read-only. A name has precedence over a pattern,
+    and a pattern over ``weights`` and ``arena``, which exclude the tensors of accelerators. Raises
+    PinError for a layer that does not exist, runs on an accelerator, has no tensors to place, or
+    has two memories.
     """
     accelerated = find_accelerated(partition, kernels, platform)
     found: dict[str, tuple[int, str]] = {}
@@ -42,7 +43,7 @@ def resolve_pins(
 
 
 def list_kind(kind: str, partition: Partition, kernels: Kernels) -> set[str]:
-    """Return all constants, or all tensors and scratch buffers."""
+    """Return the names of all constants, or of all tensors and scratch buffers."""
     if kind == WEIGHTS:
         return {p.tensor for kernel in kernels.kernels for p in kernel.weights}
     scratch = {p.tensor for kernel in kernels.kernels for p in kernel.scratch}
@@ -52,7 +53,7 @@ def list_kind(kind: str, partition: Partition, kernels: Kernels) -> set[str]:
 def list_layers(
     pattern: str, memory: str, partition: Partition, kernels: Kernels, platform: Platform
 ) -> set[str]:
-    """Return what the layers of this name have that a memory can hold."""
+    """Return the tensors and constants of the layers with this name that the memory can hold."""
     regions = [region for region in partition.regions if not region.view]
     found = {region.name for region in regions if is_named(region, pattern)}
     if not found:
@@ -69,6 +70,6 @@ def list_layers(
 
 
 def is_named(region: Region, pattern: str) -> bool:
-    """Tell whether a pattern means a region; a name spelled out counts as itself."""
-    shell = pattern.replace("[", "[[]")  # of the shell's signs only * and ? are for names
+    """Return whether a pattern matches a region; an exact name always matches itself."""
+    shell = pattern.replace("[", "[[]")  # only * and ? are special in names, unlike in a shell
     return any(n == pattern or fnmatchcase(n, shell) for n in (region.name, *region.sources))

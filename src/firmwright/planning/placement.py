@@ -1,7 +1,7 @@
-"""Which of a platform's memories each buffer and each array of constants lies in.
+"""Chooses one of a platform's memories for each buffer and each array of constants.
 
-What is read and written most for its size is placed first, each in the cheapest memory that has
-room for it. What fits nowhere stays where it is without a choice, and is found not to fit there.
+Items with the most accesses per byte are placed first, each in the cheapest memory that has room
+for it. An item that fits nowhere stays in its default memory, and a later check reports it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from firmwright.toolchain.platforms import Memory, Platform
 
 @dataclass(frozen=True)
 class MemoryChoices:
-    """What decides about memories beside the network.
+    """The inputs of the choice of memories, in addition to the network.
 
     ``pins`` has the memories that the recipe asks for, by the names of tensors, scratch buffers and
-    arrays. ``taken`` are the bytes of memories that others need: the stack, the code.
+    arrays. ``taken`` are the bytes of each memory for other uses: the stack, the code.
     """
 
     platform: Platform
@@ -29,13 +29,13 @@ class MemoryChoices:
     taken: Mapping[str, int] = field(default_factory=dict)
 
     def take(self, size: int) -> MemoryChoices:
-        """Return the choices where so many bytes more of RAM are taken."""
+        """Return the choices with ``size`` more bytes of RAM taken."""
         return replace(self, taken={**self.taken, RAM: self.taken.get(RAM, 0) + size})
 
 
 @dataclass(frozen=True)
 class Item:
-    """A buffer, or an array of constants, and the bytes accessed for each of its own."""
+    """A buffer or an array of constants; ``uses`` are the accessed bytes per byte of its size."""
 
     name: str
     bytes: int
@@ -45,7 +45,7 @@ class Item:
 
 @dataclass
 class Room:
-    """A memory as it fills: the bytes ``left`` for the ``arena``, beside constants."""
+    """A memory while it is filled: the bytes ``left`` for the ``arena`` after its constants."""
 
     memory: Memory
     left: int
@@ -65,9 +65,9 @@ class Room:
 
 @dataclass(frozen=True)
 class MemoryAssignment:
-    """The buffers, each in its memory, and the memories of the constants that have another one.
+    """The buffers with their memories, and the memories of constants that are not in the default.
 
-    ``rooms`` are the memories as they were filled.
+    ``rooms`` are the memories after they were filled.
     """
 
     buffers: tuple[Buffer, ...]
@@ -76,7 +76,7 @@ class MemoryAssignment:
 
 
 def pin_buffers(buffers: Iterable[Buffer], choices: MemoryChoices) -> list[Buffer]:
-    """Return the buffers, those that the recipe pins in their memories."""
+    """Return the buffers; a buffer that the recipe pins is in the pinned memory."""
     return [replace(b, memory=choices.pins.get(b.name, b.memory)) for b in buffers]
 
 
@@ -89,8 +89,8 @@ def choose_memories(
 ) -> MemoryAssignment:
     """Choose the memory of every buffer that is in RAM and not pinned, and of every constant.
 
-    ``holders`` names the buffers that tensors without one lie in. What an accelerator reads or
-    writes stays where it is.
+    ``holders`` names for each tensor without a buffer the buffer that contains it. The tensors
+    and constants that an accelerator reads or writes stay in their memories.
     """
     filling = Filling(choices)
     items = sorted(
@@ -112,7 +112,7 @@ def choose_memories(
 
 
 class Filling:
-    """The memories as they fill; ``chosen`` has the memory of each item."""
+    """The memories while they are filled; ``chosen`` has the memory of each item."""
 
     def __init__(self, choices: MemoryChoices) -> None:
         self.home = choices.platform.constants_memory
@@ -122,20 +122,20 @@ class Filling:
             for name, memory in choices.platform.memories.items()
         }
         costs = {n: r.memory.cost for n, r in self.rooms.items() if r.memory.cost is not None}
-        # Of two that cost the same, constants go to the one that needs no copy at start-up.
+        # If two memories cost the same, constants go to the one that needs no copy at start-up.
         self.cheapest = sorted(costs, key=lambda n: (costs[n], not self.rooms[n].memory.read_only))
 
     def find_home(self, item: Item) -> str:
-        """Return where it lies without a choice."""
+        """Return the default memory of an item."""
         return RAM if item.buffer else self.home
 
     def choose(self, item: Item) -> str:
-        """Return the cheapest memory that has room for it, else where it lies without a choice."""
+        """Return the cheapest memory that has room for an item, else its default memory."""
         found = (n for n in self.cheapest if self.serves(n, item) and self.fits(n, item))
         return next(found, self.find_home(item))
 
     def serves(self, name: str, item: Item) -> bool:
-        """Tell whether it may lie there: RAM is for variables, unless there is no flash."""
+        """Return whether an item may be in a memory: RAM has only variables, if there is flash."""
         if item.buffer:
             return not self.rooms[name].memory.read_only
         return name != RAM or self.home == RAM
@@ -149,18 +149,18 @@ class Filling:
         if item.buffer:
             item = replace(item, buffer=replace(item.buffer, memory=name))
         for room in [name, self.home] if self.needs_copy(name, item) else [name]:
-            if room in self.rooms:  # else an accelerator's, which the platform does not list
+            if room in self.rooms:  # else an accelerator's memory, which the platform does not list
                 self.rooms[room].put(item)
 
     def needs_copy(self, name: str, item: Item) -> bool:
-        """Tell whether the start-up code copies it there from the flash, which holds it too."""
+        """Return whether the start-up code copies the item from flash, which contains it too."""
         return item.buffer is None and name != self.home and not self.rooms[name].memory.read_only
 
 
 def list_items(
     partition: Partition, kernels: Kernels, buffers: Sequence[Buffer], holders: Mapping[str, str]
 ) -> list[Item]:
-    """Return all that is placed, with the accesses of all tensors that lie in a buffer."""
+    """Return all items to place; the accesses of a buffer include all tensors in it."""
     accesses = count_accesses(partition, kernels)
     for name, holder in holders.items():
         if name != holder:
@@ -186,9 +186,9 @@ def find_accelerated(partition: Partition, kernels: Kernels, platform: Platform)
 def count_accesses(partition: Partition, kernels: Kernels) -> Counter[str]:
     """Return the bytes that are read and written of each tensor, scratch buffer and array.
 
-    A multiply-accumulate reads an element of its layer's inputs and one of its weights, which are
-    the largest of its arrays. All else is read, or written, once for each element of itself or of
-    the results, whichever are more. What a kernel keeps in registers is not known here.
+    A multiply-accumulate reads one element of its layer's inputs and one of its weights, which are
+    the largest of its arrays. Other tensors are accessed once per element of the tensor or of the
+    results, whichever are more. The count ignores values that a kernel keeps in registers.
     """
     macs = {region.name: region.macs for region in partition.regions}
     roots = partition.view_roots
@@ -201,7 +201,7 @@ def count_accesses(partition: Partition, kernels: Kernels) -> Counter[str]:
 
 
 def list_uses(kernel: Kernel, macs: int) -> list[tuple[Parameter, int]]:
-    """Return how many elements a kernel reads or writes of each of its parameters."""
+    """Return the number of elements of each parameter that a kernel reads or writes."""
     made = sum(p.elements for p in kernel.outputs)
     given = sum(p.elements for p in kernel.inputs)
     weights = max(kernel.weights, key=lambda p: p.elements, default=None)

@@ -1,4 +1,4 @@
-"""Where every tensor lives (file ``plan/plan.json``)."""
+"""Plans the location of every tensor (file ``plan/plan.json``)."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ Location = Input | Output | Slot
 class Plan:
     """The schedule and the static memory plan.
 
-    ``locations`` has the place of every tensor and scratch buffer; a view has that of its source.
-    A result that is written over an input has its place, and a share in its buffer.
+    ``locations`` has the location of every tensor and scratch buffer; a view has the location of
+    its source. A result that is written over an input has the input's location and buffer.
     ``output_copies`` are (output index, location) pairs for outputs that no region writes
-    directly. ``other_arenas`` has the bytes of the arenas in other memories than the processor's.
-    ``shared_functions`` are regions that call another one's function, the same C as theirs.
-    The states lie in the first ``state_bytes`` of the arena; ``state_copies`` are (state index,
-    location) pairs for those whose next value no region leaves there.
-    ``constants`` has the memories of the arrays that do not lie with the others in flash.
+    directly. ``other_arenas`` has the bytes of the arenas in memories other than RAM.
+    ``shared_functions`` are regions that call another region's function, because their C is equal.
+    The states are in the first ``state_bytes`` of the arena; ``state_copies`` are (state index,
+    location) pairs for states whose next value no region writes there.
+    ``constants`` has the memories of the arrays that are not with the other arrays in flash.
     ``loops`` are calls that repeat: from one repetition to the next each of their tensors moves by
     the same number of bytes, or stays.
     """
@@ -103,9 +103,9 @@ class Plan:
 
 
 def make_plan(partition: Partition, kernels: Kernels, choices: MemoryChoices | None = None) -> Plan:
-    """Schedule the regions and give each tensor a place, by ``choices`` in several memories.
+    """Return the schedule and each tensor's location; ``choices`` decide among several memories.
 
-    Inputs and outputs of the network lie in the caller's buffers, all else in arenas.
+    Inputs and outputs of the network are in the caller's buffers, all other tensors in arenas.
     """
     schedule = schedule_regions(partition, kernels)
     views = partition.view_places
@@ -154,7 +154,7 @@ def make_plan(partition: Partition, kernels: Kernels, choices: MemoryChoices | N
 
 
 def locate(place: Place, locations: Mapping[str, Location]) -> Location:
-    """Return where a tensor is that begins at a byte of another one, or of a buffer."""
+    """Return the location of a tensor that begins at a byte of another tensor or of a buffer."""
     whole, begin = place
     return move(locations[whole], begin)
 
@@ -164,7 +164,7 @@ def move(location: Location, further: int) -> Location:
 
 
 def moves_evenly(loop: Loop, calls: Sequence[Call], locations: Mapping[str, Location]) -> bool:
-    """Tell whether each tensor moves by the same bytes from each repetition to the next."""
+    """Return whether each tensor moves by the same bytes from each repetition to the next."""
     for first in range(loop.first, loop.first + loop.calls):
         rows = zip(*(calls[n].places for n in range(first, loop.end, loop.calls)), strict=True)
         for row in rows:
@@ -179,10 +179,10 @@ def moves_evenly(loop: Loop, calls: Sequence[Call], locations: Mapping[str, Loca
 def place_in_memories(
     placement: MemoryAssignment, states: Sequence[Buffer]
 ) -> dict[str, list[Buffer]]:
-    """Return the buffers of each memory with their offsets, sorted by its name; of RAM always.
+    """Return the placed buffers of each memory, sorted by memory; RAM is always included.
 
-    They take no more of a memory than they did while it was filled. Those in RAM lie behind the
-    ``states``, which are among them.
+    They need no more bytes of a memory than while it was filled. The buffers in RAM begin with
+    the ``states``; the others come after them.
     """
     arenas = {}
     for memory in sorted({RAM, *(b.memory for b in placement.buffers)}):
@@ -199,10 +199,10 @@ def place_in_memories(
 
 
 def locate_ports(partition: Partition, views: Mapping[str, tuple[str, int]]) -> dict[str, Location]:
-    """Return the places of the tensors that the caller passes.
+    """Return the locations of the tensors that the caller passes.
 
-    An output that shows an input, a state, another output or a part of a tensor has no place of
-    its own.
+    An output that shows an input, a state, another output or a part of a tensor has no separate
+    location.
     """
     size = {tensor.name: tensor.bytes for tensor in partition.tensors}
     locations: dict[str, Location] = {name: Input(i) for i, name in enumerate(partition.inputs)}
@@ -214,14 +214,14 @@ def locate_ports(partition: Partition, views: Mapping[str, tuple[str, int]]) -> 
 
 
 def list_outputs(partition: Partition) -> tuple[str, ...]:
-    """Return the tensors that the caller gets: states' next values are none of them."""
+    """Return the outputs for the caller, without the states' next values."""
     return partition.outputs[: len(partition.outputs) - partition.states]
 
 
 def find_output_copies(
     partition: Partition, locations: Mapping[str, Location]
 ) -> Iterator[tuple[int, Location]]:
-    """Yield the outputs that no region writes directly, and where their bytes are."""
+    """Yield the outputs that no region writes directly, and the location of their bytes."""
     for index, name in enumerate(list_outputs(partition)):
         if locations[name] != Output(index):
             yield index, locations[name]
@@ -230,7 +230,7 @@ def find_output_copies(
 def find_state_copies(
     partition: Partition, locations: Mapping[str, Location]
 ) -> Iterator[tuple[int, Location]]:
-    """Yield the states whose next value lies elsewhere, and where its bytes are."""
+    """Yield the states whose next value is not in the state's location, and its location."""
     for index, (state, result) in enumerate(partition.state_pairs):
         if locations[result] != locations[state]:
             yield index, locations[result]
@@ -239,7 +239,7 @@ def find_state_copies(
 def list_results(partition: Partition, schedule: Schedule) -> Iterator[Buffer]:
     """Yield a buffer for every tensor that regions write, in order of execution.
 
-    What a job beside the processor reads or writes is needed until the job was waited for.
+    The tensors of a job that runs in parallel to the processor are needed until the wait for it.
     """
     tensors = {t.name: t for t in partition.tensors}
     regions = {r.name: r for r in partition.regions}

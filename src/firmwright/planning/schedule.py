@@ -1,9 +1,9 @@
-"""The order in which regions run, and where the processor waits for devices that run beside it.
+"""Orders the regions, and inserts waits for devices that run in parallel to the processor.
 
 A kernel with a ``wait_function`` only starts a job. A device runs its jobs one after the other, in
 order. A region on another device, or on the processor, waits for a job before it reads the job's
-result. Where the job's device can tell the reader's that it is done (an event), the reader is
-started at once and waits itself. Without such kernels the order is the partition's.
+result. If the job's device can signal the reader's device (an event), the reader is started at
+once and waits itself. Without such kernels the order is the partition's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from firmwright.ir.tensors import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A call of ``function``: until ``pending`` of its device's jobs, or fewer, are not done."""
+    """A call of ``function``, which waits until at most ``pending`` jobs of its device remain."""
 
     function: str
     pending: int
@@ -26,11 +26,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStep:
-    """A region's turn, and the waits in front of it.
+    """A region's turn, and the waits before it.
 
-    ``events`` are calls that let its job wait: until ``pending`` of those jobs of another device
-    that have been started are not done. ``done_before`` is the index of the first step that may
-    rely on this one's results: the next step, unless this one only starts a job.
+    ``events`` are calls that make its job wait for another device: until at most ``pending`` of
+    the jobs that this device has started remain. ``done_before`` is the index of the first step
+    that may use this step's results: the next step, unless this step only starts a job.
     """
 
     region: str
@@ -41,14 +41,14 @@ class ScheduleStep:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The steps of an inference, views among them, and the waits behind the last one."""
+    """The steps of an inference, with the views, and the waits after the last step."""
 
     steps: tuple[ScheduleStep, ...]
     last_waits: tuple[Wait, ...]
 
 
 def schedule_regions(partition: Partition, kernels: Kernels) -> Schedule:
-    """Order the regions so that devices run beside each other, and say who waits for whom."""
+    """Order the regions so that devices run in parallel, and insert the waits between them."""
     queues = JobQueues(kernels)
     regions = order_regions(partition, kernels) if queues.started else partition.regions
     dependencies = find_dependencies(partition)
@@ -65,11 +65,11 @@ def schedule_regions(partition: Partition, kernels: Kernels) -> Schedule:
 
 
 class JobQueues:
-    """Jobs beside the processor, in a queue for each function that waits for them.
+    """Jobs that run in parallel to the processor, in one queue per function that waits for them.
 
     ``started`` has the steps that start each queue's jobs. ``done_before`` has, for each of these
-    steps, the step in front of which its job was known to be done. ``implied`` has, for each job
-    of a queue, how many jobs of others are done once it is.
+    steps, the step before which its job was known to be done. ``implied`` has, for each job of a
+    queue, the number of jobs of other queues that are done once the job is done.
     """
 
     def __init__(self, kernels: Kernels) -> None:
@@ -84,7 +84,7 @@ class JobQueues:
     def prepare(
         self, region: str, reads: Iterable[str], step: int
     ) -> tuple[tuple[Wait, ...], tuple[Wait, ...]]:
-        """Return the waits in front of a region and its events; start its job, if it is one."""
+        """Return the waits before a region and its events; start the region's job, if any."""
         needed = self.find_needed(region, reads)
         paths = self.events.get(region, {})
         waits = self.wait({q: n for q, n in needed.items() if q not in paths}, step)
@@ -104,7 +104,7 @@ class JobQueues:
         return waits, tuple(events)
 
     def find_needed(self, region: str, reads: Iterable[str]) -> dict[str, int]:
-        """Return how many jobs of other queues are done once a region may read these."""
+        """Return how many jobs of other queues have to be done before a region reads ``reads``."""
         own = self.queue_of.get(region)
         needed: dict[str, int] = {}
         for name in reads:
@@ -114,7 +114,7 @@ class JobQueues:
         return needed
 
     def wait(self, needed: Mapping[str, int], step: int) -> tuple[Wait, ...]:
-        """Wait in front of a step until so many jobs of each queue are done."""
+        """Wait before a step until the needed number of jobs of each queue is done."""
         open_jobs = {q: n for q, n in needed.items() if n > self.done[q]}
         waits = []
         for queue, count in sorted(open_jobs.items()):
@@ -126,7 +126,7 @@ class JobQueues:
         return tuple(waits)
 
     def finish(self, queue: str, count: int, step: int) -> None:
-        """Note that jobs are done, and with them those that they waited for."""
+        """Record that jobs are done, and with them the jobs that they waited for."""
         done = self.done[queue]
         if count > done:
             self.done_before.update(dict.fromkeys(self.started[queue][done:count], step))
@@ -136,7 +136,7 @@ class JobQueues:
 
 
 def find_dependencies(partition: Partition) -> dict[str, list[str]]:
-    """Return for each region those that write what it reads; a view shows what others wrote."""
+    """Return for each region the regions that wrote its inputs; a view has its source's writers."""
     writers: dict[str, set[str]] = {}
     reads: dict[str, list[str]] = {}
     for region in partition.regions:
@@ -147,10 +147,10 @@ def find_dependencies(partition: Partition) -> dict[str, list[str]]:
 
 
 def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
-    """Order regions by list scheduling: always the one that can begin first is the next.
+    """Order regions by list scheduling: the next region is always the one that can begin first.
 
-    Of several, it is one that does not keep the processor busy, then the one with the longest path
-    to the end, then the first of the partition. A view goes in front of its first reader.
+    Among several, choose one that does not occupy the processor, then the one with the longest
+    path to the end, then the first of the partition. A view comes before its first reader.
     """
     regions = {region.name: region for region in partition.regions if not region.view}
     queue_of = {kernel.region: kernel.wait_function for kernel in kernels.kernels}
@@ -162,7 +162,7 @@ def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
     now, free, ends = 0, dict[str, int](), dict[str, int]()
 
     def begin(name: str) -> int:
-        """Return when the processor may start it."""
+        """Return the time at which the processor may start a region."""
         awaited = [r for r in reads[name] if queue_of[r] not in (queue_of[name], *events[name])]
         return max([now, *(ends[r] for r in awaited)])
 
@@ -187,10 +187,10 @@ def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
 
 
 def estimate_cycles(region: Region, kernel: Kernel, tensors: Mapping[str, Tensor]) -> int:
-    """Return what a region takes by its device's cost model.
+    """Return the cycles of a region by its device's cost model.
 
-    Without one, assume one cycle a multiply-accumulate, or an element where there are none. Only
-    the order of the regions depends on this guess.
+    Without a model, assume one cycle per multiply-accumulate, or per element if there are none.
+    Only the order of the regions depends on this estimate.
     """
     if kernel.cycles is not None:
         return kernel.cycles.total
@@ -209,7 +209,7 @@ def longest_paths(
 
 
 def insert_views(ordered: Sequence[Region], partition: Partition) -> list[Region]:
-    """Put every view in front of the first region that reads it."""
+    """Insert every view before the first region that reads it."""
     view_of = {name: r for r in partition.regions if r.view for name in r.outputs}
     result: list[Region] = []
 

@@ -1,4 +1,4 @@
-"""States: a place of their own at the arena's beginning, where a run leaves their next values."""
+"""Places states at the beginning of the arena, where a run writes their next values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firmwright.planning.schedule import Schedule
 
 
 def list_states(partition: Partition, schedule: Schedule) -> list[Buffer]:
-    """Return the states' buffers, placed one behind the other; nothing else ever lies there."""
+    """Return the states' buffers, one after the other; no other buffer overlaps them."""
     tensors = {tensor.name: tensor for tensor in partition.tensors}
     buffers: list[Buffer] = []
     for state, _ in partition.state_pairs:
@@ -28,10 +28,10 @@ def find_written_states(
     schedule: Schedule,
     buffers: Sequence[Buffer],
 ) -> dict[str, str]:
-    """Return the buffers that can lie in a state's place, as its next value, each with the state.
+    """Return the buffers that can be in a state's place, as its next value, each with the state.
 
-    That needs the state's last reader to be done before, or a kernel that may write over it.
-    All other next values are copied behind the last step.
+    This requires that the state's last reader is done before, or that the kernel may write over
+    the state. All other next values are copied after the last step.
     """
     sizes = {tensor.name: tensor.bytes for tensor in partition.tensors}
     roots = partition.view_roots
@@ -51,9 +51,9 @@ def find_written_states(
 
 
 def find_last_reads(partition: Partition, schedule: Schedule) -> dict[str, int]:
-    """Return the step in which each state is read last, -1 if in none.
+    """Return the step in which each state is read last, or -1 if no step reads it.
 
-    One that an output shows is read behind the last step.
+    A state that an output shows is read after the last step.
     """
     roots = partition.view_roots
     regions = {region.name: region for region in partition.regions}
@@ -66,6 +66,6 @@ def find_last_reads(partition: Partition, schedule: Schedule) -> dict[str, int]:
 
 
 def list_next_values(partition: Partition) -> Iterator[str]:
-    """Yield the tensors whose bytes are the states' next values."""
+    """Yield the tensors that contain the states' next values."""
     roots = partition.view_roots
     return (roots[result] for _, result in partition.state_pairs)
