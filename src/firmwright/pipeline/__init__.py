@@ -1,1 +1,4 @@
-"""What runs the stages: jobs, freshness, the lock, the command line. Only this room knows doit."""
+"""Runs the stages of a build: jobs, freshness, the lock and the command line.
+
+Only this package imports doit.
+"""

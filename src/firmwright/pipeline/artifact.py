@@ -1,4 +1,4 @@
-"""A file that one stage writes and others read."""
+"""Defines an artifact: a file that one stage writes and other stages read."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from .freshness import read_identity
 T = TypeVar("T")
 
 NETWORK_STAGE = "network"
-"""Among an artifact's stages: whichever stage gives the network as it is compiled."""
+"""A placeholder for an artifact's stage: the stage that writes the network to be compiled."""
 
 LOWERED_STAGE = "lowered"
-"""Among an artifact's stages: whichever stage gives the regions as they are lowered."""
+"""A placeholder for an artifact's stage: the stage that writes the regions to be lowered."""
 
 ARRAYS = "arrays"
 MODULE = "tvm:IRModule"
 PATH = "pathlib:Path"
 
 KEPT_RECORDS = 64
-"""Records that a process keeps: those of a build, which its stages read one after another."""
+"""The number of records that a process keeps. The stages of a build read them repeatedly."""
 
 
 class Folders(Protocol):
-    """What knows where the results of stages are: a job."""
+    """An object that knows the result folders of stages: a job."""
 
     def folder(self, stage: str, /) -> Path: ...
 
@@ -39,9 +39,13 @@ class Folders(Protocol):
 class Artifact(Generic[T]):
     """A file that a stage writes into its folder.
 
-    ``kind`` says what is read from it: a record of the class that it names ("module:Class",
-    imported when one is read), ``ARRAYS`` by name (.npz), a Relax ``MODULE``, or, for what is
-    read in another way, the file's ``PATH`` (the stage's folder where ``file`` is empty).
+    ``kind`` is the type of the value that is read from the file:
+
+    - "module:Class": a record of this class, which is imported when the record is read
+    - ``ARRAYS``: arrays by name (.npz)
+    - ``MODULE``: a Relax module
+    - ``PATH``: the path of the file, for a caller that reads the file itself. The path is the
+      stage's folder if ``file`` is empty.
     """
 
     stage: str
@@ -52,12 +56,12 @@ class Artifact(Generic[T]):
         return job.folder(self.stage) / self.file
 
     def read(self, job: Folders) -> T:
-        """Return what the stage wrote; UserError for a damaged file."""
+        """Return the value that the stage wrote. Raises UserError if the file is damaged."""
         result: T = read_file(self.path(job), self.kind)
         return result
 
     def pack(self, job: Folders, place: str = "") -> dict[str, Path]:
-        """Return its files, of a folder all, by their names below a place in the bundle."""
+        """Return the files of the artifact, by their names below ``place`` in the bundle."""
         path = self.path(job)
         if self.file:
             return {f"{place}{self.file}": path}
@@ -70,7 +74,7 @@ class Artifact(Generic[T]):
 
 
 class FileList(Protocol):
-    """A record of a folder beside it, and of the files in there that are handed on."""
+    """A record that names a folder next to it, and the files in this folder to pass on."""
 
     @property
     def folder(self) -> str: ...
@@ -83,7 +87,7 @@ Listed = TypeVar("Listed", bound=FileList)
 
 
 def pack_listed(artifact: Artifact[Listed], job: Folders) -> dict[str, Path]:
-    """Return a record, and the files that it lists, by their names in the bundle."""
+    """Return a record and the files that it lists, by their names in the bundle."""
     record = artifact.read(job)
     place = f"{artifact.stage}/{record.folder}"
     folder = job.folder(artifact.stage) / record.folder
@@ -97,7 +101,7 @@ def read_file(path: Path, kind: str) -> Any:
         import tvm  # noqa: F401  (names the classes of nodes)
         from tvm_ffi.serialization import from_json_graph_str
 
-        # tvm.ir.load_json parses and writes the text once more, for files of older releases.
+        # tvm.ir.load_json also parses and writes the text again, to convert files of old releases.
         return from_json_graph_str(path.read_text(encoding="utf-8"))
     if kind == ARRAYS:
         from firmwright.ir.records import read_arrays
@@ -108,7 +112,7 @@ def read_file(path: Path, kind: str) -> Any:
 
 @lru_cache(KEPT_RECORDS)
 def read_known_record(path: Path, kind: str, *_identity: int) -> Any:
-    """Read a record, which nobody changes; a file that is the same is not read again."""
+    """Return a record, which no caller may change. An unchanged file is not read again."""
     from firmwright.ir.records import read_record
 
     return read_record(path, resolve_name(kind))

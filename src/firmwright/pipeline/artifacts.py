@@ -1,4 +1,4 @@
-"""All that the stages hand on to each other."""
+"""Lists all artifacts that the stages pass to each other."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ MODEL_MODULE: Artifact[IRModule] = Artifact("model", "module.json", MODULE)
 MODEL_SIGNATURE: Artifact[ModelSignature] = Artifact(
     "model", "signature.json", "firmwright.ir.tensors:ModelSignature"
 )
-"""Only where the recipe demands one."""
+"""Exists only if the recipe demands a signature."""
 
 CALIBRATION: Artifact[CalibrationRecord] = Artifact(
     "calibration", "calibration.json", "firmwright.quantize.calibration:CalibrationRecord"
 )
 DISTRIBUTIONS: Artifact[Arrays] = Artifact("calibration", "distributions.npz", ARRAYS)
 PREPARED_MODEL: Artifact[Path] = Artifact("calibration", "prepared.onnx", PATH)
-"""The float network as ONNX, as it is quantized."""
+"""The float network as ONNX, in the form that is quantized."""
 
 QUANTIZATION: Artifact[QuantizationRecord] = Artifact(
     "quantized", "quantization.json", "firmwright.quantize.quantization_record:QuantizationRecord"
@@ -55,7 +55,7 @@ QUANTIZATION: Artifact[QuantizationRecord] = Artifact(
 QUANTIZED_MODEL: Artifact[Path] = Artifact("quantized", "model.onnx", PATH)
 
 QUANTIZED_RELAX: Artifact[Path] = Artifact("quantized", "model.relax", PATH)
-"""Only in shift arithmetic: the network's definition then."""
+"""Exists only for shift arithmetic. Then it defines the network."""
 
 NETWORK_INTERFACE: Artifact[ModelInterface] = Artifact(NETWORK_STAGE, "model.json", INTERFACE_CLASS)
 NETWORK_MODULE: Artifact[IRModule] = Artifact(NETWORK_STAGE, "module.json", MODULE)
@@ -72,29 +72,29 @@ PARTITION: Artifact[Partition] = Artifact(
     "partition", "partition.json", "firmwright.ir.regions:Partition"
 )
 REGIONS: Artifact[IRModule] = Artifact("partition", "module.json", MODULE)
-"""The network with a function a region."""
+"""The network with one function per region."""
 LOWERED: Artifact[IRModule] = Artifact(LOWERED_STAGE, "module.json", MODULE)
-"""The same as it is lowered: a device may have put regions in the place of others."""
+"""The network as it is lowered. A device may have replaced regions of the partition."""
 LOWERED_MODEL: Artifact[IRModule] = Artifact(LOWERED_STAGE, "model.relax", MODULE)
-"""Only where a device has: the network of these regions, which is the reference then."""
+"""Exists only if a device replaced regions. Then this network is the reference."""
 INTERFACE: Artifact[ModelInterface] = Artifact("partition", "interface.json", INTERFACE_CLASS)
-"""The inputs and outputs of the C function: whole batches, as they lie in memory."""
+"""The inputs and outputs of the C function: whole batches, in their memory layout."""
 BATCH_LAYOUT: Artifact[BatchLayout] = Artifact(
     "partition", "batch.json", "firmwright.ir.tensors:BatchLayout"
 )
-"""Only where the recipe asks for a batch."""
+"""Exists only if the recipe asks for a batch."""
 
 OF_SAMPLES: tuple[Artifact[Any], ...] = (
     MODEL_INTERFACE, NETWORK_INTERFACE, NETWORK_VALUES, INTERFACE, BATCH_LAYOUT, PARTITION, LOWERED,
 )  # fmt: skip
-"""What decides which samples a network runs on, and what its reference makes of them."""
+"""The artifacts that decide the samples of a network and the outputs of its reference."""
 
 KERNELS: Artifact[Kernels] = Artifact("kernels", "kernels.json", "firmwright.ir.kernels:Kernels")
 WEIGHTS: Artifact[Arrays] = Artifact("kernels", "weights.npz", ARRAYS)
 KEPT_REGIONS: Artifact[KeptRegions] = Artifact(
     "kernels", "kept.json", "firmwright.ir.kernels:KeptRegions"
 )
-"""For the stage's own next run."""
+"""Is read only by the next run of the kernels stage."""
 
 ACCURACY: Artifact[AccuracyRecord] = Artifact(
     "accuracy", "accuracy.json", "firmwright.verify.run_records:AccuracyRecord"
@@ -110,7 +110,7 @@ GOLDEN: Artifact[Arrays] = Artifact("selftest", "golden.npz", ARRAYS)
 """The samples of the self-test, ``input_0`` … and ``output_0`` …, and the layers' ``checksums``."""
 
 PROJECT: Artifact[Path] = Artifact("sources", "", PATH)
-"""The C project's folder."""
+"""The folder of the C project."""
 OBJECTS: Artifact[Path] = Artifact("objects", "", PATH)
 
 FIRMWARE: Artifact[Path] = Artifact("firmware", "firmware.elf", PATH)
@@ -122,21 +122,21 @@ REFERENCE: Artifact[ReferenceRecord] = Artifact(
     "reference", "reference.json", "firmwright.verify.run_records:ReferenceRecord"
 )
 REFERENCE_OUTPUTS: Artifact[Arrays] = Artifact("reference", "outputs.npz", ARRAYS)
-"""What the reference makes of the run's samples, one by one: ``output_0`` …"""
+"""The outputs of the reference for the run's samples, one sample at a time: ``output_0`` …"""
 
 RUN: Artifact[RunRecord] = Artifact("run", "run.json", "firmwright.verify.run_records:RunRecord")
 NETWORKS_RUN: Artifact[NetworksRun] = Artifact(
     "run", "run.json", "firmwright.report.several_networks:NetworksRun"
 )
-"""Of a firmware of several networks."""
+"""Exists for a firmware of several networks."""
 RUN_OUTPUTS: Artifact[Arrays] = Artifact("run", "outputs.npz", ARRAYS)
 """The outputs of firmware and reference: ``firmware_0`` …, ``reference_0`` …"""
 RUN_SAMPLE: Artifact[Arrays] = Artifact("run", "sample.npz", ARRAYS)
-"""What the firmware read first and what it wrote: ``input_0`` …, ``output_0`` …"""
+"""The first inputs of the firmware and their outputs: ``input_0`` …, ``output_0`` …"""
 BOXES: Artifact[DetectionReport] = Artifact(
     "run", "boxes.json", "firmwright.verify.detection:DetectionReport"
 )
-"""Only where the recipe has a detection."""
+"""Exists only if the recipe has a detection."""
 
 TIMELINE: Artifact[Timeline] = Artifact(
     "stats", "stats.json", "firmwright.report.timeline:Timeline"
@@ -152,4 +152,4 @@ DEMO_CONSOLE: Artifact[Path] = Artifact("demo-run", "console.txt", PATH)
 EXPORTS: Artifact[Path] = Artifact("exports", "", PATH)
 
 SUMMARY: Artifact[Path] = Artifact("bundle", "summary.json", PATH)
-"""The rows of the table that a build ends with."""
+"""The rows of the table that a build prints at its end."""

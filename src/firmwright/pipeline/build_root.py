@@ -1,4 +1,4 @@
-"""The folder that holds what doit knows, and the build folders of the recipes."""
+"""Manages the build root: the folder with doit's state and the build folders of the recipes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from firmwright.folders import PACKAGE
 from .recipe_words import find_recipes
 
 STATE_FILE = ".doit.db"
-"""What doit knows of every task, in the build root."""
+"""The file in the build root with doit's record of every task."""
 
 STATE = (STATE_FILE, ".recipes", ".snapshots", ".libraries.log")
-"""What the names of firmwright's own files in the build root begin with."""
+"""The prefixes of the names of firmwright's files in the build root."""
 
 
 def find_build_root() -> Path:
-    """Return the folder that holds doit's state: ``outdir=``, else ``build``."""
+    """Return the folder that holds doit's state: ``outdir=``, or ``build`` by default."""
     return Path(get_var("outdir", "build"))
 
 
@@ -44,9 +44,9 @@ def check_temporary_folder() -> None:
 
 
 def prepare_build_root() -> Path:
-    """Create and mark the build root; UserError for a folder in which builds could do harm.
+    """Create and mark the build root. Raises UserError for a folder that builds could damage.
 
-    Raises UserError also if TMPDIR, which compilers use, cannot be written.
+    Also raises UserError if TMPDIR, which compilers use, cannot be written.
     """
     check_temporary_folder()
     root = find_build_root()
@@ -67,14 +67,14 @@ def prepare_build_root() -> Path:
 
 
 def list_recipes() -> Sequence[Path]:
-    """Return the recipes of the command line, none if there is a mistake: it is told later."""
+    """Return the recipes of the command line; empty on an error, which is reported later."""
     with suppress(UserError):
         return [layers.path for layers in find_recipes()]
     return ()
 
 
 def find_reasons(root: Path, recipes: Sequence[Path]) -> Iterator[str]:
-    """Yield why a folder cannot be the build root."""
+    """Yield the reasons why a folder cannot be the build root."""
     if root.is_symlink():
         yield "is a symbolic link"
     place = Path(os.path.realpath(root))
@@ -99,7 +99,8 @@ def find_reasons(root: Path, recipes: Sequence[Path]) -> Iterator[str]:
 def find_foreign(root: Path) -> Iterator[str]:
     """Yield the reason if a folder has files that no build wrote.
 
-    The default folder may have others next to its recipes' folders, but not firmwright's names.
+    The default folder may have foreign files next to the recipes' folders, but not with the names
+    of firmwright's files.
     """
     names = list_foreign_entries(root)
     if get_var("outdir") is None:
@@ -117,13 +118,13 @@ def find_home() -> str:
 
 
 def list_package_folders() -> Iterator[str]:
-    """Yield the folders that have installed packages, and that of firmwright."""
+    """Yield the folders of installed packages and of firmwright."""
     folders = (*site.getsitepackages(), site.getusersitepackages(), str(PACKAGE))
     return (os.path.realpath(folder) for folder in folders)
 
 
 def propose_folder(recipes: Sequence[Path]) -> Path:
-    """Return a folder that builds may fill."""
+    """Return a folder into which builds may write."""
     name = recipes[0].stem if recipes else "firmwright"
     folders = (Path(above, name) for above in ("build", "builds", "firmwright-build"))
     free = (f for f in folders if not os.path.lexists(f) or read_owner(f) is not None)

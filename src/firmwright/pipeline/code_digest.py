@@ -1,4 +1,4 @@
-"""What tells firmwright's own code from any other: by it, a change runs every stage again."""
+"""Computes the digest of firmwright's code. Every stage runs again if the digest changes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from firmwright.folders import PACKAGE, TOP
 CODE_FOLDERS = (PACKAGE, TOP / "tasks")
 
 CODE_SUFFIXES = frozenset({".c", ".json", ".py", ".yaml"})
-"""Suffixes of the package's files that decide about results: rules are YAML, schemas JSON."""
+"""The suffixes of package files that decide results. Rules are YAML, and schemas are JSON."""
 
 
 @cache
 def code_digest(places: tuple[Path, ...]) -> str:
-    """Digest the code in folders, so that changing any of it runs every stage again."""
+    """Return the digest of the code in the folders."""
     total = hashlib.sha256()
     for place in places:
         for name in sorted(list_code(place)):
@@ -29,7 +29,7 @@ def code_digest(places: tuple[Path, ...]) -> str:
 
 
 def list_code(place: Path) -> Iterator[str]:
-    """Yield the files of code below a folder, without following links; Path.rglob is slower."""
+    """Yield the code files below a folder without following links. Path.rglob is slower."""
     for folder, _, names in os.walk(place):
         below = os.path.relpath(folder, place)
         yield from (

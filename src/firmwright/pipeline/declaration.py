@@ -1,4 +1,4 @@
-"""One step of the pipeline: what it reads, what it writes, and the function that does it."""
+"""Defines the declaration of a stage: its inputs, its results and the function that runs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .artifact import Artifact
 from .tools import Tool
 
 Job = TypeVar("Job")
-"""The class of jobs, which imports this module; `stage` has the declarations for it."""
+"""The class of jobs. Its module imports this module; `stage` binds the declarations to it."""
 
 
 ALL = ("*",)
@@ -22,40 +22,49 @@ ALL = ("*",)
 
 
 class Scope(Enum):
-    """What the results of a stage depend on beside the model."""
+    """The inputs, in addition to the model, on which the results of a stage depend."""
 
     MODEL = "model"
-    """Nothing: every platform, and a comparison with another target, shares them."""
+    """No other input: all platforms share the results, also with a comparison's second target."""
     TARGET = "target"
-    """The target mix; the platform only where a device or a batch asks for it."""
+    """The target. The platform counts only if a device or a batch depends on it."""
     PLATFORM = "platform"
 
 
 @dataclass(frozen=True)
 class StageDeclaration(Generic[Job]):
-    """One step of the pipeline, with results in a folder of its own.
+    """One step of the pipeline, with its results in a separate folder.
 
-    ``run`` names the function ``(job, folder)`` that writes them into an empty folder
-    ("module:function", imported when it runs). Its results depend on ``reads``, the results of
-    earlier stages; on ``keys`` of the recipe, such as ``run.seed``, and fields of the ``platform``
-    (ALL for each of them); on ``variables`` of the environment, of which only counts whether they
-    are set, because their files are inputs; on ``facts``, values by name that follow from other
-    files; on ``inputs``, the user's files; on ``templates``, patterns of files below firmwright's
-    own; on ``tools``; and on all of firmwright's code. ``tests/hammer/keys.py`` records the keys,
-    fields and variables that a stage reads, and fails for one that is not declared. If platforms
-    share the results, no field counts.
+    ``run`` names the function ``(job, folder)`` that writes the results into an empty folder
+    ("module:function"). The module is imported when the stage runs.
 
-    A stage that ``compares`` reads the results of the job that it compares with as well, one that
-    ``reads_all`` those of every other stage. The results of one ``for_both`` hold for the job that
-    it compares with too. One that ``joins`` reads those of the job's members. With ``of_members``,
-    each member counts as it does for that stage.
+    The results of a stage depend on these fields and on all of firmwright's code:
 
-    A recipe that asks nothing of a stage, so that it does not apply, does without; where one asks
-    and the platform or machine cannot run the stage, ``explain_absence`` says why. ``archive``
-    gives files for the bundle by their names in it; ``publish`` those that move out of the
-    stage's folder to places of their own. ``about`` is the key of the recipe that the stage's
-    mistakes are about: they are told with its place. One that ``gives_regions`` puts others in the
-    place of the partition's, which are lowered then.
+    - ``reads``: the results of earlier stages
+    - ``keys``: keys of the recipe, such as ``run.seed``; ALL for every key
+    - ``platform``: fields of the platform; ALL for every field. No field counts if platforms
+      share the results.
+    - ``variables``: variables of the environment. Only their presence counts, because the files
+      that they name are inputs.
+    - ``facts``: values by name that follow from other files
+    - ``inputs``: the user's files
+    - ``templates``: patterns of files below firmwright's template folder
+    - ``tools``: compilers and other programs
+
+    ``tests/hammer/keys.py`` records the keys, fields and variables that a stage reads. It fails
+    if one of them is not declared.
+
+    A stage that ``compares`` also reads the results of the job that it compares with. A stage
+    that ``reads_all`` reads the results of every other stage. The results of a stage that is
+    ``for_both`` also hold for the compared job. A stage that ``joins`` reads the results of the
+    job's members. Each member counts with everything on which the stage ``of_members`` depends.
+
+    A stage ``applies`` if the recipe asks for it. If the recipe asks for a stage that the platform
+    or the machine cannot run, ``explain_absence`` returns the reason. ``archive`` returns the
+    files for the bundle by their names in the bundle. ``publish`` returns the files that move from
+    the stage's folder to other locations. ``about`` is the recipe key that the stage's errors
+    concern; messages show its location. A stage that ``gives_regions`` replaces the regions of
+    the partition, and the new regions are lowered.
     """
 
     name: str
@@ -85,5 +94,5 @@ class StageDeclaration(Generic[Job]):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The stages whose results it reads; those that do not apply do not count."""
+        """The stages whose results this stage reads, also if they do not apply to a job."""
         return tuple(dict.fromkeys(artifact.stage for artifact in self.reads))

@@ -1,4 +1,4 @@
-"""Where every operator of a recipe runs and why, from the partition stage's result."""
+"""Prints the device and the reason for every operator, from the partition stage's result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from .tuned_layers import list_found_ways, tune_mix
 
 
 def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
-    """Print where the operators run; return 1 where that is not what a recipe demands."""
+    """Print the devices of all operators; return 1 if a demand of a recipe is not met.
+
+    Returns 2 if ``as_json`` is set for several jobs.
+    """
     if as_json and len(jobs) > 1:
         print("--json takes one recipe and one platform", file=sys.stderr)
         return 2
@@ -40,19 +43,19 @@ def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
 
 
 def find_needed_stage(job: Job, layer: str | None) -> str:
-    """Return the last stage that an explanation needs, of all layers or of one."""
+    """Return the last stage that is needed to explain all layers, or only ``layer``."""
     if layer is not None:
         return "sources"
     return "plan" if chooses_memories(job) else "partition"
 
 
 def explain_partition(job: Job) -> Explanation:
-    """Explain the partition that was made."""
+    """Return the explanation of the partition that the stage wrote."""
     return explain(PARTITION.read(job), [device.name for device in job.recipe.target])
 
 
 def explain_kernels(job: Job) -> Explanation:
-    """Explain the partition, and how each region will be computed."""
+    """Return the explanation of the partition, with the kernel of each region."""
     partition, module = PARTITION.read(job), REGIONS.read(job)
     mix = tune_mix(job, partition, module, job.mix)
     devices = {device.name: device for device in mix}
@@ -68,7 +71,7 @@ def explain_kernels(job: Job) -> Explanation:
 
 
 def find_job_memories(job: Job) -> dict[str, LayerMemories]:
-    """Return where the parts of each layer lie, by its region; nothing where there is no choice."""
+    """Return the memories of each layer's parts, by region; empty if there is no choice."""
     if not chooses_memories(job):
         return {}
     return find_memories(
@@ -77,8 +80,8 @@ def find_job_memories(job: Job) -> dict[str, LayerMemories]:
 
 
 def advise_job(job: Job) -> tuple[Advice, ...]:
-    """Return what would let the network run faster."""
-    from firmwright.report.advising import advise  # it loads TVM, which the end of a build does not
+    """Return advice that would make the network faster."""
+    from firmwright.report.advising import advise  # loads TVM, which the end of a build avoids
 
     partition, module = PARTITION.read(job), REGIONS.read(job)
     mix = tune_mix(job, partition, module, job.mix)
@@ -86,7 +89,7 @@ def advise_job(job: Job) -> tuple[Advice, ...]:
 
 
 def find_unmet_demands(job: Job, found: Explanation) -> list[Diagnostic]:
-    """Say what of ``allow_fallback`` and ``require_offload`` is not met, at these keys."""
+    """Return a message for ``allow_fallback`` or ``require_offload`` if it is not met."""
     recipe = job.recipe
     ends_on_processor = job.mix[-1].target.is_portable
     wrong = check_offload(found, recipe.allow_fallback, recipe.require_offload, ends_on_processor)

@@ -1,7 +1,7 @@
-"""The digest of the files that a tool opens, kept for all builds of a user.
+"""Computes the digest of the files that a tool opens, and keeps it for all builds of a user.
 
-To find these files, the tool runs; to digest them, they are read. Both happen again only if a file
-or a folder that decides has changed: its size, times or inode differ.
+The tool has to run to find these files, and the files are read for the digest. Both steps are
+repeated only if a relevant file or folder has changed: if its size, times or inode differ.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from firmwright.user_folders import find_cache_folder
 from .freshness import Identity, file_digest, identify, is_settled, text_digest
 
 FOLDER = "tools"
-"""In the user's cache: a file for each question."""
+"""The folder in the user's cache, with one file per question."""
 
 VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
-"""Of the environment, those by which programs and their libraries are found."""
+"""Variables of the environment that set the search paths of programs and libraries."""
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """``digest`` identifies everything that a tool opens, on any machine.
+    """The ``digest`` identifies all files that a tool opens, on any machine.
 
-    As long as the ``watched`` files and folders are as they were, so is the digest.
+    The digest is valid while the ``watched`` files and folders are unchanged.
     """
 
     digest: str
     watched: Mapping[str, Identity]
 
     def holds(self) -> bool:
-        """Return whether nothing of it has changed."""
+        """Return whether all watched files and folders are unchanged."""
         return identify(self.watched) == self.watched
 
 
 KNOWN: dict[str, Fingerprint] = {}
-"""Those that this process has looked at, by the digest of the question."""
+"""The fingerprints that this process has checked, by the digest of the question."""
 
 
 def find_fingerprint(question: Sequence[str], look: Callable[[], OpenedFiles]) -> Fingerprint:
     """Return the fingerprint of a tool; ``look`` finds the files if no kept fingerprint holds.
 
-    ``question`` has everything that decides which files these are, next to files themselves.
+    ``question`` contains all values that decide the set of files, except the files themselves.
     """
     stated = [os.environ.get(name, "") for name in VARIABLES]
     key = text_digest(json.dumps([*question, *stated]))
@@ -65,7 +65,7 @@ def find_fingerprint(question: Sequence[str], look: Callable[[], OpenedFiles]) -
 
 
 def make_fingerprint(opened: OpenedFiles) -> Fingerprint:
-    """Digest files by their names and contents, in no order; of a path only the name counts."""
+    """Return a fingerprint of file names and contents, independent of order and folders."""
     watched = identify(sorted({*opened.files, *opened.places}))
     real = {os.path.realpath(path): Path(path).name for path in opened.files}
     lines = sorted({f"{name} {file_digest(path)}" for path, name in real.items()})
@@ -74,10 +74,10 @@ def make_fingerprint(opened: OpenedFiles) -> Fingerprint:
 
 
 def read_kept(place: Path) -> Fingerprint | None:
-    """Return a kept fingerprint, None if there is none or if it is damaged."""
+    """Return a kept fingerprint, or None if it is missing or damaged."""
     content = read_checked(place)
     if content is None:
         return None
-    with suppress(ValueError, TypeError):  # of another version
+    with suppress(ValueError, TypeError):  # the file has the format of another version
         return Fingerprint(**json.loads(content))
     return None

@@ -1,9 +1,10 @@
-"""When is a stage's result still good? doit's own answer has holes; these close them.
+"""Decides whether the result of a stage is still valid. The checks of doit have gaps.
 
-doit's checkers believe an unchanged modification time, look at no target, and write their
-state only when doit ends. Here a file is the same if nothing about it changed that the file
-system keeps (a write cannot be hidden from the change time), or else if its digest is the same;
-results are checked like inputs; and what is known of a task is on disk before the next one starts.
+doit's checkers trust an unchanged modification time and do not check targets. They write their
+state only when doit ends. In this module, a file is unchanged if all values that the file system
+keeps are equal, because a write always changes the change time. If they differ, the digests
+decide. Results are checked in the same way as inputs. The state of a task is on disk before the
+next task starts.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ from firmwright.errors import UserError
 from .profile import count_time
 
 MOST_REASONS, LONGEST_VALUE = 5, 40
-"""Why a stage would run: entries, and characters of a value."""
+"""Limits of the reasons that a stage shows: entries, and characters per value."""
 
 FileState = Sequence[Any]
 """Size (bytes), modification and change time (ns), inode number, SHA-256."""
 
 
 Identity = Sequence[int]
-"""The same without the digest; of a file that is missing, nothing."""
+"""A file state without the digest; empty if the file is missing."""
 
 
 BEGUN = time.time_ns()
 TICK, WHOLE_SECOND = 20_000_000, 1_000_000_000
-"""Nanoseconds: no clock of a file system is slower, unless it counts seconds, some by twos."""
+"""Nanoseconds. Clocks of file systems have steps of at most TICK, or of one or two seconds."""
 
 
 def file_identity(status: os.stat_result) -> list[int]:
@@ -55,7 +56,7 @@ def read_identity(path: str | Path) -> list[int]:
 
 
 def identify(paths: Iterable[str]) -> dict[str, Identity]:
-    """Return what the file system keeps of each file."""
+    """Return the size, times and inode number of each file."""
     found: dict[str, Identity] = {}
     for path in paths:
         try:
@@ -66,16 +67,16 @@ def identify(paths: Iterable[str]) -> dict[str, Identity]:
 
 
 def is_settled(identity: Identity) -> bool:
-    """Tell whether the last change of a file was before this process began.
+    """Return whether a file last changed before this process began.
 
-    It has to be so long before that another change would have another time.
+    The difference must be large enough that a later change has a different time.
     """
     times = identity[1:3]
     return all(t + (TICK if t % WHOLE_SECOND else 2 * WHOLE_SECOND) < BEGUN for t in times)
 
 
 def file_digest(path: str | Path) -> str:
-    """Return a file's SHA-256; a process that knows it of the same file does not read it again."""
+    """Return a file's SHA-256. A process reads an unchanged file only once."""
     with count_time("hashing"):
         return _read_digest(str(path), *read_identity(path))
 
@@ -97,7 +98,7 @@ class ContentChecker(FileChangedChecker):  # type: ignore[misc]
     """doit's checker of file dependencies, by content."""
 
     def check_modified(self, file_path: str, file_stat: os.stat_result, state: list[Any]) -> bool:
-        """Compare with the recorded state; a file that was only touched is recorded anew."""
+        """Return whether the content differs. Update the recorded times of a file that is equal."""
         now = file_identity(file_stat)
         if now == state[:4]:
             return False
@@ -114,10 +115,10 @@ class ContentChecker(FileChangedChecker):  # type: ignore[misc]
 
 
 def lock_folder(path: Path) -> TextIO:
-    """Lock a build folder for as long as the file is open: two builds would spoil each other.
+    """Lock a build folder while the file is open, because two builds would damage each other.
 
-    Processes that a build forks hold the lock too: until they end, they may write there. On a file
-    system without locks, such as NFS without its lock service, a note on stderr says so.
+    Processes that a build forks also hold the lock until they end, because they may write there.
+    A message on stderr warns about file systems without locks, such as NFS without a lock service.
     """
     try:
         stream = path.open("w")
@@ -135,7 +136,7 @@ def lock_folder(path: Path) -> TextIO:
 
 
 DAMAGED = (DatabaseException, sqlite3.Error, ValueError)
-"""What is raised for a damaged state; sqlite3's own messages may be no text."""
+"""The exceptions for a damaged state. The messages of sqlite3 may be undecodable."""
 
 DISK_ERRORS = {
     "disk I/O error",
@@ -145,7 +146,7 @@ DISK_ERRORS = {
 }
 """Messages of sqlite3 about a file that cannot be read or written.
 
-They say nothing about its content. The number of an error exists only from Python 3.11.
+They do not mean that the content is damaged. Error numbers exist only from Python 3.11 on.
 """
 
 
@@ -166,17 +167,17 @@ def report_disk_errors(name: str) -> Iterator[None]:
 
 
 class DurableDB(SqliteDB):  # type: ignore[misc]
-    """doit's sqlite3 state, written after every task: a killed build loses nothing finished.
+    """doit's sqlite3 state, written after every task, so that a killed build keeps its results.
 
-    A row is the digest of a text, and the text: what doit knows of a task, as JSON.
+    Each row has a digest and the text with this digest: doit's record of a task, as JSON.
     """
 
     desc = "sqlite3, written after every task"
 
     def __init__(self, name: str, codec: Any, *, module_name: str | None = None) -> None:
-        """Open the state; wait while another build has it, start afresh if it is damaged."""
+        """Open the state. Wait while another build uses it, and replace it if it is damaged."""
         self.stored: dict[str, str] = {}
-        """Digests of the rows as they are in the file."""
+        """The digests of the rows in the file."""
         self.lock = lock_folder(Path(f"{name}.lock"))
         try:
             with report_disk_errors(name):
@@ -191,7 +192,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
                 sys.exit(f"{name}: cannot be made anew: {error}; remove it, or change outdir=")
 
     def _sqlite3(self, name: str) -> sqlite3.Connection:
-        """Open the table as doit does, without sqlite's locks: ours is for the whole folder."""
+        """Open the table as doit does, but without sqlite's locks: our lock covers the folder."""
         for kind in (list, dict):
             sqlite3.register_adapter(kind, self.codec.encode)
         sqlite3.register_converter("json", lambda data: self.codec.decode(data.decode()))
@@ -204,10 +205,10 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
         return connection
 
     def open(self, name: str, codec: Any, module_name: str | None) -> None:
-        """Open a file whose pages are whole; raises one of DAMAGED for another."""
+        """Open the file and check its pages. Raises one of DAMAGED if the check fails."""
         super().__init__(name, codec, module_name=module_name)
-        # A killed process loses nothing by this; what a power failure spoils is noticed. To wait
-        # for the disk after every stage takes more than some of them.
+        # No sync: a killed process loses no data, and a check finds the damage of a power failure.
+        # A sync after every stage needs more time than some stages.
         self._conn.execute("pragma synchronous = off")
         (verdict,) = self._conn.execute("pragma quick_check(1)").fetchone()
         if verdict != "ok":
@@ -231,13 +232,13 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
 
     def set(self, task_id: str, dependency: str, value: Any) -> None:
         super().set(task_id, dependency, value)
-        # The last that doit sets of a task that succeeded; a group has no values, and can wait.
+        # doit sets this value last for a successful task. A group has no values, and can wait.
         if dependency == "deps:" and self._cache[task_id].get("_values_:"):
             self._write([task_id])
             self._dirty.discard(task_id)
 
     def dump(self) -> None:
-        """Write everything that was looked at: the checker refreshes states in place."""
+        """Write the state of all loaded tasks, because the checker updates states in place."""
         self._write(sorted(self._cache))
         self._conn.close()
         self._dirty.clear()
@@ -245,7 +246,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
     def _write(self, tasks: Iterable[str]) -> None:
         texts = [(t, self.codec.encode(self._cache[t])) for t in tasks if self._cache[t]]
         rows = [(task, [text_digest(text), text]) for task, text in texts]
-        # An unchanged file tells that nothing was built or forgotten.
+        # The file stays unchanged if no task was run or forgotten; a snapshot depends on this.
         rows = [(task, row) for task, row in rows if self.stored.get(task) != row[0]]
         with self._tell_failure():
             if rows:
@@ -276,9 +277,9 @@ def text_digest(text: str) -> str:
 
 
 class UpToDateCheck:
-    """An ``uptodate`` condition: same options as last time, every result in place, nothing else.
+    """An ``uptodate`` condition: the options and all results are unchanged, without extra files.
 
-    As text it says what is not so; `doit info` shows that.
+    The text of the condition lists the differences, which `doit info` shows.
     """
 
     def __init__(
@@ -298,7 +299,7 @@ class UpToDateCheck:
         return not self.reasons
 
     def find_reasons(self, values: Mapping[str, Any]) -> Iterator[str]:
-        """Yield what is not as it was recorded."""
+        """Yield the differences from the recorded state."""
         recorded = values.get("outputs")
         if not recorded:
             yield "it has not run yet"
@@ -308,12 +309,12 @@ class UpToDateCheck:
         for path, state in recorded.items():
             if not Path(path).exists():
                 yield f"{path} is missing"
-            elif path not in own:  # the state came with a copy of a build folder
+            elif path not in own:  # the state was copied together with a build folder
                 yield f"{path} is in another build folder"
             elif not same_file(path, state):
                 yield f"{path} is not what was written"
         if own & recorded.keys():
-            # Such as what `make` leaves in the sources: later stages would take it for a result.
+            # Such as files that `make` writes into the sources: later stages would read them.
             yield from (f"{path} is no result of it" for path in sorted(own - recorded.keys()))
 
     def record(self) -> dict[str, Any]:
@@ -322,7 +323,7 @@ class UpToDateCheck:
 
 
 def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
-    """Yield each entry of nested data that differs now: ``samples: 8 → 3``."""
+    """Yield each entry of nested data that differs: ``samples: 8 → 3``."""
     if isinstance(before, dict) and isinstance(now, dict):
         for key in dict.fromkeys((*before, *now)):
             yield from list_differences(before.get(key), now.get(key), f"{name}.{key}".strip("."))
@@ -333,7 +334,7 @@ def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
 
 
 def list_item_differences(before: list[Any], now: list[Any], name: str) -> Iterator[str]:
-    """Yield the items of a list that differ, were added or were removed."""
+    """Yield the changed, added and removed items of a list."""
     texts = [[json.dumps(item, sort_keys=True) for item in each] for each in (before, now)]
     for kind, i, j, k, m in SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes():
         if kind == "replace" and j - i == m - k:
@@ -345,7 +346,7 @@ def list_item_differences(before: list[Any], now: list[Any], name: str) -> Itera
 
 
 def shorten_pair(before: Any, now: Any) -> list[str]:
-    """Return two values as short texts that show where they differ."""
+    """Return two values as short texts that show the difference."""
     texts = [json.dumps(value) for value in (before, now)]
     pairs = zip(*texts, strict=False)
     same = next((i for i, (a, b) in enumerate(pairs) if a != b), min(map(len, texts)))
@@ -370,13 +371,13 @@ def same_file(path: str, state: list[Any]) -> bool:
 
 
 class InputWatch:
-    """Notice an input that is edited while a stage reads it, before others share the result."""
+    """Detects an input that changes while a stage reads it, before builds share the result."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.before = {p: read_identity(p) for p in paths}
 
     def check(self) -> None:
-        """Raise UserError if a file is not what it was at the start."""
+        """Raise UserError if a file has changed since the start."""
         for path, before in self.before.items():
             if not Path(path).exists() or read_identity(path) != before:
                 raise UserError(f"{path} changed while it was being read; build again")

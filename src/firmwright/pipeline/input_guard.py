@@ -1,7 +1,7 @@
-"""A file that a build has looked at stays as it is until the build ends, or the build fails.
+"""Fails a build if a file that it has checked changes before the build ends.
 
-Stages read the same files one after the other. If one changed in between, a bundle would name an
-input that its firmware was not made from.
+Stages read the same files one after the other. If a file changed in between, a bundle would name
+an input that its firmware was not built from.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .freshness import Identity, identify
 
 
 class SteadyInputs:
-    """What a runner of doit does besides: it fails a stage whose files the build knows otherwise.
+    """A runner of doit that also fails a stage if the build saw another state of its files.
 
-    firmwright's own files are left out.
+    The files of firmwright are not checked.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -37,11 +37,11 @@ class SteadyInputs:
         return selected
 
     def process_task_result(self, node: Any, failure: Any) -> None:
-        """Take no result of a stage whose input has changed meanwhile."""
+        """Reject the result of a stage if an input has changed since the stage began."""
         super().process_task_result(node, failure or self.find_changed(node.task))  # type: ignore[misc]
 
     def find_changed(self, task: Task) -> TaskFailed | None:
-        """Return what fails a task; None where its files are as they were, or are new here."""
+        """Return the failure of a task; None if its files are unchanged or not yet known."""
         for path, identity in identify(list_watched(task)).items():
             if self.seen.setdefault(path, identity) != identity:
                 return TaskFailed(f"{task.name}: {path} changed during this build; build again")
@@ -49,10 +49,10 @@ class SteadyInputs:
 
 
 def list_watched(task: Task) -> Iterator[str]:
-    """Yield the files that a stage reads; a user's own tasks may change theirs."""
+    """Yield the files that a stage reads. A user's tasks may change their files."""
     if hasattr(task.custom_title, "stage"):
         yield from (path for path in task.file_dep if not path.startswith(PREFIXES))
 
 
 class SteadyRunner(SteadyInputs, Runner):  # type: ignore[misc]
-    """doit's runner of stages one after the other."""
+    """doit's runner that runs stages one after the other."""

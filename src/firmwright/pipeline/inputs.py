@@ -1,4 +1,4 @@
-"""What a build reads that its recipe does not fix: files, samples, and the tools that decide."""
+"""Collects the inputs of a build that its recipe does not fix: files, samples and tools."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SAMPLERS: tuple[tuple[str, Artifact[Any]], ...] = (
     ("evaluate", ACCURACY),
     ("run", RUN),
 )
-"""The records of the stages that read samples, by what these are for."""
+"""The records of the stages that read samples, by the purpose of the samples."""
 
 
 def user_files(job: Job) -> list[Path]:
-    """Return every file of the user's that decides about the bundle, but the recipe.
+    """Return every user file, except the recipe, that decides the bundle.
 
-    A lock holds for several platforms, so it does not matter which stages this one goes through.
+    A lock holds for several platforms, so the files of all stages count, also of unused ones.
     """
     files = job.recipe.list_files()
     for stage in job.stages.values():
@@ -43,12 +43,12 @@ def user_files(job: Job) -> list[Path]:
 
 
 def to_absolute(path: Path) -> Path:
-    """Return a path without ``..``; unlike resolve(), links in it stay."""
+    """Return an absolute path without ``..``. Unlike resolve(), it keeps links in the path."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def find_sampled(job: Job) -> dict[str, Artifact[Any]]:
-    """Return the records that hold digests of samples which the recipe names, by purpose."""
+    """Return the records with the digests of the samples that the recipe names, by purpose."""
     own_run = job.recipe.run.inputs is not None
     return {
         purpose: record
@@ -70,7 +70,7 @@ def has_pictures(inputs: Inputs | None) -> bool:
 
 
 def find_packages(job: Job) -> dict[str, str]:
-    """Return the versions of the Python packages that decide about the bundle."""
+    """Return the versions of the Python packages that decide the bundle."""
     recipe = job.recipe
     names = {*lock.CORE_PACKAGES, *FORMATS[recipe.model.format].packages}
     names.update(lock.QUANTIZATION_PACKAGES if recipe.quantize else ())
@@ -79,25 +79,25 @@ def find_packages(job: Job) -> dict[str, str]:
 
 
 def list_tools(job: Job) -> list[Tool]:
-    """Return the tools of all stages that the job goes through."""
+    """Return the tools of all stages that apply to the job."""
     stages = (stage for stage in job.stages.values() if job.has_stage(stage.name))
     return [tool for stage in stages for tool in stage.tools(job)]
 
 
 def stamp_tools(job: Job) -> list[Any]:
-    """Return the stamps of the packages and tools that decide."""
+    """Return the stamps of the packages and tools that decide the bundle."""
     return [find_packages(job), *([tool.name, tool.stamp()] for tool in list_tools(job))]
 
 
 def collect_programs(job: Job) -> dict[str, str]:
-    """Return the digests of the files that each compiler opens, by its name in a lock, sorted."""
+    """Return the digest of the files that each compiler opens, by its name in a lock, sorted."""
     tools = {tool.locked_as: tool for tool in list_tools(job) if tool.locked_as}
     found = {name: tool.find() for name, tool in sorted(tools.items())}
     return {name: each.digest for name, each in found.items() if each}
 
 
 def collect_versions(job: Job) -> dict[str, str]:
-    """Return the versions of all that decides about the bundle, by name, sorted."""
+    """Return the versions of all packages and tools that decide the bundle, by name, sorted."""
     found = find_packages(job)
     for tool in {tool.name: tool for tool in list_tools(job)}.values():
         version = tool.version()
@@ -107,7 +107,7 @@ def collect_versions(job: Job) -> dict[str, str]:
 
 
 def collect_fixed_inputs(job: Job) -> lock.Lock:
-    """Return what is known before anything is built: all but the samples."""
+    """Return the inputs that are known before the build starts: all inputs but the samples."""
     packages = find_device_packages(job.recipe)
     files = lock.name_files(user_files(job), job.recipe.path.parent, packages)
     digests = {name: file_digest(path) for name, path in sorted(files.items())}
@@ -115,7 +115,7 @@ def collect_fixed_inputs(job: Job) -> lock.Lock:
 
 
 def find_values(job: Job, keys: Iterable[str]) -> dict[str, Any]:
-    """Return the values that the recipe has for keys, None for a key without value."""
+    """Return the recipe's values for keys; None for a key without a value."""
     found = {}
     for key in sorted(keys):
         value: Any = job.recipe.data
@@ -126,9 +126,9 @@ def find_values(job: Job, keys: Iterable[str]) -> dict[str, Any]:
 
 
 def add_request(job: Job, found: lock.Lock, locked: lock.Lock | None = None) -> lock.Lock:
-    """Return a lock with the bases of the recipe, and the values of the command line.
+    """Return a lock with the bases of the recipe and the values of the command line.
 
-    It also has the recipe's values for the keys whose values are ``locked``.
+    The lock also has the recipe's values for the keys whose values are in ``locked``.
     """
     folder = job.recipe.path.parent
     files = lock.name_files(job.recipe.bases, folder)
@@ -140,7 +140,7 @@ def add_request(job: Job, found: lock.Lock, locked: lock.Lock | None = None) -> 
 
 
 def collect_inputs(job: Job) -> lock.Lock:
-    """Return also the digests of the samples, as the stages that read them recorded them."""
+    """Return all inputs, with the sample digests that the stages recorded."""
     records = {purpose: record.read(job) for purpose, record in find_sampled(job).items()}
     samples = {p: r.inputs if p == "run" else r.samples for p, r in records.items()}
     return replace(collect_fixed_inputs(job), samples=samples)

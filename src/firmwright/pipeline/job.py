@@ -1,4 +1,4 @@
-"""One recipe to build, and where: the stages that it goes through, and their folders."""
+"""Defines a job: one recipe to build, its stages, and their folders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KERNELS_STAGE = "kernels"
 
 
 def find_toolchain(recipe: Recipe, platform: Platform) -> str:
-    """Return the toolchain's name, or the path of its file."""
+    """Return the name of the toolchain, or the path of its file."""
     if recipe.toolchain is None:
         return platform.toolchains[0]
     return resolve_own(recipe.toolchain, recipe.path.parent)
@@ -40,14 +40,17 @@ def find_toolchain(recipe: Recipe, platform: Platform) -> str:
 
 @dataclass(frozen=True)
 class Job:
-    """One recipe to build, and where.
+    """One recipe to build on one platform, in one output folder.
 
-    ``pipeline`` are the stages of all jobs; devices add theirs. ``words`` are those of the command
-    line that replace what the recipe says, for this job alone. ``origin`` is the job whose network
-    this one compiles for a second target, to be compared. ``members`` are the jobs whose networks
-    are in this one's firmware, in the order of their runs, at the same time if ``concurrent``.
-    With ``ways``, the file of one trial of a search, the job shares all that comes before the
-    kernels with its origin, if it has one.
+    ``pipeline`` has the stages of all jobs; devices add their stages. ``words`` are values of the
+    command line that replace the recipe's values for this job only.
+
+    ``origin`` is the job whose network this job compiles for a second target, for a comparison.
+    ``members`` are the jobs whose networks are in the firmware of this job, in the order in which
+    they run. They run at the same time if ``concurrent`` is true.
+
+    ``ways`` is the file of one trial of a search. A job with ``ways`` and an origin shares all
+    results before the kernels with its origin.
     """
 
     recipe: Recipe
@@ -61,55 +64,55 @@ class Job:
     concurrent: bool = False
     ways: Path | None = None
     notes: list[str] = field(default_factory=list, compare=False, repr=False)
-    """What the stage that runs has to say."""
+    """The notes of the stage that runs."""
 
     @property
     def network_stage(self) -> str:
-        """The stage that gives the network as it is compiled; its model is the reference."""
+        """The stage that writes the network to be compiled. Its model is the reference."""
         return "quantized" if self.recipe.quantize else "model"
 
     @property
     def lowered_stage(self) -> str:
-        """The stage that gives the regions as they are lowered."""
+        """The stage that writes the regions to be lowered."""
         given = (n for n, s in self.stages.items() if s.gives_regions and self.has_stage(n))
         return next(given, "partition")
 
     @cached_property
     def stages(self) -> dict[str, StageDeclaration[Job]]:
-        """The stages that a recipe may need, by name: the pipeline's, and those of its devices."""
+        """The stages that a recipe may need, by name: of the pipeline and of its devices."""
         stages = list(self.pipeline)
         for name in (name for device in self.mix for name in device.target.stages):
             own: StageDeclaration[Job] = resolve_name(name)
-            # Right behind what it reads, so that its mistakes are told early.
+            # Directly after the stages that it reads, so that its errors appear early.
             places = [i + 1 for i, stage in enumerate(stages) if stage.name in own.needs]
             stages.insert(max(places, default=0), own)
         return {stage.name: stage for stage in stages}
 
     def name_stage(self, stage: str) -> str:
-        """Return the stage that stands for one of an artifact's in this job."""
+        """Return the job's stage for the stage of an artifact, which may be a placeholder."""
         if stage == NETWORK_STAGE:
             return self.network_stage
         return self.lowered_stage if stage == LOWERED_STAGE else stage
 
     def folder(self, stage: str) -> Path:
-        """Return a stage's result folder, below the platform's own where it depends on it."""
+        """Return the result folder of a stage. It is below the platform's folder unless shared."""
         name = self.name_stage(stage)
         if self.origin and self.is_of_origin(name):
             return self.origin.folder(name)
         return (self.outdir if self.is_shared(name) else self.outdir / self.platform.name) / name
 
     def has_stage(self, stage: str) -> bool:
-        """Tell whether this recipe has work for a stage."""
+        """Return whether the stage applies to this recipe."""
         if stage in (NETWORK_STAGE, LOWERED_STAGE):
             return True
         return stage in self.stages and bool(self.stages[stage].applies(self))
 
     def makes_stage(self, stage: str) -> bool:
-        """Tell whether a stage's results are this job's own, not those of its origin."""
+        """Return whether this job, and not its origin, writes the results of a stage."""
         return self.has_stage(stage) and not self.is_of_origin(stage)
 
     def is_of_origin(self, name: str) -> bool:
-        """Tell whether a stage's results are those of the job that this one comes from."""
+        """Return whether the job uses the results that its origin has for a stage."""
         if self.origin is None:
             return False
         if self.ways is not None:
@@ -118,25 +121,25 @@ class Job:
         return stage.scope is Scope.MODEL or stage.for_both
 
     def depends_on_kernels(self, stage: str) -> bool:
-        """Tell whether a stage reads what the kernels stage writes, or what was made of it."""
+        """Return whether a stage reads results of the kernels stage, directly or indirectly."""
         name = self.name_stage(stage)
         needs = self.stages[name].needs
         return name == KERNELS_STAGE or any(self.depends_on_kernels(need) for need in needs)
 
     def is_shared(self, stage: str) -> bool:
-        """Tell whether platforms share a stage's results."""
+        """Return whether platforms share the results of a stage."""
         scope = self.stages[stage].scope
         portable = scope is Scope.TARGET and self.recipe.batch is None and self.is_portable
         return portable or scope is Scope.MODEL
 
     @property
     def all_jobs(self) -> tuple[Job, ...]:
-        """This job, and the one that it is compared with."""
+        """This job, and the job that it is compared with, if there is one."""
         return (self, self.comparison_job) if self.recipe.compare else (self,)
 
     @cached_property
     def comparison_job(self) -> Job:
-        """The job that compiles the same network for the recipe's ``compare``."""
+        """The job that compiles the same network for the target of the recipe's ``compare``."""
         left_out = ("compare", "demo", "require_offload")
         kept = {key: value for key, value in self.recipe.data.items() if key not in left_out}
         changed = {
@@ -150,7 +153,7 @@ class Job:
 
     @property
     def is_portable(self) -> bool:
-        """Tell whether nothing of the mix depends on the platform, nor kernels on its features."""
+        """Return whether neither the devices nor the kernels depend on the platform."""
         portable = all(device.target.is_portable for device in self.mix)
         return portable and not self.platform.features and not self.tuned_files
 
@@ -164,15 +167,15 @@ class Job:
 
     @property
     def cores(self) -> dict[str, str]:
-        """The core of each device of the mix, in its order."""
+        """The core of each device of the target, in order."""
         return {device.name: device.target.core for device in self.mix}
 
     def list_tasks(self) -> list[str]:
-        """Return the names of the tasks of all its stages, in the order of the pipeline."""
+        """Return the names of the tasks of all stages, in the order of the pipeline."""
         return [self.task_name(stage) for stage in self.stages if self.has_stage(stage)]
 
     def task_name(self, stage: str) -> str:
-        """Return the name of a stage's task; doit remembers each platform's by itself."""
+        """Return the name of a stage's task. It names the platform unless platforms share it."""
         return f"{stage}:{self.recipe.name if self.is_shared(stage) else self.bundle_name}"
 
     @property
@@ -185,7 +188,7 @@ class Job:
 
     @property
     def target(self) -> str:
-        """The target mix as one text."""
+        """The target of the recipe as one text."""
         return ", ".join(str(device) for device in self.recipe.target)
 
     @property
@@ -202,17 +205,17 @@ class Job:
 
     @property
     def report(self) -> Path:
-        """The page of the bundle, beside it to be opened."""
+        """The HTML page of the bundle, as a file next to the bundle."""
         return self.outdir / f"{self.bundle_name}.html"
 
     @property
     def cache(self) -> Path:
-        """A folder for what compilers and emulators keep; never part of a result."""
+        """A folder for the caches of compilers and emulators. It is never part of a result."""
         return self.origin.cache if self.origin else self.outdir / ".cache"
 
     @cached_property
     def not_built(self) -> str:
-        """Why nothing is compiled: what is missing here of the platform's SDK; empty if all is."""
+        """The missing parts of the platform's SDK, so that no C is compiled; empty if all exist."""
         return explain_not_built(self.build)
 
     @property
@@ -222,7 +225,7 @@ class Job:
 
     @property
     def can_emulate(self) -> bool:
-        """Whether an emulator, or this machine, can run what is linked."""
+        """Whether an emulator or this machine can run the firmware."""
         return self.has_firmware and bool(self.platform.emulators)
 
     @property
@@ -232,9 +235,10 @@ class Job:
 
     @property
     def counts_instructions(self) -> bool:
-        """Whether the run counts them: in unicorn, and in a QEMU for a whole machine with plugins.
+        """Whether the run counts instructions: in unicorn, or in QEMU's system mode with plugins.
 
-        QEMU's user mode counts those of programs with symbols alone, which is known too late.
+        QEMU's user mode counts only the instructions of programs with symbols. The build knows too
+        late whether a program has symbols.
         """
         emulated = self.can_emulate and self.recipe.run.board is None
         return emulated and (self.emulator == "unicorn" or self._has_counting_qemu)
@@ -251,9 +255,9 @@ class Job:
 
     @property
     def box_pictures(self) -> dict[Path, Path]:
-        """Map the pictures with boxes that the last run drew to where they go beside the bundle.
+        """Map each picture with boxes from the last run to its path next to the bundle.
 
-        They are those of the first inference, of a batch as many as the recipe wants.
+        The pictures are from the first inference, one per item of the recipe's batch.
         """
         drawn = self.folder("run").glob("boxes-*.png")
         first = sorted(drawn, key=lambda p: (len(p.name), p.name))
@@ -265,24 +269,24 @@ class Job:
 
     @property
     def data_folders(self) -> DataFolders:
-        """Where the recipe's data files are, and where fetched ones are kept."""
+        """The folder of the recipe's data files, and the folder for fetched data files."""
         return DataFolders(self.recipe.path.parent, self.cache)
 
     @property
     def board_access(self) -> str | None:
-        """The file that reaches a board at hand, seen from here; None where an emulator runs."""
+        """The file that describes the connection to a board, as a relative path, or None."""
         board = self.recipe.run.board
         return None if board is None else os.path.relpath(self.recipe.resolve(board))
 
     @property
     def lock_files(self) -> list[Path]:
-        """Return the recipe's lock, where there is one."""
+        """Return the lock of the recipe, if the file exists."""
         path = lock_path(self.recipe.path)
         return [path] if path.exists() else []
 
     @property
     def tuned_files(self) -> list[Path]:
-        """Return the file with the ways of the layers, where there is one."""
+        """Return the file with the variants of the layers, if it exists."""
         if self.ways is not None:
             return [self.ways]
         path = tuned_path(self.recipe.path)
@@ -290,7 +294,7 @@ class Job:
 
     @property
     def description_files(self) -> dict[str, Path]:
-        """Return what the bundle has beside the recipe: lock, ways, platform and toolchain."""
+        """Return the other files that describe a bundle: lock, variants, platform and toolchain."""
         recipe, folder = self.recipe, self.recipe.path.parent
         toolchain = TOOLCHAINS.find_file(find_toolchain(recipe, self.platform))
         return {
@@ -302,26 +306,26 @@ class Job:
 
     @cached_property
     def device_files(self) -> list[Path]:
-        """Return the files of the devices that do not come with firmwright."""
+        """Return the files of the devices that are not part of firmwright."""
         return device_files(self.recipe)
 
     @cached_property
     def packages(self) -> frozenset[str]:
-        """The packages whose versions decide about the results of devices and of user's Python."""
+        """The packages whose versions decide the results of devices and of custom Python code."""
         of_devices = (d.target.packages for job in self.all_jobs for d in job.mix)
         code = find_installed_code(self.recipe)
         return code.packages.union(*of_devices)
 
     @property
     def platform_files(self) -> list[Path]:
-        """Return the user's own files of the board and of the toolchain."""
+        """Return the custom files of the board and of the toolchain."""
         toolchain = find_toolchain(self.recipe, self.platform)
         own = [Path(toolchain)] if is_own_file(toolchain) else []
         return [*list_own_files(self.platform.board), *own]
 
     @cached_property
     def build_settings(self) -> dict[str, Any]:
-        """Return everything of platform and toolchain that decides about objects and firmware."""
+        """Return all settings of platform and toolchain that decide objects and firmware."""
         return collect_settings(self.build)
 
     @property
@@ -330,5 +334,5 @@ class Job:
         return compiler_tool(self.build, self.recipe.list_files("libraries"))
 
     def note(self, text: str) -> None:
-        """Tell the user something about the network; it is shown below the stage."""
+        """Add a note about the network, which the build prints below the stage."""
         self.notes.append(text)

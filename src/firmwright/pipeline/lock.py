@@ -1,4 +1,4 @@
-"""lock: what a build reads, by digest and version, written beside the recipe or compared."""
+"""Writes the lock: digests and versions of a build's inputs. Also compares inputs with it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .job import Job
 from .task import Title, run_action
 
 MAX_LISTED = 20
-"""Differences that a message lists."""
+"""The maximum number of differences in a message."""
 
 TASK_DOCS = {
     "lock": "write the digests of all that the recipe reads",
@@ -38,13 +38,13 @@ TASK_DOCS = {
 
 
 def list_alternatives() -> set[str]:
-    """Return the names of toolchains and emulators: a lock may have others than a build uses."""
+    """Return the names of toolchains and emulators. A lock may list some that a build ignores."""
     emulators = (name for p in platform_names() for name in load_platform(p).emulators)
     return {*toolchain_names(), *emulators}
 
 
 def check_lock(job: Job, found: Lock) -> None:
-    """Raise UserError where the recipe's lock has something else; nothing without a lock."""
+    """Raise UserError if the inputs differ from the recipe's lock. Accept a missing lock."""
     locked = read_lock(job.recipe.path)
     found = inputs.add_request(job, found, locked)
     problems = compare_locks(locked, found, list_alternatives()) if locked else []
@@ -57,15 +57,15 @@ def check_lock(job: Job, found: Lock) -> None:
 
 
 def lock_command(job: Job) -> str:
-    """Return the command that locks what was asked for, also on the command line."""
+    """Return the command that locks the recipe with the values of the command line."""
     overrides = [f"{name}={value}" for name, value in job.words.items()]
     return shlex.join(["firmwright", "lock", str(job.recipe.layers), *overrides])
 
 
 def update_lock(job: Job, platforms: list[Job]) -> None:
-    """Write the lock; it keeps its entries of other toolchains and emulators.
+    """Write the lock. Keep its entries for other toolchains and emulators.
 
-    Raises UserError where one lock cannot hold for all ``platforms`` that the recipe is built for.
+    Raises UserError if one lock cannot hold for all ``platforms`` of the recipe.
     """
     refuse_other_files(job, platforms)
     found = inputs.add_request(job, inputs.collect_inputs(job))
@@ -78,7 +78,7 @@ def update_lock(job: Job, platforms: list[Job]) -> None:
 
 
 def merge_locks(job: Job, found: Lock) -> Lock:
-    """Return what is found, with the entries of other toolchains and emulators of the lock."""
+    """Return the found lock, with the old entries of other toolchains and emulators."""
     before = found
     with suppress(UserError):  # a damaged lock is replaced
         before = read_lock(job.recipe.path) or found
@@ -91,7 +91,7 @@ def merge_locks(job: Job, found: Lock) -> Lock:
 
 
 def update_entry(job: Job, found: Lock, key: str) -> Lock:
-    """Return the lock with new entries for the files of one key, and for its samples.
+    """Return the old lock with new entries for the files and samples of one key.
 
     Raises UserError if there is no lock, or if the key names neither files nor samples.
     """
@@ -116,9 +116,9 @@ def update_entry(job: Job, found: Lock, key: str) -> Lock:
 
 
 def list_distant_bases(job: Job) -> list[Path]:
-    """Return the bases outside of the recipe's git repository, else of the current folder.
+    """Return the bases outside of the recipe's git repository, or of the current folder.
 
-    Those of installed packages are left out: their packages have versions.
+    Bases in installed packages are not returned, because the packages have versions.
     """
     top = Path.cwd()
     above = [top, *job.recipe.path.absolute().parents]
@@ -129,7 +129,7 @@ def list_distant_bases(job: Job) -> list[Path]:
 
 
 def refuse_other_files(job: Job, platforms: list[Job]) -> None:
-    """Raise UserError where another of the platforms has other files of the user's."""
+    """Raise UserError if the user files differ between the platforms."""
     files = {*inputs.user_files(job)}
     for other in platforms:
         if {*inputs.user_files(other)} != files:
@@ -146,25 +146,25 @@ def check_all(job: Job) -> None:
 
 
 def check_files(job: Job) -> None:
-    """Compare what is known before anything is built."""
+    """Compare the lock with the inputs that are known before the build."""
     locked = read_lock(job.recipe.path)
     assert locked is not None
     check_lock(job, replace(inputs.collect_fixed_inputs(job), samples=locked.samples))
 
 
 def preceding_tasks(job: Job) -> list[str]:
-    """Return the task that comes before all stages of a recipe with a lock."""
+    """Return the task that runs before all stages of a recipe with a lock."""
     return [f"locked-files:{job.bundle_name}"] if job.lock_files else []
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield for each job the task that writes its lock, and those that compare with one."""
+    """Yield the tasks of each job that write its lock and compare its inputs with the lock."""
     for name, sentence in TASK_DOCS.items():
         yield {"basename": name, "name": None, "doc": sentence}
     platforms: dict[Path, list[Job]] = {}
-    for job in (job for job in jobs if not job.members):  # those are locked by themselves
+    for job in (job for job in jobs if not job.members):  # members have separate locks
         alike = platforms.setdefault(job.outdir, [])
-        # One after another, for they write the same file.
+        # One after another, because they write the same file.
         before = [f"lock:{alike[-1].bundle_name}"] if alike else []
         alike.append(job)
         sampled = inputs.find_sampled(job).values()

@@ -1,4 +1,4 @@
-"""The jobs of a recipe of several networks: one for each, and one for their firmware."""
+"""Makes the jobs of a recipe with several networks: one per network, and one firmware job."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ ALIKE = {
     "run.emulator": "recipe.run.emulator",
     "run.board": "board_access",
 }
-"""Keys that the recipes of one firmware have to say alike, and what they are of a job."""
+"""Keys that must be equal in all recipes of one firmware, and the job's value for each key."""
 
 OWN_KEYS = ("name", "description", "c_prefix", "arena")
-"""Keys that the file of several networks states, or decides about, itself."""
+"""Keys that the file of several networks states or decides, not the networks' recipes."""
 
 MakeJob = Callable[[Recipe], Job]
 
@@ -43,10 +43,11 @@ def make_network_jobs(
     make_job: MakeJob,
     pipeline: tuple[Stage, ...],
 ) -> list[Job]:
-    """Return the jobs of all networks that a recipe names, and behind them that of the firmware.
+    """Return the jobs of all networks that a recipe names, and after them the firmware's job.
 
-    ``overrides`` returns the words of the command line, as seen from a recipe. ``pipeline`` has
-    the firmware's own stages. Raises DiagnosticError with the mistakes of all recipes.
+    ``overrides`` returns the words of the command line, with paths relative to a recipe.
+    ``pipeline`` has the stages of the firmware. Raises DiagnosticError with the errors of all
+    recipes.
     """
     networks = load_networks(layers, catalogue)
     words = overrides(layers)
@@ -72,7 +73,7 @@ def make_network_jobs(
 
 
 def refuse_own_keys(words: Mapping[str, str]) -> None:
-    """Raise DiagnosticError for values of the command line that the networks' recipes lack."""
+    """Raise DiagnosticError for values of the command line that belong to no network's recipe."""
     message = "the file of several networks states this key; values go to the networks' recipes"
     found = [name for name in words if name.split(".")[0] in OWN_KEYS]
     if found:
@@ -80,9 +81,9 @@ def refuse_own_keys(words: Mapping[str, str]) -> None:
 
 
 def share_memory(job: Job) -> Job:
-    """Return the job of a network that has no memory of its own: costs decide nothing.
+    """Return the job of a network that shares its memory, so that memory costs do not count.
 
-    All networks of a firmware share one arena in RAM, and the flash. Raises DiagnosticError where
+    All networks of a firmware share one arena in RAM, and the flash. Raises DiagnosticError if
     the recipe asks for other memories.
     """
     if job.recipe.memory:
@@ -93,14 +94,14 @@ def share_memory(job: Job) -> Job:
 
 
 def leave_out_members(jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs that are built for themselves: a member is built with its firmware."""
+    """Return the jobs without members, because a member is built with its firmware."""
     every = list(jobs)
     members = [member for job in every for member in job.members]
     return [job for job in every if job not in members]
 
 
 def refuse_differences(members: list[Job]) -> None:
-    """Raise DiagnosticError for recipes that cannot be one firmware, built in one way."""
+    """Raise DiagnosticError for recipes that cannot be built as one firmware."""
     first = members[0]
     found: list[Diagnostic] = []
     for job in members:
@@ -119,7 +120,7 @@ def refuse_differences(members: list[Job]) -> None:
 
 
 def format_value(value: tuple[str, ...] | str | bool | None) -> str:
-    """Return a key's value as a recipe has it."""
+    """Return the value of a key as it is written in a recipe."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:
@@ -130,7 +131,7 @@ def format_value(value: tuple[str, ...] | str | bool | None) -> str:
 def join_jobs(
     networks: Networks, members: list[Job], make_job: MakeJob, pipeline: tuple[Stage, ...]
 ) -> Job:
-    """Return the job of the firmware: its recipe has of the networks' what its stages ask for."""
+    """Return the firmware's job. Its recipe has the values that the stages need of members."""
     first, board = members[0].recipe, members[0].board_access
     recipe = Recipe(
         path=networks.path,

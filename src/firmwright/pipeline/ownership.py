@@ -1,4 +1,4 @@
-"""The folders and files that a job may write: those that no other recipe and no user has."""
+"""Checks that the folders and files of a job belong to no other recipe and to no user."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refuse_taken_folder(job: Job) -> None:
 
 
 def describe_other_owner(job: Job) -> str:
-    """Return the message about another recipe that was built into the job's folder, else ""."""
+    """Return the message about another recipe that was built into the job's folder, or ""."""
     path = job.recipe.path
     stated = read_owner(job.outdir)
     owner = job.outdir / (stated or "")
@@ -50,7 +50,7 @@ def describe_other_owner(job: Job) -> str:
 
 
 def describe_foreign_files(job: Job) -> str:
-    """Return the message about files in the job's folder that no build wrote, else ""."""
+    """Return the message about files in the job's folder that no build wrote, or ""."""
     if job.outdir.is_symlink():
         return f"{job.outdir}: is a symbolic link; remove it, or build elsewhere with outdir="
     foreign = list_foreign_entries(job.outdir)
@@ -61,7 +61,7 @@ def describe_foreign_files(job: Job) -> str:
 
 
 def read_name(recipe: Path) -> str:
-    """Return the name of a recipe, which may have mistakes elsewhere."""
+    """Return the name of a recipe, also if other parts of the recipe have errors."""
     try:
         return str(read_chain(Layers(recipe)).document.data.get("name", recipe.stem))
     except UserError:
@@ -69,7 +69,7 @@ def read_name(recipe: Path) -> str:
 
 
 def claim_folders(job: Job, stage: Path) -> None:
-    """Mark the folders that the job needs for the folder of a stage, before any file is written.
+    """Mark the job's folders that contain a stage's folder, before any file is written.
 
     Raises UserError if one of them is a link, has foreign files, or is another recipe's.
     """
@@ -86,12 +86,12 @@ def claim_folders(job: Job, stage: Path) -> None:
 
 
 def find_published_list(job: Job) -> Path:
-    """Return the file that names what builds put next to the folders of a job's stages."""
+    """Return the file that lists the files that builds publish next to the stage folders."""
     return job.outdir / f".{job.bundle_name}.published"
 
 
 def read_published(job: Job) -> list[str]:
-    """Return the names of the files that earlier builds published; their list is the first."""
+    """Return the names of the files that earlier builds published. The list is the first."""
     path = find_published_list(job)
     try:
         names = json.loads(path.read_bytes())
@@ -101,7 +101,7 @@ def read_published(job: Job) -> list[str]:
 
 
 def refuse_foreign_targets(job: Job, targets: Iterable[Path]) -> None:
-    """Raise UserError for a file that no build wrote in the place of a published one."""
+    """Raise UserError if a file that no build wrote has the path of a published file."""
     published = read_published(job)
     for target in (find_published_list(job), *targets):
         if os.path.lexists(target) and target.name not in published:
@@ -109,9 +109,9 @@ def refuse_foreign_targets(job: Job, targets: Iterable[Path]) -> None:
 
 
 def publish(job: Job, folder: Path, targets: Sequence[Path]) -> None:
-    """Move results from a stage's folder to their places, and remove those of earlier builds.
+    """Move results from a stage's folder to their locations, and remove results of old builds.
 
-    A killed build may have moved some of the files: all of them are listed before.
+    All files are listed before the first move, because a killed build may have moved some files.
     """
     refuse_foreign_targets(job, targets)
     before, names = read_published(job), [target.name for target in targets]
@@ -125,7 +125,7 @@ def publish(job: Job, folder: Path, targets: Sequence[Path]) -> None:
 
 
 def note_replaced(job: Job) -> None:
-    """Note that a bundle replaces one of other overlays, or of other values."""
+    """Add a note if the bundle replaces a bundle with other overlays or other values."""
     files = ":".join(map(os.path.relpath, job.recipe.layers.files))
     given = shlex.join([files, *(f"{key}={text}" for key, text in job.words.items())])
     path = find_build_root() / ".recipes" / f"{job.bundle_name}.given"
@@ -142,5 +142,5 @@ def write_published(job: Job, names: Iterable[str]) -> None:
 
 
 def list_published(job: Job) -> list[Path]:
-    """Return the files that earlier builds published; their list is the last."""
+    """Return the files that earlier builds published. Their list is the last."""
     return [job.outdir / name for name in reversed(read_published(job))]

@@ -1,4 +1,4 @@
-"""Why stages run, and which stages a build would run: ``why=1`` and ``dry_run=1``."""
+"""Explains the reasons why stages run or would run: ``why=1`` and ``dry_run=1``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .snapshot import UpToDate
 from .stage_cache import find_cached
 
 KEPT, CACHED, RUN, MAYBE = "kept", "cache", "run", "then"
-"""The origin of a stage's result; a stage after one that runs may not run, if nothing changes."""
+"""The origin of a stage's result. MAYBE: the stage runs if an earlier stage changes its input."""
 
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """A stage of a build, with the origin of its result and the reason if it would run."""
+    """A stage of a build, the origin of its result, and the reason why it would run."""
 
     build: str
     stage: str
@@ -32,7 +32,7 @@ class PlannedStage:
 
 
 def explain_run(task: Task) -> str:
-    """Return why doit has found that a task must run."""
+    """Return the reason for which doit runs a task."""
     checks = [check for check, *_ in task.uptodate if isinstance(check, UpToDateCheck)]
     told = [str(check) for check in checks if check.reasons]
     if not told:
@@ -42,7 +42,7 @@ def explain_run(task: Task) -> str:
 
 
 def describe_change(path: str) -> str:
-    """Return that a file, or the result of a stage, has changed."""
+    """Return the message that a file or the result of a stage has changed."""
     place = Path(path)
     return f"the stage {place.parent.name} has another result" if place.name == INDEX_FILE else (
         f"{path} has changed"
@@ -68,7 +68,7 @@ def plan_build(tasks: list[Task], selected: Sequence[str], state: Any) -> Iterat
 def plan_task(
     task: Task, tasks: Mapping[str, Task], running: Collection[str], state: Any
 ) -> PlannedStage:
-    """Return whether a task would run, and why."""
+    """Return the plan for a task: whether it would run, and the reason."""
     title = task.custom_title
     status = state.get_status(task, tasks).status
     if status != "up-to-date":
@@ -81,7 +81,7 @@ def plan_task(
 
 
 def is_cached(task: Task) -> bool:
-    """Return whether the shared cache has the result of a stage; False if it cannot be read."""
+    """Return whether the shared cache has the result of a stage; False on a cache error."""
     title = task.custom_title
     stage = title.job.stages.get(title.stage)
     checks = [check for check, *_ in task.uptodate if isinstance(check, UpToDateCheck)]
@@ -94,7 +94,7 @@ def is_cached(task: Task) -> bool:
 
 
 def order_tasks(tasks: Mapping[str, Task], selected: Sequence[str]) -> list[str]:
-    """Return the names of tasks and of all that they need, each after those that it needs."""
+    """Return the names of tasks and of all tasks that they need, in the order of execution."""
     found: dict[str, None] = {}
 
     def visit(name: str) -> None:
@@ -109,7 +109,7 @@ def order_tasks(tasks: Mapping[str, Task], selected: Sequence[str]) -> list[str]
 
 
 def format_plan(planned: Sequence[PlannedStage]) -> str:
-    """Return the stages below their builds; those that are kept on one line."""
+    """Return the stages below their builds. Kept stages are on one line."""
     lines: list[str] = []
     for build in dict.fromkeys(each.build for each in planned):
         stages = [each for each in planned if each.build == build]

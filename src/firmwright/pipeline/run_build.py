@@ -1,4 +1,4 @@
-"""A build in a process of its own, which this process waits for."""
+"""Runs a build in a separate process and waits for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from firmwright.child import run_python
 from firmwright.cluster.order import refuse_failure
 
 BUILD_PROCESS = "firmwright.tasks.build_process"
-"""The program that builds one bundle and prints its path."""
+"""The program that builds one bundle and prints the path of the bundle."""
 
 
 def run_build(
@@ -21,11 +21,11 @@ def run_build(
     umask: int = -1,
     wrapper: Sequence[str] = (),
 ) -> Path:
-    """Build one bundle as if the command were given in ``folder``, and return its path.
+    """Build one bundle with the working directory ``folder``, and return the bundle's path.
 
-    ``words`` are options of ``doit run`` and ``name=value``. ``umask`` is this process's unless it
-    is stated; ``wrapper`` is the beginning of a command line that runs the rest of it. Raises
-    UserError with the errors of the build.
+    ``words`` are options of ``doit run`` and ``name=value``. The build has the ``umask`` of this
+    process by default. ``wrapper`` is the start of a command line that runs the rest of the line.
+    Raises UserError with the errors of the build.
     """
     done = run_python(
         *(BUILD_PROCESS, "", "", *words), wrapper=wrapper,

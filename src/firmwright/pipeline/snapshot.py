@@ -1,8 +1,8 @@
-"""Tells by a glance at files that a build has nothing to do, before any recipe is read.
+"""Detects from file states that a build has nothing to do, before any recipe is read.
 
-A build leaves a snapshot when all of its stages are up to date: everything that this depends on,
-by what the file system keeps of it. As long as all of it is the same, the same words give the same
-answer. A difference is no verdict: then every stage is asked, and contents decide.
+A build writes a snapshot when all of its stages are up to date. The snapshot has the identities
+of all files and folders on which this depends. While they are unchanged, the same command line
+has the same answer. If one of them differs, every stage is checked by file content.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from .task import Title
 
 FOLDER = ".snapshots"
-"""In the build root: a file for each command line."""
+"""The folder in the build root, with one file per command line."""
 
 
 @dataclass(frozen=True)
 class UpToDate:
-    """A recipe for which nothing is to be done; as the title of a task it tells a reporter so.
+    """A recipe whose build has nothing to do. A reporter recognizes it as the title of a task.
 
-    ``task`` is that which builds it, ``title`` what a build is called, ``bundle`` the path of the
-    result.
+    ``task`` is the name of the task that builds the recipe, ``title`` is the title of the build,
+    and ``bundle`` is the path of the result.
     """
 
     task: str
@@ -55,16 +55,16 @@ class UpToDate:
 
 
 def list_finished(titles: Iterable[Title]) -> list[UpToDate]:
-    """Return the recipes of those stages that end a build."""
+    """Return the recipes of the stages ``bundle``, which end a build."""
     jobs = [title.job for title in titles if title.stage == "bundle" and title.job.origin is None]
     return [UpToDate(f"build:{name_build(job)}", job.title, str(job.bundle)) for job in jobs]
 
 
 def load_tasks() -> list[Task]:
-    """Return the tasks of a build that has nothing to do, none if that has to be found out."""
+    """Return the tasks of a build that has nothing to do; empty if the stages must be checked."""
     try:
         fresh = read_snapshot(find_snapshot(), collect_circumstances())
-    except UserError:  # told where the jobs are made
+    except UserError:  # the code that makes the jobs reports the error
         return []
     if not fresh:
         return []
@@ -80,13 +80,13 @@ def find_snapshot() -> Path:
 
 
 def list_words() -> list[tuple[str, str]]:
-    """Return the words of the command line that decide about a build, sorted."""
+    """Return the words of the command line that decide a build, sorted."""
     given = (doit_cmd._CMDLINE_VARS or {}).items()
     return sorted((name, text) for name, text in given if name not in (WHY, DRY_RUN))
 
 
 def collect_circumstances() -> str:
-    """Return what decides beside files; packages and programs are found by sys.path and PATH."""
+    """Return the deciding values except files. sys.path and PATH find packages and programs."""
     stated = [
         sys.version,
         sys.path,
@@ -99,7 +99,7 @@ def collect_circumstances() -> str:
 
 
 def read_snapshot(path: Path, circumstances: str) -> list[UpToDate]:
-    """Return the recipes of a snapshot that still holds, none of another or a damaged one."""
+    """Return the recipes of a snapshot that still holds; empty if it does not or is damaged."""
     content = read_checked(path)
     if content is None:
         return []
@@ -110,7 +110,7 @@ def read_snapshot(path: Path, circumstances: str) -> list[UpToDate]:
         same = known["state"] == digest_state(circumstances, found, texts.places)
         holds = same and texts.hold(found)
         return [UpToDate(*each) for each in known["recipes"]] if holds else []
-    except (ValueError, KeyError, TypeError, msgspec.MsgspecError):  # of another version
+    except (ValueError, KeyError, TypeError, msgspec.MsgspecError):  # format of another version
         return []
 
 
@@ -120,11 +120,11 @@ def write_snapshot(
     recipes: Iterable[UpToDate],
     texts: RecipeTexts | None = None,
 ) -> None:
-    """Note that recipes are up to date, as long as these files and folders stay as they are.
+    """Record that recipes are up to date while these files and folders are unchanged.
 
-    ``written`` are the results of stages, as these left them. If one is another now, or if
-    anything else may have changed since this process began, nothing is noted. The files of
-    ``texts`` may change if their recipes do not.
+    ``written`` are the results of stages, with the states in which the stages left them. Write
+    no snapshot if a result has changed since then, or if another file may have changed since
+    this process began. The files of ``texts`` may change if their recipes stay equal.
     """
     texts = texts or RecipeTexts([], {})
     listed = sorted({*written, *watched, *texts.places})
@@ -143,7 +143,7 @@ def write_snapshot(
 
 
 def digest_state(circumstances: str, found: Mapping[str, Identity], places: Container[str]) -> str:
-    """Return a digest of what decides beside files, and of the files outside of ``places``."""
+    """Return a digest of the circumstances and of the files that are not in ``places``."""
     total = hashlib.sha256(circumstances.encode("utf-8", "surrogateescape"))
     lines = "".join(
         [f"{path} {identity}\n" for path, identity in found.items() if path not in places]
@@ -153,12 +153,12 @@ def digest_state(circumstances: str, found: Mapping[str, Identity], places: Cont
 
 
 def look_at(paths: Iterable[str]) -> dict[str, Identity]:
-    """Return what the file system keeps of files, with doit's state and what decides always."""
+    """Return the identities of the files, of doit's state, and of the files of every build."""
     return identify([*list_always(), str(find_build_root() / STATE_FILE), *paths])
 
 
 def list_always() -> list[str]:
-    """Return what every build depends on: our own files, where packages and programs are found."""
+    """Return the paths on which every build depends: our files, and search paths of programs."""
     return [
         *(path for folder in FOLDERS for path in list_own_files(str(folder))),
         *sys.path,
@@ -167,7 +167,7 @@ def list_always() -> list[str]:
 
 
 def list_own_files(folder: str) -> Iterator[str]:
-    """Yield the files below one of firmwright's folders; what Python compiles of them is left."""
+    """Yield the files below one of firmwright's folders, except the bytecode of Python."""
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if not entry.is_dir():

@@ -1,4 +1,4 @@
-"""What a snapshot has to watch, so that a change of anything that decides is seen."""
+"""Collects the files and folders that a snapshot watches, to detect every relevant change."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from .tools import find_named_files
 
 
 def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequence[Task]) -> None:
-    """Leave a snapshot of a build if all that it needs is up to date now.
+    """Write a snapshot of a build if all stages that it needs are up to date now.
 
-    ``tasks`` are all that there are, by name; ``fresh`` need not run, ``ran`` have, in their order.
+    ``tasks`` has all tasks by name. The tasks in ``fresh`` did not need to run. The tasks in
+    ``ran`` have run, in this order.
     """
     done = {task.name: task for task in (*fresh, *ran)}
     if {*done} != {name for name in list_needed(tasks, "build") if tasks[name].actions}:
@@ -35,14 +36,14 @@ def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequenc
     built = [each for name in tasks["build"].task_dep for each in found if each.task == name]
     if (
         len(built) != len(tasks["build"].task_dep)
-        or not all(results[task.name] for task in ran)  # others run in every build
+        or not all(results[task.name] for task in ran)  # tasks without results run every time
         or not all(map(can_be_watched, jobs))
     ):
         return
     watched = {path for task in done.values() for path in task.file_dep}
     watched.update(str(path) for job in jobs for path in list_own_files(job))
     outside = (path for path in watched if not path.startswith(PREFIXES))
-    # A lock has the digests of a recipe's files, so their text counts.
+    # A lock has the digests of a recipe's files, so changes of their text also count.
     locked = {file for job in jobs if job.lock_files for file in job.recipe.source_files}
     recipes = [job.recipe for job in jobs if locked.isdisjoint(job.recipe.source_files)]
     texts = collect_texts((each.layers, each.source_files) for each in recipes)
@@ -51,7 +52,7 @@ def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequenc
 
 
 def list_needed(tasks: Mapping[str, Task], name: str) -> set[str]:
-    """Return the names of a task and of all that run before it."""
+    """Return the names of a task and of all tasks that run before it."""
     found = {name}
     waiting = [name]
     while waiting:
@@ -62,10 +63,10 @@ def list_needed(tasks: Mapping[str, Task], name: str) -> set[str]:
 
 
 def can_be_watched(job: Job) -> bool:
-    """Tell whether files and folders that are known by name decide alone.
+    """Return whether only files and folders with known names decide the result.
 
-    A recipe's own Python, or another package's device, may read anything. C finds headers in
-    folders, and a pattern for folders finds files in some, that hold none yet.
+    Custom Python code and devices of other packages may read any file. C compilers search folders
+    for headers. A pattern for folders may later match a folder that has no file yet.
     """
     named = (ref.value for ref in find_references(job.recipe.data))
     paths = (value if isinstance(value, str) else value.get("path") or "" for value in named)
@@ -78,7 +79,10 @@ def can_be_watched(job: Job) -> bool:
 
 
 def list_own_files(job: Job) -> Iterator[Path]:
-    """Yield what decides about a job beside its stages' files: a new file may be the first."""
+    """Yield the paths that decide a job in addition to its stages' files.
+
+    They include folders, because a new file may hide a file that was found before.
+    """
     own = [
         job.recipe.path,
         *job.recipe.bases,

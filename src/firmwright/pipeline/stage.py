@@ -1,4 +1,4 @@
-"""The stages of a job."""
+"""Defines the class of the stages of a job."""
 
 from __future__ import annotations
 

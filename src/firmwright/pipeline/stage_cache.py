@@ -1,4 +1,4 @@
-"""Takes the results of stages from the cache that builds share, and keeps them there."""
+"""Restores the results of stages from the cache that builds share, and stores results there."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .job import Job
 from .stage import Stage
 
 FORMAT = 3
-"""Of the key: another one finds nothing that was kept before."""
+"""The version of the key. A new version does not find the entries of older versions."""
 
 
 def find_key(job: Job, stage: Stage, configuration: Mapping[str, Any], files: Iterable[str]) -> str:
-    """Return the digest of everything that decides about a stage's result, on any machine.
+    """Return the digest of everything that decides the result of a stage, on any machine.
 
-    Files count by their content and their names below the build folder, wherever that is, or
-    below the recipe's.
+    Files count by content and by name below the build folder or the recipe's folder. The
+    locations of these folders do not count.
     """
     owners = [j.outdir for j in (job.origin or job, *job.members)]
     folders = [resolve_folder(str(folder)) for folder in (*owners, job.recipe.path.parent)]
@@ -48,7 +48,7 @@ def resolve_folder(folder: str) -> str:
 
 
 def name_file(path: str, folders: Iterable[str]) -> str:
-    """Return a file's path below the first folder that has it; of others only the name counts."""
+    """Return a file's path below the first folder that has it, or only its name."""
     folder, name = os.path.split(path)
     resolved = f"{resolve_folder(folder)}/{name}"
     found = (resolved[len(f) + 1 :] for f in folders if resolved.startswith(f"{f}/"))
@@ -58,11 +58,11 @@ def name_file(path: str, folders: Iterable[str]) -> str:
 def take_or_run(
     job: Job, stage: Stage, folder: Path, make_key: Callable[[], str], run: Callable[[], None]
 ) -> str:
-    """Fill a stage's empty folder from the cache, else run the stage and keep what it gives.
+    """Restore a stage's empty folder from the cache, or run the stage and store its result.
 
-    Returns where the entry lies that was taken, empty if the stage ran; what the stage had to say
-    is then said again. A cache that fails is a note to the user, and the stage runs. Python of the
-    recipe's own always runs: it may read what nobody knows of.
+    Returns the location of the cache entry that was restored; empty if the stage ran. The notes
+    of a restored stage are shown again. An error of the cache is a note to the user, and the stage
+    runs. Stages with custom Python code always run, because the code may read unknown files.
     """
     shared = load_cache()
     if shared is None or any(path.suffix == ".py" for path in stage.inputs(job)):
@@ -100,5 +100,5 @@ def find_cached(
 
 @cache
 def load_cache() -> SharedCache | None:
-    """Return the cache that the user names; a process opens it once."""
+    """Return the cache that the user names. A process opens it once."""
     return open_cache()

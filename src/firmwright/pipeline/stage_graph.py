@@ -1,4 +1,4 @@
-"""The command ``firmwright graph``: the stages of a recipe, and the results that they read."""
+"""Draws the graph of ``firmwright graph``: a recipe's stages and the results that they read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NumberedStage:
 
 
 def read_stages(job: Job) -> dict[str, tuple[str, ...]]:
-    """Return the stages of a job; the last stage, which reads all others, follows the ends."""
+    """Return the stages of a job. The last stage reads all others and follows only the ends."""
     names = [name for name in job.stages if job.has_stage(name)]
     folders = {job.folder(name): name for name in names}
     found: dict[str, tuple[str, ...]] = {}
@@ -40,7 +40,7 @@ def read_stages(job: Job) -> dict[str, tuple[str, ...]]:
 
 
 def format_text(stages: Stages) -> str:
-    """Return a line for each stage."""
+    """Return one line per stage."""
     width = max(map(len, stages))
     return "\n".join(
         f"{name:<{width}}  {'<- ' + ', '.join(read) if read else ''}".rstrip()
@@ -55,7 +55,7 @@ def format_mermaid(stages: Stages) -> str:
 
 
 def format_svg(stages: Stages) -> str:
-    """Return a picture: a row for each stage, and lanes for results that are read later."""
+    """Return a picture with one row per stage, and lanes for results that later stages read."""
     numbers = {name: number for number, name in enumerate(stages)}
     rows = [
         NumberedStage(name, numbers[name], tuple(numbers[each] for each in read))

@@ -1,4 +1,4 @@
-"""A stage of a job as a doit task: a folder of results that is replaced as a whole."""
+"""Converts a stage of a job to a doit task, whose result folder is replaced as a whole."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ TEMPLATES = TOP / "templates"
 
 @dataclass(frozen=True)
 class Title:
-    """What a task is about. doit calls it for a title; a reporter reads it."""
+    """The job and the stage of a task. doit calls it for a title; a reporter reads its fields."""
 
     job: Job
     stage: str
@@ -62,7 +62,7 @@ class Title:
         return str(task.name)
 
     def import_stages(self) -> None:
-        """Import what runs the stage and those behind it; what lacks something tells it itself."""
+        """Import the code of this stage and the later stages. A stage reports a failed import."""
         for name in dropwhile(lambda name: name != self.stage, self.job.stages):
             if self.job.has_stage(name):
                 with suppress(ImportError):
@@ -70,7 +70,7 @@ class Title:
 
 
 class StageFailed(TaskFailed):  # type: ignore[misc]
-    """A user's mistake, with what the stage had to say before."""
+    """A user's error, with the notes that the stage wrote before it."""
 
     def __init__(self, message: str, notes: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -78,9 +78,9 @@ class StageFailed(TaskFailed):  # type: ignore[misc]
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield the doit task of every stage of every job, each below a group of the stage's name.
+    """Yield the doit task of every stage of every job, in a group with the stage's name.
 
-    What platforms share has one task.
+    Platforms that share a result share one task.
     """
     groups: dict[str, list[dict[str, Any]]] = {}
     folders: set[Path] = set()
@@ -124,7 +124,7 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
 
 
 def list_results(job: Job, stage: Stage) -> list[Path]:
-    """Return the indices of the stages whose results a stage reads."""
+    """Return the index files of the results that a stage reads."""
     needs = [name for name in job.stages if name != stage.name] if stage.reads_all else stage.needs
     jobs = job.all_jobs if stage.compares else (job,)
     jobs = job.members if stage.joins else jobs
@@ -137,18 +137,18 @@ def list_own_inputs(job: Job, stage: Stage) -> list[str]:
 
 
 def find_templates(patterns: Iterable[str]) -> list[Path]:
-    """Return firmwright's templates that patterns below their folder name."""
+    """Return firmwright's template files that match the patterns."""
     return sorted({path for pattern in patterns for path in TEMPLATES.glob(pattern)})
 
 
 def list_outputs(job: Job, stage: Stage) -> list[Path]:
     found = (path for path in job.folder(stage.name).rglob("*") if path.is_file())
-    # The build writes its origins behind all stages.
+    # The build writes this file after all stages have run.
     return [*stage.publish(job), *(path for path in found if path.name != origins.FILE)]
 
 
 def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
-    """Return everything but files that decides about the results, as JSON would give it back."""
+    """Return all values, except files, that decide the results, in the form that JSON returns."""
     decisive = {
         "firmwright": __version__,
         "python": sys.version_info[:2],
@@ -164,12 +164,12 @@ def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
 def run_action(
     job: Job, task: str, action: Callable[[], str | None], about: Pointer = ()
 ) -> dict[str, Any] | StageFailed:
-    """Do what a task does; a user's mistake fails it with its message alone.
+    """Run the action of a task; return StageFailed with only the message for a user's error.
 
-    The message begins with the place of the recipe's key that it is ``about``, else with the task.
+    The message begins with the location of the recipe key ``about``, or with the task's name.
 
-    Returns what the job has to say, the entry of the shared cache that the result was taken from,
-    and its times if they are asked for; doit hands it on from whatever process this is.
+    Returns the notes of the job, the shared cache entry that contains the result, and the
+    measured times, if they are requested. doit passes these values between processes.
     """
     progress.begin_task(task)
     job.notes.clear()
@@ -193,7 +193,7 @@ def run_action(
 
 
 def tell_system_error(error: OSError, outdir: Path) -> str:
-    """Return what the system refused, with the place, or else the build folder."""
+    """Return the system's error message, after the path or, without one, the build folder."""
     place = Path(error.filename2 or error.filename or outdir)
     place = next((above for above in place.parents if above.is_file()), place)
     taken = isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError)
@@ -202,14 +202,14 @@ def tell_system_error(error: OSError, outdir: Path) -> str:
 
 
 def tell_place(job: Job, task: str, about: Pointer, message: str) -> str:
-    """Return the message behind the place of the recipe's key, or behind the task's name."""
+    """Return the message after the location of the recipe key, or after the task's name."""
     if not about:
         return f"{task}: {message}"
     return str(job.recipe.make_diagnostic(about, message.removeprefix(f"{about[0]}: ")))
 
 
 def locate(recipe: Path, digest: str) -> str:
-    """Return file:line:column of the first place where a recipe states a digest."""
+    """Return file:line:column of the first place in which a recipe states a digest."""
     for number, line in enumerate(recipe.read_text("utf-8").splitlines(), 1):
         column = line.lower().find(digest.lower())
         if column >= 0:
@@ -218,10 +218,10 @@ def locate(recipe: Path, digest: str) -> str:
 
 
 def execute(job: Job, stage: Stage, unchanged: UpToDateCheck, dependencies: list[str]) -> str:
-    """Run the stage next to the last good result, then replace that by the new one.
+    """Run the stage in a new folder, then replace the last good result with the new one.
 
-    Returns the entry of the shared cache that the result was taken from, empty if it was made.
-    Raises UserError if the user has files in the folder, or in the place of a published file.
+    Returns the shared cache entry that contained the result; empty if the stage ran.
+    Raises UserError if the user has files in the folder, or at the path of a published file.
     """
     folder, targets = job.folder(stage.name), stage.publish(job)
     unfinished = partial_folder(folder)
@@ -232,7 +232,7 @@ def execute(job: Job, stage: Stage, unchanged: UpToDateCheck, dependencies: list
         refuse_foreign_targets(job, targets)
     results = begin_results(unfinished)
     try:
-        # Imported late: a build with nothing to do shares nothing.
+        # Imported late: a build with nothing to do does not use the shared cache.
         from .stage_cache import find_key, take_or_run
 
         taken = take_or_run(
@@ -251,7 +251,7 @@ def execute(job: Job, stage: Stage, unchanged: UpToDateCheck, dependencies: list
 
 
 def run_watched(job: Job, stage: Stage, folder: Path, watched: InputWatch) -> None:
-    """Run a stage; UserError if it read what it does not depend on, or what changed meanwhile."""
+    """Run a stage. Raises UserError if it read an undeclared file, or if an input changed."""
     own = [each.outdir for each in (job.origin or job, *job.members)]
     with guard_reads(job.recipe.path.parent, [job.recipe.path, *watched.before], own):
         resolve_name(stage.run)(job, folder)
@@ -265,7 +265,7 @@ def partial_folder(folder: Path) -> Path:
 def list_digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file that a stage wrote, by its name below the folder.
 
-    It is empty for a link that leads to no file.
+    The digest is empty for a link to a missing file.
     """
     paths = {name: folder / name for name in list_files(folder)}
     return {name: file_digest(p) if p.is_file() else "" for name, p in paths.items()}
@@ -274,7 +274,7 @@ def list_digests(folder: Path) -> dict[str, str]:
 def remove_results(
     folders: list[Path], list_targets: Callable[[], list[Path]], dryrun: bool
 ) -> None:
-    """Remove what builds wrote in folders, and files; print them, and the files that stay."""
+    """Remove the files that builds wrote. Print their paths and the files that stay."""
     targets = list_targets()
     for path in (*folders, *targets):
         foreign = list_foreign_files(path) if path in folders else []
@@ -293,20 +293,20 @@ def remove_results(
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder in which nothing is left, and those above; the build root has its state."""
+    """Remove a folder and its parent folders while they are empty. The build root stays."""
     for place in (folder, *folder.parents):
         release_folder(place)
         try:
             place.rmdir()
         except FileNotFoundError:
             continue
-        except OSError:  # something is still in there
+        except OSError:  # the folder is not empty
             return
 
 
 @cache
 def find_deciding_packages() -> dict[str, str]:
-    """Return the versions of all packages that decide about any stage's results."""
+    """Return the versions of all packages that affect the results of any stage."""
     of_targets = (load_target(name).packages for name in target_names())
     groups = (
         lock.CORE_PACKAGES,
