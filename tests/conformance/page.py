@@ -43,6 +43,9 @@ elements is left out; firmware of a network that has no others computes nothing.
 outputs of DFT are computed in float32, so that where terms cancel out more is left of them than the
 tolerance; a step of the largest input is allowed.
 
+ONNX Runtime judges the two cases that align the corners of fractional lengths: it and PyTorch align
+those of whole lengths, and PyTorch exports such scales.
+
 ONNX's own runner takes firmwright too, as `firmwright.onnx_backend.FirmwrightBackend`:
 
 ```python
