@@ -1,4 +1,4 @@
-"""The commands with bundles as arguments."""
+"""Runs the commands that have bundles as arguments."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from firmwright.report.difference import format_difference, format_markdown
 from firmwright.report.inspection import format_inspection
 
 SAME, DIFFERS, BROKEN = 0, 1, 2
-"""Exit codes of ``diff`` and ``rebuild``, as those of the program ``diff``."""
+"""Exit codes of ``diff`` and ``rebuild``, equal to those of the program ``diff``."""
 TRUSTED, UNTRUSTED = 0, 1
-"""Exit codes of ``verify-bundle``, and ``BROKEN``; the other commands end with 0 or ``BROKEN``."""
+"""Exit codes of ``verify-bundle``, next to ``BROKEN``; other commands return 0 or ``BROKEN``."""
 
 
 def add_commands(commands: Any) -> None:
-    """Add the parsers of these commands to those of the command line."""
+    """Add the parsers of these commands to the command line's parser."""
     sentence = "print the contents of a bundle, an ELF image, an image for MCUboot or of a network"
     inspect = commands.add_parser("inspect", help=sentence, description=sentence)
     inspect.add_argument("file", metavar="FILE", type=Path, help="a bundle (.tar.gz) or an image")
@@ -152,12 +152,12 @@ def run_diff(options: argparse.Namespace) -> int:
 
 
 def list_refusals(options: argparse.Namespace) -> list[str]:
-    """Return the arguments by which a build rejects code, if the command line asks for it."""
+    """Return the argument with which a build rejects user code, if the command line has it."""
     return [f"{NO_USER_CODE}=1"] if options.no_user_code else []
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a page; UserError if that fails."""
+    """Write a page; raise UserError on failure."""
     try:
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
@@ -187,7 +187,7 @@ def run_image(options: argparse.Namespace) -> int:
 
 
 def read_size(name: str, text: str) -> int:
-    """Return the bytes that an option says; UserError for no size."""
+    """Return the size in bytes of an option; raise UserError if the text is not a size."""
     try:
         return parse_size(int(text) if text.isdecimal() else text)
     except ValueError:
@@ -205,7 +205,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
     bundle = read_bundle(options.bundle)
     envelope = options.envelope or envelope_path(options.bundle)
     if options.attest:
-        prepare_envelope(bundle, options.attest, envelope)  # a build takes long
+        prepare_envelope(bundle, options.attest, envelope)  # before the build, which takes long
     if options.files:
         search_in(options.files)
     rebuilt = rebuild(bundle, list_refusals(options))
@@ -239,7 +239,7 @@ def run_pull(options: argparse.Namespace) -> int:
 
 
 def print_json(record: object, schema: str) -> None:
-    """Print a record; ``schema`` is the file in ``firmwright/report`` that describes it."""
+    """Print a record as JSON; ``schema`` is the file in ``firmwright/report`` that describes it."""
     content = {"$schema": schema, **to_plain(record)}
     print(msgspec.json.format(msgspec.json.encode(content), indent=1).decode())
 
@@ -256,4 +256,4 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 }
 
 ONLINE = ("push", "pull")
-"""Commands that a broken connection must not end without a message."""
+"""Commands that have to report a broken connection, and must not end without a message."""

@@ -1,4 +1,4 @@
-"""The command ``firmwright``: the same tasks as ``doit``, in a folder without a dodo.py."""
+"""Runs the command ``firmwright``: the tasks of ``doit``, in a folder without a dodo.py."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ COMMANDS = {
 VARIABLES = {name: override.help for name, override in list_overrides().items()} | {
     "outdir": "build here instead of build/<recipe name>"
 }
-"""The task file's variables: options here, and ``name=value`` as for doit."""
+"""The task file's variables: options of these commands, and ``name=value`` as for doit."""
 
 
 def parse_jobs(text: str) -> str:
-    """Return a number of jobs as it was written; doit takes 0 and less, and then builds nothing."""
+    """Return a number of jobs as text; reject 0 and less, with which doit skips the build."""
     if not (text.isascii() and text.isdigit() and int(text)):
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, found {text!r}")
     return text
@@ -106,7 +106,7 @@ OWN_OPTIONS: dict[str, Options] = {
     },
     "info": {("--task",): {"default": "bundle", "help": "the stage (default: bundle)"}},
 }
-"""The options of single commands, as argparse takes them."""
+"""The options of single commands, as arguments of argparse."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -166,7 +166,7 @@ def begin(options: argparse.Namespace) -> int:
 
 
 def begin_board(options: argparse.Namespace) -> list[str]:
-    """Write a board of the user's own; return what to tell."""
+    """Write a custom board; return the lines to print."""
     from firmwright.project.new_board import write_new_board
 
     name = options.name
@@ -176,7 +176,7 @@ def begin_board(options: argparse.Namespace) -> list[str]:
 
 
 def begin_repository(options: argparse.Namespace) -> list[str]:
-    """Write the first files of a repository; return what to tell."""
+    """Write the first files of a repository; return the lines to print."""
     from firmwright.project.new_repository import write_new_repository
 
     written = write_new_repository(options.model, options.platform, options.target, Path())
@@ -185,7 +185,7 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
 
 
 def begin_schema(options: argparse.Namespace) -> list[str]:
-    """Write the schema of recipes for editors; return what to tell."""
+    """Write the schema of recipes for editors; return the lines to print."""
     from firmwright.recipe.editor_schema import FIRST_LINE, write_editor_schema
 
     written = write_editor_schema(Path(options.folder))
@@ -196,12 +196,12 @@ BEGINNINGS = {"init": begin_repository, "new": begin_board, "schema": begin_sche
 
 
 def is_recipe(word: str) -> bool:
-    """Tell a recipe from a variable, ``name=value``."""
+    """Return whether an argument is a recipe, and not a variable, ``name=value``."""
     return "=" not in word or word.startswith("recipe=")
 
 
 def to_doit_arguments(options: argparse.Namespace) -> list[str]:
-    """Translate to doit's own command line."""
+    """Return the command line of doit for these options."""
     recipes = [word.removeprefix("recipe=") for word in options.recipes if is_recipe(word)]
     variables = [word for word in options.recipes if not is_recipe(word)]
     if options.no_user_code:
@@ -239,7 +239,7 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 a stage failed, 2 wrong usage."""
+    """Run one command; return the exit code: 0 done, 1 a stage failed, 2 wrong usage."""
     guard_output()
     options = make_parser().parse_args(arguments)
     for commands, run in OTHERS:
@@ -256,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     enter_repository()
     given = to_doit_arguments(options)
     set_variables(given)
-    from firmwright.tasks import dodo  # it reads the variables while it is imported
+    from firmwright.tasks import dodo  # the module reads the variables during its import
 
     if options.command in PRINTING:
         return PRINTING[options.command](options, given)
@@ -278,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def find_task(jobs: Sequence[Job], stage: str) -> str:
-    """Return the task of a stage; UserError unless there is one, for doit tells of no more."""
+    """Return the task of a stage; raise UserError if there is not exactly one (doit shows one)."""
     known = {name for job in jobs for name in job.stages if job.has_stage(name)}
     tasks = dict.fromkeys(job.task_name(stage) for job in jobs if job.has_stage(stage))
     if stage not in known:
@@ -319,7 +319,7 @@ def watch_recipes(options: argparse.Namespace) -> int:
 
 
 def vendor_inputs(options: argparse.Namespace) -> int:
-    """Copy the inputs of recipes into a folder, or check it; return the exit code."""
+    """Copy the inputs of recipes into a folder, or check the folder; return the exit code."""
     from firmwright.rebuild.vendor import vendor
 
     folder = options.to.absolute()
@@ -333,7 +333,7 @@ def vendor_inputs(options: argparse.Namespace) -> int:
 
 
 def run_on_bundles(options: argparse.Namespace) -> int:
-    """Run a command that takes bundles; return its exit code."""
+    """Run a command with bundles as arguments; return its exit code."""
     if options.command not in bundle_commands.ONLINE:
         end_with_reader()
     return bundle_commands.run_command(options)
@@ -347,7 +347,7 @@ OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] =
     (("show",), show.run_command),
     (("vendor",), vendor_inputs),
 )
-"""Commands whose process has no use for the task file, and what runs them."""
+"""Commands that do not need the task file, and the functions that run them."""
 
 
 def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
@@ -362,7 +362,7 @@ def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
 
 
 def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
-    """Run the stages that an explanation needs, and print it; return the exit code."""
+    """Run the stages that an explanation needs, and print the explanation; return the exit code."""
     from firmwright.pipeline.explain import find_needed_stage, print_explanations
     from firmwright.steps.layer import print_layer
     from firmwright.tasks import dodo
@@ -383,7 +383,7 @@ def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
 
 
 PRINTING = {"explain": explain, "graph": print_graph}
-"""Commands that print something of the jobs, in place of doit's commands."""
+"""Commands that print information about the jobs, in place of doit's commands."""
 
 
 if __name__ == "__main__":

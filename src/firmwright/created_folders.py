@@ -1,13 +1,13 @@
-"""The folders that firmwright created, each with a marker: a build removes and replaces no other.
+"""Marks the folders that firmwright created: a build removes and replaces only marked folders.
 
-Two kinds have two markers. A *claimed* folder, such as the build folder of a recipe, has
-``.firmwright``: builds add folders and files to it, and it is removed when nothing else is left. A
-folder of *results*, such as that of a stage, has ``stage.json``, the list of all files that a build
-wrote there: these are replaced or removed together, and no other file is.
+There are two kinds of folders, with two markers. A *claimed* folder, such as the build folder of a
+recipe, has ``.firmwright``. Builds add folders and files to it. It is removed when no other file is
+left. A folder of *results*, such as the folder of a stage, has ``stage.json``, the list of all
+files that a build wrote there. These files are replaced or removed together; other files stay.
 
-A marker is the first file in its folder and the last one that is removed, so that a killed build
-leaves no folder that the next build takes for the user's. An empty marker marks nothing: its
-writer was killed.
+The marker is the first file in its folder and the last file that is removed. So the next build does
+not treat the folder of a killed build as a folder of the user. An empty marker does not count,
+because its writer was killed.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from firmwright.errors import UserError
 MARKER = ".firmwright"
 HEADER = "# firmwright created this folder, and replaces or removes its results in it.\n"
 OWNER = "recipe: "
-"""In a marker, before the path of the recipe that the folder belongs to, as seen from there."""
+"""The prefix of a marker's line with the recipe of the folder; the path is relative to the folder.
+"""
 
 INDEX_FILE = "stage.json"
-"""Lists a stage's files with their digests; later stages depend on it."""
+"""The list of a stage's files with their digests; later stages depend on it."""
 
 ALL = "*"
-"""In an index: all files of the folder are firmwright's, such as those of an unfinished stage."""
+"""In an index: all files of the folder are firmwright's, such as the files of an unfinished stage.
+"""
 
 UNLISTED = frozenset((INDEX_FILE, "origins.json", ".origins.json.partial"))
 """Files of a finished stage that its index does not list."""
 
 MOST_SHOWN = 3
-"""Foreign files that a message names."""
+"""The maximum number of foreign files that a message names."""
 
 
 def read_owner(folder: Path) -> str | None:
@@ -50,7 +52,10 @@ def read_owner(folder: Path) -> str | None:
 
 
 def list_foreign_entries(folder: Path) -> list[str]:
-    """Return the names in a folder that is not claimed, sorted; UserError if it cannot be read."""
+    """Return the sorted names in a folder; an empty list if the folder is claimed.
+
+    Raises UserError if the folder cannot be read.
+    """
     try:
         with os.scandir(folder) as entries:
             names = [e.name for e in entries if e.name != MARKER or e.stat().st_size]
@@ -58,14 +63,14 @@ def list_foreign_entries(folder: Path) -> list[str]:
         return []
     except OSError as error:
         raise UserError(f"{folder}: cannot be read: {error.strerror}") from None
-    # Read after the names: another build that claims the folder writes its marker first.
+    # The marker is read after the names: a build that claims the folder writes its marker first.
     return sorted(names) if read_owner(folder) is None else []
 
 
 def claim_folder(folder: Path, owner: str = "") -> None:
-    """Create a folder with a marker; UserError if it has foreign files.
+    """Create a folder with a marker; raise UserError if it has foreign files.
 
-    A claimed folder changes its owner, if one is given.
+    If ``owner`` is given, a claimed folder gets this owner.
     """
     if foreign := list_foreign_entries(folder):
         raise UserError(describe_foreign(folder, foreign))
@@ -89,20 +94,20 @@ def format_marker(owner: str) -> str:
 
 
 def release_folder(folder: Path) -> None:
-    """Remove the marker of a claimed folder in which nothing else is left."""
+    """Remove the marker of a claimed folder if the folder contains only the marker."""
     with suppress(OSError):
         if os.listdir(folder) == [MARKER] and read_owner(folder) is not None:  # noqa: PTH208
             (folder / MARKER).unlink()
 
 
 def describe_foreign(folder: Path, foreign: Sequence[str]) -> str:
-    """Return the message for a folder with foreign files, or for one that is foreign."""
+    """Return the message for a folder with foreign files, or for a foreign file in its place."""
     found = "this" if foreign == ["."] else shorten(foreign)
     return f"{folder}: no build of this version wrote {found}; move it elsewhere or remove it"
 
 
 def shorten(names: Sequence[str]) -> str:
-    """Return the first names, and the number of the others."""
+    """Return the first names, and the number of the remaining names."""
     more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
     return ", ".join(names[:MOST_SHOWN]) + more
 
@@ -110,7 +115,7 @@ def shorten(names: Sequence[str]) -> str:
 def begin_results(unfinished: Path) -> Path:
     """Return an empty folder for results, within a folder whose files are all firmwright's.
 
-    The marker is outside of the returned folder: a stage reads its folder as a whole. Raises
+    The marker is outside the returned folder, because a stage reads all files of its folder. Raises
     UserError for foreign files in the place of the outer folder.
     """
     remove_folder(unfinished)
@@ -121,7 +126,7 @@ def begin_results(unfinished: Path) -> Path:
 
 
 def mark_all(folder: Path) -> None:
-    """Create a folder in which all files are firmwright's; an existing one keeps its files.
+    """Create a folder whose files are all firmwright's; keep the files of an existing one.
 
     Raises UserError for foreign files in its place.
     """
@@ -132,9 +137,9 @@ def mark_all(folder: Path) -> None:
 
 
 def finish_results(results: Path, digests: dict[str, str], folder: Path) -> None:
-    """Write the index of a folder of results, and put the folder in the place of an earlier one.
+    """Write the index of a folder of results, and replace the earlier folder with it.
 
-    Raises UserError for foreign files in that place.
+    Raises UserError for foreign files in the earlier folder.
     """
     text = json.dumps({"files": digests}, indent=1) + "\n"
     (results / INDEX_FILE).write_text(text, "utf-8")
@@ -143,37 +148,37 @@ def finish_results(results: Path, digests: dict[str, str], folder: Path) -> None
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder of results; UserError, and nothing is removed, for foreign files."""
+    """Remove a folder of results; raise UserError before any removal if it has foreign files."""
     refuse_foreign_files(folder)
     remove_own_files(folder)
 
 
 def refuse_foreign_files(folder: Path) -> None:
-    """Raise UserError for files in a folder of results that no build wrote."""
+    """Raise UserError if a folder of results has files that no build wrote."""
     if foreign := list_foreign_files(folder):
         raise UserError(describe_foreign(folder, foreign))
 
 
 def list_foreign_files(folder: Path) -> list[str]:
-    """Return the files of a folder that no build wrote, as seen from it, sorted.
+    """Return the files of a folder that no build wrote, relative to the folder, sorted.
 
-    A link or a file in the folder's place is foreign, as ``.``.
+    A link or a file in the folder's place is foreign and is listed as ``.``.
     """
     if folder.is_symlink() or not folder.is_dir():
         return ["."] if os.path.lexists(folder) else []
     files = list_files(folder)
-    # Read after the files: a build writes its marker first.
+    # The index is read after the files, because a build writes its marker first.
     listed = read_listed(folder)
     return [name for name in files if not ({name, ALL} & listed) and not is_cut(folder, name)]
 
 
 def remove_own_files(folder: Path) -> None:
-    """Remove the files of a folder that builds wrote, and each folder that is then empty."""
+    """Remove the files that builds wrote in a folder, and each folder that is then empty."""
     if folder.is_symlink() or not folder.is_dir():
         return
     foreign = set(list_foreign_files(folder))
     own = [name for name in list_files(folder) if name not in foreign]
-    with suppress(OSError):  # another user's, or removed meanwhile
+    with suppress(OSError):  # a file of another user, or a file that is already removed
         for name in sorted(own, key=lambda name: name == INDEX_FILE):
             (folder / name).unlink(missing_ok=True)
         for place, _, _ in os.walk(folder, topdown=False):
@@ -182,7 +187,7 @@ def remove_own_files(folder: Path) -> None:
 
 
 def list_files(folder: Path) -> list[str]:
-    """Return all files and links below a folder, sorted; no link is followed."""
+    """Return all files and links below a folder, sorted; links are not followed."""
     return sorted(path.relative_to(folder).as_posix() for path in walk(folder))
 
 
@@ -193,7 +198,7 @@ def walk(folder: Path) -> Iterator[Path]:
 
 
 def read_listed(folder: Path) -> frozenset[str]:
-    """Return the files that the index of a folder lists, none without an index of ours."""
+    """Return the files that the index of a folder lists; an empty set without a valid index."""
     index = folder / INDEX_FILE
     try:
         listed = json.loads(b"" if index.is_symlink() else index.read_bytes())["files"]

@@ -1,4 +1,4 @@
-"""firmwright as a backend of ONNX: its tests, and all that speaks that interface, run generated C.
+"""Provides firmwright as a backend of ONNX: its tests and other tools then run generated C.
 
     from onnx.backend.test import BackendTest
     from firmwright.onnx_backend import FirmwrightBackend
@@ -42,18 +42,18 @@ from firmwright.verify.protocol import decode_outputs, encode_samples
 
 PLATFORM = load_platform("host")
 BUDGET = 10**11
-"""Instructions after which a program is taken to hang."""
+"""The number of instructions after which a program is considered to hang."""
 
 
 class Program(BackendRep):
-    """A model's program in a folder that lives as long as it does."""
+    """The program of a model, in a folder that exists as long as this object."""
 
     def __init__(self, interface: ModelInterface, folder: tempfile.TemporaryDirectory[str]) -> None:
         self.interface = interface
         self.folder = folder
 
     def run(self, inputs: Any, **_: Any) -> tuple[np.ndarray[Any, Any], ...]:
-        """Run it on a sample: arrays by name, or in the order of the model's inputs."""
+        """Run the program on a sample: arrays by name, or in the order of the model's inputs."""
         if not isinstance(inputs, Mapping):
             names = [tensor.name for tensor in self.interface.inputs]
             inputs = dict(zip(names, inputs, strict=True))
@@ -71,7 +71,7 @@ class FirmwrightBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> bool:
-        """Tell whether firmwright compiles a model; :meth:`prepare` says why not."""
+        """Return whether firmwright compiles a model; :meth:`prepare` raises the reason."""
         try:
             compile_model(model)
         except UserError:
@@ -80,7 +80,7 @@ class FirmwrightBackend(Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Program:
-        """Compile a model for this machine. Raises UserError where that cannot be."""
+        """Compile a model for this machine; raise UserError if that is not possible."""
         if not cls.supports_device(device):
             raise UserError(f"device {device}: the programs run on the CPU")
         network = compile_model(model)

@@ -1,4 +1,4 @@
-"""What installed packages have registered by entry points."""
+"""Finds the entry points that installed packages have registered."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def find_plugins(group: str) -> EntryPoints:
 
 @cache
 def read_plugins() -> Any:
-    """Return all entry points: before Python 3.12 of a type of their own.
+    """Return all entry points; before Python 3.12, the type of the result differs.
 
-    To find them, a file of every installed package is read.
+    The search reads a file of every installed package.
     """
     return entry_points()

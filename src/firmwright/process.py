@@ -1,4 +1,4 @@
-"""How a process of firmwright begins and ends: its streams, its signals, its last line."""
+"""Controls the start and the end of a process of firmwright: streams, signals, last line."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ FAILED = 1
 """The exit code of a process that could not do its work."""
 
 FAULT_LOG = "fault.log"
-"""In the user's cache folder: the traceback of the last fault of firmwright."""
+"""The file in the user's cache folder with the traceback of the last fault of firmwright."""
 
 NO_MEMORY = re.compile(
     "cannot allocate memory|bad_alloc|bad allocation|can't start new thread|failed to map segment",
     re.IGNORECASE,
 )
-"""How libraries say that memory has run out, in errors of many classes."""
+"""The texts with which libraries report that memory has run out, in errors of many classes."""
 
 ENDINGS = {
     "SIGINT": "\ninterrupted",
@@ -41,11 +41,11 @@ ENDINGS = {
     "SIGHUP": "ended by SIGHUP",
     "SIGXCPU": "ended by SIGXCPU: the limit of processor time is reached",
 }
-"""The signals that end a process with a line, and that line."""
+"""The signals that end a process with a line, and this line."""
 
 
 class Output(TextIOWrapper):
-    """Standard output, whose errors say what they are about. One that was caught comes again."""
+    """Standard output. An error names the stream, and later calls raise the same error again."""
 
     failure: OSError | None = None
 
@@ -67,10 +67,10 @@ class Output(TextIOWrapper):
 
 
 def open_streams() -> None:
-    """Open the standard streams that are closed; SystemExit if standard output is closed.
+    """Open the standard streams that are closed; raise SystemExit if standard output is closed.
 
-    The next file that the process opens would get the number of a closed stream, and programs that
-    it starts would write into that file.
+    Without this, the next file that the process opens would get the number of a closed stream.
+    Programs that the process starts would then write into that file.
     """
     closed = [name for name in STREAMS if getattr(sys, name) is None]
     for name in closed:
@@ -89,7 +89,7 @@ def open_streams() -> None:
 
 
 def open_sink(number: int) -> TextIO:
-    """Let a stream of this number come from nowhere and go nowhere, also for other programs."""
+    """Return a stream of this number on the null device, which started programs inherit."""
     sink = os.open(os.devnull, os.O_RDWR)
     os.dup2(sink, number)
     if sink != number:
@@ -98,19 +98,20 @@ def open_sink(number: int) -> TextIO:
 
 
 def catch_signals(kept: str = "") -> None:
-    """End this process with one line and 128 + its number at a signal, with all that it started.
+    """End this process and its copies at a signal, with one line and exit code 128 + its number.
 
-    ``kept`` is the end of the line. A signal that is ignored, as after ``nohup``, stays ignored;
-    only ctrl-C does not: a script's shell lets what it starts in the background ignore it.
+    ``kept`` is the end of the line. A signal that is ignored, as after ``nohup``, stays ignored.
+    Only ctrl-C is always caught, because a script's shell makes programs in the background ignore
+    it.
     """
     main = os.getpid()
 
     def stop(number: int, _frame: FrameType | None) -> None:
         end_copies()
         line = f"{ENDINGS[signal.Signals(number).name]}{kept}"
-        if os.getpid() != main:  # a worker of a build, which hands its last words on
+        if os.getpid() != main:  # a worker of a build, which passes its message on
             sys.exit(f"a process of the build ended with {signal.Signals(number).name}{kept}")
-        with suppress(OSError, RuntimeError):  # the terminal is gone, or is being written to
+        with suppress(OSError, RuntimeError):  # the terminal is closed, or a write is in progress
             print(line, file=sys.stderr, flush=True)
         if number == signal.SIGHUP:
             sys.stdout = open_sink(1)
@@ -123,10 +124,10 @@ def catch_signals(kept: str = "") -> None:
 
 
 def tell_end(error: Exception) -> int:
-    """Print one line for an error that nothing else has handled; return the exit code."""
+    """Print one line for an unhandled error; return the exit code."""
     with suppress(OSError):
         sys.stdout.flush()
-    sys.stdout = open_sink(1)  # Python flushes at its end, and would fail again
+    sys.stdout = open_sink(1)  # Python flushes at exit, which would fail again
     line = describe(error)
     if line:
         with suppress(OSError):
@@ -135,7 +136,7 @@ def tell_end(error: Exception) -> int:
 
 
 def describe(error: Exception) -> str:
-    """Return the line for an error that ends a process, empty if nobody reads its output."""
+    """Return the line for an error that ends a process; empty if the output has no reader."""
     if isinstance(error, BrokenPipeError):
         return ""
     if isinstance(error, UserError):
@@ -148,8 +149,8 @@ def describe(error: Exception) -> str:
 
 
 def describe_fault(error: Exception) -> str:
-    """Return the line for an error that nobody expected; the log gets its traceback."""
-    # Imported late: hardly any process has a fault.
+    """Return the line for an unexpected error, and write its traceback to the log."""
+    # This import is late, because faults are rare.
     from firmwright.user_folders import find_cache_folder
 
     told = "".join(traceback.format_exception(error))

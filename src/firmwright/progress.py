@@ -1,4 +1,4 @@
-"""How far a stage is. Whoever loops over something long says so; a terminal may listen."""
+"""Reports the progress of a stage: long loops report their steps, and a terminal may listen."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PAUSE = 0.1
-"""Seconds between two reports: nobody reads faster, and a byte may be a step."""
+"""Seconds between two reports: readers are not faster, and a step may be a single byte."""
 
 BYTES = "bytes"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """``done`` of ``total`` steps of a task; ``unit`` says in the plural what a step is."""
+    """The progress of a task: ``done`` of ``total`` steps; ``unit`` is a step's plural name."""
 
     task: str
     unit: str
@@ -26,7 +26,7 @@ class Progress:
 
 
 class _Reports:
-    """Who listens, and what this process works on: one task at a time."""
+    """The listener and the current task of this process, which has one task at a time."""
 
     listener: Callable[[Progress], None] | None = None
     task = ""
@@ -34,17 +34,17 @@ class _Reports:
 
 
 def listen(listener: Callable[[Progress], None] | None) -> None:
-    """Have every report passed on, also by processes that are forked from now on."""
+    """Pass every report to ``listener``, also from processes that are forked later."""
     _Reports.listener = listener
 
 
 def begin_task(name: str) -> None:
-    """Let all that follows belong to the task of this name."""
+    """Assign all later reports to the task of this name."""
     _Reports.task, _Reports.last = name, 0.0
 
 
 def report(unit: str, done: int, total: int) -> None:
-    """Say that so many steps are done; most of the reports of a quick loop are dropped."""
+    """Report ``done`` of ``total`` steps; drop most of the reports of a fast loop."""
     if _Reports.listener is None:
         return
     now = time.monotonic()
@@ -54,7 +54,7 @@ def report(unit: str, done: int, total: int) -> None:
 
 
 def track(items: Collection[T], unit: str) -> Iterator[T]:
-    """Yield the items, and report how many of them are done."""
+    """Yield the items, and report the number of finished items."""
     for done, item in enumerate(items):
         report(unit, done, len(items))
         yield item

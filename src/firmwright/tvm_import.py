@@ -1,14 +1,15 @@
-"""Checks the versions of TVM before its import, and leaves out slow parts that nothing here uses.
+"""Checks the versions of TVM before its import, and skips slow parts that firmwright does not use.
 
-TVM imports PyTorch, where it is installed, for modules that mix both and for a symbol conflict
-seen on Windows. That takes 2 to 3 s in each process of a build. Only the importer of PyTorch
-programs needs it, and imports it by itself.
+If PyTorch is installed, TVM imports it for modules that mix both, and for a symbol conflict seen on
+Windows. That costs 2 to 3 s in each process of a build. Only the importer of PyTorch programs needs
+PyTorch, and it imports PyTorch itself.
 
-TVM's runtime for several machines is in a library that it loads later. So its import fails, and
-TVM does without; but the trace of that failure reads the debug symbols of all libraries, for 0.3 s.
+TVM's runtime for several machines is in a library that TVM loads later. So the import of this
+runtime fails, and TVM works without it. But the trace of the failure reads the debug symbols of all
+libraries, which costs 0.3 s.
 
-Each of 50 modules takes its part of TVM's 2,000 functions, and asks for the names of all. They are
-listed once: of the 0.25 s that are left of the import, that is 0.04 s.
+Each of 50 modules requests its part of TVM's 2,000 functions, and lists the names of all of them.
+Here the names are listed once, which saves 0.04 s of the remaining 0.25 s.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from firmwright.errors import UserError
 IMPORTERS = ("tvm_ffi", "tvm")
 LEFT_OUT = frozenset({"torch", "tvm.runtime.disco"})
 PACKAGES = ("apache-tvm", "apache-tvm-ffi")
-"""The packages that ``pyproject.toml`` pins: other versions lack names, or end the process."""
+"""The packages that ``pyproject.toml`` pins; other versions lack names, or end the process."""
 
 
 class WrongVersionError(UserError, ImportError):
-    """The installed TVM is of another version than firmwright needs."""
+    """The version of the installed TVM is not the version that firmwright needs."""
 
 
 def check_versions() -> None:
-    """Raise WrongVersionError with the versions of TVM that are found and expected."""
+    """Raise WrongVersionError with the found and the expected versions, if they differ."""
     wrong = [each for each in find_versions() if each[1] != each[2]]
     if wrong:
         found = ", ".join(f"{name} {version}" for name, version, _ in wrong)
@@ -54,9 +55,10 @@ def find_versions() -> Iterator[tuple[str, str, str]]:
 
 
 class WithoutSlowParts(MetaPathFinder):
-    """Finds no slow part while TVM is being imported, and leaves all else to other finders.
+    """Hides the slow parts while TVM is being imported, and leaves other modules to other finders.
 
-    When Python looks for TVM, this checks the versions, and arranges that names are listed once.
+    When Python looks for TVM, the finder checks the versions, and arranges that names are listed
+    once.
     """
 
     def find_spec(self, name: str, *_: object) -> None:
@@ -69,13 +71,13 @@ class WithoutSlowParts(MetaPathFinder):
 
 
 def is_initializing(name: str) -> bool:
-    """Whether a module's own code runs now; ``import`` itself keeps that in the module's spec."""
+    """Return whether a module is being executed now; ``import`` notes this in the module's spec."""
     spec = getattr(sys.modules.get(name), "__spec__", None)
     return bool(getattr(spec, "_initializing", False))
 
 
 def list_names_once() -> None:
-    """Have ``import tvm`` list the names of TVM's functions again only where there are more."""
+    """Make ``import tvm`` list the names of functions again only if their number changed."""
     from tvm_ffi import registry
 
     list_names, known = registry.list_global_func_names, list[str]()
@@ -90,5 +92,5 @@ def list_names_once() -> None:
 
 
 def leave_slow_parts_out() -> None:
-    """Have it so for all later imports."""
+    """Skip the slow parts in all later imports."""
     sys.meta_path.insert(0, WithoutSlowParts())

@@ -1,4 +1,4 @@
-"""The folders of the user that firmwright runs as; a container's user may have none."""
+"""Finds the folders of the user that runs firmwright; in a container they may be missing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from platformdirs import user_cache_path, user_config_path
 
 
 def find_cache_folder() -> Path | None:
-    """Return the folder of the user's cached files, None for a user without a home."""
+    """Return the folder of the user's cached files, None if the user has no home."""
     return _find(user_cache_path)
 
 
 def find_config_folder() -> Path | None:
-    """Return the folder of the user's configuration, None for a user without a home."""
+    """Return the folder of the user's configuration, None if the user has no home."""
     return _find(user_config_path)
 
 

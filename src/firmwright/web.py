@@ -1,4 +1,4 @@
-"""What comes from servers: with a limit of bytes, and of patience."""
+"""Sends requests to servers, with limits on the size and the duration of answers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pace:
-    """How slow a server may be. One that sends a byte a minute would never end.
+    """The minimum speed of a server; a server that sends a byte per minute would never finish.
 
-    Seconds to wait for a ``connection``, and for the ``next`` bytes. After ``patience`` seconds an
-    answer has to come at ``rate`` bytes a second from its begin on, or faster.
+    ``connection`` and ``next`` are the seconds to wait for a connection and for the next bytes.
+    After t seconds, an answer must have at least ``rate`` · (t - ``patience``) bytes.
     """
 
     connection: float = 10.0
@@ -30,14 +30,14 @@ class Pace:
 
 
 PACE = Pace()
-"""Of downloads, which nothing else can give."""
+"""The pace of downloads. It is slow, because their data has no other source."""
 LARGEST_FILE = 2 * 1024**3
-"""Bytes; files of models have 32-bit offsets."""
+"""The maximum size of a download in bytes; files of models have 32-bit offsets."""
 CHUNK_BYTES = 1 << 20
 
 
 class WebError(UserError):
-    """What a server did not do, without its address. ``status`` is its answer's code, or 0."""
+    """The error of a server, without its address. ``status`` is the code of the answer, or 0."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         self.status = status
@@ -45,7 +45,7 @@ class WebError(UserError):
 
 
 def open_session() -> Session:
-    """Return a session in which answers come as they are: a compressed one has no known end."""
+    """Return a session for uncompressed answers, because a compressed answer has no known end."""
     import requests
 
     session = requests.Session()
@@ -64,9 +64,10 @@ def ask(
     sign: Callable[[PreparedRequest], PreparedRequest] | None = None,
     pace: Pace | None = None,
 ) -> tuple[Response, bytes]:
-    """Return a server's answer and its body, of at most so many bytes; WebError without one.
+    """Return a server's answer and its body, of at most ``most`` bytes; raise WebError without one.
 
-    ``sign`` changes a request before it is sent; without it, the passwords of ``~/.netrc`` count.
+    ``sign`` changes a request before it is sent. Without ``sign``, the passwords of ``~/.netrc``
+    are used.
     """
     import requests
     import urllib3
@@ -85,7 +86,7 @@ def ask(
 def download(
     session: Session, url: str, most: int = LARGEST_FILE, pace: Pace | None = None
 ) -> bytes:
-    """Return what a server has at an address; WebError for more, or for any other answer."""
+    """Return the content of an address; raise WebError if it is too long or its code is not 200."""
     answer, body = ask(session, "GET", url, most, pace=pace)
     if answer.status_code != 200:
         raise refuse(answer)
@@ -93,13 +94,13 @@ def download(
 
 
 def refuse(answer: Response, reason: str = "") -> WebError:
-    """Return the error for an answer; ``reason`` is what the server says more than a number."""
+    """Return the error for an answer; ``reason`` is the server's explanation, if it has one."""
     said = f"the server answers {answer.status_code} {reason or answer.reason or ''}".rstrip()
     return WebError(said, answer.status_code)
 
 
 def read_body(answer: Response, most: int, pace: Pace) -> bytes:
-    """Return the bytes that follow an answer's head; WebError for too many, or too slow ones."""
+    """Return the body of an answer; raise WebError if it is too long, too slow or incomplete."""
     stated = answer.headers.get("Content-Length", "")
     total = int(stated) if stated.isdecimal() else 0
     body = bytearray()
@@ -117,9 +118,9 @@ def read_body(answer: Response, most: int, pace: Pace) -> bytes:
 
 
 def describe(error: BaseException) -> str:
-    """Say that there is no answer, or no whole one, and what the system says of the connection.
+    """Return a message about a missing or incomplete answer, with the system's reason.
 
-    The libraries put a page around that.
+    Only the reason is used, because the errors of the libraries are a page long.
     """
     from http.client import IncompleteRead
 

@@ -1,4 +1,4 @@
-"""Checks the results of plug-in devices. Each check returns an error text, '' if there is none."""
+"""Checks the results of plug-in devices; a check returns an error text, empty for valid results."""
 
 from __future__ import annotations
 
