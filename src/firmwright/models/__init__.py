@@ -1,4 +1,4 @@
-"""Importers: a model file becomes a Relax module in QDQ style, one package a format."""
+"""Imports model files: each format has a package that makes a Relax module in QDQ style."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of model formats, and how a file's format is told."""
+"""Lists the model formats, and determines the format of a file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ReferenceOutputs:
 
 
 class OpenShapesError(UserError):
-    """A model leaves inputs' shapes open; ``shapes`` has them, an open length by its name."""
+    """Raised for inputs of dynamic shape: ``shapes`` has them, with names of open lengths."""
 
     def __init__(self, name: str, shapes: Mapping[str, Sequence[int | str]]) -> None:
         self.shapes = shapes
@@ -42,32 +42,32 @@ class OpenShapesError(UserError):
 
 
 class Reference(Protocol):
-    """What a format's own runtime makes of a model."""
+    """A module that evaluates a model with the reference runtime of the format."""
 
     def run_reference(
         self, data: bytes, inputs: Samples, states: Sequence[State] = ()
     ) -> ReferenceOutputs:
-        """Evaluate each sample with the format's own runtime; UserError where that refuses.
+        """Evaluate each sample with the format's runtime; UserError if the runtime rejects it.
 
-        With ``states`` the samples are the steps of one sequence.
+        With ``states``, the samples are the steps of one sequence.
         """
 
 
 class Importer(Reference, Protocol):
-    """What a format's module offers. ``shapes`` fixes dynamic input shapes by input name."""
+    """The module of a format. ``shapes`` fixes dynamic input shapes by input name."""
 
     def import_model(self, data: bytes, name: str, shapes: Shapes) -> Imported:
-        """Return the Relax module and the interface; raise UserError for a model that cannot be."""
+        """Return the Relax module and the interface; UserError if the model is not supported."""
 
 
 @dataclass(frozen=True)
 class Format:
     """One model format; ``module`` is imported only when such a model is built.
 
-    ``reference`` is the module of its reference alone, where that needs no TVM; ``in_float64`` is
-    one that evaluates a model in float64.
-    ``packages`` read and evaluate such a model. One of them may be an ``extra``: firmwright
-    installs it only with the extra of its name. Where a model ``holds_code``, reading one runs it.
+    ``reference`` is a module with only the reference, if the reference does not need TVM.
+    ``in_float64`` is a module that evaluates a model in float64. ``packages`` read and evaluate
+    models of the format. One package may be an ``extra``: firmwright installs it only with the
+    extra of its name. If a format ``holds_code``, reading a model runs code of the model.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Format:
     in_float64: str = ""
 
     def load_reference(self) -> Reference:
-        """Import what :meth:`load` does, but for a stage that imports no model."""
+        """Import the reference's module, for a stage that imports no model."""
         return (
             cast(Reference, importlib.import_module(self.reference))
             if self.reference
@@ -88,13 +88,13 @@ class Format:
         )
 
     def load_in_float64(self) -> Reference | None:
-        """Import what evaluates a model in float64; None where nothing does."""
+        """Import the module that evaluates a model in float64; None if it is not available."""
         if not self.in_float64:
             return None
         return cast(Reference, importlib.import_module(self.in_float64))
 
     def load(self) -> Importer:
-        """Import the module; UserError with the remedy where its package is not installed."""
+        """Import the module; UserError with the remedy if its package is not installed."""
         try:
             return cast(Importer, importlib.import_module(self.module))
         except ModuleNotFoundError as error:
@@ -153,11 +153,11 @@ UNSUPPORTED_SUFFIXES = {
     ".keras": f"a Keras model is not read; {CONVERT_HINT}",
     ".pb": f"a TensorFlow graph is not read; {CONVERT_HINT}",
 }
-"""What to do with the files of formats that are not read, by suffix."""
+"""The advice for files of unsupported formats, by suffix."""
 
 
 def format_of(filename: str, stated: str | None) -> Format:
-    """Return the stated format, or the one that the file name's suffix tells."""
+    """Return the stated format, or the format of the file name's suffix."""
     if stated is not None:
         if stated not in FORMATS:
             raise UserError(f"model: unknown format '{stated}'{did_you_mean(stated, FORMATS)}")

@@ -1,4 +1,4 @@
-"""Every tensor of a graph is written once, and before it is read: the rules of all formats."""
+"""Checks the order of a graph: each tensor is written once, and before an operator reads it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from firmwright.errors import UserError
 
 MAX_PROBLEMS = 20
-"""Problems in one message."""
+"""The maximum number of problems in one message."""
 
 
 @dataclass(frozen=True)
 class GraphNode:
-    """One operator as a message names it, and the tensors it reads and writes."""
+    """One operator: its label in messages, and the tensors that it reads and writes."""
 
     label: str
     reads: tuple[Hashable, ...]
@@ -27,10 +27,10 @@ def order_problems(
     outputs: Sequence[Hashable],
     shown: Mapping[Hashable, str] | None = None,
 ) -> list[str]:
-    """Return what is wrong with the order, a line each.
+    """Return the problems of the order, one line per problem.
 
-    ``known`` are the inputs and constants, ``shown`` the tensors' names where they differ
-    from what identifies them.
+    ``known`` are the inputs and constants. ``shown`` has the names of tensors whose identifiers
+    are not their names.
     """
     given = set(known)
     labels = shown or {}
@@ -67,7 +67,7 @@ def order_problems(
 def find_early_reads(
     given: set[Hashable], steps: Sequence[GraphNode]
 ) -> Iterator[tuple[GraphNode, Hashable]]:
-    """Yield every reading of a tensor that no earlier step has written."""
+    """Yield each step and tensor if the step reads it before a step writes it."""
     written = set(given)
     for step in steps:
         for tensor in dict.fromkeys(step.reads):
@@ -77,7 +77,7 @@ def find_early_reads(
 
 
 def is_in_cycle(steps: Sequence[GraphNode], reader: GraphNode, tensor: Hashable) -> bool:
-    """Tell whether ``tensor`` depends on what the reader writes."""
+    """Return whether ``tensor`` depends on a result of the reader."""
     makers = {result: step for step in steps for result in step.writes}
     pending, seen = [tensor], set()
     while pending:
@@ -91,12 +91,12 @@ def is_in_cycle(steps: Sequence[GraphNode], reader: GraphNode, tensor: Hashable)
 
 
 def find_duplicates(names: Iterable[Hashable]) -> list[Hashable]:
-    """Return what occurs more than once, in the order of first occurrence."""
+    """Return the names that occur more than once, in the order of first occurrence."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
 def refuse_problems(heading: str, problems: Iterable[str]) -> None:
-    """Raise UserError with a line for each problem, if there are any."""
+    """Raise UserError with a line for each problem, if there are problems."""
     found = list(dict.fromkeys(problems))
     if len(found) > MAX_PROBLEMS:
         found = [*found[:MAX_PROBLEMS], f"and {len(found) - MAX_PROBLEMS} more"]

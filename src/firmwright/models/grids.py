@@ -1,9 +1,9 @@
-"""The grids of a quantized network's inputs and outputs, where its format has no place for them.
+"""Stores the quantization parameters of inputs and outputs in formats without a field for them.
 
-An ONNX graph or a Relax module of integers has no field that says what they stand for. Mostly its
-operators tell: they dequantize an input at once, and quantize an output. A network that this
-project has quantized may have neither; it states the grids beside the graph, so that it can be a
-model again.
+An ONNX graph or a Relax module of integers has no field for the scale and zero point of an input
+or output. Usually its operators state them: they dequantize an input first, and quantize an output
+last. A network that firmwright quantized may have neither operator. It stores the parameters as
+metadata of the graph, so that it can be a model again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from firmwright.ir.relax import (
 from firmwright.ir.tensors import ModelInterface, Tensor
 
 KEY = "firmwright.grids"
-"""Key of ONNX's ``metadata_props``, and of the attributes of a Relax module."""
+"""The key in ONNX's ``metadata_props``, and in the attributes of a Relax module."""
 
 OUTPUTS_KEY = "firmwright.outputs"
 
@@ -41,7 +41,7 @@ def read_grids(tensors: Iterable[Tensor]) -> Grids:
 
 
 def state_in_onnx(model: onnx.ModelProto, grids: Grids) -> None:
-    """Write the grids into a model, where there are any."""
+    """Write the quantization parameters into a model, if there are any."""
     if grids:
         onnx.helper.set_model_props(model, {KEY: json.dumps(grids, sort_keys=True)})
 
@@ -51,13 +51,13 @@ def find_in_onnx(model: onnx.ModelProto) -> Grids:
 
 
 def state_in_relax(module: tvm.IRModule, grids: Grids, outputs: Sequence[str]) -> tvm.IRModule:
-    """Return a module that states grids and the names of its outputs, for which Relax has none."""
+    """Return a module with quantization parameters and output names, which Relax cannot store."""
     module = module.with_attr(KEY, json.dumps(grids, sort_keys=True))
     return module.with_attr(OUTPUTS_KEY, json.dumps(list(outputs)))
 
 
 def find_outputs_in_relax(module: tvm.IRModule) -> list[str]:
-    """Return the stated names of the outputs, none where nothing is stated."""
+    """Return the stored names of the outputs; empty if the module has no such attribute."""
     stated = module.attrs and OUTPUTS_KEY in module.attrs
     return [str(name) for name in json.loads(str(module.attrs[OUTPUTS_KEY]))] if stated else []
 
@@ -67,7 +67,7 @@ def find_in_relax(module: tvm.IRModule) -> Grids:
 
 
 def parse(text: str) -> Grids:
-    """Return stated grids; a text that is none of ours states nothing."""
+    """Return the stored quantization parameters; empty for a text in another form."""
     try:
         found = json.loads(text)
         return {str(name): (float(scale), int(zero)) for name, (scale, zero) in found.items()}
@@ -76,7 +76,7 @@ def parse(text: str) -> Grids:
 
 
 def add_grids(tensors: Iterable[Tensor], grids: Grids) -> tuple[Tensor, ...]:
-    """Return the tensors with their grids; floats have none."""
+    """Return the tensors with their quantization parameters; float tensors stay unchanged."""
     return tuple(
         replace(t, scale=grids[t.name][0], zero_point=grids[t.name][1])
         if t.name in grids and "float" not in t.dtype
@@ -86,7 +86,7 @@ def add_grids(tensors: Iterable[Tensor], grids: Grids) -> tuple[Tensor, ...]:
 
 
 def derive_grids(module: tvm.IRModule, interface: ModelInterface) -> ModelInterface:
-    """Return the interface with the grids of ports that are dequantized, or quantized, at once."""
+    """Return the interface with the parameters of inputs and outputs next to (de)quantizers."""
     bindings = main_bindings(module)
     outputs, _ = find_outputs(module["main"], bindings)
     definitions = {b.var: b.value for b in bindings}
@@ -105,7 +105,7 @@ def derive_grids(module: tvm.IRModule, interface: ModelInterface) -> ModelInterf
 
 
 def skip_limits(value: relax.Expr, definitions: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
-    """Return what is behind limits by constants, which leave numbers on their grid."""
+    """Return the value before limits by constants, which keep the quantization parameters."""
     while short_name(value) in ("maximum", "minimum") and isinstance(value.args[1], Constant):
         if value.args[0] not in definitions:
             break
@@ -114,7 +114,10 @@ def skip_limits(value: relax.Expr, definitions: Mapping[relax.Var, relax.Expr]) 
 
 
 def derive_grid(tensor: Tensor, kind: str, calls: Sequence[relax.Expr]) -> Tensor:
-    """Return a port with the one grid that all ``calls`` around it state, if it states none."""
+    """Return a port with the parameters on which all ``calls`` next to it agree.
+
+    A port that has parameters stays unchanged.
+    """
     if tensor.scale is not None or {short_name(call) for call in calls} != {kind}:
         return tensor
     if not all(is_per_tensor(call) for call in calls):

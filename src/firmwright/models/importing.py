@@ -1,4 +1,4 @@
-"""What the importers of all formats share: running TVM's, whose output is dropped, and errors."""
+"""Runs TVM's importers without their output, and raises the errors that all formats share."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def suppress_output() -> Iterator[None]:
-    """Drop what is written to the process's stdout and stderr meanwhile, also from C++.
+    """Drop the output to the process's stdout and stderr in the block, also from C++.
 
-    Warnings of libraries in Python go, too: the terminal of a build has another stderr.
+    Python warnings are dropped separately: the terminal of a build has another stderr.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -43,7 +43,7 @@ def suppress_output() -> Iterator[None]:
 
 
 def run_importer(name: str, convert: Callable[[], IRModule]) -> IRModule:
-    """Return what an importer makes of the model ``name``; UserError with its reason otherwise."""
+    """Return the importer's result for the model ``name``; UserError if the importer fails."""
     with suppress_output():
         try:
             return convert()
@@ -57,7 +57,7 @@ def run_importer(name: str, convert: Callable[[], IRModule]) -> IRModule:
 
 
 def refuse_operators(name: str, lines: Iterable[str], advice: str = "") -> NoReturn:
-    """Raise UserError that lists the operators that nothing can compile, and a way out."""
+    """Raise UserError with the operators that cannot be compiled, and with advice."""
     heading = f"{name}: operators that cannot be compiled:"
     advice = advice or "export the model with other operators, or end it before these"
     raise UserError("\n".join([heading, *lines, f"  {advice}"]))
@@ -78,7 +78,7 @@ def check_element_type(name: str, label: str, dtype: str) -> None:
 
 
 def refuse_open_shape(name: str, label: str, declared: object) -> NoReturn:
-    """Raise UserError for an input or output whose shape is not fixed, with the key that does."""
+    """Raise UserError for an input or output of dynamic shape, with the key that fixes it."""
     raise UserError(
         f"{name}: '{label}' has the dynamic shape {declared}; firmware needs a fixed one: "
         f"state `inputs: {{{label}: {{shape: [1, …]}}}}` in the recipe"
@@ -86,5 +86,5 @@ def refuse_open_shape(name: str, label: str, declared: object) -> NoReturn:
 
 
 def variable_name(source: str) -> str:
-    """Return the name hint of a result: TVM would rename its own function ``main`` otherwise."""
+    """Return the name hint of a result: for ``main``, TVM would rename its function ``main``."""
     return f"{source}_" if source == "main" else source

@@ -1,4 +1,4 @@
-"""Samples that are the steps of one sequence: what a state is after one begins the next."""
+"""Runs samples as the steps of one sequence: a step's final states start the next step."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def run_in_sequence(
     outputs: Sequence[str],
     run: Callable[[dict[str, Array]], Sequence[Array]],
 ) -> list[list[Array]]:
-    """Return the outputs of each sample, the states handed on from one to the next.
+    """Return the outputs of each sample; each sample's final states are the next one's inputs.
 
-    ``run`` takes all inputs of the model and returns all of its ``outputs``. Only states with an
-    output are handed on: the model keeps the others. Outputs without elements are left out, as
-    importers do.
+    ``run`` receives all inputs of the model and returns all of its ``outputs``. Only states with an
+    output are passed on, because the model keeps the other states. Outputs without elements are
+    omitted, as in importers.
     """
     handed = [state for state in states if state.output]
     kept = [i for i, name in enumerate(outputs) if name not in {s.output for s in handed}]
@@ -39,6 +39,6 @@ def run_in_sequence(
 
 
 def read_initial(state: State) -> Array:
-    """Return what a state is before the first run."""
+    """Return the value of a state before the first run."""
     kind = np.dtype(state.tensor.dtype).newbyteorder("<")
     return np.frombuffer(state.initial, kind).reshape(state.tensor.shape).astype(state.tensor.dtype)

@@ -1,4 +1,4 @@
-"""States that a model takes and returns: an input, and the output that is its next value."""
+"""Turns pairs of an input and an output, its next value, into states of a model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 
 class StateError(UserError):
-    """A pair of the recipe that is no state of the model; ``state`` names the input."""
+    """Raised for a pair of the recipe that is not a state; ``state`` is the input's name."""
 
     def __init__(self, state: str, message: str) -> None:
         super().__init__(message)
@@ -29,9 +29,9 @@ class StateError(UserError):
 def pair_states(
     module: tvm.IRModule, interface: ModelInterface, pairs: Mapping[str, str]
 ) -> tuple[tvm.IRModule, ModelInterface]:
-    """Make states of inputs, each with the output that is its next value.
+    """Make inputs states, each with the output that is its next value.
 
-    They begin at the real number 0. Raises StateError for a pair that does not fit.
+    The states start as the real number 0. Raises StateError for a pair that does not fit.
     """
     if not pairs:
         return module, interface
@@ -61,7 +61,7 @@ def pair_states(
 def check_pair(
     name: str, result: str, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]
 ) -> None:
-    """Raise StateError unless the two are an input and an output that can be its next value."""
+    """Raise StateError unless the pair is an input and an output that can be its next value."""
     for label, known, what in ((name, inputs, "input"), (result, outputs, "output")):
         if label not in known:
             hint = did_you_mean(label, known)
@@ -81,7 +81,7 @@ def check_pair(
 
 
 def fill_zero(tensor: Tensor) -> bytes:
-    """Return the bytes of a tensor of zeros: in integers, of its zero point."""
+    """Return the bytes of a tensor of real zeros; an integer tensor has its zero point."""
     dtype = "uint16" if tensor.dtype in ("float16", "bfloat16") else tensor.dtype
     kind = np.dtype(dtype).newbyteorder("<")
     return np.full(tensor.shape, tensor.zero_point or 0, kind).tobytes()
@@ -90,9 +90,9 @@ def fill_zero(tensor: Tensor) -> bytes:
 def reorder_ports(
     module: tvm.IRModule, takes: Sequence[int], returns: Sequence[int]
 ) -> tvm.IRModule:
-    """Return the module with what ``main`` takes and returns in another order, by indices.
+    """Return the module with the parameters and results of ``main`` reordered by indices.
 
-    What comes behind them stays there.
+    Parameters and results after the reordered ones keep their positions.
     """
     main = module["main"]
     parameters = [*(main.params[i] for i in takes), *main.params[len(takes) :]]

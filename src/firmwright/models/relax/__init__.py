@@ -1,1 +1,1 @@
-"""Relax modules as models: stored ones, and those that a Python function returns."""
+"""Imports Relax modules that a Python function returns."""

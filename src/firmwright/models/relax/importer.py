@@ -1,9 +1,9 @@
-"""Relax modules as TVM's JSON: what a Python function of the user's returned.
+"""Imports Relax modules as TVM's JSON, which a user's Python function returned.
 
-The format has no runtime of its own, so the reference is TVM's Relax virtual machine on the host,
-on the module as the user returned it. It shares with the generated C what TVM's operators mean,
-which is the model's definition. It shares none of what the comparison tests: this project's
-rewrites, integer arithmetic, schedules, planning and C.
+The format has no separate runtime. So the reference is TVM's Relax virtual machine on the host,
+which runs the module as the user returned it. The reference and the generated C share the
+semantics of TVM's operators, which define the model. They do not share the parts under test: the
+rewrites, integer arithmetic, schedules, planning and C of firmwright.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from firmwright.models.importing import (
 from firmwright.models.sequence import run_in_sequence
 
 RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call_tir_inplace")
-"""Operators whose meaning is a function of TVM's runtime, which the firmware does not have."""
+"""Operators that call a function of TVM's runtime, which the firmware does not contain."""
 
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
@@ -67,7 +67,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 
 
 def check_functions(module: tvm.IRModule, name: str) -> None:
-    """Refuse a module without ``main``, or with more Relax functions, or with weights left open."""
+    """Raise UserError unless ``main`` is the only Relax function and has no unbound weights."""
     functions = {
         str(v.name_hint): f for v, f in module.functions.items() if isinstance(f, relax.Function)
     }
@@ -91,7 +91,7 @@ def check_functions(module: tvm.IRModule, name: str) -> None:
 
 
 def bind_shapes(module: tvm.IRModule, shapes: Shapes, name: str) -> tvm.IRModule:
-    """Put the recipe's numbers in place of symbolic lengths; UserError where they do not fit."""
+    """Replace symbolic lengths by the recipe's numbers; UserError if they do not fit."""
     declared = {
         str(p.name): list(getattr(p.ty, "shape", None) or ()) for p in module["main"].params
     }
@@ -120,7 +120,7 @@ def format_shape(shape: Sequence[Any]) -> str:
 
 
 def check_calls(module: tvm.IRModule, name: str) -> None:
-    """Refuse calls that no operator of Relax and no TIR function of the module stands for."""
+    """Raise UserError for calls of neither a Relax operator nor a TIR function of the module."""
     lines = []
     for binding in main_bindings(module):
         called = operator_name(binding.value)
@@ -132,7 +132,7 @@ def check_calls(module: tvm.IRModule, name: str) -> None:
 
 
 def make_tensor(label: str, kind: Any, name: str) -> Tensor:
-    """Describe an input or output; UserError unless it is a tensor of static shape."""
+    """Return an input or output; UserError unless it is a tensor of static shape."""
     if not isinstance(kind, relax.TensorType):
         raise UserError(f"{name}: '{label}' is no tensor: {kind}")
     shape = getattr(kind, "shape", None)
@@ -144,16 +144,16 @@ def make_tensor(label: str, kind: Any, name: str) -> Tensor:
 
 
 def collect_outputs(main: relax.Function, name: str, stated: Sequence[str]) -> tuple[Tensor, ...]:
-    """Describe the outputs."""
+    """Return the outputs with their names, shapes and types."""
     names = name_outputs(main, stated)
     types = zip(names, list_result_types(main), strict=True)
     return tuple(make_tensor(label, kind, name) for label, kind in types)
 
 
 def name_outputs(main: relax.Function, stated: Sequence[str]) -> list[str]:
-    """Name the outputs as the module states, else by their variables' names.
+    """Return the names of the outputs: stated in the module, or of the outputs' variables.
 
-    They are ``output_0`` … where those say nothing.
+    The names are ``output_0`` … if the variables have generated or repeated names.
     """
     values = {b.var: b.value for b in list_bindings(main)}
     result = main.body.body
@@ -167,7 +167,7 @@ def name_outputs(main: relax.Function, stated: Sequence[str]) -> list[str]:
 
 
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
-    """Evaluate on the host in TVM's Relax virtual machine, compiled by LLVM."""
+    """Evaluate the samples on the host in TVM's Relax virtual machine, compiled by LLVM."""
     module = tvm.ir.load_json(data.decode())
     names = [str(p.name) for p in module["main"].params]
     outputs = name_outputs(module["main"], find_outputs_in_relax(module))
@@ -180,7 +180,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     try:
         machine = make_virtual_machine(module)
         results = run_in_sequence(inputs, states, outputs, run)
-    except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
+    except (RuntimeError, TypeError, ValueError) as error:  # include all exceptions of TVM
         raise UserError(
             f"TVM's virtual machine, the reference, cannot run the model: {first_line(error)}"
         ) from error

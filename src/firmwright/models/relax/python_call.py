@@ -1,4 +1,4 @@
-"""A model that a Python function makes: ``model: {python: "module:function"}``."""
+"""Calls the Python function that makes a model: ``model: {python: "module:function"}``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from firmwright.errors import UserError
 def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
     """Call ``module:function`` and return its network as JSON text of TVM (UTF-8).
 
-    The function takes no arguments and returns a Relax IRModule or a
-    :class:`firmwright.builder.Graph`. ``known`` are the files of ``folder`` that it may read: those
-    whose changes make the model stage run again.
+    The function has no arguments and returns a Relax IRModule or a
+    :class:`firmwright.builder.Graph`. ``known`` are the files of ``folder`` that it may read,
+    because their changes make the model stage run again.
 
-    Raises UserError with the user's own error at file and line; for a module or function that does
-    not exist; for another result; for a function that reads other files of the folder, or gives
-    another network when it is called again.
+    Raises UserError with the file and line of an exception in the user's code. Also raises
+    UserError for a module or function that does not exist, and for another result. The function is
+    also rejected if it reads other files of the folder, or if its second call returns another
+    network.
     """
     first, opened = call_once(folder, reference)
     again, _ = call_once(folder, reference)
@@ -38,7 +39,7 @@ def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
 
 
 def call_once(folder: Path, reference: str) -> tuple[bytes, set[str]]:
-    """Import afresh and call; return the network and the files that were opened."""
+    """Import the module and call the function; return the network and the opened files."""
     with record_reads() as opened, load_custom_function(reference, folder) as network:
         return portable_json(to_module(network(), reference)), opened
 
@@ -55,21 +56,21 @@ def to_module(result: Any, reference: str) -> tvm.IRModule:
 
 
 def portable_json(module: tvm.IRModule) -> bytes:
-    """Return the module as TVM's JSON, without the places in source files that it came from."""
+    """Return the module as TVM's JSON, without the locations in source files."""
     functions = sorted(module.functions.items(), key=lambda item: str(item[0].name_hint))
     graph = json.loads(tvm.ir.save_json(tvm.IRModule(dict(functions), attrs=module.attrs)))
     nothing = next(i for i, node in enumerate(graph["nodes"]) if node["type"] == "None")
     for node in graph["nodes"]:
         if isinstance(node.get("data"), dict) and "span" in node["data"]:
             node["data"]["span"] = nothing
-    # Loaded and saved again, it loses the nodes that nothing refers to any more.
+    # Loading and saving again removes the nodes without references.
     return str(tvm.ir.save_json(tvm.ir.load_json(json.dumps(graph)))).encode()
 
 
 def refuse_unknown_files(
     reference: str, folder: Path, opened: Collection[str], known: Collection[Path]
 ) -> None:
-    """A file that the build does not know of could change without the model being made anew."""
+    """Raise UserError if the function read files that do not make the model stage run again."""
     names = list_unknown(opened, folder, known)
     if names:
         raise UserError(
