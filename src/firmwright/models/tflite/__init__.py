@@ -1,1 +1,1 @@
-"""TFLite models."""
+"""Imports TFLite models."""

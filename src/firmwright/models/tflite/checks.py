@@ -1,10 +1,11 @@
-"""What is asked of a TFLite model beyond LiteRT's verifier, before TVM sees it.
+"""Checks a TFLite model beyond LiteRT's verifier, before TVM reads the model.
 
-LiteRT's verifier looks after offsets and lengths inside the file. It does not look after tensor
-numbers, their order and their grids: its kernels do so, some of them by ending the process.
+LiteRT's verifier checks the offsets and lengths inside the file. It does not check tensor indices,
+their order and their quantization parameters. LiteRT's kernels check them, but some kernels end the
+process.
 
-A rule is a small function: its docstring is the sentence that the user reads, its result what
-was found instead, or None.
+A rule is a small function. Its docstring is the sentence that the user reads, and its result is the
+wrong value that was found, or None.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ QUANTIZED_ARITHMETIC = frozenset(
     RESIZE_BILINEAR RSQRT SOFTMAX SQUARED_DIFFERENCE SUB SUM SVDF TANH TRANSPOSE_CONV
     """.split()
 )
-"""Operators that compute with what 8-bit integers stand for, not with the integers."""
+"""Operators that compute with the real numbers of 8-bit integers, not with the integers."""
 
 
 STATEFUL_OPERATORS = frozenset(
@@ -67,7 +68,7 @@ WITHOUT_RESULTS = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE"})
 
 
 def check_model(model: Any, name: str) -> None:
-    """Refuse, with all that is wrong, what cannot be imported; raises UserError."""
+    """Raise UserError with all problems of a model that cannot be imported."""
     heading = f"{name}: a damaged TFLite model:"
     refuse_problems(heading, index_problems(model))
     stateful = list_stateful_operators(model)
@@ -80,7 +81,7 @@ def check_model(model: Any, name: str) -> None:
 
 
 def refuse_signatures(model: Any, name: str) -> None:
-    """Raise UserError for a model with signatures of other subgraphs than the first."""
+    """Raise UserError for a model with signatures of subgraphs after the first."""
     signatures = [model.SignatureDefs(i) for i in range(model.SignatureDefsLength())]
     if any(s.SubgraphIndex() for s in signatures):
         keys = ", ".join(f"'{decode_text(s.SignatureKey())}'" for s in signatures)
@@ -108,12 +109,12 @@ def decode_text(raw: bytes | None) -> str:
 
 
 def to_ints(values: Any) -> list[int]:
-    """Return a vector of the file; the reader gives 0 for one that is not there."""
+    """Return a vector of the file; the reader returns 0 for a missing vector."""
     return [int(v) for v in values] if isinstance(values, np.ndarray) else []
 
 
 def operator_kinds(model: Any) -> list[str]:
-    """Return the name of every operator code."""
+    """Return the kind of each operator code."""
     known = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
     codes = [model.OperatorCodes(i) for i in range(model.OperatorCodesLength())]
     found = [max(c.BuiltinCode(), c.DeprecatedBuiltinCode()) for c in codes]
@@ -121,7 +122,7 @@ def operator_kinds(model: Any) -> list[str]:
 
 
 def index_problems(model: Any) -> Iterator[str]:
-    """Yield every invalid index: buffers of all subgraphs, operators and tensors of the first."""
+    """Yield each invalid index: buffers of all subgraphs, operators and tensors of the first."""
     graph = model.Subgraphs(0)
     count, kinds = graph.TensorsLength(), operator_kinds(model)
     if not graph.OutputsLength():
@@ -143,7 +144,7 @@ def index_problems(model: Any) -> Iterator[str]:
 
 
 def operator_index_problems(operator: Any, kinds: Sequence[str], tensors: int) -> Iterator[str]:
-    """Yield what an operator's numbers point at beyond the model's operator codes and tensors."""
+    """Yield an operator's indices that exceed the model's operator codes and tensors."""
     if operator.OpcodeIndex() >= len(kinds):
         yield f"is of kind {operator.OpcodeIndex()} of {len(kinds)}"
     elif not operator.OutputsLength() and kinds[operator.OpcodeIndex()] not in WITHOUT_RESULTS:
@@ -155,7 +156,7 @@ def operator_index_problems(operator: Any, kinds: Sequence[str], tensors: int) -
 
 
 def find_invalid(values: Any, count: int, lowest: int = 0) -> Iterator[int]:
-    """Yield the indices of a vector that name none of ``count`` tensors; -1 is no tensor."""
+    """Yield the indices below ``lowest`` or from ``count`` on; -1 means a missing tensor."""
     return (i for i in to_ints(values) if not lowest <= i < count)
 
 
@@ -166,9 +167,9 @@ class CheckedTensor:
     tensor: Any
     buffer_bytes: int
     is_arithmetic: bool
-    """An operator reads or writes what its integers stand for."""
+    """Whether an operator reads or writes the real numbers of its integers."""
     is_softmax: bool
-    """SOFTMAX writes it: its int16 may have the zero point -32768, unlike others."""
+    """Whether SOFTMAX writes it: its int16 zero point may be -32768, unlike other zero points."""
 
     @cached_property
     def shape(self) -> list[int]:
@@ -261,7 +262,7 @@ QUANTIZATION_RULES: TensorRules = (
 
 
 def graph_problems(model: Any) -> Iterator[str]:
-    """Yield what is wrong with order, operators and the sizes of tensors."""
+    """Yield the problems of order, operators and tensor sizes."""
     graph = model.Subgraphs(0)
     kinds = operator_kinds(model)
     steps = list_nodes(graph, kinds)
@@ -275,7 +276,7 @@ def graph_problems(model: Any) -> Iterator[str]:
 
 
 def tensor_problems(model: Any, rules: TensorRules) -> Iterator[str]:
-    """Yield what rules find in the tensors of the first subgraph."""
+    """Yield the violations of rules by tensors of the first subgraph."""
     graph, kinds = model.Subgraphs(0), operator_kinds(model)
     steps = list_nodes(graph, kinds)
     arithmetic = {
@@ -312,7 +313,7 @@ def list_nodes(graph: Any, kinds: Sequence[str]) -> list[GraphNode]:
 
 
 def find_known_tensors(model: Any, graph: Any) -> Iterator[int]:
-    """Yield the tensors that have their data in the file, or keep it between inferences."""
+    """Yield the tensors with data in the file, and those that keep it between inferences."""
     for index in range(graph.TensorsLength()):
         tensor = graph.Tensors(index)
         empty = prod(to_ints(tensor.ShapeAsNumpy())) == 0
@@ -321,7 +322,7 @@ def find_known_tensors(model: Any, graph: Any) -> Iterator[int]:
 
 
 def buffer_bytes(model: Any, tensor: Any) -> int:
-    """Return the length of a tensor's data, also of data behind the flatbuffer."""
+    """Return the length of a tensor's data, also of data after the flatbuffer."""
     buffer = model.Buffers(tensor.Buffer())
     return int(buffer.DataLength() or buffer.Size())
 
@@ -341,7 +342,7 @@ LENGTH_FIELDS = (
 def operator_problems(
     graph: Any, kinds: Sequence[str], labels: Mapping[Hashable, str]
 ) -> Iterator[str]:
-    """Yield what is wrong with operators; ``kinds`` are those of the operator codes."""
+    """Yield the problems of operators; ``kinds`` are the kinds of the operator codes."""
     for position in range(graph.OperatorsLength()):
         operator = graph.Operators(position)
         kind = kinds[operator.OpcodeIndex()]
@@ -351,7 +352,7 @@ def operator_problems(
 
 
 def read_options(operator: Any, kinds: dict[str, Any], kind: str) -> Any:
-    """Return an operator's options as ``kinds`` says they are laid out; None where it has none."""
+    """Return an operator's options in the layout of ``kinds``; None if it has no options."""
     table = operator.BuiltinOptions()
     if kind not in kinds or table is None:
         return None

@@ -1,4 +1,4 @@
-"""TVM's TFLite converter with our corrections put in: names, grids, what it refuses."""
+"""Extends TVM's TFLite converter: names, quantization parameters, corrections, rejections."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLO
 from firmwright.models.tflite.narrow_sums import convert_narrow_sums, has_narrow_sums
 
 WEIGHTED_OPERATORS = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}
-"""Operators of which TFLite has hybrid kernels: float32 activations, integer weights."""
+"""Operators with hybrid kernels in TFLite: float32 activations and integer weights."""
 
 ON_STORED_INTEGERS = {"FLOOR_DIV": "divides", "FLOOR_MOD": "divides", "NEG": "negates"}
-"""Operators of which LiteRT has no quantized form but accepts quantized tensors."""
+"""Operators that accept quantized tensors in LiteRT, but compute with the stored integers."""
 
 COMPLEX = (tflite.TensorType.COMPLEX64, tflite.TensorType.COMPLEX128)
 
@@ -30,7 +30,7 @@ WITH_SUBGRAPHS = {
     "STABLEHLO_COMPOSITE": "inline the composite",
     "WHILE": "unroll the loop (Keras: `unroll=True`) or use a fused LSTM layer",
 }
-"""Operators that run other subgraphs, and the way to do without each."""
+"""Operators that run other subgraphs, and the replacement of each."""
 
 SIZE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("BROADCAST_TO", "EXPAND_DIMS", "MIRROR_PAD", "PAD", "PADV2"), (1,)),
@@ -43,11 +43,11 @@ SIZE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "RANGE": (0, 1, 2),
     "STRIDED_SLICE": (1, 2, 3),
 }
-"""Operators whose result's shape depends on the values of inputs, and the numbers of these."""
+"""Operators whose result shape depends on values of inputs, and the indices of these inputs."""
 
 
 class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
-    """Binds each result to a variable of its TFLite tensor's name."""
+    """Binds each result to a variable with the name of its TFLite tensor."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -56,7 +56,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             self.convert_map[kind] = partial(correction, self)
 
     def check_unsupported_ops(self) -> None:
-        """Refuse, in one message, what would be converted into something else than it computes."""
+        """Raise one UserError with all operators that TVM would convert incorrectly."""
         lines = []
         for index in range(self.subgraph.OperatorsLength()):
             operator = self.subgraph.Operators(index)
@@ -69,7 +69,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             raise UserError("\n".join(["operators that cannot be compiled:", *lines]))
 
     def explain_refusal(self, operator: Any, kind: str) -> str:
-        """Return the sentence that tells why an operator is not converted, '' if it is."""
+        """Return the reason why an operator cannot be converted; '' if it can."""
         inputs, outputs = self.get_input_tensors(operator), self.get_output_tensors(operator)
         quantized = [t.qnn_params is not None for t in inputs + outputs]
         if kind in WEIGHTED_OPERATORS and quantized[1] and not quantized[-1]:
@@ -119,7 +119,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 raise UserError(
                     f"cannot import operator {kind} (tensor '{names[0]}'): {first_line(error)}"
                 ) from error
-            if result is None:  # folded into its consumers
+            if result is None:  # folded into the operators that read it
                 continue
             result = self.bb.normalize(result)
             count = len(result.ty.fields) if isinstance(result.ty, relax.TupleType) else 1
@@ -147,7 +147,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 )
 
     def convert_in_float(self, op: Any, kind: str) -> relax.Expr:
-        """Let a converter that knows float32 only see dequantized tensors; quantize its result."""
+        """Convert an operator in float32: dequantize its inputs, and quantize its result."""
         inputs, (target,) = self.get_input_tensors(op), self.get_output_tensors(op)
         given = {
             tflite_frontend.get_tensor_name(self.subgraph, t.tensor_idx): t
@@ -168,7 +168,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return self.quantize(result, target)
 
     def get_tensors(self, tensors_idx_list: Any) -> list[Any]:
-        """Return TVM's wrappers; a grid of one scale has no axis, whatever the file says of one."""
+        """Return TVM's wrappers; one scale gets axis 0, because the file's axis may be wrong."""
         tensors: list[Any] = super().get_tensors(tensors_idx_list)
         for tensor in tensors:
             if self.in_float:
@@ -178,13 +178,13 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return tensors
 
     def get_tensor_shape(self, tensor_wrapper: Any) -> Any:
-        """Return a tensor's shape; TVM infers an empty one, also of a result not yet computed."""
+        """Return a tensor's shape; TVM infers an empty shape, even of an unknown result."""
         if tensor_wrapper.tensor.ShapeLength() or self.has_expr(tensor_wrapper.tensor_idx):
             return super().get_tensor_shape(tensor_wrapper)
         return np.zeros(0, "int32")
 
     def get_input_tensors(self, op: Any) -> list[Any]:
-        """Return TVM's wrappers; an integer bias has the products' scale, as LiteRT adds it."""
+        """Return TVM's wrappers; an integer bias gets the products' scale, as LiteRT adds it."""
         tensors = self.get_tensors(op.InputsAsNumpy())
         if self.get_op_code_str(op) in WEIGHTED_OPERATORS and len(tensors) > 2:
             self.add_bias_params(tensors)
@@ -193,7 +193,8 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
     def add_bias_params(self, tensors: Sequence[Any]) -> None:
         """Replace the scale of an integer bias, which LiteRT does not read.
 
-        Converters share one constant of zeros between layers of different scales.
+        The scale in the file may be wrong: converters share one constant of zeros between layers
+        of different scales.
         """
         transposed = len(tensors) == 4
         source, weights, bias = tensors[2 if transposed else 0], tensors[1], tensors[-1]

@@ -1,7 +1,7 @@
-"""What TVM 0.27's TFLite converter does wrong or lacks, one function a correction.
+"""Corrects errors and gaps of TVM 0.27's TFLite converter, with one function per operator.
 
-Each takes the converter and an operator of the file and returns the Relax expression; the first
-sentence tells what TVM does, so that a function can go once TVM does better.
+Each function has the converter and an operator of the file as arguments, and returns the Relax
+expression. Its first sentence states TVM's behavior, so that it can be removed after a fix in TVM.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Correction = Callable[[Any, Any], relax.Expr]
 
 
 def read_float(converter: Any, tensor: Any) -> relax.Expr:
-    """Return a tensor's real numbers."""
+    """Return a tensor as real numbers."""
     data = converter.get_tensor_expr(tensor)
     return data if tensor.qnn_params is None else converter.dequantize(data, tensor)
 
 
 def quantize_like(converter: Any, value: relax.Expr, target: Any) -> relax.Expr:
-    """Return real numbers as ``target`` stores them."""
+    """Return real numbers in the quantization of ``target``."""
     return value if target.qnn_params is None else converter.quantize(value, target)
 
 
 def convert_average_pool(converter: Any, op: Any) -> relax.Expr:
-    """TVM averages quantized values as int32 with a truncating division; TFLite's rounds."""
+    """Convert AVERAGE_POOL_2D; TVM truncates the int32 quotient, but TFLite rounds it."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     if source.qnn_params is None:
@@ -67,7 +67,7 @@ def convert_average_pool(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_fully_connected(converter: Any, op: Any) -> relax.Expr:
-    """TVM multiplies an input of more than two axes as it is; TFLite flattens it to rows."""
+    """Convert FULLY_CONNECTED; TVM keeps inputs of more than two axes, TFLite flattens to rows."""
     source, weights, *_ = converter.get_input_tensors(op)
     given = converter.bb.normalize(converter.get_tensor_expr(source))
     length = int(converter.get_tensor_shape(weights)[1])
@@ -86,7 +86,7 @@ def convert_fully_connected(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_expand_dims(converter: Any, op: Any) -> relax.Expr:
-    """TVM calls the operator with an argument too many."""
+    """Convert EXPAND_DIMS; TVM calls its function with one argument too many."""
     source, _ = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     shape = data_movement.shape_of(converter, target)
@@ -94,7 +94,7 @@ def convert_expand_dims(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_exp(converter: Any, op: Any) -> relax.Expr:
-    """LiteRT's table of int16 has no defined entries where results are beyond float32."""
+    """Convert EXP; LiteRT's int16 table has undefined entries if results exceed float32."""
     (source,) = converter.get_input_tensors(op)
     if source.tensor.Type() == tflite.TensorType.INT16 and source.qnn_params is not None:
         largest = float(source.qnn_params["scale"].value.numpy().max()) * np.iinfo("int16").max
@@ -107,7 +107,7 @@ def convert_exp(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_gelu(converter: Any, op: Any) -> relax.Expr:
-    """TVM writes its constants in the result's integer type."""
+    """Convert GELU; TVM writes its constants in the result's integer type."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     options = converter._get_builtin_options(op, tflite.GeluOptions)
@@ -116,7 +116,7 @@ def convert_gelu(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_softmax(converter: Any, op: Any) -> relax.Expr:
-    """TVM leaves out beta, the factor in front of the logits."""
+    """Convert SOFTMAX; TVM omits beta, the factor of the logits."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     beta = np.float32(converter._get_builtin_options(op, tflite.SoftmaxOptions).Beta())
@@ -131,7 +131,7 @@ def convert_softmax(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_dequantize(converter: Any, op: Any) -> relax.Expr:
-    """TVM does not find a constant that is to be dequantized, only a computed tensor."""
+    """Convert DEQUANTIZE; TVM accepts a computed tensor, but does not find a constant."""
     (source,) = converter.get_input_tensors(op)
     data = converter.get_tensor_expr(source)
     if source.tensor.Type() == tflite.TensorType.FLOAT16:
@@ -140,9 +140,9 @@ def convert_dequantize(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_prelu(converter: Any, op: Any) -> relax.Expr:
-    """TVM spreads the slopes over the whole tensor and takes stored integers for real numbers.
+    """Convert PRELU; TVM broadcasts the slopes to the tensor, and reads integers as real numbers.
 
-    The slopes' axes are one here: those of more axes than the channels' are of the last ones.
+    Slopes along several axes must match the last axes of the data; they are flattened to one axis.
     """
     source, slopes = converter.get_input_tensors(op)
     data, alpha = (converter.get_tensor_expr(t) for t in (source, slopes))
@@ -172,9 +172,10 @@ def convert_prelu(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_quantize(converter: Any, op: Any) -> relax.Expr:
-    """TVM has no int32 result, which TFLite makes of int16 alone.
+    """Convert QUANTIZE; TVM has no int32 result, which TFLite supports only for int16 inputs.
 
-    Source: tensorflow/lite/kernels/quantize.cc (Eval); rounded as any change of scale.
+    The values are rounded as in every change of scale. Source:
+    tensorflow/lite/kernels/quantize.cc (Eval).
     """
     (source,), (target,) = converter.get_input_tensors(op), converter.get_output_tensors(op)
     types = [converter.get_tensor_type_str(t.tensor.Type()) for t in (source, target)]
@@ -191,10 +192,10 @@ def convert_quantize(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
-    """TVM refuses quantized factors, and takes the left one's batch for that of the result.
+    """Convert BATCH_MATMUL; TVM rejects quantized factors, and uses the left batch for the result.
 
-    The right factor always has a batch here: a plain matrix is that of FULLY_CONNECTED, which
-    TFLite rounds in another way.
+    The right factor always has a batch here. A plain matrix would become FULLY_CONNECTED, which
+    TFLite rounds differently.
     """
     left, right = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
@@ -215,7 +216,10 @@ def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_squared_difference(converter: Any, op: Any) -> relax.Expr:
-    """TVM multiplies the difference by itself, which hides the square, or calls pow."""
+    """Convert SQUARED_DIFFERENCE; TVM multiplies the difference by itself, or calls pow.
+
+    The product of a difference with itself hides the square.
+    """
     tensors = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     if target.qnn_params is None:
@@ -225,9 +229,9 @@ def convert_squared_difference(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
-    """TVM drops the activation, and pads as if every picture were as large as can be.
+    """Convert TRANSPOSE_CONV; TVM drops the activation, and pads as for the largest result.
 
-    TFLite states the result's shape; what the window reaches beyond it is cut off.
+    TFLite states the shape of the result; window elements outside this shape are cut off.
     """
     tensors = converter.get_input_tensors(op)
     shape_tensor, weights, source = tensors[:3]
@@ -262,7 +266,7 @@ def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
 
 def make_arg_min_max(find: Callable[..., relax.Expr]) -> Correction:
     def convert(converter: Any, op: Any) -> relax.Expr:
-        """TVM gives the index as int64, whatever type the file states."""
+        """Convert ARG_MIN or ARG_MAX; TVM returns an int64 index, TFLite the file's type."""
         (target,) = converter.get_output_tensors(op)
         index = converter._convert_arg_min_max(op, relax_op=find)
         return relax.op.astype(index, converter.get_tensor_type_str(target.tensor.Type()))
@@ -272,7 +276,10 @@ def make_arg_min_max(find: Callable[..., relax.Expr]) -> Correction:
 
 def make_min_max(find: Callable[..., relax.Expr]) -> Correction:
     def convert(converter: Any, op: Any) -> relax.Expr:
-        """TVM dequantizes what is on one grid already, whose order the integers have."""
+        """Convert MINIMUM or MAXIMUM; TVM dequantizes tensors with equal parameters.
+
+        Their integers have the order of the real numbers, so that dequantization is unnecessary.
+        """
         tensors = [*converter.get_input_tensors(op), *converter.get_output_tensors(op)]
         if tensors[0].qnn_params is None or not data_movement.has_same_qnn_params(
             converter, tensors
@@ -284,7 +291,7 @@ def make_min_max(find: Callable[..., relax.Expr]) -> Correction:
 
 
 def convert_resize_bilinear(converter: Any, op: Any) -> relax.Expr:
-    """TVM divides by zero where corners are aligned and an extent of the result is 1."""
+    """Convert RESIZE_BILINEAR; TVM divides by zero for aligned corners and a result length of 1."""
     options = converter._get_builtin_options(op, tflite.ResizeBilinearOptions)
     if options.AlignCorners():
         _, size = converter.get_input_tensors(op)
@@ -331,7 +338,7 @@ DATA_MOVEMENT = frozenset(
     "SELECT SELECT_V2 SHAPE SLICE SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE TILE TOPK_V2 "
     "TRANSPOSE".split()
 )
-"""Operators that only move elements: TVM refuses quantized ones, though its conversion holds."""
+"""Operators that only move elements: TVM rejects quantized tensors, but its conversion is right."""
 
 FLOAT_ONLY = frozenset({"ELU", "L2_NORMALIZATION", "SQUARE"})
-"""Operators of which TVM has a float32 form only; dequantize and quantize go around it."""
+"""Operators with only a float32 form in TVM; they are dequantized before and quantized after."""

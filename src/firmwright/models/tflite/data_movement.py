@@ -1,4 +1,4 @@
-"""Corrections of TFLite operators that only move elements; integers stay as they are stored."""
+"""Corrects TFLite operators that only move elements; integers stay as they are stored."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def shape_of(converter: Any, tensor: Any) -> list[int]:
 
 
 def take_elements(data: relax.Expr, axis: int, places: Indices) -> relax.Expr:
-    """Return the elements at constant places of an axis."""
+    """Return the elements at constant indices of an axis."""
     return relax.op.take(data, relax.const(places.astype("int32"), "int32"), axis, mode="fast")
 
 
 def convert_resize_nearest_neighbor(converter: Any, op: Any) -> relax.Expr:
-    """TVM has no half-pixel centres or aligned corners of TFLite's kind: it rounds elsewhere.
+    """Convert RESIZE_NEAREST_NEIGHBOR; TVM rounds half-pixel centers and aligned corners otherwise.
 
-    Which row and column each one is copied from is known here, in the kernel's float32
-    (tensorflow/lite/kernels/internal/reference/resize_nearest_neighbor.h).
+    The source row and column of each element are known here. They are computed in float32, as in
+    the kernel (tensorflow/lite/kernels/internal/reference/resize_nearest_neighbor.h).
     """
     source, size = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.ResizeNearestNeighborOptions)
@@ -47,7 +47,7 @@ def convert_resize_nearest_neighbor(converter: Any, op: Any) -> relax.Expr:
 def nearest_indices(
     length: int, extent: int, align_corners: bool, half_pixel_centers: bool
 ) -> Indices:
-    """Return the places, of ``length`` ones, that ``extent`` ones are copied from."""
+    """Return the ``extent`` source indices along an axis of ``length`` elements."""
     inner = int(align_corners and extent > 1)
     scale = np.float32(length - inner) / np.float32(extent - inner)
     offset = np.float32(0.5 if half_pixel_centers else 0)
@@ -61,7 +61,7 @@ def nearest_indices(
 
 
 def convert_mirror_pad(converter: Any, op: Any) -> relax.Expr:
-    """TVM lacks the symmetric mode, which repeats the border's elements."""
+    """Convert MIRROR_PAD; TVM lacks the symmetric mode, which repeats the border's elements."""
     source, paddings = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.MirrorPadOptions)
     mode = "reflect" if options.Mode() == 0 else "symmetric"
@@ -75,9 +75,9 @@ def convert_mirror_pad(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_strided_slice(converter: Any, op: Any) -> relax.Expr:
-    """TVM gets begins and ends before the first element wrong where a stride is negative.
+    """Convert STRIDED_SLICE; TVM misreads bounds before the first element for negative strides.
 
-    Source of the masks' meaning: tensorflow/lite/kernels/internal/strided_slice_logic.h.
+    Source of the meaning of the masks: tensorflow/lite/kernels/internal/strided_slice_logic.h.
     """
     source, *bounds = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
@@ -116,7 +116,7 @@ def convert_strided_slice(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_unpack(converter: Any, op: Any) -> relax.Expr:
-    """TVM splits with the field names of another tuple type; here each part is a slice."""
+    """Convert UNPACK to one slice per part; TVM's split uses field names of another tuple type."""
     (source,) = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.UnpackOptions)
     data = converter.get_tensor_expr(source)
@@ -129,7 +129,7 @@ def convert_unpack(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_space_to_batch(converter: Any, op: Any) -> relax.Expr:
-    """TVM calls a function of its own runtime; this is padding, a reshape and a transpose."""
+    """Convert SPACE_TO_BATCH_ND to pad, reshape and transpose; TVM calls a runtime function."""
     source, block_tensor, paddings = converter.get_input_tensors(op)
     block = converter.get_tensor_value(block_tensor).tolist()
     lengths = shape_of(converter, source)
@@ -153,7 +153,7 @@ def convert_space_to_batch(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_batch_to_space(converter: Any, op: Any) -> relax.Expr:
-    """TVM calls a function of its own runtime; this is a reshape, a transpose and a slice."""
+    """Convert BATCH_TO_SPACE_ND to reshape, transpose and slice; TVM calls a runtime function."""
     source, block_tensor, crops_tensor = converter.get_input_tensors(op)
     block = converter.get_tensor_value(block_tensor).tolist()
     crops = converter.get_tensor_value(crops_tensor).tolist()

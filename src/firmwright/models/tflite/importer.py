@@ -1,4 +1,4 @@
-"""TFLite models, imported by TVM; LiteRT's reference kernels are the reference."""
+"""Imports TFLite models with TVM; LiteRT's reference kernels are the reference."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
 
 DIMENSION_REFUSAL = "quantized_dimension must be in range"
-"""What LiteRT says of a verified file whose scales belong to an axis that a tensor has not."""
+"""The text of LiteRT's error for a verified file with scales for an axis that does not exist."""
 
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
@@ -66,7 +66,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 
 
 def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) -> None:
-    """Refuse outputs whose declared shape or type is not that of what is computed for them."""
+    """Raise UserError if an output's declared shape or type differs from the computed one."""
     for output, kind in zip(outputs, list_result_types(module["main"]), strict=True):
         shape = None if kind.shape is None else [int(d) for d in kind.shape]
         if shape != list(output.shape) or str(kind.dtype) != output.dtype:
@@ -79,13 +79,13 @@ def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) ->
 def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
     """Let LiteRT verify the bytes, because TVM's reader trusts every offset in them.
 
-    Returns the bytes, repaired where LiteRT asks for more than TFLite Micro, and remarks.
+    Returns the bytes and notes. The bytes are repaired if LiteRT is stricter than TFLite Micro.
     """
     if data[4:8] != b"TFL3":
         raise UserError(f"{name}: not a TFLite model (no 'TFL3' mark at byte 4); export it again")
     try:
         schema.ModelT.InitFromPackedBuf(data, 0)
-    except Exception as error:  # the reader of flatbuffers raises all kinds
+    except Exception as error:  # the reader of flatbuffers raises exceptions of many types
         reason = "an offset or length is outside the file"
         raise UserError(f"{name}: a damaged TFLite model: {reason}; fetch it again") from error
     what = f"{name}: LiteRT does not survive this model"
@@ -108,7 +108,7 @@ def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
 
 
 def refuse_compiled(model: Any, name: str) -> None:
-    """Raise UserError for a file that Vela compiled: its operators are an NPU's commands."""
+    """Raise UserError for a file that Vela compiled: its operators are commands of an NPU."""
     codes = map(model.OperatorCodes, range(model.OperatorCodesLength()))
     if any(decode_text(code.CustomCode()) == "ethos-u" for code in codes):
         raise UserError(
@@ -117,7 +117,7 @@ def refuse_compiled(model: Any, name: str) -> None:
 
 
 def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
-    """Name each operator by its first output tensor, as TFLite's own tools do."""
+    """Return the operators, each named by its first output tensor, as in TFLite's tools."""
     kinds = operator_kinds(model)
     found = []
     for index in range(graph.OperatorsLength()):
@@ -134,20 +134,20 @@ def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
 
 
 def check_operators(operators: Sequence[Operator], name: str) -> None:
-    """Refuse, in one message, every operator that TVM has no converter for."""
-    known = Converter(None, None, None, None).convert_map  # only an instance has it
+    """Raise one UserError with all operators for which TVM has no converter."""
+    known = Converter(None, None, None, None).convert_map  # the class has no such attribute
     lines = [f"  {o.kind} (tensor '{o.name}')" for o in operators if o.kind not in known]
     if lines:
         refuse_operators(name, lines)
 
 
 def make_tensor(graph: Any, index: int, name: str, shapes: Shapes) -> Tensor:
-    """Describe one graph input or output; UserError for a dynamic or unsupported one."""
+    """Return one graph input or output; UserError for a dynamic shape or unsupported type."""
     tensor = graph.Tensors(index)
     label = tensor.Name().decode()
     signature = tensor.ShapeSignatureAsNumpy() if tensor.ShapeSignatureLength() else None
     declared = to_ints(tensor.ShapeAsNumpy() if signature is None else signature)
-    # A batch of -1 in the signature with 1 in the shape is TFLite's usual "batch 1 unless resized".
+    # A batch of -1 in the signature and 1 in the shape is usual: it means "batch 1 unless resized".
     static = to_ints(tensor.ShapeAsNumpy())
     shape = shapes.get(label, tuple(static))
     if any(d < 1 for d in shape) or len(shape) != len(declared):

@@ -1,4 +1,4 @@
-"""Corrections of TFLite operators that read or write at computed indices."""
+"""Corrects TFLite operators that read or write at computed indices."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from tvm import relax
 
 
 def convert_gather_nd(converter: Any, op: Any) -> relax.Expr:
-    """TVM moves the vectors of indices to the first axis, where Relax has them along the last."""
+    """Convert GATHER_ND; TVM moves index vectors to the first axis, but Relax expects the last."""
     data, indices = (converter.get_tensor_expr(t) for t in converter.get_input_tensors(op))
     return relax.op.gather_nd(data, relax.op.astype(indices, "int64"))
 
 
 def convert_scatter_nd(converter: Any, op: Any) -> relax.Expr:
-    """TVM moves the vectors as for GATHER_ND, and keeps one of several updates of an element.
+    """Convert SCATTER_ND; TVM moves index vectors to the first axis, and keeps only one update.
 
-    TFLite adds them up (tensorflow/lite/kernels/internal/reference/reference_ops.h, ScatterNd).
+    TFLite adds up several updates of an element
+    (tensorflow/lite/kernels/internal/reference/reference_ops.h, ScatterNd).
     """
     indices, updates, _ = (converter.get_tensor_expr(t) for t in converter.get_input_tensors(op))
     (target,) = converter.get_output_tensors(op)
@@ -26,6 +27,6 @@ def convert_scatter_nd(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_embedding_lookup(converter: Any, op: Any) -> relax.Expr:
-    """TVM takes the first input for the rows, which is the one of the indices."""
+    """Convert EMBEDDING_LOOKUP; TVM reads the first input as rows, but it has the indices."""
     indices, rows = (converter.get_tensor_expr(t) for t in converter.get_input_tensors(op))
     return relax.op.take(rows, indices, axis=0)

@@ -1,7 +1,7 @@
-"""Folds the operators whose results are known before a run; LiteRT computes them.
+"""Folds the operators whose results are known before a run; LiteRT computes the results.
 
-Converters write the arithmetic of sizes as operators (SHAPE, STRIDED_SLICE, PACK, MUL, …), though
-every size is fixed once the inputs' shapes are.
+Converters write the arithmetic of sizes as operators (SHAPE, STRIDED_SLICE, PACK, MUL, …). These
+sizes are constant, because the shapes of the inputs are fixed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from firmwright.models.tflite.repairs import kind_of, pack
 Array = npt.NDArray[Any]
 
 OF_SHAPE_ALONE = frozenset({"SHAPE", "RANK", "ZEROS_LIKE"})
-"""Operators that read the shape of their input, not its values."""
+"""Operators that read the shape of their input, but not its values."""
 
 NEVER_FOLDED = frozenset(
     """
@@ -29,14 +29,14 @@ NEVER_FOLDED = frozenset(
     RANDOM_STANDARD_NORMAL RANDOM_UNIFORM READ_VARIABLE VAR_HANDLE WHILE
     """.split()
 )
-"""Operators with effects, chance or subgraphs, and those that make weights larger."""
+"""Operators with effects, random results or subgraphs, and operators that enlarge weights."""
 
 
 def fold_known_values(data: bytes, shapes: Shapes) -> bytes:
     """Return the model with known values as constants, and with the shapes that LiteRT computes.
 
-    ``shapes`` are those of inputs by name. A model with neither is returned as it is. Raises
-    UserError if LiteRT cannot evaluate the model.
+    ``shapes`` are the shapes of inputs by name. A model without shapes and known values is
+    returned unchanged. Raises UserError if LiteRT cannot evaluate the model.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     known = find_known_results(model)
@@ -55,9 +55,9 @@ def fold_known_values(data: bytes, shapes: Shapes) -> bytes:
 
 
 def find_known_results(model: Any) -> set[int]:
-    """Return the results of operators of the first subgraph that read known values alone.
+    """Return the results of operators of the first subgraph that read only known values.
 
-    A result of the graph stays computed.
+    Results of the graph are not folded.
     """
     graph = model.subgraphs[0]
     inputs, outputs = ({int(i) for i in each} for each in (graph.inputs, graph.outputs))
@@ -85,7 +85,7 @@ def has_data(model: Any, tensor: Any) -> bool:
 def compute_known_values(
     data: bytes, known: list[int], shapes: Shapes
 ) -> tuple[list[list[int] | None], dict[int, Array]]:
-    """Return the shape of each tensor, None if LiteRT does not use it, and the known values."""
+    """Return the known values, and the shape of each tensor: None if LiteRT does not use it."""
     interpreter = make_interpreter(data, OPTIMIZED, keep_all=True)
     try:
         for detail in interpreter.get_input_details():
@@ -108,7 +108,7 @@ def compute_known_values(
 
 
 def add_constant(model: Any, tensor: Any, value: Array) -> None:
-    """Make a tensor a constant of the model."""
+    """Replace a tensor by a constant of the model."""
     buffer = schema.BufferT()
     buffer.data = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
     model.buffers.append(buffer)

@@ -1,4 +1,4 @@
-"""What LiteRT, the reference, makes of a TFLite model; without TVM."""
+"""Evaluates a TFLite model with LiteRT, the reference; needs no TVM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MISSING_KERNEL = "Didn't find op for builtin opcode"
 
 
 def load_interpreter(data: bytes) -> None:
-    """Let LiteRT read a model with its reference kernels, or its others if these lack one."""
+    """Load a model with LiteRT's reference kernels; with its optimized ones if one is missing."""
     try:
         make_interpreter(data)
     except (ValueError, RuntimeError) as error:
@@ -42,7 +42,7 @@ def load_interpreter(data: bytes) -> None:
 def make_interpreter(data: bytes, kernels: str = REFERENCE, keep_all: bool = False) -> Any:
     """Return LiteRT's interpreter; ``kernels`` is a name of its OpResolverType.
 
-    With ``keep_all`` the values of all tensors can be read after a run.
+    With ``keep_all``, the values of all tensors can be read after a run.
     """
     return Interpreter(
         model_content=data,
@@ -55,12 +55,12 @@ def make_interpreter(data: bytes, kernels: str = REFERENCE, keep_all: bool = Fal
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
     """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic.
 
-    LiteRT's optimized kernels evaluate a model that the reference kernels cannot run, and one with
-    an int8 or int16 SUM: the reference SUM of LiteRT 2.3.0 reads int8 as unsigned, and keeps sums
-    of int16 in 16 bits. The description of the runtime says so.
+    LiteRT's optimized kernels evaluate a model that the reference kernels cannot run. They also
+    evaluate a model with an int8 or int16 SUM: the reference SUM of LiteRT 2.3.0 reads int8 as
+    unsigned, and keeps sums of int16 in 16 bits. The name of the runtime states the kernels.
 
-    A sample's arrays come in the order of the model's inputs: their names need not be its own.
-    LiteRT keeps the states that have no output from one sample to the next.
+    A sample's arrays are in the order of the model's inputs; their names may differ from the
+    model's. LiteRT keeps the states without an output from one sample to the next.
     """
     what = "LiteRT, the reference, does not survive the model"
     model = repair(repair_dimensions(data)[0])

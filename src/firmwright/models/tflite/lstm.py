@@ -1,4 +1,4 @@
-"""UNIDIRECTIONAL_SEQUENCE_LSTM, with the states that it keeps between runs."""
+"""Converts UNIDIRECTIONAL_SEQUENCE_LSTM, with the states that it keeps between runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from firmwright.models.tflite.lstm_integers import advance, read_cell
 
 INPUT, OUTPUT_STATE, CELL_STATE = 0, 18, 19
 WEIGHTS, RECURRENT, BIASES = (1, 2, 3, 4), (5, 6, 7, 8), (12, 13, 14, 15)
-"""Of the gates input, forget, cell and output."""
+"""The inputs of the gates, in the order input, forget, cell and output."""
 
 EXTENSIONS = {
     "peepholes": (9, 10, 11),
@@ -23,9 +23,9 @@ EXTENSIONS = {
 
 
 def convert_lstm(converter: Any, op: Any) -> relax.Expr:
-    """TVM takes coupled gates alone, and loses the next states.
+    """Convert an LSTM; TVM supports only coupled gates, and loses the next states.
 
-    Returns the result, (batch, time, units), the next output state and the next cell state.
+    Returns the result (batch, time, units), the next output state and the next cell state.
     """
     tensors = converter.get_input_tensors(op)
     given = {i for i, tensor in enumerate(tensors) if tensor.tensor_idx >= 0}
@@ -43,7 +43,7 @@ def convert_lstm(converter: Any, op: Any) -> relax.Expr:
         for each in (WEIGHTS, RECURRENT, BIASES)
     )
     hidden, cell = (converter.get_tensor_expr(tensors[i]) for i in (OUTPUT_STATE, CELL_STATE))
-    # The products with the input do not wait for each other: one serves all steps.
+    # The products with the input do not depend on earlier steps: one product serves all steps.
     axis = 0 if options.TimeMajor() else 1
     data = converter.get_tensor_expr(source)
     whole = relax.op.matmul(data, relax.const(np.concatenate(weights).T.copy()))
@@ -82,7 +82,7 @@ def convert_integers(converter: Any, op: Any, options: Any) -> relax.Expr:
 def update_cell(
     converter: Any, options: Any, sums: relax.Expr, cell: relax.Expr, coupled: bool
 ) -> tuple[relax.Expr, relax.Expr]:
-    """Return the next output and cell state, by the gates' sums side by side."""
+    """Return the next output and cell state; ``sums`` has the gates' sums along its last axis."""
     units = int(sums.ty.shape[1])
     length = units // (3 if coupled else 4)
     parts = [

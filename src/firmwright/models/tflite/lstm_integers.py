@@ -1,4 +1,4 @@
-"""UNIDIRECTIONAL_SEQUENCE_LSTM in int8 with a cell state of int16, bit for bit as LiteRT's."""
+"""Converts UNIDIRECTIONAL_SEQUENCE_LSTM in int8 with an int16 cell state, bit-exact to LiteRT."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GATE_SCALE = np.float32(2.0**-12)
 TYPES = {"an input": (0, "int8"), "weights": (2, "int8"), "an output state": (18, "int8"),
          "a cell state": (19, "int16")}  # fmt: skip
 LEAST_CELL, MOST_CELL = -15, -9
-"""Exponents of the cell state's scale that LiteRT's hyperbolic tangent takes."""
+"""The exponents of the cell state's scale that LiteRT's hyperbolic tangent supports."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,20 @@ class Gate:
 
 @dataclass(frozen=True)
 class IntegerCell:
-    """What all steps have in common; ``gates`` are by the numbers of their weights, 1 to 4."""
+    """The constants of all steps; ``gates`` are by the input indices of their weights, 1 to 4."""
 
     gates: Mapping[int, Gate]
     cell_exponent: int
     hidden_factor: np.float32
     hidden_zero_point: int
     clip: int
-    """The largest magnitude of the cell state; 0 if nothing clips it."""
+    """The maximum magnitude of the cell state; 0 if it is not clipped."""
 
 
 def read_cell(converter: Any, op: Any, clip: float) -> IntegerCell:
-    """Return the integers of an operator; UserError for what LiteRT computes in another way.
+    """Return the integers of an operator; UserError for variants that LiteRT computes otherwise.
 
-    ``clip`` is the largest real cell state, or 0. LiteRT divides it by the scale and truncates
+    ``clip`` is the maximum real cell state, or 0. LiteRT divides it by the scale and truncates
     (tensorflow/lite/kernels/unidirectional_sequence_lstm.cc, PopulateQuantizedLstmParams8x8_16).
     """
     tensors = converter.get_input_tensors(op)
@@ -83,13 +83,13 @@ def read_cell(converter: Any, op: Any, clip: float) -> IntegerCell:
 
 
 def add_zero_point(bias: Any, weights: Any, source: Any) -> Any:
-    """Return biases with what the zero point of the other factor takes from the products."""
+    """Return biases minus the contribution of the other factor's zero point to the products."""
     sums = weights.astype("int32").sum(1)
     return (bias - read_zero_point(source) * sums).astype("int32")
 
 
 def read_hidden_grid(converter: Any, op: Any) -> tuple[np.float32, int]:
-    """Return the grid of the fifth intermediate tensor, what the output is before a projection."""
+    """Return the parameters of the fifth intermediate tensor: the output before a projection."""
     if op.IntermediatesLength() < 5:
         raise UserError("states no grid for its hidden values (a fifth intermediate tensor)")
     grid = converter.subgraph.Tensors(op.Intermediates(4)).Quantization()
@@ -99,7 +99,7 @@ def read_hidden_grid(converter: Any, op: Any) -> tuple[np.float32, int]:
 def advance(
     converter: Any, cell: IntegerCell, data: relax.Expr, hidden: relax.Expr, state: relax.Expr
 ) -> tuple[relax.Expr, relax.Expr]:
-    """Return the next output (samples, units) of int8, and the next cell state of int16."""
+    """Return the next output (samples, units) in int8, and the next cell state in int16."""
     sums = {
         position: add_products(converter, gate, data, hidden)
         for position, gate in cell.gates.items()
@@ -154,12 +154,12 @@ def clip(value: Any) -> Any:
 
 
 def shift_right(value: Any, bits: int) -> Any:
-    """Return an int32 expression / 2^bits to nearest, ties away from zero."""
+    """Return an int32 expression / 2^bits, rounded to nearest, ties away from zero."""
     return tirx.call_pure_extern("int32", "gate_shift", value, number(bits))
 
 
 def add_products(converter: Any, gate: Gate, data: relax.Expr, hidden: relax.Expr) -> relax.Expr:
-    """Return a gate's sums in Q3.12: each product is scaled by itself."""
+    """Return a gate's sums in Q3.12; each of its two products has a separate scale factor."""
     products = [
         relax.op.add(relax.op.matmul(factor, weights, out_dtype="int32"), bias)
         for factor, weights, bias in (
@@ -170,7 +170,7 @@ def add_products(converter: Any, gate: Gate, data: relax.Expr, hidden: relax.Exp
 
     def add(x: Any, before: Any) -> Any:
         scaled = scale_fixed(x, gate.recurrent_factor)
-        limit = number(1 << 20)  # beyond which the sum is clipped in any case
+        limit = number(1 << 20)  # the sum is clipped in any case beyond this limit
         return clip(tirx.max(tirx.min(scaled, limit), -limit) + before)
 
     return compute(converter, add, "int16", products[1], first)
@@ -179,7 +179,7 @@ def add_products(converter: Any, gate: Gate, data: relax.Expr, hidden: relax.Exp
 def compute(
     converter: Any, function: Callable[..., Any], dtype: str, *values: relax.Expr
 ) -> relax.Expr:
-    """Return a function of int32 of each element of values of one shape."""
+    """Return ``function`` of the int32 elements of ``values``, which have one shape."""
 
     def build(*tensors: te.Tensor) -> te.Tensor:
         return te.compute(

@@ -1,7 +1,7 @@
-"""CONV_2D and TRANSPOSE_CONV of int16 activations with an int32 bias.
+"""Converts CONV_2D and TRANSPOSE_CONV of int16 activations with an int32 bias.
 
-LiteRT sums them in 32 bits and scales by multipliers of 31 bits, rounded twice, as in int8. With
-an int64 bias, or none, it scales by multipliers of 15 bits, rounded once
+LiteRT sums them in 32 bits and scales by multipliers of 31 bits, with two roundings, as in int8.
+With an int64 bias or without a bias, LiteRT scales by multipliers of 15 bits, with one rounding
 (tensorflow/lite/kernels/conv.cc, EvalQuantizedPerChannel16x8).
 """
 
@@ -96,7 +96,7 @@ def widen(converter: Any, *tensors: Any) -> list[relax.Expr]:
 def scale_channels(
     converter: Any, sums: relax.Expr, source: Any, weights: Any, target: Any
 ) -> relax.Expr:
-    """Return int16: the sums of each channel (last axis) times the quotient of its scales."""
+    """Return int16: the sums of each channel (last axis), rescaled from the product's scale."""
     given, of_weights, wanted = (
         t.qnn_params["scale"].value.numpy().astype("float64") for t in (source, weights, target)
     )

@@ -1,7 +1,7 @@
-"""What TVM's importer needs of a good TFLite model, and the file may lack or say otherwise.
+"""Repairs valid TFLite models that lack facts which TVM's importer needs.
 
-It tells tensors apart by name, and a name may be missing, no text, or another tensor's. It reads
-a shape of every tensor, and that of a scalar may be missing. It does not know all types of
+TVM identifies tensors by name, but a name may be missing, not UTF-8, or repeated. TVM reads the
+shape of every tensor, but the shape of a scalar may be missing. TVM does not support all types of
 constants.
 """
 
@@ -25,14 +25,14 @@ KINDS: Mapping[int, str] = {
 }
 
 BIASED = {"CONV_2D": (0, 2), "FULLY_CONNECTED": (0, 2), "TRANSPOSE_CONV": (2, 3)}
-"""The numbers of the activations and of the bias in a layer's inputs."""
+"""The indices of the activations and of the bias in a layer's inputs."""
 
 OUTPUT_STATE = 18
-"""The number of an LSTM's output state in its inputs."""
+"""The index of an LSTM's output state in its inputs."""
 
 
 def kind_of(model: Any, operator: Any) -> str:
-    """Return the name of an operator's kind, '' if the schema does not have it."""
+    """Return the name of an operator's kind; '' if the schema does not have it."""
     code = model.operatorCodes[operator.opcodeIndex]
     return KINDS.get(int(max(code.builtinCode, code.deprecatedBuiltinCode)), "")
 
@@ -45,9 +45,9 @@ def pack(model: Any, size: int) -> bytes:
 
 
 def repair(data: bytes) -> bytes:
-    """Return the model with everything that TVM's importer and LiteRT expect of its first subgraph.
+    """Return the model with the facts of its first subgraph that TVM and LiteRT need.
 
-    A model that needs no repair is returned as it is.
+    A model that needs no repair is returned unchanged.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     steps = (repair_tensors, add_intermediates, state_bias_types)
@@ -56,7 +56,7 @@ def repair(data: bytes) -> bytes:
 
 
 def repair_tensors(model: Any) -> bool:
-    """Give each tensor a unique name, a shape, and no empty scales; return whether any changed."""
+    """Set unique names and missing shapes, and remove empty scales; return whether any changed."""
     tensors = model.subgraphs[0].tensors
     names = [t.name for t in tensors]
     own = [n.encode() for n in make_unique_names(names)]
@@ -72,9 +72,9 @@ def repair_tensors(model: Any) -> bool:
 
 
 def add_intermediates(model: Any) -> bool:
-    """Give int8 LSTMs without intermediate tensors the ones that LiteRT asks for.
+    """Add the intermediate tensors that LiteRT requires to int8 LSTMs without them.
 
-    TFLite Micro does without: its hidden values have the quantization of the output state.
+    TFLite Micro does not need them: its hidden values have the output state's quantization.
     """
     graph = model.subgraphs[0]
     changed = False
@@ -95,7 +95,7 @@ def add_intermediates(model: Any) -> bool:
 
 
 def state_bias_types(model: Any) -> bool:
-    """State the type of int32 biases of int16 layers, which LiteRT reads as int64 otherwise."""
+    """State the type of int32 biases of int16 layers, because LiteRT's default is int64."""
     graph = model.subgraphs[0]
     changed = False
     for operator in graph.operators:
@@ -111,10 +111,10 @@ def state_bias_types(model: Any) -> bool:
 
 
 def repair_dimensions(data: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """Return the model with a quantized dimension that each tensor has, and a remark.
+    """Return the model with valid quantized dimensions, and a note on each change.
 
-    A single scale holds for the whole tensor, whatever axis it is said to be of. Tensors with
-    more scales are left to LiteRT, which refuses them.
+    A single scale applies to the whole tensor, even if the file states an axis. Tensors with
+    several scales stay unchanged, and LiteRT rejects them.
     """
     graph = tflite.Model.GetRootAsModel(data, 0).Subgraphs(0)
     wrong = [i for i in range(graph.TensorsLength()) if has_idle_dimension(graph.Tensors(i))]
@@ -130,7 +130,7 @@ def repair_dimensions(data: bytes) -> tuple[bytes, tuple[str, ...]]:
 
 
 def has_idle_dimension(tensor: Any) -> bool:
-    """Tell whether a tensor of one scale states it for an axis that it does not have."""
+    """Return whether a tensor has a single scale for an axis that does not exist."""
     grid = tensor.Quantization()
     if grid is None or grid.ScaleLength() != 1:
         return False
@@ -138,9 +138,9 @@ def has_idle_dimension(tensor: Any) -> bool:
 
 
 def make_unique_names(names: Sequence[bytes | None]) -> list[str]:
-    """Return a name for each tensor: its own if no other has it, else with its number.
+    """Return a unique name for each tensor; a missing or repeated name contains its number.
 
-    LiteRT reads names up to a NUL.
+    LiteRT reads names only up to a NUL.
     """
     readable = [decode_text(name).replace("\0", "\N{REPLACEMENT CHARACTER}") for name in names]
     taken = set(readable)
@@ -159,10 +159,11 @@ def make_unique_names(names: Sequence[bytes | None]) -> list[str]:
 
 
 def convert_constants(data: bytes) -> bytes:
-    """Return the file with its int4 constants as int8, and its quantized int64 ones as int32.
+    """Return the file with int4 constants as int8, and quantized int64 constants as int32.
 
-    int4 weights are stored two in a byte, the first in the lower half (TFLite's schema.fbs).
-    The biases of layers with int16 activations are int64. UserError where one needs over 32 bits.
+    Two int4 weights are stored per byte, the first in the lower half (TFLite's schema.fbs). The
+    biases of layers with int16 activations are int64. Raises UserError if a bias needs more than
+    32 bits.
     """
     model = schema.ModelT.InitFromPackedBuf(data, 0)
     changed = [convert_constant(model, t) for graph in model.subgraphs for t in graph.tensors or ()]
@@ -172,7 +173,7 @@ def convert_constants(data: bytes) -> bytes:
 
 
 def convert_constant(model: Any, tensor: Any) -> bool:
-    """Change one tensor of the model where that is needed; tell whether it was."""
+    """Convert one tensor of the model if necessary; return whether it changed."""
     stored = model.buffers[tensor.buffer].data
     if stored is None:
         return False
@@ -202,6 +203,6 @@ def has_scales(tensor: Any) -> bool:
 
 
 def unpack_int4(stored: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.int8]:
-    """Return ``count`` int4 values as int8."""
+    """Return ``count`` int4 values as int8; each byte stores two, the first in the lower half."""
     halves = np.stack([stored & 15, stored >> 4], axis=-1).reshape(-1)[:count].astype("int8")
     return np.where(halves > 7, halves - 16, halves).astype("int8")

@@ -1,8 +1,8 @@
-"""States of a TFLite model, written as inputs and results of its graph, as TVM imports it.
+"""Rewrites the states of a TFLite model as inputs and results of its graph, for TVM's importer.
 
-TFLite keeps them in two ways. A resource variable has a handle; operators read it and assign it,
-and a subgraph that runs once gives it its first value. A variable tensor is an input that its
-operator overwrites.
+TFLite has two kinds of states. A resource variable has a handle: operators read and assign it, and
+a subgraph that runs once assigns its first value. A variable tensor is an input that its operator
+overwrites.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
     "SVDF": (4,),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": (OUTPUT_STATE, CELL_STATE),
 }
-"""Operators that overwrite inputs, and which ones; their converters return these as well."""
+"""The operators that overwrite inputs, and these inputs; their converters also return them."""
 
 VARIABLE_OPERATORS = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"})
 
@@ -35,8 +35,8 @@ TYPES = {v: k.lower() for k, v in vars(schema.TensorType).items() if isinstance(
 def expose_states(data: bytes) -> tuple[bytes, tuple[State, ...]]:
     """Return the model with its states as the last inputs and outputs of the first graph.
 
-    A model without states is returned as it is. Raises UserError for a variable without a first
-    value, and for one that gets values of another shape, type or grid.
+    A model without states is returned unchanged. Raises UserError for a variable without a first
+    value, and for a variable whose values differ in shape, type or quantization parameters.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     kinds = {kind_of(model, operator) for operator in model.subgraphs[0].operators}
@@ -48,11 +48,11 @@ def expose_states(data: bytes) -> tuple[bytes, tuple[State, ...]]:
 
 
 class Exposer:
-    """Walks the operators in order; ``now`` has the tensor that holds each state at that point.
+    """Visits the operators in order; ``now`` has the tensor that holds each state at that point.
 
-    A state is known by its variable's name, or by the number of its tensor. ``first`` are the
-    tensors that hold them when a run begins. Results of READ_VARIABLE are ``replaced`` where they
-    are only another name of a tensor.
+    A state is identified by its variable's name, or by the number of its tensor. ``first`` has the
+    tensors that hold the states when a run begins. ``replaced`` maps results of READ_VARIABLE to
+    the tensors that already hold their values.
     """
 
     def __init__(self, model: Any) -> None:
@@ -69,7 +69,7 @@ class Exposer:
         return tuple(state for key in self.first for state in self.expose(key))
 
     def visit(self, operator: Any) -> bool:
-        """Take note of an operator; tell whether that was all it is for."""
+        """Record an operator's effect on states; return whether to remove the operator."""
         kind = kind_of(self.model, operator)
         given = [] if operator.inputs is None else [int(i) for i in operator.inputs]
         operator.inputs = given = [self.replaced.get(i, i) for i in given]
@@ -86,7 +86,7 @@ class Exposer:
         return kind in VARIABLE_OPERATORS
 
     def read_first_values(self, index: int) -> None:
-        """Note the constants that a subgraph assigns to variables."""
+        """Record the constants that a subgraph assigns to variables."""
         graph = self.model.subgraphs[index]
         names = {}
         for operator in graph.operators:
@@ -117,7 +117,7 @@ class Exposer:
         self.replaced[result] = self.now[name]
 
     def visit_overwriting(self, operator: Any, kind: str) -> None:
-        """Give an operator that overwrites inputs results that are their next values."""
+        """Add the next values of overwritten inputs to an operator's results."""
         for position in STATE_INPUTS.get(kind, ()):
             given = operator.inputs[position]
             key = next((k for k, tensor in self.now.items() if tensor == given), given)
@@ -125,7 +125,7 @@ class Exposer:
             if key not in self.now and not tensor.isVariable:
                 continue
             if tensor.type == schema.TensorType.INT16 and tensor.quantization is not None:
-                tensor.quantization.zeroPoint = [0]  # whatever it says, LiteRT computes with 0
+                tensor.quantization.zeroPoint = [0]  # LiteRT ignores the file's zero point
             self.first.setdefault(key, given)
             result = copy.copy(tensor)
             result.isVariable = False
@@ -135,7 +135,7 @@ class Exposer:
             operator.outputs = [*(int(i) for i in operator.outputs), self.now[key]]
 
     def expose(self, key: str | int) -> list[State]:
-        """Make a state an input and an output; one that nobody writes becomes a constant."""
+        """Make a state an input and an output; a state that is never written becomes a constant."""
         before, after = self.first[key], self.now[key]
         tensor = self.graph.tensors[before]
         name = key if isinstance(key, str) else decode_text(tensor.name)
@@ -161,14 +161,14 @@ class Exposer:
 
 
 def name_variable(operator: Any) -> str:
-    """Return the name of a variable: equal names are one variable."""
+    """Return the name of a variable; operators with equal names share one variable."""
     options = operator.builtinOptions
     container, name = (decode_text(t) for t in (options.container, options.sharedName))
     return f"{container}/{name}" if container else name
 
 
 def check_alike(name: str, before: Any, after: Any) -> None:
-    """Refuse values of a variable that are not of its shape, type and grid."""
+    """Raise UserError if a value differs from its variable in shape, type or parameters."""
     tensors = [describe(name, tensor) for tensor in (before, after)]
     if tensors[0] != tensors[1]:
         old, new = (
@@ -188,6 +188,6 @@ def describe(name: str, tensor: Any) -> Tensor:
 
 
 def fill(tensor: Tensor) -> npt.NDArray[np.uint8]:
-    """Return what LiteRT puts into a variable tensor: the zero point in int8, else zeros."""
+    """Return LiteRT's first value of a variable tensor: the zero point in int8, else zeros."""
     value = tensor.zero_point or 0 if tensor.dtype == "int8" else 0
     return np.full(tensor.bytes, value, "int8").view("uint8")

@@ -1,7 +1,8 @@
-"""SVDF: a dense layer, and a filter over what it gave in this run and in those before.
+"""Converts SVDF: a dense layer, and a filter over its results of this run and of earlier runs.
 
-Each filter multiplies the input by its feature weights. The state is its last results, the newest
-behind; their sum, weighted by the time weights, is its output. ``rank`` filters make a unit.
+Each filter multiplies the input by its feature weights. The state has the filter's last results,
+the newest last. Their sum, weighted by the time weights, is the filter's output. ``rank`` filters
+form a unit.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Lengths:
-    """Samples at once, inputs, units, filters of a unit, and results that a filter remembers."""
+    """The batch, inputs, units, filters per unit (rank), and results per filter (memory)."""
 
     batch: int
     inputs: int
@@ -35,7 +36,7 @@ class Lengths:
 
 
 def convert_svdf(converter: Any, op: Any) -> relax.Expr:
-    """TVM has no quantized form, computes with the state of the last run, and loses the new one.
+    """Convert SVDF; TVM has no quantized form, uses the last run's state, and loses the new state.
 
     Returns the result and the next state.
     """
@@ -73,7 +74,10 @@ def convert_float(converter: Any, op: Any, lengths: Lengths) -> tuple[relax.Expr
 
 
 def convert_integers(converter: Any, op: Any, lengths: Lengths) -> tuple[relax.Expr, relax.Expr]:
-    """Compute what LiteRT's kernel does: int8 results, and a state and time weights of int16."""
+    """Return the results of LiteRT's integer kernel.
+
+    The result is int8; the state and the time weights are int16.
+    """
     source, features, times, bias, state = converter.get_input_tensors(op)
     (target, *_) = converter.get_output_tensors(op)
     types = [converter.get_tensor_type_str(t.tensor.Type()) for t in (features, times, state)]
@@ -100,7 +104,7 @@ def convert_integers(converter: Any, op: Any, lengths: Lengths) -> tuple[relax.E
 
 
 def shift_in(converter: Any, state: Any, newest: relax.Expr, lengths: Lengths) -> relax.Expr:
-    """Return the state without the oldest result of each filter, the newest one behind."""
+    """Return the state without the oldest result of each filter; the newest result is last."""
     shape = (lengths.batch, lengths.filters, lengths.memory)
     newest = relax.op.reshape(newest, (*shape[:2], 1))
     if lengths.memory > 1:
@@ -115,9 +119,9 @@ def shift_in(converter: Any, state: Any, newest: relax.Expr, lengths: Lengths) -
 def filter_over_time(
     converter: Any, state: relax.Expr, weights: Array, lengths: Lengths
 ) -> relax.Expr:
-    """Return (batch, units): the weighted sums of the filters' results, for each unit together.
+    """Return (batch, units): the weighted sums of the results of all filters of a unit.
 
-    Sums of integers wrap around, as they do in LiteRT.
+    Sums of integers wrap around, as in LiteRT.
     """
     whole = weights.dtype.kind == "i"
     result, wide = ("int32", "uint32") if whole else ("float32", "float32")
@@ -154,7 +158,7 @@ def filter_over_time(
 def requantize(
     converter: Any, values: relax.Expr, factor: np.floating[Any], zero_point: int, dtype: str
 ) -> relax.Expr:
-    """Return int32 times ``factor`` on a grid of integers, clipped to their type."""
+    """Return int32 ``values`` times ``factor`` plus the zero point, clipped to ``dtype``."""
     ends = np.iinfo(dtype)
     low, high = (tirx.const(int(end) - zero_point, "int32") for end in (ends.min, ends.max))
 
@@ -170,17 +174,17 @@ def requantize(
 
 
 def scale_fixed(value: Any, factor: np.floating[Any]) -> Any:
-    """Return an int32 expression times ``factor``, rounded twice as LiteRT's fixed-point numbers.
+    """Return an int32 expression times ``factor``, rounded twice like LiteRT's fixed-point numbers.
 
-    First to the product with a multiplier of 31 bits, ties up, then to the shifted one, ties away
-    from zero (``templates/network/fixed_point.h``).
+    The first rounding is of the product with a multiplier of 31 bits, ties up. The second is of the
+    right shift, ties away from zero (``templates/network/fixed_point.h``).
     """
     numbers = (tirx.const(number, "int32") for number in find_factor(factor))
     return tirx.call_pure_extern("int32", "fixed_scale_any", value, *numbers)
 
 
 def find_factor(factor: np.floating[Any]) -> tuple[int, int, int]:
-    """Return the multiplier of 31 bits, the left and the right shift of a factor."""
+    """Return a factor as a multiplier of 31 bits, a left shift and a right shift."""
     mantissa, exponent = np.frexp(np.float64(factor))
     multiplier = int(np.floor(mantissa * 2**31 + 0.5))
     if multiplier == 2**31:

@@ -1,4 +1,4 @@
-"""Corrections of TFLite operators that add up runs of elements, in TFLite's order."""
+"""Corrects TFLite operators that add up runs of elements; the sums have TFLite's order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firmwright.models.tflite.data_movement import shape_of
 
 
 def convert_cumulative_sum(converter: Any, op: Any) -> relax.Expr:
-    """TVM has no loops for its cumsum, and no reversed one.
+    """Convert CUMSUM; TVM cannot lower its cumsum to loops, and has no reversed cumsum.
 
     Source: tensorflow/lite/kernels/internal/reference/cumsum.h.
     """
@@ -41,9 +41,9 @@ def convert_cumulative_sum(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_local_response_normalization(converter: Any, op: Any) -> relax.Expr:
-    """TVM divides the sums of windows at the channels' ends by fewer channels.
+    """Convert LOCAL_RESPONSE_NORMALIZATION; TVM divides windows at the ends by fewer channels.
 
-    A window ends before the channel at the radius, which TFLite leaves out
+    A window ends before the channel at distance ``radius``, which TFLite omits
     (tensorflow/lite/kernels/internal/reference/reference_ops.h, LocalResponseNormalization).
     """
     (source,) = converter.get_input_tensors(op)
