@@ -10,6 +10,8 @@ from firmwright.pipeline.stage import Stage
 def explain_absence(job: Job) -> str:
     if not job.recipe.compare or job.has_stage(MAPPING.stage):
         return ""
+    if not job.platform.emulators:
+        return f"nothing to compare: {job.platform.name} lists no emulator"
     return (
         f"nothing to compare: {job.emulator} counts no instructions, and {job.platform.name} "
         "states no `timing`"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from firmwright.errors import DiagnosticError
 from firmwright.pipeline.command_line import make_catalog, make_job
 from firmwright.pipeline.job import Job
 from firmwright.recipe.load import load_recipe
@@ -46,3 +47,15 @@ def test_results_with_a_feature_of_the_platform_are_not_shared(job: Job) -> None
 
 def test_results_of_an_accelerator_are_not_shared(tmp_path: Path) -> None:
     assert not load("platform: diana\ntarget: soma_dory, c\n", tmp_path).is_portable
+
+
+def test_a_comparison_needs_an_emulator(tmp_path: Path) -> None:
+    job = load("platform: diana-chip\ntarget: soma_dory, c\ncompare: c\n", tmp_path)
+    assert not job.has_stage("comparison")
+    reason = job.stages["comparison"].explain_absence(job)
+    assert reason == "nothing to compare: diana-chip lists no emulator"
+
+
+def test_a_platform_without_emulators_lists_none(tmp_path: Path) -> None:
+    with pytest.raises(DiagnosticError, match=r"'diana-chip' does not list .*; it lists: none"):
+        load("platform: diana-chip\nrun: {emulator: unicorn}\n", tmp_path)

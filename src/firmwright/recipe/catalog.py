@@ -171,4 +171,4 @@ def _find_choice_errors(
         yield Finding(pointer, f"unknown {kind} {quote(name)}{suggest(name, known)}")
     elif listed is not None and name not in listed:
         message = f"the platform {quote(platform)} does not list the {kind} {quote(name)}"
-        yield Finding(pointer, f"{message}; it lists: {', '.join(listed)}")
+        yield Finding(pointer, f"{message}; it lists: {', '.join(listed) or 'none'}")
