@@ -1,4 +1,4 @@
-"""The recipe's budget: which parts of it nothing measures on a platform."""
+"""Checks that every part of the recipe's budget can be measured on the platform."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .job import Job
 
 
 def check_measurable(job: Job) -> None:
-    """Raise DiagnosticError for a budget that nothing measures on this platform."""
+    """Raise DiagnosticError for a budget that cannot be measured on this platform."""
     budget = job.recipe.budget
     if budget is None:
         return
@@ -25,6 +25,6 @@ def check_measurable(job: Job) -> None:
 
 
 def make_diagnostic(job: Job, key: str, message: str) -> Diagnostic:
-    """Return a message at a key of the budget, or at all of it."""
+    """Return a message at a key of the budget, or at the whole budget."""
     pointer = ("budget", key) if key else ("budget",)
     return job.recipe.make_diagnostic(pointer, message)

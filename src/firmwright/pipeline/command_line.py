@@ -1,4 +1,4 @@
-"""What the command line asks for: recipes, and words that take the place of what they say."""
+"""Reads the command line: recipes, and words that replace the values of recipes."""
 
 from __future__ import annotations
 
@@ -60,20 +60,20 @@ SCHEDULER = "scheduler"
 UPDATE = "update"
 SWITCHES = (NO_USER_CODE, PROFILE, WHY, DRY_RUN)
 VARIABLES = ("recipe", "outdir", *SWITCHES, SCHEDULER, UPDATE, *list_overrides())
-"""The words of the command line, ``name=value``; any other key of a recipe may follow, too."""
+"""The words of the command line, ``name=value``. Any other key of a recipe is also valid."""
 
 LISTS = ("recipe", "platform")
-"""Those that are 1 or 0, and those that may name several."""
+"""The words with several values. The words in SWITCHES have the value 1 or 0."""
 
 given_words: list[str] = []
-"""The words of another command than doit's own."""
+"""The words of a command other than doit."""
 
 
 def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> list[Job]:
-    """Read every recipe that the command line names, or all of ``recipes/``.
+    """Return the jobs of all recipes that the command line names, or of all in ``recipes/``.
 
     ``of_networks`` are the stages of a firmware of several networks. Raises WrongVersionError
-    for a wrong TVM, and DiagnosticError with the mistakes of all recipes.
+    for a wrong TVM, and DiagnosticError with the errors of all recipes.
     """
     check_versions()
     check_variables()
@@ -93,7 +93,7 @@ def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> li
         except UserError as error:
             found.append(Diagnostic(str(layers), 0, 0, str(error)))
     if found:
-        raise DiagnosticError(dict.fromkeys(found))  # platforms have mistakes in common
+        raise DiagnosticError(dict.fromkeys(found))  # platforms may have the same errors
     refuse_shared_folders(jobs)
     refuse_shared_tasks(jobs)
     return jobs
@@ -108,9 +108,9 @@ def load_each(
     catalogue: Catalog,
     alone: bool,
 ) -> list[Job]:
-    """Return the jobs of a recipe for one platform: several where it names several networks.
+    """Return the jobs of a recipe for one platform: several if it names several networks.
 
-    ``words`` replace what it says. An ``alone`` recipe may have the whole build root.
+    ``words`` replace values of the recipe. An ``alone`` recipe may use the whole build root.
     """
     several = names_networks(layers)
     make = partial(make_job, words=words, root=root, pipeline=pipeline, alone=alone and not several)
@@ -122,21 +122,21 @@ def load_each(
 
 
 def set_variables(arguments: Sequence[str]) -> None:
-    """Let doit's ``get_var`` find the ``name=value`` words of a command line."""
+    """Pass the ``name=value`` words of a command line to doit's ``get_var``."""
     given_words[:] = arguments
     DoitMain.process_args(DoitMain, arguments)
 
 
 def run_tasks(task_file: ModuleType | Mapping[str, Any], arguments: Sequence[str]) -> int:
-    """Run doit's command on the tasks of a module, or of its names; return its exit code.
+    """Run doit's command on the tasks of a module or mapping; return its exit code.
 
-    The current folder's configuration of doit is not read: it names plug-ins and output files.
+    doit's configuration in the current folder is not read: it names plug-ins and output files.
     """
     return DoitMain(ModuleTaskLoader(task_file), config_filenames=()).run(arguments) or 0
 
 
 def check_variables() -> None:
-    """Raise UserError for words ``name=value`` that say nothing, or that contradict one another."""
+    """Raise UserError for words ``name=value`` that have no value or contradict each other."""
     given = doit_cmd._CMDLINE_VARS or {}
     refuse_repeated_words()
     for name in SWITCHES:
@@ -154,7 +154,7 @@ def check_variables() -> None:
 
 
 def refuse_repeated_words() -> None:
-    """Raise UserError for a variable or a key that the command line gives twice."""
+    """Raise UserError for a variable or a key that is twice on the command line."""
     words = [word.partition("=")[0] for word in given_words or sys.argv[1:] if "=" in word]
     names = [complete_key(word) for word in words if not word.startswith("-")]
     for word, name in zip(words, names, strict=False):
@@ -170,7 +170,7 @@ def add_no_user_code(parser: ArgumentParser) -> None:
 
 
 def refuses_code() -> bool:
-    """Tell whether recipes may run no code: by the command line, or else by the environment."""
+    """Return whether recipes may run no code. The command line overrides the environment."""
     given = get_var(NO_USER_CODE)
     if given is None:
         given = os.environ.get(NO_USER_CODE_VARIABLE, "")
@@ -178,9 +178,9 @@ def refuses_code() -> bool:
 
 
 def check_own_code(layers: Layers) -> None:
-    """Say what Python code of its own a recipe runs, before any of it runs.
+    """Print the custom Python code of a recipe before any of it runs.
 
-    Raises DiagnosticError for all code of its own where none may run.
+    Raises DiagnosticError for all custom code if it is not allowed.
     """
     found = find_own_code(layers)
     if found and refuses_code():
@@ -192,29 +192,29 @@ def check_own_code(layers: Layers) -> None:
         say_once(f"{layers}: runs Python of its own: {', '.join(python)}")
 
 
-@cache  # for however many platforms
+@cache  # once for all platforms
 def say_once(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
 
 def list_words() -> list[dict[str, str]]:
-    """Return the words that replace what a recipe says, for each platform that they name."""
+    """Return the words that replace values of a recipe, once for each platform that they name."""
     words = read_overrides()
     return [{**words, "platform": name} for name in read_platforms()] or [words]
 
 
 def place_overrides(words: Mapping[str, str], layers: Layers) -> dict[str, str]:
-    """Return the words that replace what this recipe says, once its own code was told."""
-    # The user types the short words; a fleet's file may state any key.
+    """Return the words that replace values of this recipe, after a report of its custom code."""
+    # A user types the short words. The file of a fleet may state any key.
     stated = {key: text for key, text in words.items() if key not in list_overrides()}
     check_own_code(make_layers(layers, stated))
     return place_paths(words, layers.path)
 
 
 def place_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
-    """Return the words with their paths as seen from the recipe's folder.
+    """Return the words with paths that are relative to the recipe's folder.
 
-    They are given as seen from the folder of the command. Raises UserError for a missing file.
+    The given paths are relative to the command's folder. Raises UserError for a missing file.
     """
     found = dict(overrides)
     for name, text in overrides.items():
@@ -241,7 +241,7 @@ def make_catalog() -> Catalog:
 
 
 class ReadyPlatforms(Mapping[str, KnownPlatform]):
-    """The platforms that come with firmwright, each read when it is asked for."""
+    """The platforms that are part of firmwright. Each is read at its first use."""
 
     def __getitem__(self, name: str) -> KnownPlatform:
         if name not in self._names:
@@ -281,7 +281,7 @@ def make_job(
 def refuse_unfit_choices(recipe: Recipe, platform: Platform, toolchain: Toolchain) -> None:
     """Raise DiagnosticError for a toolchain or an emulator that is not for the platform.
 
-    The catalog has compared them with the platforms that come with firmwright.
+    The catalog has already compared them with the built-in platforms.
     """
     if not toolchain.knows(platform.architecture):
         hint = suggest_known(platform.architecture, toolchain.architectures)
@@ -307,14 +307,14 @@ def refuse_unfit_pins(recipe: Recipe, platform: Platform) -> None:
 
 
 def check_board_access(recipe: Recipe, platform: Platform) -> None:
-    """Raise DiagnosticError for mistakes in the file that reaches a board at hand."""
+    """Raise DiagnosticError for errors in the file that describes the connection to a board."""
     if recipe.run.board is not None:
         images = list_images(platform.is_bare_metal, recipe.slot is not None)
         check_access(recipe.resolve(recipe.run.board), images)
 
 
 def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
-    """Raise DiagnosticError for a device of the mix that the platform does not have."""
+    """Raise DiagnosticError for a device of the target that the platform does not have."""
     own = load_custom_targets(recipe)
     mixes = {"target": recipe.target, "compare": recipe.compare}
     for key, device in ((key, device) for key, mix in mixes.items() for device in mix):
@@ -328,9 +328,9 @@ def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
 
 
 def refuse_shared_tasks(jobs: list[Job]) -> None:
-    """Raise UserError for two stages of one name, made of a recipe's name and what follows it.
+    """Raise UserError for two stages with one name. It has the recipe's name and a suffix.
 
-    ``partition:p-compared-host`` is of the recipe ``p-compared``, and of the comparison of ``p``.
+    ``partition:p-compared-host`` is of the recipe ``p-compared``, or of the comparison of ``p``.
     """
     known: dict[str, tuple[Path, Job]] = {}
     for job in jobs:
@@ -343,14 +343,14 @@ def refuse_shared_tasks(jobs: list[Job]) -> None:
 
 
 def list_made(job: Job) -> Iterator[tuple[str, Path]]:
-    """Yield the task of each stage whose results are a job's own, and its folder."""
+    """Yield the task and the folder of each stage that a job runs itself."""
     for each in job.all_jobs:
         made = filter(each.makes_stage, each.stages)
         yield from ((each.task_name(stage), each.folder(stage)) for stage in made)
 
 
 def refuse_shared_folders(jobs: list[Job]) -> None:
-    """Raise UserError for two recipes of one name, and for two platforms of one name."""
+    """Raise UserError for two recipes with one name, and for two platforms with one name."""
     recipes: dict[str, Job] = {}
     platforms: dict[tuple[str, str], Job] = {}
     for job in jobs:

@@ -1,4 +1,4 @@
-"""The rewrites of a recipe's own: ``transforms: {extra: ["module:function"]}``."""
+"""Applies the custom rewrites of a recipe: ``transforms: {extra: ["module:function"]}``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .places import error_at_key
 
 
 def list_custom_rewrites(job: Job) -> list[Rewrite]:
-    """Return the user's rewrites; what goes wrong in one is a DiagnosticError at its place."""
+    """Return the user's rewrites. They raise their errors as DiagnosticError at the recipe key."""
 
     def apply(index: int, reference: str, module: IRModule) -> IRModule:
         with error_at_key(job.recipe, ("transforms", "extra", index)):

@@ -1,4 +1,4 @@
-"""The code of a recipe that does not come with firmwright: devices, templates, Python modules."""
+"""Finds the custom code of a recipe: devices, templates and Python modules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUFFIXES = frozenset({".py", ".yaml", ".j2"})
 
 
 def load_custom_targets(recipe: Recipe) -> dict[str, Target]:
-    """Import the devices that the recipe brings along."""
+    """Import the custom devices of the recipe; return them by name."""
     folder = recipe.path.parent
     return {
         name: load_custom_target(name, reference, folder)
@@ -27,7 +27,7 @@ def load_custom_targets(recipe: Recipe) -> dict[str, Target]:
 def find_packages(recipe: Recipe) -> dict[str, Path]:
     """Return the folders of installed packages whose files the build reads, by name.
 
-    They have devices of the mix, or modules that the recipe's Python imports.
+    These packages contain devices of the target, or modules that the recipe's Python imports.
     """
     devices = {t.package: t.module.parent for _, t in find_installed_devices(recipe)}
     return {**devices, **find_installed_code(recipe).folders}
@@ -42,7 +42,7 @@ def find_installed_code(recipe: Recipe) -> InstalledCode:
 
 
 def find_installed_devices(recipe: Recipe) -> Iterator[tuple[str, CustomTarget]]:
-    """Yield the devices of the mix that other packages have installed."""
+    """Yield the devices of the target that other installed packages provide."""
     for device in dict.fromkeys(d.name for d in (*recipe.target, *recipe.compare)):
         if device not in recipe.devices:
             target = load_target(device)
@@ -51,7 +51,7 @@ def find_installed_devices(recipe: Recipe) -> Iterator[tuple[str, CustomTarget]]
 
 
 def template_folders(recipe: Recipe) -> dict[str, Path]:
-    """Return the folder of templates of each device: ``templates`` beside its module."""
+    """Return each device's folder of templates: ``templates`` next to its module."""
     folder = recipe.path.parent
     own = {name: template_folder(reference, folder) for name, reference in recipe.devices.items()}
     installed = {n: t.module.parent / "templates" for n, t in find_installed_devices(recipe)}

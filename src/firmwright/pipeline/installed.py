@@ -1,4 +1,4 @@
-"""What firmwright can build for and with on this machine: ``firmwright platforms`` and others."""
+"""Lists platforms, devices, toolchains and packages: ``firmwright platforms``, ``doctor``, …"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from firmwright.tvm_import import find_versions
 Row = tuple[str, ...]
 
 PACKAGES = {"onnx": "", "onnxruntime": "", "torch": "torch"}
-"""Packages that decide what can be built, and the extra of firmwright that brings one."""
+"""Optional packages, and the extra of firmwright that installs each package."""
 
 
 def list_platforms() -> Iterator[Row]:
@@ -50,7 +50,7 @@ def list_toolchains() -> Iterator[Row]:
 
 
 def describe_compiler(toolchain: Toolchain) -> str:
-    """Return the version of a toolchain's compiler, or what is missing and how to get it."""
+    """Return the version of a toolchain's compiler, or the missing part and how to get it."""
     try:
         return find_compiler(toolchain, next(iter(toolchain.architectures))).version
     except UserError as error:
@@ -58,7 +58,7 @@ def describe_compiler(toolchain: Toolchain) -> str:
 
 
 def list_emulators() -> Iterator[Row]:
-    """Yield every emulator that a platform names, once for each program."""
+    """Yield every emulator of the platforms, one row per program."""
     yield "emulator", "version, or how to get it"
     found: dict[str, str] = {}
     for platform in map(load_platform, platform_names()):
@@ -97,7 +97,7 @@ LISTS: Mapping[str, tuple[str, Sequence[Callable[[], Iterator[Row]]]]] = {
         (list_packages, list_toolchains, list_emulators),
     ),
 }
-"""The commands that only tell something: their sentences, and the tables that they print."""
+"""The commands that only print tables: their sentences, and the functions of the tables."""
 
 
 def print_lists(command: str) -> int:

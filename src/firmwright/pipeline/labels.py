@@ -1,4 +1,4 @@
-"""The labels that a recipe names: the right classes of its samples, or the right boxes."""
+"""Reads the labels that a recipe names: the correct classes or boxes of its samples."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .options import require
 
 @dataclass(frozen=True)
 class Labels:
-    """The right class of each sample, or its right boxes; None for what is not stated."""
+    """The correct class of each sample, or its correct boxes; None for labels without values."""
 
     classes: Array | None = None
     boxes: Sequence[Sequence[Box]] | None = None
 
 
 def read_labels(job: Job, interface: ModelInterface, count: int) -> Labels:
-    """Return the labels of the first ``count`` samples; UserError for those that do not fit."""
+    """Return the labels of the first ``count`` samples. Raises UserError if they do not fit."""
     stated = require(job.recipe.evaluate)
     if stated.labels is None:
         return Labels()
@@ -34,14 +34,14 @@ def read_labels(job: Job, interface: ModelInterface, count: int) -> Labels:
         names = read_class_names(require(job.recipe.detection).classes, job.data_folders)
         refuse_equal(names)
         return Labels(boxes=read_box_labels(file, names, count))
-    # What labels mean to a metric, or how many classes a single output tells, is not known here.
+    # A metric may define other labels, and a single output has an unknown number of classes.
     scores = interface.outputs[0].elements
     known = scores if scores > 1 and not stated.metric else None
     return Labels(read_class_labels(file, count, known))
 
 
 def refuse_equal(names: Sequence[str]) -> None:
-    """Raise UserError for two classes of one name, which labels could not tell apart."""
+    """Raise UserError for two classes with one name, because labels could not separate them."""
     for index, name in enumerate(names):
         if name in names[:index]:
             raise UserError(f"the classes {names.index(name)} and {index} are both named '{name}'")

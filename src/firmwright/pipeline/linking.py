@@ -1,4 +1,4 @@
-"""The archives that are linked, and who needs what a link lacks."""
+"""Finds the archives to link, and explains which code needs a missing symbol."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .options import find_extra_archives
 
 
 def find_link_archives(job: Job, like: Path) -> list[Path]:
-    """Return the archives that are linked to object files as ``like``, those of the project first.
+    """Return the archives to link with object files as ``like``; the project's are first.
 
-    Raises DiagnosticError, at its place in the recipe, for one that is for another machine.
+    Raises DiagnosticError, at its place in the recipe, for an archive for another machine.
     """
     project, found = PROJECT.path(job), []
     for index, library in enumerate(job.recipe.libraries):
@@ -39,9 +39,9 @@ def find_link_archives(job: Job, like: Path) -> list[Path]:
 
 
 def find_matching_archives(job: Job, like: Path) -> list[Path]:
-    """Return those of the environment's archives that are for the machine of an object file.
+    """Return the archives of the environment that are for the machine of an object file.
 
-    What is left out is told: archives for the processor and for other cores stand in one variable.
+    A note lists the rejected archives. One variable has archives for several kinds of cores.
     """
     found = []
     for archive, variable in find_extra_archives(job).items():
@@ -58,9 +58,9 @@ def find_matching_archives(job: Job, like: Path) -> list[Path]:
 def explain_link_errors(
     job: Job, objects: Sequence[Path], archives: Sequence[Path]
 ) -> Iterator[None]:
-    """Say who needs the symbols that a link fails for; a strategy calls what it likes.
+    """Explain which code needs the missing symbols of a link. A strategy may call any function.
 
-    What the linker says of a library's object is told at the library.
+    A linker error about a library's object is reported at the library in the recipe.
     """
     try:
         yield
@@ -79,7 +79,7 @@ def explain_link_errors(
 
 @contextmanager
 def place_library(job: Job) -> Iterator[None]:
-    """Give a library's file, whose name is taken in the project, its place in the recipe."""
+    """Report a library file whose name the project already uses at its place in the recipe."""
     try:
         yield
     except TakenNameError as error:
@@ -87,7 +87,7 @@ def place_library(job: Job) -> Iterator[None]:
 
 
 def calls_libraries(job: Job) -> bool:
-    """Tell whether strategies of the user's may call functions that nothing defines."""
+    """Return whether custom strategies may call functions that are not defined."""
     return any(each.recipe.extensions for each in (job, *job.members))
 
 
@@ -96,12 +96,12 @@ def names_file(output: str, path: Path) -> bool:
 
 
 def is_own(job: Job, name: str) -> bool:
-    """Tell whether an object file or an archive is of the user's libraries."""
+    """Return whether an object file or an archive is part of the user's libraries."""
     return any(find_library(each, name) for each in (job, *job.members))
 
 
 def place_at_library(job: Job, name: str, message: str) -> Diagnostic:
-    """Return the message at the library with a file: of a firmware, in its network's recipe."""
+    """Return the message at the library with the file, in the recipe of the library's network."""
     for each in job.members or (job,):
         if pointer := find_library(each, name):
             return each.recipe.make_diagnostic(pointer, message)
@@ -109,7 +109,7 @@ def place_at_library(job: Job, name: str, message: str) -> Diagnostic:
 
 
 def find_library(job: Job, name: str) -> Pointer:
-    """Return the recipe's key of a library's file, object or archive's member; () for others."""
+    """Return the recipe's key of the library with a file, object or archive member, or ()."""
     for index, library in enumerate(job.recipe.libraries):
         sources = [Path(source) for source in library.sources]
         files = {path.name for path in (*sources, *map(Path, library.includes))}

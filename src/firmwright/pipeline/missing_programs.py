@@ -1,4 +1,4 @@
-"""Compilers and emulators that a build needs and this machine lacks: told when it begins."""
+"""Reports missing compilers and emulators at the start of a build."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .tools import explain_missing_emulator
 
 
 def preceding_tasks(job: Job) -> list[str]:
-    """Return the task that comes before all stages of a recipe that cannot be built here."""
+    """Return the task that runs before all stages if programs are missing."""
     return [f"_programs:{job.bundle_name}"] if any(find_missing_programs(job)) else []
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield for each job that lacks programs the task that says so, and fails.
+    """Yield a task for each job with missing programs. The task reports them and fails.
 
-    Only a build waits for it: other commands may do without the programs.
+    Only a build depends on this task, because other commands may not need the programs.
     """
     for job in jobs:
         for name in preceding_tasks(job):
@@ -34,14 +34,14 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
 
 
 def refuse_missing_programs(job: Job) -> None:
-    """Raise DiagnosticError with all that is missing."""
+    """Raise DiagnosticError with all missing programs."""
     raise DiagnosticError(find_missing_programs(job))
 
 
 def find_missing_programs(job: Job) -> Iterator[Diagnostic]:
-    """Yield what is missing and how to get it, at the word that asks for it.
+    """Yield each missing program and how to get it, at the key that asks for it.
 
-    No program is started: a build with nothing to do would wait for it.
+    No program is started, because a build with nothing to do would wait for it.
     """
     if job.has_stage("objects") and (compiler := explain_missing(job)):
         yield place_program(job, ("toolchain",), ("toolchains", 0), compiler)
@@ -51,18 +51,18 @@ def find_missing_programs(job: Job) -> Iterator[Diagnostic]:
 
 
 def explain_missing(job: Job) -> str:
-    """Say what the compiler or its folder lacks; empty where all is there."""
+    """Return the missing parts of the compiler; empty if it is complete."""
     try:
         return explain_missing_compiler(job.build.toolchain, job.platform.architecture)
-    except UserError as error:  # half installed
+    except UserError as error:  # incomplete installation
         return str(error)
 
 
 def place_program(job: Job, key: Pointer, platform_key: Pointer, message: str) -> Diagnostic:
-    """Return the message at the key of the recipe, or else at that of the platform.
+    """Return the message at the key of the recipe, or at the key of the platform.
 
-    The files of firmwright's own platforms are not the user's to change: the recipe's key
-    ``platform`` stands for them.
+    A user does not change the files of built-in platforms. Messages about them are at the
+    recipe's key ``platform``.
     """
     recipe = job.recipe
     if recipe.states(key):

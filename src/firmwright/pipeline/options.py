@@ -1,4 +1,4 @@
-"""The keys of a recipe and the fields of a platform that stages declare, and their values."""
+"""Reads the keys of a recipe and the fields of a platform that stages declare."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from .stage import ALL, Stage
 T = TypeVar("T")
 
 NO_KEYS = frozenset({"path", "data", "layers", "chain"})
-"""Fields of a recipe that are no keys."""
+"""Fields of a recipe that are not keys."""
 
 
 def require(part: T | None) -> T:
-    """Return a part of the recipe, or of the platform, that the stage does not apply without."""
+    """Return a part of the recipe or platform that is not None if the stage applies."""
     assert part is not None
     return part
 
 
 MIX = ("target", "rounding", "fuse_layers", "devices", "batch.size")
-"""Keys by which devices take operators and lower them."""
+"""Keys by which devices accept operators and lower them."""
 REWRITES = ("transforms",)
 MEMORIES = ("memory", "detection.candidates")
-"""Keys by which planning puts buffers into the MEMORY_FIELDS of a platform."""
+"""Keys by which the planner puts buffers into the MEMORY_FIELDS of a platform."""
 MEMORY_FIELDS = ("memories", "stack", "code")
 RUN_SAMPLES = ("batch", "run.samples", "run.seed", "run.inputs", "evaluate.inputs")
-"""Keys by which samples are chosen for the run."""
+"""Keys that select the samples of the run."""
 SHOWN_SAMPLE = ("run.seed", "run.inputs", "evaluate.inputs")
-"""Keys by which one sample is chosen that a program shows."""
+"""Keys that select the sample that a program shows."""
 NETWORK = tuple(sorted({each.name for each in fields(Recipe)} - BESIDE_THE_NETWORK - NO_KEYS))
-"""Keys that decide about the network's digest."""
+"""Keys that decide the digest of the network."""
 OF_PLATFORMS = frozenset({"platform", "toolchain", "cflags", "compile_for_device"})
 PORTABLE_NETWORK = tuple(key for key in NETWORK if key not in OF_PLATFORMS)
-"""The same without those that choose what the firmware runs on."""
+"""The keys in NETWORK, except the keys that select the platform and its toolchain."""
 
 
 def collect_options(job: Job, stage: Stage) -> dict[str, Any]:
@@ -66,10 +66,10 @@ def collect_options(job: Job, stage: Stage) -> dict[str, Any]:
 
 
 def find_key(recipe: Recipe, key: str) -> Any:
-    """Return the value of a recipe's key in plain data, without absolute paths, None without it."""
+    """Return the value of a recipe's key as plain data without absolute paths, or None."""
     if (key,) == ALL:
         return make_portable(recipe.data)
-    # The recipe that joins several networks has fields, but no text of its own.
+    # The recipe that joins several networks has fields, but no text.
     value: Any = recipe.canonical if recipe.data else msgspec.to_builtins(recipe, enc_hook=str)
     for part in key.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -110,9 +110,9 @@ def select_rewrites(job: Job) -> frozenset[str]:
 
 
 def chooses_memories(job: Job) -> bool:
-    """Tell whether planning chooses memories: their costs or the recipe tell them apart.
+    """Return whether planning chooses memories, by their costs or by the recipe.
 
-    A network in a slot has its constants there and one arena.
+    A network in a slot has its constants in the slot and one arena, so there is no choice.
     """
     costs = (memory.cost for memory in job.platform.memories.values())
     stated = bool(job.recipe.memory) or any(cost is not None for cost in costs)
@@ -120,12 +120,12 @@ def chooses_memories(job: Job) -> bool:
 
 
 def max_boxes(job: Job) -> int:
-    """Return how many boxes the program has room for."""
+    """Return the maximum number of boxes in the program."""
     return job.recipe.detection.candidates if job.recipe.detection else 0
 
 
 def select_run_inputs(job: Job) -> Inputs | None:
-    """Return where the run's samples are: the evaluation's, if the recipe names no others."""
+    """Return the inputs of the run, by default the inputs of the evaluation."""
     if job.recipe.run.inputs is None and job.recipe.evaluate is not None:
         return job.recipe.evaluate.inputs
     return job.recipe.run.inputs
@@ -137,13 +137,13 @@ def canonical_run_inputs(job: Job) -> Any:
 
 
 def list_run_files(job: Job) -> list[Path]:
-    """Return the user's files that the run's samples are read from."""
+    """Return the user's files with the samples of the run."""
     own = job.recipe.run.inputs is not None
     return job.recipe.list_files("run.inputs" if own else "evaluate.inputs")
 
 
 def list_sample_files(job: Job) -> list[Path]:
-    """Return the user's files of the run's samples, and of the classes."""
+    """Return the user's files with the samples of the run and with the classes."""
     return [*list_run_files(job), *job.recipe.list_files("postprocess")]
 
 

@@ -1,6 +1,6 @@
-"""Where the results of a build's stages came from, beside the manifest of its bundle.
+"""Writes the origins of a build's stage results next to the manifest of its bundle.
 
-A bundle has the same bytes wherever they came from, so this lies in no bundle.
+The bytes of a bundle do not depend on the origins, so the file is in no bundle.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from firmwright.documents.whole_file import write_whole
 from .job import Job
 
 FILE = "origins.json"
-"""In the folder of the stage ``bundle``."""
+"""The file in the folder of the stage ``bundle``."""
 
 HERE = "this build folder"
-"""The origin of a result that was made, not taken."""
+"""The origin of a result that was built, not restored."""
 
 
 def write_origins(job: Job, done: Container[str]) -> None:
-    """Write where each result came from: made here, or taken from which entry of a shared cache.
+    """Write the origin of each result: built here, or restored from a shared cache entry.
 
-    ``done`` are the names of the tasks that ran or were up to date. doit has read what it knows of
-    these alone, and its state is closed. UserError where the file cannot be written.
+    ``done`` are the names of the tasks that ran or were up to date. doit has loaded only the
+    records of these tasks, and its state is closed. Raises UserError if the file cannot be
+    written.
     """
     jobs = [*job.all_jobs, *job.members]
     names = dict.fromkeys(name for each in jobs for name in each.list_tasks() if name in done)

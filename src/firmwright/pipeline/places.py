@@ -1,4 +1,4 @@
-"""Values of the command line that replace those of recipes, and errors at a recipe's key."""
+"""Reads values of the command line for recipe keys, and raises errors at a recipe's key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.recipe.overrides import is_key, list_overrides
 
 
 def read_overrides() -> dict[str, str]:
-    """Return the values that the command line gives for keys of a recipe.
+    """Return the values of the command line for recipe keys.
 
     The short words come first, in the order of the schema.
     """
@@ -25,7 +25,7 @@ def read_overrides() -> dict[str, str]:
 
 @contextmanager
 def error_at_key(recipe: Recipe, pointer: Pointer) -> Iterator[None]:
-    """Raise a UserError of the block as a DiagnosticError at the recipe's key."""
+    """Convert a UserError of the block to a DiagnosticError at the recipe's key."""
     try:
         yield
     except UserError as error:

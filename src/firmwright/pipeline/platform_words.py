@@ -1,4 +1,4 @@
-"""The word ``platform=`` of a command line: the platforms that each recipe is built for."""
+"""Reads the word ``platform=`` of a command line: the platforms to build each recipe for."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def read_platforms() -> list[str]:
-    """Return what stands between the commas of the word, nothing without it.
+    """Return the platforms of the word, which commas separate; empty without the word.
 
-    Raises UserError where nothing stands there, or the same twice.
+    Raises UserError if a name is empty or is there twice.
     """
     word = get_var("platform")
     if word is None:
@@ -30,8 +30,8 @@ def read_platforms() -> list[str]:
 
 
 def name_build(job: Job) -> str:
-    """Return the name of the task that builds a job: its recipe's, or each platform's of several.
+    """Return the name of a job's build: the recipe, with the platform if several are named.
 
-    It is part of ``build:digits`` and ``build:digits-rv32-bare``.
+    The name is part of ``build:digits`` and ``build:digits-rv32-bare``.
     """
     return job.bundle_name if len(read_platforms()) > 1 else job.recipe.name

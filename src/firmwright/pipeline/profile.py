@@ -1,4 +1,4 @@
-"""Where the time of a build goes, stage by stage: ``doit build … profile=1``."""
+"""Measures the time of each stage of a build: ``doit build … profile=1``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from doit import get_var
 PROFILE = "profile"
 
 _spent: dict[str, float] = {"imports": 0.0, "hashing": 0.0}
-"""Processor seconds of this process; of imports that lie in one another the outermost counts."""
+"""Processor seconds of this process. For nested imports, only the outermost import counts."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of a stage: ``total`` passed, the others are times of the processor.
+    """Seconds of a stage. ``total`` is elapsed time; the other fields are processor time.
 
-    ``programs`` are compilers and emulators, which may run side by side; ``work`` is the stage's
-    own time but for ``imports`` and ``hashing``.
+    ``programs`` is the time of compilers and emulators, which may run in parallel. ``work`` is
+    the time of the stage's code without ``imports`` and ``hashing``.
     """
 
     total: float
@@ -35,13 +35,13 @@ class Times:
 
 
 def is_profiled() -> bool:
-    """Tell whether the command line asks for a profile."""
+    """Return whether the command line asks for a profile."""
     return get_var(PROFILE) not in (None, "0")
 
 
 @contextmanager
 def count_time(name: str) -> Iterator[None]:
-    """Add the time of a block to what the process spent on ``name``."""
+    """Add the processor time of a block to the process's time for ``name``."""
     before, start = _spent[name], time.process_time()
     try:
         yield
@@ -51,7 +51,7 @@ def count_time(name: str) -> Iterator[None]:
 
 @contextmanager
 def measure(values: dict[str, Any]) -> Iterator[None]:
-    """Put the :class:`Times` of a block into ``values``, if a profile is asked for."""
+    """Put the :class:`Times` of a block into ``values``, if a profile is requested."""
     if not is_profiled():
         yield
         return
@@ -63,12 +63,12 @@ def measure(values: dict[str, Any]) -> Iterator[None]:
         total, own, programs, imports, hashing = (
             now - then for now, then in zip(read_clocks(), before, strict=True)
         )
-        work = abs(own - imports - hashing)  # never less than 0, but for rounding
+        work = abs(own - imports - hashing)  # only rounding makes the difference negative
         values["times"] = asdict(Times(total, imports, hashing, work, programs))
 
 
 def read_clocks() -> tuple[float, ...]:
-    """Return the time, that of this process and of its ended children, of imports and hashing."""
+    """Return elapsed time and processor times: process, ended children, imports, hashing."""
     times = os.times()
     programs = times.children_user + times.children_system
     return (
@@ -82,7 +82,7 @@ def read_clocks() -> tuple[float, ...]:
 
 @cache
 def count_imports() -> None:
-    """Count the time of imports from now on, in this process and those that it forks."""
+    """Count the time of imports from now on, in this process and its forks."""
     import_module = builtins.__import__
 
     def count(*arguments: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The words ``recipe=`` of a command line: which files they mean."""
+"""Finds the files of the words ``recipe=`` of a command line."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from firmwright.errors import UserError, did_you_mean
 TASK_FILE = "dodo.py"
 
 SUFFIXES = (".yaml", ".yml")
-"""What a pattern takes: a lock or a model lies beside its recipe, under the same name."""
+"""The suffixes that a pattern matches. A recipe's lock and model may have its name."""
 
 DESCRIPTION = re.compile(
     r"^(architectures?|families|recipes|include|flash|serial|ssh)\s*:", re.MULTILINE
 )
-"""A key of platforms, toolchains, fleets and boards at hand, which may lie beside recipes."""
+"""A key of platforms, toolchains, fleets and board files, which may be next to recipes."""
 
 RECIPES = Path("recipes")
-"""Where a repository keeps its recipes: they are known by their names alone."""
+"""The folder of a repository's recipes. Names without a path are valid for these recipes."""
 
 
 def enter_repository() -> None:
-    """Go to the nearest folder above with a task file; words still start where we came from."""
+    """Change to the nearest parent folder with a task file; paths in words stay as typed."""
     start = Path.cwd()
     loader.initial_workdir = str(start)
     roots = (folder for folder in (start, *start.parents) if (folder / TASK_FILE).is_file())
@@ -39,15 +39,15 @@ def enter_repository() -> None:
 
 
 def find_start() -> Path:
-    """Return the folder that the command was given in, as seen from the repository's."""
+    """Return the folder in which the command was typed, relative to the repository."""
     return Path(os.path.relpath(get_initial_workdir() or os.curdir))
 
 
 def find_recipes() -> list[Layers]:
-    """Return the recipes that the words name, each once; without a word all of ``recipes/``.
+    """Return the recipes that the words name, each once; by default all of ``recipes/``.
 
-    A word is a path, a name in ``recipes/``, or a pattern; commas and repeated words add. Overlays
-    follow it after colons. Raises UserError for a word that means no file.
+    A word is a path, a name in ``recipes/``, or a pattern. Commas and repeated words add recipes.
+    Overlays follow a recipe after colons. Raises UserError for a word that matches no file.
     """
     words = read_words()
     if words is None:
@@ -57,9 +57,9 @@ def find_recipes() -> list[Layers]:
 
 
 def find_layers(word: str, start: Path | None = None) -> list[Layers]:
-    """Return the recipes that one word means, each with each combination of its overlays.
+    """Return the recipes of one word, each with each combination of its overlays.
 
-    Paths start at ``start``, without it where the command was given. Raises UserError.
+    Paths are relative to ``start``, by default the folder of the command. Raises UserError.
     """
     first, *names = split_overlays(word, start)
     overlays = product(*(find_files(name, start) for name in names))
@@ -67,15 +67,15 @@ def find_layers(word: str, start: Path | None = None) -> list[Layers]:
 
 
 def split_overlays(word: str, start: Path | None) -> list[str]:
-    """Return a recipe and its overlays, which colons separate unless a file has that name."""
+    """Return a recipe and its overlays. Colons separate them unless a file has the whole name."""
     folder = find_start() if start is None else start
     return [word] if (folder / word).is_file() else word.split(":")
 
 
 def read_words() -> Sequence[str] | None:
-    """Return what the command line says after ``recipe=``, None for nothing.
+    """Return the values of ``recipe=`` on the command line, or None without the word.
 
-    Of a repeated word doit itself keeps the last.
+    doit itself keeps only the last of repeated words.
     """
     last = get_var("recipe")
     if last is None:
@@ -86,9 +86,9 @@ def read_words() -> Sequence[str] | None:
 
 
 def find_files(word: str, start: Path | None = None) -> list[Path]:
-    """Return the files that one word means: as a path, else as a name of ``recipes/``.
+    """Return the files of one word, as a path or as a name in ``recipes/``.
 
-    A path starts at ``start``, without it where the command was given.
+    A path is relative to ``start``, by default the folder of the command. Raises UserError.
     """
     folders = list(dict.fromkeys((find_start() if start is None else start, Path(), RECIPES)))
     for folder in folders:
@@ -117,31 +117,31 @@ def find_files(word: str, start: Path | None = None) -> list[Path]:
 
 
 def match(pattern: Path) -> list[Path]:
-    """Return the files that a pattern names, with their suffix or without it."""
+    """Return the files that match a pattern, with or without a suffix."""
     root, rest = Path(pattern.anchor), str(pattern.relative_to(pattern.anchor))
     paths = {path for suffix in ("", *SUFFIXES) for path in root.glob(f"{rest}{suffix}")}
     return sorted(path for path in paths if path.is_file() and path.suffix in SUFFIXES)
 
 
 def is_model(path: Path) -> bool:
-    """Tell a model from a recipe, by its suffix."""
+    """Return whether a file is a model and not a recipe, by its suffix."""
     if path.suffix in SUFFIXES:
         return False
-    # Imported late: a build with nothing to do reads no recipe.
+    # Imported late: a build with nothing to do does not read recipes.
     from firmwright.recipe.defaults import FORMATS_BY_SUFFIX
 
     return path.suffix.lower() in FORMATS_BY_SUFFIX
 
 
 def is_description(path: Path) -> bool:
-    """Tell a file that describes something else than a network; not one that is unreadable."""
+    """Return whether a file describes a platform or the like; False if it is unreadable."""
     with suppress(OSError):
         return bool(DESCRIPTION.search(path.read_text(encoding="utf-8", errors="replace")))
     return False
 
 
 def list_names(folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the shortest words that name the recipes of the folders, which may have other files."""
+    """Yield the shortest names of the recipes in the folders, which may have other files."""
     for folder in folders:
         for path in folder.glob("[!.]*.yaml"):
             if not is_description(path):

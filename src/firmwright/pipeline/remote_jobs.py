@@ -1,4 +1,4 @@
-"""Jobs for workers elsewhere: what they take along, and what has to be the same there."""
+"""Describes jobs for workers on other machines: their environment and required versions."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from .command_line import NO_USER_CODE_VARIABLE
 from .task import find_deciding_packages
 
 PASSED_ON = (MIRROR_VARIABLE, NO_USER_CODE_VARIABLE, THREADS)
-"""Variables of the environment that workers elsewhere get too, beside those of the cache."""
+"""Variables of the environment that remote workers get, in addition to cache variables."""
 
 CODE = "the code of firmwright"
 
 
 def describe_worker() -> dict[str, str]:
-    """Return all that decides about bundles here: versions, and the digest of our own code."""
+    """Return all values that decide bundles here: versions, and the digest of our code."""
     return {**find_deciding_packages(), CODE: code_digest(CODE_FOLDERS)[:12]}
 
 
 def list_environment() -> dict[str, str]:
-    """Return the variables that a worker takes for its own: there is one for each core.
+    """Return the environment variables for a remote worker. It uses one thread per job.
 
-    What the user's file says of the cache is among them: a worker may have another home.
+    They include the cache settings of the user's file, because a worker may have another home.
     """
     own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return {THREADS: "1"} | own | read_settings()

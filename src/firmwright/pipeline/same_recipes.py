@@ -1,7 +1,8 @@
-"""Whether recipes still say the same, although their files have changed: by a touch or a comment.
+"""Checks whether recipes are equal although their files have changed, such as by a comment.
 
-No stage reads the text of a recipe. So files of recipes may change as long as the recipes that they
-make together do not, and so may folders of recipes that have the same names in them.
+Stages do not read the text of a recipe. So a change of recipe files does not count if the
+combined recipes are equal. A change of recipe folders does not count if their file names are
+equal.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class RecipeText(msgspec.Struct):
 
 
 class Loose(msgspec.Struct):
-    """A file or a folder of recipes: its identity, and the digest of its content or its names."""
+    """A file or folder of recipes: its identity, and the digest of its content or its names."""
 
     identity: list[int]
     digest: str
@@ -43,7 +44,7 @@ class RecipeTexts(msgspec.Struct):
     places: dict[str, Loose]
 
     def hold(self, found: Mapping[str, Identity]) -> bool:
-        """Return whether the recipes say the same; ``found`` has the identities of all files."""
+        """Return whether the recipes are equal; ``found`` has the identities of all files."""
         other = [path for path, known in self.places.items() if known.identity != [*found[path]]]
         changed = {path for path in other if digest_place(path) != self.places[path].digest}
         if any(os.path.isdir(path) for path in changed):  # noqa: PTH112 (on the fast path)
@@ -53,7 +54,7 @@ class RecipeTexts(msgspec.Struct):
 
 
 def collect_texts(found: Iterable[tuple[Layers, Iterable[Path]]]) -> RecipeTexts:
-    """Return the texts of recipes, each given by its layers and all of its files."""
+    """Return the texts of recipes from the layers and files of each recipe."""
     recipes: dict[str, RecipeText] = {}
     places: dict[str, Loose] = {}
     for layers, files in found:
@@ -71,7 +72,7 @@ def to_layers(text: RecipeText) -> Layers:
 
 
 def digest_place(path: str) -> str:
-    """Return the digest of a file's content, or of the names in a folder; empty if missing."""
+    """Return the digest of a file's content or of the names in a folder; empty if missing."""
     try:
         if os.path.isdir(path):  # noqa: PTH112 (on the fast path)
             names = "\0".join(sorted(os.listdir(path)))  # noqa: PTH208
@@ -82,7 +83,7 @@ def digest_place(path: str) -> str:
 
 
 def digest_text(layers: Layers) -> str:
-    """Return the digest of the data of a recipe, empty if it has errors."""
+    """Return the digest of a recipe's data; empty if the recipe has errors."""
     # Imported late: most snapshots hold without it.
     from firmwright.documents.chain import read_chain
     from firmwright.errors import UserError

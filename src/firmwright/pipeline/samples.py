@@ -1,4 +1,4 @@
-"""The samples that a recipe names, and what the model's own runtime makes of them."""
+"""Reads the samples that a recipe names, and runs them in the reference."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from .options import select_run_inputs
 def read_samples(
     job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
 ) -> list[Sample]:
-    """Return the first ``count`` samples, or all; UserError for any that is not fit."""
+    """Return the first ``count`` samples, or all. Raises UserError for an invalid sample."""
     columns = read_columns(inputs, given, job.data_folders, count)
     samples = to_samples(columns, min(len(c.arrays) for c in columns.values()))
     refuse_not_finite(samples, columns)
@@ -56,7 +56,7 @@ def read_samples(
 def read_real_samples(
     job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
 ) -> list[Sample]:
-    """Return samples as real numbers, also those for a quantized model's inputs of integers."""
+    """Return samples as real numbers, also for the integer inputs of a quantized model."""
     return dequantize_samples(inputs, read_samples(job, inputs, given, count))
 
 
@@ -71,10 +71,10 @@ def dequantize_samples(inputs: Sequence[Tensor], samples: Sequence[Sample]) -> l
 def read_network_columns(
     job: Job, interface: ModelInterface, given: Inputs, count: int | None, least: int | None = None
 ) -> dict[str, Column]:
-    """Return samples as the network takes them that is compiled, for a batch of 1.
+    """Return samples in the form of the compiled network's inputs, for a batch of 1.
 
-    The recipe's integers are what its model takes. If that was quantized to other grids, they are
-    put on those.
+    Integers of the recipe have the quantization parameters of its model. They are converted if
+    the network has other quantization parameters.
     """
     source = MODEL_INTERFACE.read(job)
     if all(t.scale is None for t in source.inputs):
@@ -87,9 +87,9 @@ def read_network_columns(
 
 
 def read_run_columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
-    """Return ``count`` samples for a batch of 1 from the recipe's data; nothing where it has none.
+    """Return ``count`` samples for a batch of 1 from the recipe's data; empty without data.
 
-    One for each batch has to be there; where they do not fill the batches, they come in turn.
+    The data must have one sample per batch. They are repeated if they do not fill all batches.
     """
     given = select_run_inputs(job)
     if given is None:
@@ -101,7 +101,7 @@ def read_run_columns(job: Job, interface: ModelInterface, count: int) -> dict[st
 def read_run_samples(
     job: Job, single: ModelInterface, count: int
 ) -> tuple[dict[str, Column], list[Sample]]:
-    """Return ``count`` samples for a batch of 1, and the recipe's data if they are of it."""
+    """Return the recipe's data, which may be empty, and ``count`` samples for a batch of 1."""
     data = read_run_columns(job, single, count)
     if data:
         return data, to_samples(data, count)
@@ -111,9 +111,9 @@ def read_run_samples(
 
 
 def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
-    """Return the limits of random samples, by input, that the model states, else 0 and 1 of floats.
+    """Return the limits of random samples, by input, from the model, or 0 and 1 for floats.
 
-    Where floats stand for integers, these are bytes.
+    Floats that represent integers have the limits of a byte.
     """
     stated = NETWORK_VALUES.read(job).ranges
     whole = find_whole_names(job)
@@ -125,24 +125,24 @@ def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
 
 
 def find_whole_names(job: Job) -> frozenset[str]:
-    """Return the inputs whose floats stand for integers."""
+    """Return the inputs whose floats represent integers."""
     return frozenset({*NETWORK_VALUES.read(job).whole, *find_stated_integers(job)})
 
 
 def find_stated_integers(job: Job) -> dict[str, Range]:
-    """Return the limits of the inputs whose floats are whole numbers, as the recipe says."""
+    """Return the limits of the inputs for which the recipe states whole numbers."""
     return {n: e.integers for n, e in job.recipe.inputs.items() if e.integers is not None}
 
 
 def find_indices(job: Job, interface: ModelInterface) -> dict[str, Range]:
-    """Return the limits of the integer inputs that count elements of an axis, also from its end."""
+    """Return the limits of integer inputs that are indices of an axis, also from its end."""
     stated = NETWORK_VALUES.read(job).ranges
     integers = (t.name for t in interface.inputs if "int" in t.stated_dtype)
     return {name: (-1 - stated[name][1], stated[name][1]) for name in integers if name in stated}
 
 
 def read_batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:
-    """Return how many samples an inference takes, and along which axis each output holds them."""
+    """Return the samples per inference, and the axis of the samples in each output."""
     if job.has_stage("batch"):
         return BATCH_LAYOUT.read(job)
     return BatchLayout(1, tuple(0 for _ in interface.outputs))
@@ -151,9 +151,9 @@ def read_batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:
 def run_reference(
     job: Job, interface: ModelInterface, samples: Sequence[Sample], stage: str = NETWORK_STAGE
 ) -> ReferenceOutputs:
-    """Return what the model's own runtime makes of samples: of the network as it is compiled.
+    """Return the reference outputs for samples, with the network as it is compiled.
 
-    Where a device has put other regions in the place of the network's, these are the reference.
+    If a device replaced regions of the network, the new regions are the reference.
     """
     lowered = LOWERED_MODEL.path(job)
     if stage == NETWORK_STAGE and lowered.is_file():
@@ -167,7 +167,7 @@ def run_reference(
 
 
 def read_reference(job: Job, count: int) -> ReferenceOutputs:
-    """Return what the stage ``reference`` made of the run's ``count`` samples."""
+    """Return the outputs of the stage ``reference`` for the first ``count`` samples."""
     arrays = REFERENCE_OUTPUTS.read(job)
     columns = [arrays[f"output_{i}"] for i in range(len(arrays))]
     outputs = [[column[sample] for column in columns] for sample in range(count)]
@@ -177,9 +177,9 @@ def read_reference(job: Job, count: int) -> ReferenceOutputs:
 def run_in_float64(
     job: Job, interface: ModelInterface, samples: Sequence[Sample]
 ) -> ReferenceOutputs | None:
-    """Return what the network computes in float64; None where nothing evaluates it so.
+    """Return the outputs of the network in float64; None if no runtime computes them.
 
-    UserError where what does refuses it.
+    Raises UserError if the runtime rejects the network.
     """
     module = FORMATS[interface.format].load_in_float64()
     if module is None or LOWERED_MODEL.path(job).is_file():
@@ -191,7 +191,7 @@ def run_in_float64(
 def run_lowered(
     job: Job, interface: ModelInterface, samples: Sequence[Sample], model: bytes
 ) -> ReferenceOutputs:
-    """Return what TVM makes of samples with the regions as they are lowered, for whole batches."""
+    """Return the outputs of TVM with the regions as they are lowered, for whole batches."""
     layout = read_batch_layout(job, interface)
     names = PARTITION.read(job).inputs
     batches = [
@@ -206,6 +206,6 @@ def run_lowered(
 def pack_first_sample(
     interface: ModelInterface, sample: Sample, outputs: Sequence[NDArray[Any]]
 ) -> dict[str, NDArray[Any]]:
-    """Return what the firmware read first and what it wrote: ``input_0`` …, ``output_0`` …"""
+    """Return the first inputs of the firmware and its outputs: ``input_0`` …, ``output_0`` …"""
     inputs = {f"input_{i}": sample[t.name] for i, t in enumerate(interface.inputs)}
     return inputs | {f"output_{i}": array for i, array in enumerate(outputs)}

@@ -1,4 +1,4 @@
-"""The command ``firmwright show``: a resolved recipe, without a build."""
+"""Runs the command ``firmwright show``: it prints a resolved recipe without a build."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from .command_line import check_variables, list_words, make_catalog, place_paths
 from .recipe_words import enter_repository, find_layers, find_recipes
 
 SAME, DIFFERS, WRONG = 0, 1, 2
-"""Exit codes: the recipe is shown, or it is the same as the other; they differ; an error."""
+"""Exit codes: success, or the recipes are equal; the recipes differ; an error."""
 
 
 def add_command(commands: Any) -> None:
-    """Add the parser of the command to those of the command line."""
+    """Add the parser of the command to the parsers of the command line."""
     sentence = "print the resolved recipe: each value with the file and line that wrote it"
     codes = "exit code: 0, 1 if the recipe differs from that of --against, 2 for an error"
     show = commands.add_parser("show", help=sentence, description=sentence, epilog=codes)

@@ -1,4 +1,4 @@
-"""What came out of a build, from the records that its manifest is made of."""
+"""Summarizes the results of a build, from the records of its manifest."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from firmwright.report.rows import GOOD, WARNING, Part, Row, make_row
 from firmwright.verify.run_records import RunRecord
 
 LARGEST = 3
-"""Layers that are shown."""
+"""The number of layers that the table shows."""
 
 
 def summarize(job: Job) -> list[Row]:
-    """Return the rows of the table that the records give; where the results are comes after."""
+    """Return the rows of the table from the records. Rows with file paths are added later."""
     if job.members:
         return [*describe_run(job), *describe_memories(job)]
     return [
@@ -50,7 +50,7 @@ def describe_run(job: Job) -> Iterator[Row]:
 
 
 def describe_networks(job: Job) -> Iterator[Row]:
-    """Say for each network of a firmware how its outputs agree with its reference's."""
+    """Yield for each network of a firmware the agreement of its outputs with the reference."""
     record = artifacts.NETWORKS_RUN.read(job)
     for name, found in record.networks.items():
         counted = f"{found.exact_samples} of {record.turns} samples exact"
@@ -59,7 +59,7 @@ def describe_networks(job: Job) -> Iterator[Row]:
 
 
 def describe_agreement(record: RunRecord) -> Row:
-    """Say how the outputs agree with the reference's; all of them are within the tolerance."""
+    """Return the agreement with the reference. All outputs are within the tolerance."""
     exact = record.exact_samples == record.samples
     counted = f"{record.exact_samples} of {record.samples} samples exact"
     difference = f"largest difference {record.max_difference:g}"
@@ -88,7 +88,7 @@ def describe_memories(job: Job) -> Iterator[Row]:
 
 
 def describe_devices(job: Job) -> Iterator[Row]:
-    """Yield the share of MACs by device; one that was asked for and got nothing stands out."""
+    """Yield the share of MACs by device. A requested device without operators is marked."""
     summary = explain_partition(job).summary
     *offered, _ = summary.macs_by_device
     parts: list[Part] = []
@@ -103,7 +103,7 @@ def describe_devices(job: Job) -> Iterator[Row]:
 
 
 def describe_layers(job: Job) -> Iterator[Row]:
-    """Yield the layers that take most: cycles where they are counted, else MACs."""
+    """Yield the layers with the highest costs: cycles if they are counted, or MACs."""
     if job.has_stage("stats"):
         found = artifacts.TIMELINE.read(job)
         unit, total = "cycles", found.cycles
@@ -119,7 +119,7 @@ def describe_layers(job: Job) -> Iterator[Row]:
 
 
 def describe_fallbacks(job: Job) -> Iterator[Row]:
-    """Yield what does not run where, or as, it was asked for."""
+    """Yield the operators that do not run on the requested device or in the requested form."""
     found = explain_partition(job)
     summary = found.summary
     *offered, last = summary.macs_by_device
@@ -141,7 +141,7 @@ def describe_fallbacks(job: Job) -> Iterator[Row]:
 
 
 def describe_float_cost(job: Job, kernels: Kernels) -> str:
-    """Return ``, in layers of 12.3 % of the cycles``; '' where they are not counted."""
+    """Return ``, in layers of 12.3 % of the cycles``; '' if cycles are not counted."""
     if not job.has_stage("stats"):
         return ""
     timeline = artifacts.TIMELINE.read(job)
@@ -151,9 +151,9 @@ def describe_float_cost(job: Job, kernels: Kernels) -> str:
 
 
 def describe_first_refusal(found: Explanation, device: str) -> str:
-    """Return ``, first conv2d 'a' (npu: strides: …)`` for the first refused operator of a device.
+    """Return ``, first conv2d 'a' (npu: strides: …)`` for the first rejected operator of a device.
 
-    Operators with multiply-accumulates come before others.
+    Operators with multiply-accumulates come before other operators.
     """
     refused = [o for o in found.operators if o.device == device and o.refusals and not o.view]
     if not refused:

@@ -1,4 +1,4 @@
-"""Programs that decide about results: the files that identify them, and their versions."""
+"""Identifies the programs that decide results, by their files and versions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .freshness import file_digest
 class Tool:
     """A program that a stage runs.
 
-    ``find`` returns the fingerprint of all files that it opens, None if it is not installed; it
-    raises UserError if the installation is damaged. ``version`` returns the text for a lock, None
-    if the tool has none. ``locked_as`` names the fingerprint in a lock; empty if a lock has the
-    version only.
+    ``find`` returns the fingerprint of all files that the program opens, or None if it is not
+    installed. It raises UserError if the installation is damaged. ``version`` returns the text
+    for a lock, or None if the tool has no version. ``locked_as`` names the fingerprint in a lock.
+    It is empty if a lock has only the version.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Tool:
         """Return the digest of the files that the tool opens, or the reason why there is none."""
         try:
             found = self.find()
-        except UserError as error:  # which the stage raises again
+        except UserError as error:  # the stage raises it again
             return str(error)
         return found.digest if found else "not installed"
 
     def list_watched(self) -> Iterable[str]:
-        """Return the files and folders whose change may be another stamp."""
+        """Return the files and folders whose change may change the stamp."""
         try:
             found = self.find()
         except UserError:
@@ -54,7 +54,7 @@ class Tool:
 
 
 def collect_settings(build: Build) -> dict[str, Any]:
-    """Return everything of a platform and a toolchain that decides about what they build."""
+    """Return everything of a platform and a toolchain that decides the compiled files."""
     toolchain = build.toolchain
     return {
         "toolchain": toolchain.name,
@@ -66,14 +66,14 @@ def collect_settings(build: Build) -> dict[str, Any]:
 
 
 def find_named_files(build: Build) -> list[Path]:
-    """Return the files that words of the toolchain name by absolute paths, such as archives."""
+    """Return the files, such as archives, with absolute paths in the toolchain's words."""
     settings = build.settings
     words = (*settings.flags, *settings.link_flags, *settings.libraries)
     return [path for path in map(Path, words) if path.is_absolute() and path.is_file()]
 
 
 def compiler_tool(build: Build, sources: Iterable[Path] = ()) -> Tool:
-    """Return a build's compiler; ``sources`` are C of the user's, which may include any header."""
+    """Return the compiler of a build. The user's C ``sources`` may include any header."""
     toolchain, architecture = build.toolchain, build.platform.architecture
     return Tool(
         toolchain.name,
@@ -98,7 +98,7 @@ def fingerprint_compiler(build: Build, sources: Iterable[Path]) -> Fingerprint |
 
 
 def list_sdk_tools(platform: Platform) -> list[Tool]:
-    """Return the folders of the SDK that builds a platform's firmware, none where we link it."""
+    """Return the folders of the SDK that builds a firmware; empty if firmwright links it."""
     sdk = load_board(platform.board).sdk
     if sdk is None:
         return []
@@ -112,7 +112,7 @@ def list_sdk_files(sdk: Sdk, variable: str) -> OpenedFiles:
 
 
 def folder_tool(name: str, find: Callable[[], OpenedFiles | None]) -> Tool:
-    """Return a tool whose version is the digest of its files; ``find`` lists these."""
+    """Return a tool whose version is the digest of the files that ``find`` returns."""
 
     def fingerprint() -> Fingerprint | None:
         opened = find()
@@ -131,7 +131,7 @@ def emulator_tool(name: str, platform: Platform) -> Tool:
 
 
 def fingerprint_emulator(name: str, platform: Platform) -> Fingerprint | None:
-    """Return the fingerprint of a QEMU's program, or of unicorn's version."""
+    """Return the fingerprint of a QEMU program, or of unicorn's version."""
     if name == "unicorn":
         facts = OpenedFiles((), facts=(version("unicorn"),))
         return find_fingerprint([name, *facts.facts], lambda: facts)
@@ -141,14 +141,14 @@ def fingerprint_emulator(name: str, platform: Platform) -> Fingerprint | None:
 
 
 def read_version(name: str, platform: Platform) -> str | None:
-    """Return an emulator's version; None for ``native``: this machine runs the program."""
+    """Return an emulator's version; None for ``native``, which runs on this machine."""
     from firmwright.emulator import find_emulator_version
 
     return find_emulator_version(name, platform)
 
 
 def explain_missing_emulator(name: str, platform: Platform) -> str:
-    """Say how to install an emulator; empty where it is present."""
+    """Return how to install an emulator; empty if it is installed."""
     qemu = platform.qemu if name.startswith("qemu") else None
     if qemu is None or which(qemu.program):
         return ""

@@ -1,7 +1,7 @@
-"""The ways in which a network's layers are written: those of its file, checked, or the usual ones.
+"""Selects the variant of each layer: from the tuned file after a check, or the default.
 
-A file that belongs to another network is refused: its ways may be slow here, and nobody would
-know.
+A file of another network is rejected, because its variants may be slow in this network. The user
+would not notice that.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from firmwright.ir.nodes import IRModule
 
 Ways = Mapping[str, tuple[str, ...]]
-"""The ways of each layer that has several, first the usual one, by the region's name."""
+"""The variants of each layer with several variants, by region. The default is first."""
 
 
 def list_ways(partition: Partition, module: IRModule, mix: Sequence[Device]) -> Ways:
-    """Return the ways of the layers that can be written in several."""
+    """Return the variants of the layers that have more than one."""
     devices = {device.name: device for device in mix}
     found = {
         region.name: tuple(find_device(region, devices).list_ways(region, module))
@@ -44,7 +44,7 @@ def find_device(region: Region, devices: Mapping[str, Device]) -> Device:
 
 
 def digest_network(partition: Partition) -> str:
-    """Return the SHA-256 of a network's layers and tensors, without weights and places."""
+    """Return the SHA-256 of a network's layers and tensors, without weights and locations."""
     told = {
         "regions": [
             [r.name, r.device, r.operators, r.inputs, r.outputs] for r in partition.regions
@@ -55,12 +55,12 @@ def digest_network(partition: Partition) -> str:
 
 
 def describe_network(job: Job, partition: Partition) -> TunedNetwork:
-    """Return what a file of ways has to say to belong to this network, without any layers."""
+    """Return the values, without layers, that a tuned file for this network must have."""
     return TunedNetwork(job.build.toolchain.name, job.target, digest_network(partition), {})
 
 
 def read_network(job: Job) -> tuple[TunedFile, TunedNetwork] | None:
-    """Return the file of ways and what it has for the platform; None where it has nothing."""
+    """Return the tuned file and its part for the platform; None if it has no such part."""
     for path in job.tuned_files:
         file = read_tuned(path)
         if job.platform.name in file.platforms:
@@ -69,16 +69,16 @@ def read_network(job: Job) -> tuple[TunedFile, TunedNetwork] | None:
 
 
 def is_untuned(job: Job) -> bool:
-    """Tell whether a recipe wants tuned layers, and nothing was found for its platform yet."""
+    """Return whether a recipe asks for tuned layers and its platform has no result yet."""
     return job.recipe.tune is not None and job.counts_instructions and read_network(job) is None
 
 
 def tune_mix(
     job: Job, partition: Partition, module: IRModule, mix: Sequence[Device]
 ) -> tuple[Device, ...]:
-    """Return the devices, which know the ways of the job's file.
+    """Return the devices, with the variants of the job's tuned file.
 
-    Raises DiagnosticError where the file belongs to another network.
+    Raises DiagnosticError if the file belongs to another network.
     """
     read = read_network(job)
     if read is None:
@@ -93,14 +93,14 @@ def tune_mix(
 
 
 def list_found_ways(mix: Sequence[Device]) -> dict[str, str]:
-    """Return the ways of the layers that were tuned, by name."""
+    """Return the variants of the tuned layers, by name."""
     return {name: way for device in mix for name, way in device.context.ways.items()}
 
 
 def find_differences(
     job: Job, file: TunedFile, tuned: TunedNetwork, wanted: TunedNetwork
 ) -> Iterator[Diagnostic]:
-    """Yield what a file says of its network that is otherwise in this one."""
+    """Yield the differences between the tuned file's network and this network."""
     for key, found in asdict(replace(tuned, layers={})).items():
         here = getattr(wanted, key)
         if key == "network" and found != here:
@@ -112,7 +112,7 @@ def find_differences(
 def find_wrong_ways(
     job: Job, file: TunedFile, tuned: TunedNetwork, known: Ways
 ) -> Iterator[Diagnostic]:
-    """Yield the layers of a file that are missing or not known here, and ways that they lack."""
+    """Yield the file's unknown layers and unknown variants, and the layers that it lacks."""
     for name, layer in tuned.layers.items():
         if name not in known:
             told = "no layer here that has several ways"
@@ -128,20 +128,20 @@ def find_wrong_ways(
 def refuse(
     job: Job, file: TunedFile, keys: tuple[str, ...], message: str, key: bool = False
 ) -> Diagnostic:
-    """Return a message at a value of the platform's part of a file, or at its key."""
+    """Return a message at a value, or its key, in the platform's part of a file."""
     pointer = ("platforms", job.platform.name, *keys)
     hint = f"`{tune_command(job)}` searches anew, or remove the file"
     return file.document.make_diagnostic(pointer, f"{message}; {hint}", key)
 
 
 def tune_command(job: Job) -> str:
-    """Return the command that tunes what was asked for, also on the command line."""
+    """Return the command that tunes the recipe with the values of the command line."""
     overrides = [f"{name}={value}" for name, value in job.words.items()]
     return shlex.join(["firmwright", "tune", str(job.recipe.layers), *overrides])
 
 
 def describe_tuning(job: Job) -> dict[str, str]:
-    """Return a sentence for each layer of the job's file: how it compares with the usual way."""
+    """Return a sentence for each layer of the job's file that compares it with the default."""
     read = read_network(job)
     if read is None:
         return {}
@@ -153,7 +153,7 @@ def describe_tuning(job: Job) -> dict[str, str]:
 
 
 def tell_ways(job: Job, kernels: Kernels) -> Kernels:
-    """Return the kernels, whose notes say of tuned layers why they are written as they are."""
+    """Return the kernels, with a note for tuned layers that explains their variant."""
     told = describe_tuning(job)
     return replace(
         kernels,

@@ -1,8 +1,8 @@
-"""The processes of a build end together, whichever of them is killed.
+"""Ends all processes of a build together if one of them is killed.
 
-doit gives each stage to a worker, waits for the worker's answer without end, and a worker waits
-for the next stage just so. One that was killed would leave the other, which holds the build
-folder's lock.
+doit passes each stage to a worker and waits for the answer without a limit. Workers wait for the
+next stage in the same way. If one process were killed, the other would stay and hold the lock of
+the build folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .input_guard import SteadyInputs, SteadyRunner
 
 
 class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
-    """doit's runner of stages side by side, in which no process outlives another."""
+    """doit's runner of parallel stages, in which no process outlives another process."""
 
     has_workers = False
 
@@ -35,22 +35,22 @@ class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
             super().run_tasks(task_dispatcher)
         except BaseException:
             for worker in multiprocessing.active_children():
-                worker.terminate()  # Python waits for them at its end
+                worker.terminate()  # Python waits for the workers when it exits
             raise
         finally:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def select_task(self, node: Any, tasks: Any) -> bool:
-        """Have processes do what has actions; a group of stages needs none, and no record.
+        """Start processes only for tasks with actions. A group of stages needs no process.
 
-        What the first stages need is imported here, for all processes that are forked then.
+        The modules of the first stages are imported here, before all processes are forked.
         """
         selected: bool = super().select_task(node, tasks)
         if selected and not node.task.actions:
             node.run_status = "successful"
             return False
         if selected and not self.has_workers:
-            from .task import Title  # late: a build with nothing to do makes no stages
+            from .task import Title  # late: a build with nothing to do creates no stages
 
             if isinstance(node.task.custom_title, Title):
                 node.task.custom_title.import_stages()
@@ -61,7 +61,7 @@ class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
         self.has_workers = True
 
         def look(_signal: int = 0, _frame: FrameType | None = None) -> None:
-            if sys.exc_info()[0] is None:  # else doit is ending them
+            if sys.exc_info()[0] is None:  # otherwise doit already ends them
                 refuse_dead(workers)
 
         signal.signal(signal.SIGCHLD, look)
@@ -75,7 +75,7 @@ class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
 
 
 def refuse_dead(workers: Sequence[BaseProcess]) -> None:
-    """End the build, with a message, if a worker did not end by itself."""
+    """End the build with a message if a worker ended with an error code."""
     for worker in workers:
         code = worker.exitcode
         if code:
@@ -85,7 +85,7 @@ def refuse_dead(workers: Sequence[BaseProcess]) -> None:
 
 
 def end_with_parent() -> None:
-    """Wait until the main process is gone, then end this one."""
+    """Wait for the end of the main process, then end this process."""
     parent = multiprocessing.parent_process()
     assert parent is not None  # a worker has one
     parent.join()
@@ -93,5 +93,5 @@ def end_with_parent() -> None:
 
 
 def use_own_runners() -> None:
-    """Have doit run stages in these ways, one after the other or side by side."""
+    """Replace the runners of doit, for sequential and parallel stages, with these runners."""
     cmd_run.Runner, cmd_run.MRunner = SteadyRunner, WatchedRunner
