@@ -1,1 +1,1 @@
-"""The stages of the pipeline, one a module: what each reads, what it writes, and what runs."""
+"""Declares the stages of the pipeline, one per module: inputs, results and functions."""

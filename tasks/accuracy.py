@@ -1,4 +1,4 @@
-"""accuracy: the network and its C against the reference, on the samples of `evaluate`."""
+"""Declares the stage ``accuracy``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""advice: what would let the network run faster."""
+"""Declares the stage ``advice``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""batch: how many samples at once fit the platform's memory; only for recipes that ask."""
+"""Declares the stage ``batch``, which applies only to recipes that ask for a batch."""
 
 from __future__ import annotations
 

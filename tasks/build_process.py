@@ -1,4 +1,4 @@
-"""A build as a program: it prints the path of the bundle."""
+"""Builds one bundle as a separate program, which prints the path of the bundle."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from firmwright.pipeline.recipe_words import enter_repository
 def main(folder: str, words: Sequence[str]) -> int:
     """Build one bundle and print its path; return the exit code.
 
-    ``words`` are options of ``doit run`` and ``name=value``. The stages are reported in the log in
-    ``folder``, nowhere if that is empty, and errors on standard error.
+    ``words`` are options of ``doit run`` and ``name=value``. Stages are reported in the log in
+    ``folder``, unless it is empty. Errors are reported on standard error.
     """
     enter_repository()
     set_variables(words)
-    from firmwright.tasks import dodo  # it reads the variables while it is imported
+    from firmwright.tasks import dodo  # this import reads the variables
 
     jobs = leave_out_members(dodo.get_jobs())
     if len(jobs) != 1:

@@ -1,4 +1,4 @@
-"""bundle: one deterministic archive with its manifest."""
+"""Declares the stage ``bundle``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""calibration: how far the values of each tensor of a float network reach on real samples."""
+"""Declares the stage ``calibration``."""
 
 from __future__ import annotations
 

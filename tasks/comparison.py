@@ -1,4 +1,4 @@
-"""comparison: what the recipe's target saves over another one, layer by layer."""
+"""Declares the stage ``comparison``."""
 
 from __future__ import annotations
 

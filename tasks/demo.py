@@ -1,4 +1,4 @@
-"""demo: an application that shows one inference, built by the C project's Makefile."""
+"""Declares the stage ``demo``."""
 
 from __future__ import annotations
 

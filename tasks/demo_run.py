@@ -1,4 +1,4 @@
-"""demo-run: the demo application built, and run where the firmware runs."""
+"""Declares the stage ``demo-run``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The task file: every recipe that the command line names, through every stage.
+"""The task file of doit: runs every recipe of the command line through every stage.
 
-A repository's ``dodo.py`` is ``from firmwright.tasks.dodo import *``; the command ``firmwright``
-runs these tasks where there is none.
+A repository's ``dodo.py`` is ``from firmwright.tasks.dodo import *``. The command ``firmwright``
+runs these tasks if the repository has no such file.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from firmwright.terminal.reporter import StageReporter
 if TYPE_CHECKING:
     from firmwright.pipeline.job import Job
 
-# Everything else is imported late: a build with nothing to do makes no tasks.
+# All other modules are imported late: a build with nothing to do creates no tasks.
 
-guard_output()  # doit's own commands print names of files, and errors
+guard_output()  # the commands of doit print file names and errors
 
 NO_RECIPE = f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/"
-"""What `doit build` says without a word in a repository that keeps no recipes there."""
+"""The error of `doit build` without arguments in a repository without recipes."""
 
 
 @cache
 def get_jobs() -> list[Job]:
-    """Return what is to be built; a user's mistake ends the program here, before any task."""
+    """Return the jobs to build. A user's error ends the program here, before any task."""
     from firmwright.pipeline.command_line import load_jobs
 
     from .pipeline import NETWORKS_PIPELINE, PIPELINE
@@ -52,7 +52,7 @@ def get_jobs() -> list[Job]:
 
 
 def get_network_jobs() -> list[Job]:
-    """Return the jobs that build a network, not those of firmware with several of these."""
+    """Return the jobs that build one network, without firmware of several networks."""
     return [job for job in get_jobs() if not job.members]
 
 
@@ -74,14 +74,14 @@ def task_build() -> Iterator[dict[str, Any]]:
         return
     yield {"basename": "build", "name": None, "doc": doc}
     yield from missing_programs.make_tasks(get_jobs())
-    # What cannot be built comes first: it fails before another recipe has taken minutes.
+    # Builds with missing programs come first, to fail before other recipes are built for minutes.
     for job in sorted(get_jobs(), key=lambda job: not missing_programs.preceding_tasks(job)):
         preceding = [*missing_programs.preceding_tasks(job), *lock.preceding_tasks(job)]
         yield {
             "basename": "build",
             "name": name_build(job),
             "actions": None,
-            # In this order; doit knows what a stage reads, in no order.
+            # This list has the order of the stages. doit knows their inputs, but not their order.
             "task_dep": [*preceding, *job.list_tasks()],
         }
 
@@ -119,7 +119,7 @@ def task_stages() -> Iterator[dict[str, Any]]:
 
 
 def refuse_lost_command(words: Sequence[str]) -> None:
-    """End the program for the command that doit has lost."""
+    """End the program with a message for the command that doit no longer has."""
     if words[:1] == ["auto"]:
         print(
             "doit has no `auto` any more; `firmwright watch` builds after every change",
@@ -129,21 +129,21 @@ def refuse_lost_command(words: Sequence[str]) -> None:
 
 
 def count_processes() -> int:
-    """Return how many stages run at a time: with several builds one for each core, else 0.
+    """Return how many stages run at a time: one per core for several builds, or 0 for one.
 
-    0 is doit's word for none beside its own process. Of one build most stages wait for one
-    another, so that a second process would only import everything once more.
+    With 0, doit uses only its main process. Most stages of one build wait for each other, so a
+    second process would only import all modules again.
     """
     try:
         builds = len(find_recipes()) * (len(read_platforms()) or 1)
-    except UserError:  # told where the jobs are made
+    except UserError:  # get_jobs reports the error
         builds = 0
     return min(builds, count_cores()) if builds > 1 else 0
 
 
-# Imports and TVM's graphs make many objects that stay. To look through them for cycles at every
-# 700th new one, as Python does, takes a twentieth of a small build. Old ones are looked through a
-# two-hundredth as often, in looks of 0.1 s and more.
+# Imports and TVM's graphs create many permanent objects. By default, Python searches for cycles
+# after every 700th new object, which needs a twentieth of a small build. Old objects are searched
+# a two-hundredth as often; each search needs 0.1 s or more.
 gc.set_threshold(20_000, 200)
 
 refuse_lost_command(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""exports: the network as packages of other build systems."""
+"""Declares the stage ``exports``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""firmware: the objects linked, and the images that a programmer flashes."""
+"""Declares the stage ``firmware``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLASHED = ("bin", "hex")
 
 
 def list_images(job: Job) -> list[str]:
-    """Return what of the results is part of the bundle."""
+    """Return the names of the results that are part of the bundle."""
     images = ["firmware", "network"] if job.recipe.slot else ["firmware"]
     suffixes = (*LINKED, *FLASHED) if job.platform.is_bare_metal else LINKED
     further = sorted(path.name for path in job.folder("firmware").glob("firmware.*.bin"))

@@ -1,4 +1,4 @@
-"""kernels: every region as a C function and its constants."""
+"""Declares the stage ``kernels``."""
 
 from __future__ import annotations
 

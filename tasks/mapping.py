@@ -1,4 +1,4 @@
-"""mapping: the estimated costs of the recipe's target and of another one; nothing is measured."""
+"""Declares the stage ``mapping``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""model: the model file, fetched and imported to Relax in QDQ style."""
+"""Declares the stage ``model``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from firmwright.pipeline.stage import Scope, Stage
 
 
 def inputs(job: Job) -> list[Path]:
-    """Return the files of the model, and what else its maker signed with it."""
+    """Return the files of the model, and the other files that its supplier signed with it."""
     source, files = job.recipe.model, job.recipe.list_files("model")
     if source.signature is None or source.path is None:
         return files

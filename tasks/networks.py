@@ -1,4 +1,4 @@
-"""The stages of a firmware of several networks that are its own: sources, run, bundle."""
+"""Declares the special stages of a firmware with several networks: sources, run and bundle."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from . import run, sources
 
 
 def describe_file(job: Job) -> Any:
-    """Return what the file of the networks states; it is not a recipe, and has other keys."""
+    """Return the values in the file of the networks, which has other keys than a recipe."""
     recipe = job.recipe
     return [recipe.name, recipe.c_prefix, recipe.description, job.concurrent]
 
 
 def run_inputs(job: Job) -> list[Path]:
-    """Return the members' runs, and the file that reaches the board, if there is one."""
+    """Return the members' runs, and the file that describes the board connection, if any."""
     runs = [member.folder("run") / INDEX_FILE for member in job.members]
     return [*runs, *map(Path, filter(None, [job.board_access]))]
 

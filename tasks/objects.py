@@ -1,4 +1,4 @@
-"""objects: every source compiled, those that did not change taken over."""
+"""Declares the stage ``objects``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""partition: the module, cut into regions, each on one device."""
+"""Declares the stage ``partition``."""
 
 from __future__ import annotations
 

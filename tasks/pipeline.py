@@ -1,4 +1,4 @@
-"""All stages, in the order in which they run."""
+"""Lists all stages in the order in which they run."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ PIPELINE = tuple(stage.STAGE for stage in MODULES)
 NETWORKS_PIPELINE = (
     networks.SOURCES, objects.STAGE, firmware.STAGE, networks.RUN, networks.BUNDLE,
 )  # fmt: skip
-"""The stages of a firmware of several networks, behind those of each network."""
+"""The stages of a firmware with several networks, which run after each network's stages."""

@@ -1,4 +1,4 @@
-"""plan: every buffer at a fixed offset, and the proof that it fits."""
+"""Declares the stage ``plan``."""
 
 from __future__ import annotations
 

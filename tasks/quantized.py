@@ -1,4 +1,4 @@
-"""quantized: the float network as a QDQ graph on integer grids, imported to Relax."""
+"""Declares the stage ``quantized``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def inputs(job: Job) -> list[Path]:
 
 
 def archive(job: Job) -> dict[str, Path]:
-    """Return what was done, and the network itself: it can be a recipe's model again."""
+    """Return the record, and the quantized network, which can be the model of another recipe."""
     shift = require(job.recipe.quantize).arithmetic == "shift"
     network = QUANTIZED_RELAX if shift else QUANTIZED_MODEL
     return {**QUANTIZATION.pack(job), **network.pack(job, "quantized/")}

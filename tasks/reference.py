@@ -1,4 +1,4 @@
-"""reference: what the model's own runtime makes of the run's samples."""
+"""Declares the stage ``reference``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""run: the firmware in the emulator, compared with the reference."""
+"""Declares the stage ``run``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firmwright.pipeline.tools import Tool, emulator_tool
 
 
 def list_emulators(job: Job) -> list[Tool]:
-    """Return the emulator; a board has none, and what flashes it decides about no result."""
+    """Return the emulator; empty for a board, because its flash tool does not affect results."""
     if job.recipe.run.board is not None:
         return []
     return [emulator_tool(job.emulator, job.platform)]

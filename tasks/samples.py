@@ -1,4 +1,4 @@
-"""samples: the data that the recipe names, checked before anything is compiled."""
+"""Declares the stage ``samples``."""
 
 from __future__ import annotations
 

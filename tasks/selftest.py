@@ -1,4 +1,4 @@
-"""selftest: the golden samples, and the checksums of the layers that they give."""
+"""Declares the stage ``selftest``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sources: the generated C project."""
+"""Declares the stage ``sources``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def inputs(job: Job) -> list[Path]:
 
 def templates(job: Job) -> list[str]:
     used = ["network", "application", "runtime", "project", "libraries"]
-    used.append("boards/*")  # they include each other
+    used.append("boards/*")  # board templates include each other
     if not job.build.settings.libc:
         used.append("freestanding")
     if job.recipe.detection:

@@ -1,4 +1,4 @@
-"""stats: when each layer runs, in clock cycles."""
+"""Declares the stage ``stats``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trial of a search, as a program of its own: the kernels in given ways, built and run."""
+"""Runs one trial of a search as a separate program: builds kernel variants and runs them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from firmwright.tune.trials import WAYS, make_trial_job, read_tried
 
 
 def main(watched: int, folder: Path, words: list[str]) -> int:
-    """Build what the words name in the ways that standard input has, up to its run.
+    """Build the recipe with the variants from standard input, up to its run.
 
-    Print what came out; return the exit code. ``watched`` is an end of the lifeline. The results
-    lie in ``folder``, with what the build showed and what doit remembers of it.
+    Print the result; return the exit code. ``watched`` is an end of the lifeline. ``folder``
+    contains the results, the log of the build, and the state of doit.
     """
     follow_lifeline(watched)
     set_variables(words)
-    from . import dodo  # it reads the variables while it is imported
+    from . import dodo  # this import reads the variables
 
     (job,) = dodo.get_jobs()
     (folder / WAYS).write_text(sys.stdin.read(), encoding="utf-8")
@@ -35,7 +35,7 @@ def main(watched: int, folder: Path, words: list[str]) -> int:
 
     settings = {**dodo.DOIT_CONFIG, "dep_file": str(folder / ".doit.db"), "num_process": 0}
     tasks = {"DOIT_CONFIG": settings, "task_stages": task_stages}
-    # doit forgets the variables when it is called, so it gets them again.
+    # doit forgets the variables when it is called, so the command repeats them.
     command = ["run", "--output-file", str(folder / LOG), trial.task_name("run"), *words]
     failed = run_tasks(tasks, command)
     if not failed:

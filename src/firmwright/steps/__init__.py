@@ -1,1 +1,1 @@
-"""What each stage does: read the results of earlier ones, compute, write its own."""
+"""Runs the stages: each module reads earlier results and writes the results of one stage."""

@@ -1,4 +1,4 @@
-"""accuracy: the network and its C against the reference, on the samples of `evaluate`."""
+"""Runs the stage ``accuracy``: compares network, C and reference on the samples of `evaluate`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from firmwright.verify.host_run import run_on_host
 
 
 def make_box_comparer(job: Job, interface: ModelInterface, labels: Labels) -> BoxComparer | None:
-    """Return what compares boxes, for a recipe with a detection."""
+    """Return the comparer of boxes, or None for a recipe without a detection."""
     detection = job.recipe.detection
     if detection is None:
         return None
@@ -43,7 +43,7 @@ def make_box_comparer(job: Job, interface: ModelInterface, labels: Labels) -> Bo
 def run_float_network(
     job: Job, interface: ModelInterface, samples: Sequence[Sample]
 ) -> FloatReference | None:
-    """Return what the network before its quantization made of samples, where there is one."""
+    """Return the outputs of the network before its quantization; None without quantization."""
     if job.recipe.quantize is None:
         return None
     prepared = onnx.load(artifacts.PREPARED_MODEL.read(job))
@@ -55,7 +55,7 @@ def run_float_network(
 def run_networks(
     job: Job, interface: ModelInterface, samples: Sequence[Sample], scratch: Path
 ) -> Evaluation:
-    """Run every network on the samples; ``interface`` is of the one that is compiled."""
+    """Run every network on the samples; ``interface`` is of the compiled network."""
     before = run_float_network(job, interface, samples)
     given = before.inputs if before else samples
     definition = (job.folder(job.network_stage) / f"model.{interface.format}").read_bytes()
@@ -80,11 +80,11 @@ def run_networks(
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``accuracy.json``; UserError naming the thresholds that are not met."""
+    """Write ``accuracy.json``. Raises UserError with the thresholds that are not met."""
     stated = require(job.recipe.evaluate)
     source = artifacts.MODEL_INTERFACE.read(job)
     interface = artifacts.NETWORK_INTERFACE.read(job)
-    # The float network takes real numbers; a model that is compiled as it is, what it takes.
+    # The float network reads real numbers. A model without quantization reads its input types.
     read = read_real_samples if job.recipe.quantize else read_samples
     samples = read(job, source.inputs, stated.inputs, stated.samples)
     labels = read_labels(job, interface, len(samples))

@@ -1,4 +1,4 @@
-"""advice: what would let the network run faster."""
+"""Runs the stage ``advice``: finds changes that would make the network faster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""batch: how many samples at once fit the platform's memory; only for recipes that ask."""
+"""Runs the stage ``batch``: finds the largest batch that fits the platform's memory."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .rewriting import rewrite_network
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``batch.json``; UserError where one sample does not fit, or samples are mixed.
+    """Write ``batch.json``. Raises UserError if no sample fits, or if samples are mixed.
 
-    With a comparison it is the batch that fits both.
+    If the recipe has a comparison, the batch fits both targets.
     """
     choices = [choose(each) for each in job.all_jobs]
     choice = min(choices, key=lambda choice: choice.actual_batch_size)

@@ -1,4 +1,4 @@
-"""The boxes that a firmware found, beside those of the model's own runtime."""
+"""Compares the boxes that a firmware found with the boxes of the reference."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from firmwright.verify.detection import AGREEMENT_IOU, DetectionReport, match_sa
 def run_float_reference(
     job: Job, quantized: ModelInterface, samples: Sequence[Sample]
 ) -> tuple[ModelInterface, ReferenceOutputs]:
-    """Return the network before its quantization, and what it makes of the run's samples.
+    """Return the interface of the network before its quantization, and its reference outputs.
 
-    It sees the recipe's data as real numbers, and random integers by their input's scale.
+    The network runs on the recipe's data as real numbers. Random integers are converted with the
+    scale of their input.
     """
     interface = MODEL_INTERFACE.read(job)
     count = len(samples)
@@ -45,10 +46,10 @@ def compare_boxes(
     interface: ModelInterface,
     expected: ReferenceOutputs,
 ) -> None:
-    """Compare the firmware's boxes with those of a reference's outputs; write and draw them.
+    """Compare the firmware's boxes with the boxes of the reference outputs; write and draw them.
 
-    ``interface`` describes the network that was compiled, ``expected`` is its reference's. For
-    one that was quantized here, the float network is the reference instead.
+    ``interface`` describes the compiled network, and ``expected`` has its reference outputs. If
+    the recipe quantizes the network, the float network is the reference instead.
     """
     detection = require(job.recipe.detection)
     if job.recipe.quantize is not None:

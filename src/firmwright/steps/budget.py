@@ -1,4 +1,4 @@
-"""The recipe's budget compared with the firmware, and what takes most where it takes more."""
+"""Compares the recipe's budget with the firmware, and lists the largest parts above a limit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from firmwright.toolchain.contributors import find_contributors
 from firmwright.toolchain.image import is_in_flash, is_in_ram
 
 MAX_LISTED = 5
-"""Contributors that a message names."""
+"""The maximum number of contributors in a message."""
 
 Use = tuple[str, int, str, Sequence[tuple[str, int]]]
-"""A key of the budget, what is used of it, its unit, and what takes how much."""
+"""A key of the budget, the used amount, its unit, and the amount of each contributor."""
 
 
 def check_budget(job: Job) -> None:
@@ -30,7 +30,7 @@ def check_budget(job: Job) -> None:
 
 
 def measure(job: Job) -> Iterator[Use]:
-    """Yield what the firmware takes of all that the budget limits."""
+    """Yield the firmware's use of everything that the budget limits."""
     budget = job.recipe.budget
     if budget is None:
         return
@@ -47,7 +47,7 @@ def measure(job: Job) -> Iterator[Use]:
 
 
 def describe(used: int, limit: int, unit: str, parts: Sequence[tuple[str, int]]) -> str:
-    """Return e.g. ``24,020 bytes are used, 3,540 more than the budget of …``, with the largest."""
+    """Return e.g. ``24,020 bytes, 3,540 more than the 20,480 allowed; …``, with the parts."""
     lines = [f"{used:,} {unit}, {used - limit:,} more than the {limit:,} allowed; the largest:"]
     lines += [f"  {100 * n / used:4.1f} %  {n:,}  {name}" for name, n in parts[:MAX_LISTED]]
     return "\n".join(lines)

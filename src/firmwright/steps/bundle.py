@@ -1,4 +1,4 @@
-"""bundle: one deterministic archive with its manifest."""
+"""Runs the stage ``bundle``: packs a deterministic archive with its manifest."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from firmwright.toolchain.network_image import NetworkImage, read_image
 ARTIFACTS: Artifact[manifest.ArtifactsReport] = Artifact(
     "artifacts", "artifacts.json", "firmwright.report.manifest:ArtifactsReport"
 )
-"""What the manifest has of the record of a device that brings this stage."""
+"""The manifest's part of the record of a device that adds the stage ``artifacts``."""
 
 
 def run(job: Job, folder: Path) -> None:
     """Write ``manifest.json``, the archive, its report, and pictures with boxes.
 
-    The pictures are those of the first inference.
+    The pictures are from the first inference.
 
-    Raises UserError where the build read something else than the recipe's lock says, or the
-    firmware takes more than the recipe's budget.
+    Raises UserError if the build read other inputs than the recipe's lock states, or if the
+    firmware exceeds the recipe's budget.
     """
     read = collect_inputs(job)
     check_lock(job, read)
@@ -65,20 +65,20 @@ def run(job: Job, folder: Path) -> None:
 
 
 def collect_files(job: Job) -> dict[str, bytes]:
-    """Return the archive's files by name: what the stages want in it."""
+    """Return the files that the stages put into the archive, by name."""
     archives = (stage.archive(job) for stage in list_stages(job))
     return {name: path.read_bytes() for files in archives for name, path in files.items()}
 
 
 def list_stages(job: Job) -> list[Stage]:
-    """Return the stages that the job goes through."""
+    """Return the stages that apply to the job."""
     return [stage for stage in job.stages.values() if job.has_stage(stage.name)]
 
 
 def make_manifest(
     job: Job, files: tuple[manifest.BundledFile, ...], read: Lock
 ) -> manifest.Manifest:
-    """Return the manifest of an archive with these files; ``read`` is what the build read."""
+    """Return the manifest of an archive with these files; ``read`` has the build's inputs."""
     kernels = artifacts.KERNELS.read(job)
     return manifest.Manifest(
         manifest_version=manifest.MANIFEST_VERSION,
@@ -126,14 +126,14 @@ def make_manifest(
 
 
 def describe_image(job: Job) -> NetworkImage | msgspec.UnsetType:
-    """Return what the network's image says, where it is one of its own and was linked."""
+    """Return the header of the network's image, if the network has a slot and is linked."""
     if not (job.recipe.slot and job.has_firmware):
         return msgspec.UNSET
     return read_image((job.folder("firmware") / "network.bin").read_bytes())
 
 
 def describe_result(job: Job) -> str:
-    """Say in a line how exact the firmware is, or that it was not built or not run."""
+    """Return one line: the exactness of the firmware, or that it was not built or not run."""
     if job.not_built:
         return f"no firmware was compiled or run: {job.not_built}"
     run = read_optional(job, artifacts.RUN)

@@ -1,4 +1,4 @@
-"""What a bundle has beside the results of stages: a README, and what it was built by."""
+"""Writes the texts of a bundle: a README, and the descriptions that the build used."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from firmwright.toolchain.layout import BOARD, FOLDERS
 
 README, NETWORKS_README = "bundle/README.md.j2", "bundle/networks.md.j2"
 DESCRIBED = frozenset({"src", "exports", "firmware", "network"})
-"""Beginnings of names that the README tells of in words of its own."""
+"""Prefixes of names that the README describes with separate texts."""
 
 
 def write_texts(job: Job, result: str) -> dict[str, bytes]:
-    """Return files by their names in the bundle; ``result`` tells how the firmware was tried."""
+    """Return files by their names in the bundle; ``result`` describes the run of the firmware."""
     recipe = f"{job.recipe.name}.yaml"
     described = {name: path.read_bytes() for name, path in job.description_files.items()}
     return {
@@ -101,7 +101,7 @@ def list_further_folders(project: Path) -> list[str]:
 
 
 def list_recorded(job: Job) -> Iterator[tuple[str, str]]:
-    """Yield what else of a stage's results the bundle has, with the stage's sentence."""
+    """Yield the other stage results in the bundle, with the sentence of the stage."""
     for stage in job.stages.values():
         files = stage.archive(job) if job.has_stage(stage.name) else ()
         begins = {PurePath(name).parts[0] + "/" * ("/" in name) for name in files}
@@ -111,5 +111,5 @@ def list_recorded(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def initialize(tensors: tuple[Tensor, ...]) -> str:
-    """Return the members of a struct of pointers, each with an array of its name."""
+    """Return the initializers of a struct of pointers, each an array with the member's name."""
     return ", ".join(f".{port.member} = {port.member}" for port in make_ports(tensors))

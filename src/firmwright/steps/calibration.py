@@ -1,4 +1,4 @@
-"""calibration: how far the values of each tensor of a float network reach on real samples."""
+"""Runs the stage ``calibration``: measures each tensor's range of values on real samples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from firmwright.quantize.restore import infer_distributions, is_quantized, resto
 
 @dataclass(frozen=True)
 class FloatModel:
-    """The network as ONNX, and the ranges by tensor that it stated if it was quantized before."""
+    """The network as ONNX, and the ranges by tensor if the model was already quantized."""
 
     data: bytes
     inputs: Sequence[Tensor]
@@ -35,9 +35,9 @@ class FloatModel:
 
 
 def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:
-    """Return the model as ONNX: the file itself, or what was imported from another format.
+    """Return the model as ONNX: the file itself, or an export of an imported model.
 
-    A quantized model is made a float one first.
+    A quantized model is converted to a float model first.
     """
     module = artifacts.MODEL_MODULE.read(job)
     again = require(job.recipe.quantize).arithmetic == "shift" and is_quantized(module)
@@ -65,7 +65,7 @@ def run(job: Job, folder: Path) -> None:
     network = export_float_model(job, interface)
     opset = INT16_OPSET if quantize.sixteen_bit else PER_CHANNEL_OPSET
     model = prepare(network.data, network.inputs, opset)
-    if quantize.per_channel:  # with one scale for all, the least of the factors would be lost
+    if quantize.per_channel:  # a scale per tensor would lose the small factors
         model = convolve_factors(model)
     samples = []
     if calibration.inputs is not None:

@@ -1,4 +1,4 @@
-"""Judges the firmware's outputs: by the model's own runtime, else by the model in float64."""
+"""Compares the firmware's outputs with the reference or, if they differ, with float64 results."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ Outputs = Sequence[Sequence[NDArray[Any]]]
 
 
 LARGEST_SHARE = 0.01
-"""The distance of two evaluators, as a part of an output's range, beyond which neither judges."""
+"""The maximum distance of the two references, relative to an output's range."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What the firmware made of samples, ``found`` by batch."""
+    """The outputs of the firmware for samples; ``found`` has them by batch."""
 
     job: Job
     interface: ModelInterface
     found: Outputs
 
     def join(self, reference: ReferenceOutputs) -> Outputs:
-        """Return a reference's outputs by batch."""
+        """Return the outputs of a reference by batch."""
         layout = samples.read_batch_layout(self.job, self.interface)
         return join_outputs(reference.outputs, layout.size, layout.output_axes)
 
     def compare_with(self, reference: ReferenceOutputs) -> Agreement:
-        """Return how far the outputs are from a reference's; UserError beyond the tolerance."""
+        """Return the agreement with a reference. Raises UserError beyond the tolerance."""
         outputs, tolerance = self.interface.outputs, self.job.recipe.run.tolerance
         return compare(outputs, self.found, self.join(reference), tolerance, find_steps(self.job))
 
@@ -54,11 +54,11 @@ def judge(
     found: Outputs,
     reference: ReferenceOutputs,
 ) -> tuple[ReferenceOutputs, Agreement]:
-    """Return what judges the firmware's batches of single samples, and how far they are from it.
+    """Return the reference that judges the firmware's batches, and the agreement with it.
 
-    ONNX Runtime adds products in float32, and deep networks enlarge what that loses. So outputs
-    beyond the tolerance pass where they agree with the model in float64. UserError where they
-    agree with neither; samples and outputs are kept.
+    ONNX Runtime adds products in float32, and deep networks increase the rounding errors. So
+    outputs beyond the tolerance pass if they agree with the model in float64. Raises UserError if
+    they agree with neither reference. Then samples and outputs are written to a file.
     """
     case = Case(job, interface, found)
     try:
@@ -91,7 +91,7 @@ def judge(
 
 
 def keep_outputs(job: Job, alone: Sequence[Sample], sides: Mapping[str, Outputs]) -> Path:
-    """Write the samples and each side's outputs where a failed stage leaves them; return where."""
+    """Write the samples and all outputs to a file that a failed stage keeps; return its path."""
     path = job.cache / f"failed-run-{job.platform.name}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {name: np.stack([sample[name] for sample in alone]) for name in alone[0]}
@@ -101,7 +101,7 @@ def keep_outputs(job: Job, alone: Sequence[Sample], sides: Mapping[str, Outputs]
 
 
 def stack_sides(sides: Mapping[str, Outputs]) -> dict[str, NDArray[Any]]:
-    """Return each output of all runs, the first axis, as one array: ``<side>_0`` …"""
+    """Return each output of all runs as one array, ``<side>_0`` …, with the runs as first axis."""
     return {
         f"{side}_{i}": np.stack(arrays)
         for side, results in sides.items()
@@ -110,12 +110,12 @@ def stack_sides(sides: Mapping[str, Outputs]) -> dict[str, NDArray[Any]]:
 
 
 def find_steps(job: Job) -> tuple[float, ...]:
-    """Return the size of a step of each output; nothing where the tolerance has no steps."""
+    """Return the step size of each output; empty if the tolerance has no steps."""
     if not job.recipe.run.tolerance.steps:
         return ()
     if not artifacts.LOWERED_MODEL.path(job).is_file():
         return artifacts.NETWORK_VALUES.read(job).output_steps
-    # Imported late, with TVM: few devices put other regions in the place of the network's.
+    # Imported late, with TVM: few devices replace regions of the network.
     from firmwright.verify.steps import find_output_steps
 
     return find_output_steps(artifacts.LOWERED_MODEL.read(job))

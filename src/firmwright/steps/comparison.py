@@ -1,4 +1,4 @@
-"""comparison: what the recipe's target saves over another one, layer by layer."""
+"""Runs the stage ``comparison``: compares the cycles of two targets, layer by layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""demo: an application that shows one inference, built by the C project's Makefile."""
+"""Runs the stage ``demo``: writes an application that shows one inference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.verify.batches import join_outputs, join_samples
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write the application's C files, its data those of the run's first sample."""
+    """Write the C files of the application, with the first sample of the run."""
     regions = {r.name: r for r in artifacts.PARTITION.read(job).regions if not r.view}
     plan, caller = artifacts.PLAN.read(job), job.recipe.arena == "caller"
     write_demo(
@@ -36,12 +36,12 @@ def run(job: Job, folder: Path) -> None:
 
 
 def read_sample(job: Job) -> dict[str, NDArray[Any]]:
-    """Return the inputs of one inference, and the outputs of the firmware or of the reference."""
+    """Return the inputs of one inference, and the outputs of the firmware or the reference."""
     return artifacts.RUN_SAMPLE.read(job) if job.has_stage("run") else make_reference_sample(job)
 
 
 def make_reference_sample(job: Job) -> dict[str, NDArray[Any]]:
-    """Return the inputs of one inference and what the model's reference makes of them."""
+    """Return the inputs of one inference and the reference outputs for them."""
     single = artifacts.NETWORK_INTERFACE.read(job)
     interface = artifacts.INTERFACE.read(job)
     layout = samples.read_batch_layout(job, interface)

@@ -1,4 +1,4 @@
-"""demo-run: the demo application built, and run where the firmware runs."""
+"""Runs the stage ``demo-run``: builds the demo application and runs it in the emulator."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from firmwright.toolchain.layout import DEMO as FOLDER
 from firmwright.toolchain.layout import NETWORK
 
 PROFILED = "-DFW_PROFILE"
-"""The flag that lets the network mark its layers for the profiler."""
+"""The flag with which the network marks its layers for the profiler."""
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``demo.elf`` and what it printed, ``console.txt``; UserError where it fails."""
+    """Write ``demo.elf`` and its output ``console.txt``. Raises UserError if the demo fails."""
     elf = folder / "demo.elf"
     link_demo(job, elf)
     counted = f"{job.recipe.c_prefix}_run"

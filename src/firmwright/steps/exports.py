@@ -1,4 +1,4 @@
-"""exports: the network as packages of other build systems."""
+"""Runs the stage ``exports``: packages the network for other build systems."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from firmwright.toolchain.layout import NETWORK
 def run(job: Job, folder: Path) -> None:
     """Write a folder for each build system.
 
-    Raises UserError for a network that needs more than its own C files.
+    Raises UserError for a network that needs other code in addition to its C files.
     """
     for device in find_driven_devices(job):
         raise UserError(

@@ -1,4 +1,4 @@
-"""firmware: the objects linked, and the images that a programmer flashes."""
+"""Runs the stage ``firmware``: links the objects, and writes the images for a programmer."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from firmwright.toolchain.sdk import make_firmware
 def run(job: Job, folder: Path) -> None:
     """Write ``firmware.elf``, ``.map`` and ``memory.json``, and for bare metal ``.bin``, ``.hex``.
 
-    With a slot also ``network.elf``, ``.bin``, ``.hex`` and ``.map``. What a further memory stores
-    has an image of its own, such as ``firmware.qspi.bin``.
+    With a slot, write also ``network.elf``, ``.bin``, ``.hex`` and ``.map``. Each additional
+    memory with stored data has a separate image, such as ``firmware.qspi.bin``.
     """
     elf = folder / FIRMWARE.file
     sdk = load_board(job.platform.board).sdk
@@ -59,7 +59,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def link(job: Job, elf: Path) -> None:
-    """Link the objects to ``elf``, with its map beside it."""
+    """Link the objects to ``elf``, and write its map next to it."""
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     objects = sorted(OBJECTS.read(job).rglob("*.o"))
     if job.recipe.slot:
@@ -71,7 +71,7 @@ def link(job: Job, elf: Path) -> None:
 
 
 def link_network(job: Job, slot: SlotOptions, folder: Path) -> int:
-    """Write the network's image into ``folder``; return its bytes."""
+    """Write the network's image into ``folder``; return its size in bytes."""
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     objects = sorted(OBJECTS.read(job).rglob("*.o"))
     own = [path for path in objects if path.parent.name in (NETWORK, FREESTANDING)]
@@ -86,7 +86,7 @@ def link_network(job: Job, slot: SlotOptions, folder: Path) -> int:
 
 
 def refuse_overlap(job: Job, slot: SlotOptions, elf: Path) -> None:
-    """Raise DiagnosticError for a firmware that reaches into the slot."""
+    """Raise DiagnosticError if the firmware overlaps the slot."""
     for segment in read_segments(elf):
         end = segment.address + len(segment.content)
         if segment.address < slot.address + slot.size and end > slot.address:

@@ -1,4 +1,4 @@
-"""What the kernels stage made of regions is kept: its next run lowers those that changed."""
+"""Keeps the lowered regions of the kernels stage. Its next run lowers only changed regions."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ from firmwright.pipeline.task import collect_configuration, list_own_inputs
 from firmwright.targets.custom import CustomTarget
 
 Digests = Mapping[str, str]
-"""Of all that decides what regions are lowered to, by their names."""
+"""A digest of everything that decides the C of a region, by the region's name."""
 
 
 def digest_regions(job: Job, module: tvm.IRModule, partition: Partition) -> Digests:
     """Return the digests of a network's regions.
 
-    A region is lowered by its record, its function, the TIR functions, and what decides about the
-    whole stage. There are none where code that firmwright does not know takes part: it may look at
-    anything.
+    They include the region's record, its function, the TIR functions, and the configuration of
+    the stage. The result is empty if custom code takes part, because that code may read anything.
     """
     if job.recipe.extensions or any(isinstance(d.target, CustomTarget) for d in job.mix):
         return {}
@@ -51,9 +50,9 @@ def digest_regions(job: Job, module: tvm.IRModule, partition: Partition) -> Dige
 
 
 def read_kept(job: Job, digests: Digests) -> dict[str, LoweredRegion]:
-    """Return what the last run made of regions that have the same digests now.
+    """Return the results of the last run for regions with the same digests.
 
-    Of damaged files nothing is taken.
+    The result is empty if a file is damaged.
     """
     folder = job.folder(KEPT_REGIONS.stage)
     try:
@@ -74,7 +73,7 @@ def read_kept(job: Job, digests: Digests) -> dict[str, LoweredRegion]:
 def keep_regions(
     lowered: Sequence[tuple[str, LoweredRegion]], kernels: Kernels, digests: Digests
 ) -> KeptRegions:
-    """Return what to keep of lowered regions; their ``kernels`` name the arrays as stored."""
+    """Return the lowered regions to keep; their ``kernels`` name the arrays as stored."""
     kept = {}
     for (_, made), kernel in zip(lowered, kernels.kernels, strict=True):
         own = (parameter.tensor for parameter in made.kernel.weights)

@@ -1,4 +1,4 @@
-"""kernels: every region as a C function and its constants."""
+"""Runs the stage ``kernels``: lowers every region to a C function and its constants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.targets.custom_strategies import load_extensions
 from .kept_regions import digest_regions, keep_regions, read_kept
 
 MAX_LISTED = 12
-"""Operators that are named on the terminal; the manifest has all."""
+"""The maximum number of operators on the terminal. The manifest lists all operators."""
 
 
 def run(job: Job, folder: Path) -> None:
@@ -43,7 +43,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def summarize(kernels: Kernels) -> str:
-    """Say which operators on quantized values run in float32."""
+    """Return a sentence that lists the operators on quantized values that run in float32."""
     floats = [str(operator) for operator in kernels.float_operators]
     more = (
         f" and {len(floats) - MAX_LISTED} more: see the manifest"

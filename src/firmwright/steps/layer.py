@@ -1,4 +1,4 @@
-"""``firmwright explain --layer``: one layer, from the model to its lines of C."""
+"""Prints one layer, from the model to its lines of C: ``firmwright explain --layer``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from firmwright.steps.report import read_code, read_layer_facts
 
 
 def print_layer(jobs: Sequence[Job], name: str, as_json: bool) -> int:
-    """Print the layers of this name of each job; return 1 where one has none."""
+    """Print the layers with this name in each job; return 1 if a job has no such layer.
+
+    Returns 2 if ``as_json`` is set for several jobs.
+    """
     if as_json and len(jobs) > 1:
         print("--json takes one recipe and one platform", file=sys.stderr)
         return 2
@@ -38,7 +41,7 @@ def print_layer(jobs: Sequence[Job], name: str, as_json: bool) -> int:
 
 
 def follow_layers(job: Job, name: str) -> FollowedLayers:
-    """Return the layers of this name; UserError where there is none."""
+    """Return the layers with this name. Raises UserError if the job has no such layer."""
     layers, advice = describe_layers(read_layer_facts(job)), advise_job(job)
     return FollowedLayers(
         name=job.recipe.name,

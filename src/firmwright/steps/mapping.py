@@ -1,4 +1,4 @@
-"""mapping: the estimated costs of the recipe's target and of another one; nothing is measured."""
+"""Runs the stage ``mapping``: compares the estimated costs of two targets, not measured ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def estimate_job_layers(job: Job) -> tuple[LayerEstimate, ...]:
-    """Estimate the cost of each layer of a job's mix, and of calling the network."""
+    """Estimate the cost of each layer of a job, and of the call of the network."""
     return estimate_layers(
         PARTITION.read(job),
         KERNELS.read(job),

@@ -1,4 +1,4 @@
-"""model: the model file, fetched and imported to Relax in QDQ style."""
+"""Runs the stage ``model``: fetches the model file and imports it to Relax in QDQ style."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from firmwright.verify.network_values import describe_values
 
 def run(job: Job, folder: Path) -> None:
     """Write ``model.<format>``, ``model.json`` (the interface), ``module.json`` (Relax) and
-    ``values.json`` (what it says of the values of inputs and outputs).
+    ``values.json`` (the model's statements about the values of inputs and outputs).
     """
     source = job.recipe.model
     data, shown_as, signature = get_model_data(job)
@@ -62,7 +62,8 @@ def run(job: Job, folder: Path) -> None:
 def fix_inputs(job: Job, data: bytes, name: str, format_name: str) -> bytes:
     """Return the model with the inputs and dimensions that the recipe fixes.
 
-    Raises DiagnosticError for a format other than ONNX, UserError for what does not fit the model.
+    Raises DiagnosticError for a format other than ONNX. Raises UserError for values that do not
+    fit the model.
     """
     recipe = job.recipe
     values = {n: e.value for n, e in recipe.inputs.items() if e.value is not None}
@@ -77,9 +78,9 @@ def fix_inputs(job: Job, data: bytes, name: str, format_name: str) -> bytes:
 
 
 def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | None]:
-    """Return the limits of the whole numbers that each input takes; None where nothing is stated.
+    """Return the stated limits of the whole numbers of each input; None without limits.
 
-    Raises DiagnosticError for an input that the model does not have, or has as integers.
+    Raises DiagnosticError for an input that is not in the model, or that has an integer type.
     """
     dtypes = {t.name: t.dtype for t in interface.inputs}
     stated = {n: e.integers for n, e in job.recipe.inputs.items() if e.integers is not None}
@@ -98,9 +99,9 @@ def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | No
 
 
 def get_model_data(job: Job) -> tuple[bytes, str, ModelSignature | None]:
-    """Return the model as bytes of its format, what to call it in messages, and its signature.
+    """Return the bytes of the model, its name in messages, and its signature.
 
-    The signature is checked where the recipe demands one, before anything looks into the model.
+    A signature that the recipe demands is checked before the model is parsed.
     """
     source = job.recipe.model
     if source.python is not None:
@@ -119,7 +120,7 @@ def get_model_data(job: Job) -> tuple[bytes, str, ModelSignature | None]:
 def check_signature(
     job: Job, path: Path | None, data: bytes, others: Iterable[Path]
 ) -> ModelSignature | None:
-    """Check a model as :func:`verify_model` does; None where the recipe demands no signature."""
+    """Return the checked signature of :func:`verify_model`; None if it is not demanded."""
     recipe, source = job.recipe, job.recipe.model
     if source.signature is None or source.key is None:
         return None

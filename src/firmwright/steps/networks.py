@@ -1,4 +1,4 @@
-"""Several networks in one firmware: its project, its run, and its bundle."""
+"""Runs the stages of a firmware with several networks: its project, its run, and its bundle."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from firmwright.verify.run_records import Agreement
 
 
 def write_sources(job: Job, folder: Path) -> None:
-    """Write the C project of all networks; DiagnosticError where two have a file of one name."""
+    """Write the C project of all networks. Raises DiagnosticError if two have the same file."""
     networks = [read_whole_network(member) for member in job.members]
     prefix = job.recipe.c_prefix
     own = tuple(f for member in job.members for f in template_folders(member.recipe).values())
@@ -65,7 +65,7 @@ def write_sources(job: Job, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class MemberSamples:
-    """The samples of one network of a firmware, and what its reference makes of them."""
+    """The samples of one network of a firmware, and the reference outputs for them."""
 
     job: Job
     interface: ModelInterface
@@ -74,7 +74,7 @@ class MemberSamples:
 
 
 def read_member_samples(job: Job) -> MemberSamples:
-    """Return the samples of a network's own run; the reference's outputs are those of that run."""
+    """Return the samples of the network's separate run, with the reference outputs of that run."""
     single, interface = artifacts.NETWORK_INTERFACE.read(job), artifacts.INTERFACE.read(job)
     layout = samples.read_batch_layout(job, interface)
     _, alone = samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
@@ -86,9 +86,9 @@ def read_member_samples(job: Job) -> MemberSamples:
 
 
 def run(job: Job, folder: Path) -> None:
-    """Run the networks in turn, as often as the one with the most samples has some.
+    """Run the networks in turn, once per sample of the network with the most samples.
 
-    Writes ``run.json``. Raises UserError where a network's outputs are not those of its reference.
+    Writes ``run.json``. Raises UserError if a network's outputs differ from its reference.
     """
     members = [read_member_samples(member) for member in job.members]
     turns = max(len(member.batches) for member in members)
@@ -107,7 +107,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def execute_firmware(job: Job, members: Sequence[MemberSamples], turns: int) -> Execution:
-    """Run the firmware for so many turns; on a board if one is named."""
+    """Run the firmware for ``turns`` turns, on a board if the recipe names one."""
     samples = [
         [encode_inputs(m.interface.inputs, m.batches[turn % len(m.batches)]) for m in members]
         for turn in range(turns)
@@ -126,9 +126,9 @@ def execute_firmware(job: Job, members: Sequence[MemberSamples], turns: int) -> 
 
 
 def go_on(member: MemberSamples, turns: int) -> MemberSamples:
-    """Return what comes of more turns than there are samples, which then come again.
+    """Return the expected outputs for more turns than samples. The samples are repeated.
 
-    A network with states gives something else for them than before.
+    A network with states has other outputs for repeated samples.
     """
     if not member.interface.states or len(member.batches) == turns:
         return member
@@ -138,7 +138,7 @@ def go_on(member: MemberSamples, turns: int) -> MemberSamples:
 
 
 def judge(member: MemberSamples, found: Sequence[Sequence[NDArray[Any]]]) -> Agreement:
-    """Compare a network's outputs with its reference; UserError where they are too far off."""
+    """Compare a network's outputs with its reference. Raises UserError beyond the tolerance."""
     expected = [member.expected[turn % len(member.expected)] for turn in range(len(found))]
     tolerance = member.job.recipe.run.tolerance
     outputs = member.interface.outputs
@@ -149,7 +149,7 @@ def judge(member: MemberSamples, found: Sequence[Sequence[NDArray[Any]]]) -> Agr
 
 
 def describe_result(job: Job) -> str:
-    """Say in a line how exact the networks are, or that they were not run."""
+    """Return one line: the exactness of the networks, or that they were not run."""
     if not job.has_stage("run"):
         return "not run"
     ran = artifacts.NETWORKS_RUN.read(job)

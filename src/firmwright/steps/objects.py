@@ -1,4 +1,4 @@
-"""objects: every source compiled, those that did not change taken over."""
+"""Runs the stage ``objects``: compiles changed sources, and copies unchanged objects."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from firmwright.toolchain.build import compile_each, object_path
 from firmwright.toolchain.layout import list_sources
 
 INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include\b[ \t]*(?:["<]([^">\n]+)[">]|(\S))', re.M)
-"""The name that a line includes, or the first letter of a macro that gives it."""
+"""The name in an include line, or the first letter of the macro that is included."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledObject:
-    """``key`` digests all that decides about an object, ``sha256`` the object itself."""
+    """``key`` digests everything that decides an object, and ``sha256`` digests the object."""
 
     key: str
     sha256: str
@@ -37,13 +37,13 @@ class CompiledObject:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Objects by their source's path (file ``objects/objects.json``)."""
+    """Objects by the path of their source (file ``objects/objects.json``)."""
 
     objects: dict[str, CompiledObject]
 
 
 def digest_sources(project: Path, settings: str) -> dict[str, str]:
-    """Digest each source with the headers that it includes and the compiler's settings."""
+    """Return a digest of each source, its included headers and the compiler's settings."""
     headers: dict[str, list[Path]] = {}
     for header in sorted(project.rglob("*.h")):
         headers.setdefault(header.name, []).append(header)
@@ -57,13 +57,13 @@ def digest_sources(project: Path, settings: str) -> dict[str, str]:
 
 
 def find_included(source: Path, headers: Mapping[str, Sequence[Path]]) -> list[Path]:
-    """Return a source and what it includes, and what that includes; ``headers`` are by name.
+    """Return a source and all files that it includes, directly or not; ``headers`` are by name.
 
-    The preprocessor is not run: what stands in a branch that is left out counts too, and so does
-    every header of a name. With an include whose name is a macro, all headers do.
+    The preprocessor is not run. So includes in inactive branches count, and all headers with an
+    included name count. If the name in an include is a macro, all headers count.
     """
     found = [source]
-    for file in found:  # grows
+    for file in found:  # grows in the loop
         for quoted, computed in INCLUDE.findall(file.read_bytes()):
             named = headers.get(PurePosixPath(os.fsdecode(quoted)).name, ())
             wanted = chain.from_iterable(headers.values()) if computed else named
@@ -73,7 +73,7 @@ def find_included(source: Path, headers: Mapping[str, Sequence[Path]]) -> list[P
 
 @contextmanager
 def place_refusal(job: Job, source: str) -> Iterator[None]:
-    """Give a compiler's refusal the place of the recipe's flag, or of the library, at fault."""
+    """Report a compiler's error at the recipe's flag or library that caused it."""
     try:
         yield
     except UserError as error:
@@ -88,7 +88,7 @@ def place_refusal(job: Job, source: str) -> Iterator[None]:
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write one object a source and ``objects.json``."""
+    """Write one object per source, and ``objects.json``."""
     project = PROJECT.read(job)
     with error_at_key(job.recipe, ("toolchain",)):
         compiler = find_compiler(job.build.toolchain, job.platform.architecture)

@@ -1,4 +1,4 @@
-"""partition: the module, cut into regions, each on one device."""
+"""Runs the stage ``partition``: cuts the module into regions, each on one device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .rewriting import note_float_layers, note_saved_macs, rewrite_network
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``partition.json``, ``interface.json`` and ``module.json`` (a function a region)."""
+    """Write ``partition.json``, ``interface.json`` and ``module.json`` (a function per region)."""
     try:
         network = NETWORK_MODULE.read(job)
         module, interface = rewrite_network(job, network)

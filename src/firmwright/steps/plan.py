@@ -1,4 +1,4 @@
-"""plan: every buffer at a fixed offset, and the proof that it fits."""
+"""Runs the stage ``plan``: sets the offset of every buffer, and proves that all buffers fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from firmwright.recipe.pins import PinError
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``plan.json``; UserError when the platform's RAM is too small."""
+    """Write ``plan.json``. Raises UserError if the platform's RAM is too small."""
     interface = INTERFACE.read(job)
     partition = PARTITION.read(job)
     kernels = KERNELS.read(job)
@@ -29,7 +29,7 @@ def run(job: Job, folder: Path) -> None:
 def choose(
     job: Job, interface: ModelInterface, partition: Partition, kernels: Kernels
 ) -> MemoryChoices | None:
-    """Return what decides about memories, if there is a choice.
+    """Return the choices that decide the memories; None if there is only one memory to use.
 
     Raises DiagnosticError for a pin that cannot be followed.
     """

@@ -1,4 +1,4 @@
-"""quantized: the float network as a QDQ graph on integer grids, imported to Relax."""
+"""Runs the stage ``quantized``: converts the float network to a QDQ graph, and imports it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(job: Job, folder: Path) -> None:
     """Write ``model.onnx`` (QDQ), ``model.json``, ``module.json``, ``values.json`` and
     ``quantization.json``.
 
-    In shift arithmetic also ``model.relax``, which then is the network's definition.
+    In shift arithmetic, write also ``model.relax``, which then defines the network.
     """
     wanted = require(job.recipe.quantize)
     source = artifacts.MODEL_INTERFACE.read(job)

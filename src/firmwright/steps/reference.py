@@ -1,4 +1,4 @@
-"""reference: what the model's own runtime makes of the run's samples."""
+"""Runs the stage ``reference``: computes the run's samples in the model's runtime."""
 
 from __future__ import annotations
 

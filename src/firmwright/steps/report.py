@@ -1,4 +1,4 @@
-"""What the bundle's report shows, from what the stages recorded."""
+"""Collects the facts of the bundle's report from the records of the stages."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from firmwright.toolchain.image import list_symbols
 T = TypeVar("T")
 
 MAX_CODE = 2**20
-"""Characters of C that the page shows."""
+"""The maximum number of characters of C on the page."""
 MAX_SYMBOLS = 100
-"""Symbols that a report lists: a network of thousands of layers has as many."""
+"""The maximum number of symbols in a report. A network with many layers has thousands."""
 
 
 def collect_report(job: Job, read: Lock) -> Report:
-    """Return the report of a job; ``read`` is what the build read."""
+    """Return the report of a job; ``read`` has the inputs of the build."""
     interface = artifacts.MODEL_INTERFACE.read(job)
     accuracy = read_optional(job, artifacts.ACCURACY)
     facts = replace(
@@ -61,12 +61,12 @@ def collect_report(job: Job, read: Lock) -> Report:
 
 
 def read_optional(job: Job, artifact: Artifact[T]) -> T | None:
-    """Return what a stage recorded; None without the stage."""
+    """Return the record of a stage; None if the stage does not apply."""
     return artifact.read(job) if job.has_stage(artifact.stage) else None
 
 
 def read_layer_facts(job: Job) -> LayerFacts:
-    """Return what is known of each layer once the C project is written."""
+    """Return the facts about each layer that are known once the C project is written."""
     plan = artifacts.PLAN.read(job)
     return LayerFacts(
         partition=artifacts.PARTITION.read(job),
@@ -83,7 +83,7 @@ def read_layer_facts(job: Job) -> LayerFacts:
 
 
 def estimate(job: Job) -> tuple[LayerEstimate, ...]:
-    """Estimate each layer where the platform states how fast all devices of the mix are."""
+    """Return the cost of each layer if the platform states a speed for all devices, else ()."""
     timing = job.platform.timing
     stated = timing is not None and all(device.name in timing.engines for device in job.mix)
     return estimate_job_layers(job) if stated else ()
@@ -104,7 +104,7 @@ def find_code(job: Job) -> dict[str, CodeLines]:
 
 
 def read_code(job: Job, layer: ReportedLayer) -> list[str]:
-    """Return the lines of a layer's function; none where another core's tools compile it."""
+    """Return the lines of a layer's function; empty if another core's tools compile it."""
     if layer.code is None:
         return []
     text = (artifacts.PROJECT.read(job) / layer.code.file).read_text(encoding="utf-8")
@@ -112,7 +112,7 @@ def read_code(job: Job, layer: ReportedLayer) -> list[str]:
 
 
 def collect_code(job: Job, layers: Sequence[ReportedLayer]) -> dict[int, str]:
-    """Return the C of all layers by their numbers; none where a page would be too long with it."""
+    """Return the C of all layers by their numbers; empty if the page would be too long."""
     code = {layer.number: "\n".join(read_code(job, layer)) for layer in layers if layer.code}
     return code if sum(map(len, code.values())) <= MAX_CODE else {}
 
@@ -157,7 +157,7 @@ def read_memory(job: Job) -> Memory:
 
 
 def read_constants(job: Job) -> dict[str, int] | msgspec.UnsetType:
-    """Return the bytes of constants by memory, UNSET where there is no choice of memories."""
+    """Return the bytes of constants by memory; UNSET if there is no choice of memories."""
     if not chooses_memories(job):
         return msgspec.UNSET
     kernels, plan = artifacts.KERNELS.read(job), artifacts.PLAN.read(job)
@@ -165,7 +165,7 @@ def read_constants(job: Job) -> dict[str, int] | msgspec.UnsetType:
 
 
 def list_roofs(job: Job) -> tuple[Roof, ...]:
-    """Return what the platform states of the mix's devices."""
+    """Return the maximum speeds that the platform states for the devices of the target."""
     engines = job.platform.timing.engines if job.platform.timing else {}
     return tuple(
         Roof(name, engines[name].macs_per_cycle, engines[name].bytes_per_cycle)

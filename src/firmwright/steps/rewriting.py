@@ -1,4 +1,4 @@
-"""The network's rewrites, and what they leave."""
+"""Applies the network's rewrites, and notes their effects."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from firmwright.transforms.integers.remarks import explain_floats
 
 
 def rewrite_network(job: Job, network: IRModule) -> tuple[IRModule, ModelInterface]:
-    """Apply every rewrite to the network that is compiled: optional, custom, canonical."""
+    """Apply every rewrite to the network to be compiled: optional, custom and canonical."""
     module = prepare_module(network, select_rewrites(job), list_custom_rewrites(job))
     return module, artifacts.NETWORK_INTERFACE.read(job)
 
 
 def note_saved_macs(job: Job, network: IRModule, module: IRModule) -> None:
-    """Say how many multiply-accumulates the rewrites leave, if they save some.
+    """Note the number of multiply-accumulates after the rewrites, if it is smaller than before.
 
-    Before the rewrites they may not be countable: shapes may be computed.
+    It may be unknown before the rewrites, because shapes may be computed.
     """
     left = sum(count_operator_macs(module).values())
     with suppress(UserError):
@@ -35,7 +35,7 @@ def note_saved_macs(job: Job, network: IRModule, module: IRModule) -> None:
 
 
 def note_float_layers(job: Job, module: IRModule) -> None:
-    """Say which layers of whole numbers are computed in float32 all the same, and why."""
+    """Note the layers of whole numbers that are computed in float32, and the reason."""
     layers = explain_floats(module) if "UseIntegers" in select_rewrites(job) else []
     if layers:
         (name, reason), others = layers[0], len(layers) - 1

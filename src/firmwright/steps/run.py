@@ -1,4 +1,4 @@
-"""run: the firmware in the emulator, compared with the model in its reference runtime."""
+"""Runs the stage ``run``: runs the firmware and compares it with the reference."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from firmwright.verify.run_records import RunRecord
 from firmwright.verify.side_by_side import run_side_by_side
 
 MAX_INSTRUCTIONS = 400_000_000_000
-"""Instructions before a firmware counts as hung: some minutes in the emulator."""
+"""The limit after which a firmware counts as hung. It is some minutes in the emulator."""
 
 
 def run(job: Job, folder: Path) -> None:
     """Write ``run.json``, the outputs of firmware and reference (``outputs.npz``), and the
     firmware's first sample (``sample.npz``).
 
-    With a detection also ``boxes.json``, and ``boxes-<number>.png`` of every picture, also of
-    those that share a batch.
+    With a detection, write also ``boxes.json``, and ``boxes-<number>.png`` for every picture,
+    also for the pictures of one batch.
     """
     if job.recipe.run.board is None:
         with error_at_key(job.recipe, ("run", "emulator")):
@@ -88,7 +88,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def are_all_equal(results: Sequence[Sequence[NDArray[Any]]]) -> bool:
-    """Tell whether several samples give the same outputs, which proves little."""
+    """Return whether several samples have the same outputs, which proves little."""
     first, *others = results
     return bool(others) and all(
         np.array_equal(a, b) for other in others for a, b in zip(first, other, strict=True)
@@ -97,12 +97,12 @@ def are_all_equal(results: Sequence[Sequence[NDArray[Any]]]) -> bool:
 
 @dataclass(frozen=True)
 class CountedFunctions:
-    """The C functions whose instructions are counted by themselves.
+    """The C functions whose instructions are counted separately.
 
-    ``functions`` are those of the regions, in the order of the calls; ``waits`` wait for the jobs
-    of other devices, or let jobs wait for each other. ``macs`` are the multiply-accumulates of one
-    inference. ``stand_in``: code of the processor stands in for another core, whose instructions
-    it does not have.
+    ``functions`` are the functions of the regions, in the order of the calls. ``waits`` wait for
+    the jobs of other devices, or let jobs wait for each other. ``macs`` are the
+    multiply-accumulates of one inference. With ``stand_in``, C of the processor computes in place
+    of another core, so the count differs from the instructions of the real processor.
     """
 
     functions: Mapping[str, str]
@@ -125,7 +125,7 @@ def find_counted_functions(job: Job) -> CountedFunctions:
 def execute_firmware(
     job: Job, interface: ModelInterface, batches: Sequence[Sample], layers: CountedFunctions
 ) -> Execution:
-    """Run the firmware on samples as it takes them, whole batches; on a board if one is named."""
+    """Run the firmware on whole batches of samples, on a board if the recipe names one."""
     board = job.recipe.run.board
     if board is not None:
         boxes = count_box_lines(job, samples.read_batch_layout(job, interface).size)
@@ -147,25 +147,25 @@ def execute_firmware(
             (*layers.functions.values(), *layers.waits),
         )
 
-    if interface.states or job.platform.accelerators:  # a sample goes on where the last one ended
+    if interface.states or job.platform.accelerators:  # a sample may depend on earlier samples
         return emulate(batches)
     return run_side_by_side(emulate, batches, layers.macs)
 
 
 def count_box_lines(job: Job, batch: int) -> int:
-    """Return the lines that the firmware prints of a sample's boxes."""
+    """Return the number of lines that the firmware prints for the boxes of one inference."""
     return batch if job.recipe.detection else 0
 
 
 def count_processor_instructions(execution: Execution, layers: CountedFunctions) -> int | None:
-    """Return what the processor executed: not what an emulated device does in a wait."""
+    """Return the processor's instructions, without emulated devices during waits, or None."""
     if execution.instructions is None or layers.stand_in:
         return None
     return execution.instructions - sum(execution.by_part[len(layers.functions) :])
 
 
 def list_remarks(record: RunRecord) -> list[str]:
-    """Return what no other result tells: samples that came again, what devices counted."""
+    """Return notes that no other record has: repeated samples, and counts of devices."""
     given, different = len(record.inputs), len(set(record.inputs))
     filled = record.batch > 1 and different < given
     count = f"{different} sample{'s' if different > 1 else ''}"

@@ -1,4 +1,4 @@
-"""samples: what the recipe names of samples, labels and classes, checked before the compile."""
+"""Runs the stage ``samples``: checks samples, labels and classes before the C compiler runs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from firmwright.recipe.quantization import EvaluateOptions
 
 
 def run(job: Job, _folder: Path) -> None:
-    """Write nothing; DiagnosticError with the place of each key whose data does not fit.
+    """Check the data of the recipe. Raises DiagnosticError at each key whose data does not fit.
 
-    Of pictures the first is read, of all else as many samples as the recipe asks for.
+    Only the first picture is read. For other data, as many samples as the recipe states are read.
     """
     recipe, found = job.recipe, list[Diagnostic]()
 
     @contextmanager
     def collect(*place: str) -> Iterator[None]:
-        """Note the mistake that the key at this place leads to."""
+        """Collect the error that the key at this place causes."""
         try:
             yield
         except UserError as error:
@@ -55,14 +55,14 @@ def run(job: Job, _folder: Path) -> None:
 
 
 def match_classes(count: int, outputs: Sequence[Tensor]) -> None:
-    """Raise UserError unless an output has an axis of so many classes."""
+    """Raise UserError unless an output has an axis with ``count`` elements."""
     if not any(count in tensor.shape for tensor in outputs):
         shapes = ", ".join(f"'{tensor.name}' is {list(tensor.shape)}" for tensor in outputs)
         raise UserError(f"there are {count} names, but no output has so many classes: {shapes}")
 
 
 def count_samples(job: Job, stated: EvaluateOptions) -> int:
-    """Return how many samples the evaluation is known to have; UserError for unfit ones."""
+    """Return the known number of evaluation samples. Raises UserError if they do not fit."""
     pictures = has_pictures(stated.inputs)
     read = read_samples(
         job, MODEL_INTERFACE.read(job).inputs, stated.inputs, 1 if pictures else stated.samples

@@ -1,4 +1,4 @@
-"""The bill of materials of a build, from what it read and what its stages recorded."""
+"""Writes the bill of materials of a build, from its inputs and the records of its stages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_sboms(job: Job, read: Lock) -> dict[str, bytes]:
 
 
 def make_bill(job: Job, read: Lock) -> BillOfMaterials:
-    """Return the parts of the firmware, and what made it; ``read`` is what the build read."""
+    """Return the parts of the firmware and its tools; ``read`` has the inputs of the build."""
     image = artifacts.FIRMWARE.path(job).read_bytes()
     return BillOfMaterials(
         name=job.bundle_name,
@@ -46,7 +46,7 @@ def make_bill(job: Job, read: Lock) -> BillOfMaterials:
 
 
 def list_included(job: Job, read: Lock) -> Iterator[Component]:
-    """Yield what is in the firmware: network, templates, the compiler's parts, libraries."""
+    """Yield the parts of the firmware: network, templates, the compiler's parts, libraries."""
     model = artifacts.MODEL_INTERFACE.read(job)
     source = job.recipe.model
     file = source.path or urlsplit(source.url or "").path
@@ -79,7 +79,7 @@ def list_included(job: Job, read: Lock) -> Iterator[Component]:
 
 
 def list_makers(read: Lock) -> Iterator[Component]:
-    """Yield what is not in the firmware: samples, and tools with their versions."""
+    """Yield components that are not in the firmware: samples, and tools with their versions."""
     for purpose, digests in read.samples.items():
         described = f"{len(digests)} samples; the digest is that of their digests"
         digest = digest_all(digests)
@@ -89,7 +89,7 @@ def list_makers(read: Lock) -> Iterator[Component]:
 
 
 def collect_metrics(job: Job) -> dict[str, float]:
-    """Return what `evaluate` measured of the firmware."""
+    """Return the rates that `evaluate` measured for the firmware."""
     if not job.has_stage("accuracy"):
         return {}
     record = artifacts.ACCURACY.read(job)

@@ -1,4 +1,4 @@
-"""sources: the generated C project."""
+"""Runs the stage ``sources``: writes the C project."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from firmwright.toolchain.compilers import explain_missing_compiler
 def make_detector(
     job: Job, interface: ModelInterface, batch: BatchLayout | None
 ) -> Detector | None:
-    """Fit the recipe's detection to the network's outputs; DiagnosticError where it does not."""
+    """Return the detector for the network's outputs. Raises DiagnosticError if they do not fit."""
     detection = job.recipe.detection
     if detection is None:
         return None
@@ -38,7 +38,7 @@ def make_detector(
 
 
 def list_class_names(job: Job) -> tuple[str, ...]:
-    """Return the names of the classes, none where the recipe only counts them."""
+    """Return the names of the classes; empty if the recipe only states their number."""
     detection = job.recipe.detection
     classes = detection.classes if detection else job.recipe.classes
     if classes is None or classes.count is not None:
@@ -47,13 +47,14 @@ def list_class_names(job: Job) -> tuple[str, ...]:
 
 
 def read_compiler_version(job: Job) -> str:
-    """Return the compiler's version, '' if the compiler is not installed.
+    """Return the compiler's version; '' if the compiler is not installed.
 
-    Raises UserError if it is installed and does not run: the next build would keep its result.
+    Raises UserError if it is installed and does not run. Otherwise, the next build would keep the
+    result.
     """
     try:
         missing = explain_missing_compiler(job.build.toolchain, job.platform.architecture)
-    except UserError:  # half installed
+    except UserError:  # incomplete installation
         return ""
     return "" if missing else job.compiler.version() or ""
 
@@ -68,9 +69,9 @@ def refuse_shared_devices(job: Job) -> None:
 
 
 def read_whole_network(job: Job) -> Network:
-    """Return the network with all that is written of it beside its layers.
+    """Return the network with all parts that the project has in addition to its layers.
 
-    Raises UserError for devices that the caller's arena leaves out.
+    Raises UserError for devices that cannot be used with the caller's arena.
     """
     if job.recipe.arena == "caller":
         with error_at_key(job.recipe, ("arena",)):
@@ -93,9 +94,10 @@ def read_whole_network(job: Job) -> Network:
 
 
 def includes_constants(job: Job, network: Network) -> bool:
-    """Tell whether the assembler includes the constants: large ones of a firmware.
+    """Return whether the assembler includes the constants, which are large constants of firmware.
 
-    Packages hold no assembly. Where memories or other cores have constants, C says where they lie.
+    Packages contain no assembly. If memories or other cores have constants, only C can state the
+    memory of each constant.
     """
     called = any(network.cores.called_core(device) for device in network.devices)
     placed = network.plan.constants or load_board(job.platform.board).data_section
@@ -104,7 +106,7 @@ def includes_constants(job: Job, network: Network) -> bool:
 
 
 def find_slot(job: Job) -> NetworkSlot | None:
-    """Return the place of the network's image, None where it is part of the firmware."""
+    """Return the location of the network's image; None if it is part of the firmware."""
     options = job.recipe.slot
     if options is None:
         return None

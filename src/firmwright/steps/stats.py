@@ -1,4 +1,4 @@
-"""stats: when each layer runs, in clock cycles."""
+"""Runs the stage ``stats``: computes the start and end of each layer in clock cycles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.report.timeline import (
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``stats.json`` and, for people and their scripts, ``<recipe>_stats.yaml``."""
+    """Write ``stats.json`` and, for users and their scripts, ``<recipe>_stats.yaml``."""
     record = RUN.read(job)
     partition = PARTITION.read(job)
     kernels = KERNELS.read(job)
@@ -34,7 +34,7 @@ def run(job: Job, folder: Path) -> None:
     write_timeline(folder / job.stats_file, found, header)
     TIMELINE.write(folder, found)
     if not found.modelled:
-        return  # then cycles are instructions
+        return  # cycles equal instructions then
     overlap = f", {beside:,} of them beside others" if devices else ""
     slowest = max(found.layers, key=lambda layer: layer.cycles)
     job.note(
