@@ -1,7 +1,7 @@
 """Finds calls that repeat, such as the steps of a recurrent layer, and makes loops of them.
 
-Calls repeat if they call one function with the same constants, and each of their tensors stays the
-same, becomes the next repetition's tensor, or becomes another part of the same tensor. Buffers
+Calls repeat if they call one function with the same constants and matching tensors. Two tensors
+match if they are equal, are parts of one tensor, or have the same role in two repetitions. Buffers
 are placed as if all repetitions ran at the same time, so that each has the same buffers.
 """
 
@@ -67,8 +67,8 @@ class Repetition:
 def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Loop, ...]:
     """Return the loops that leave the fewest calls, in order; loops are not nested.
 
-    If a loop could begin with several calls, it begins with the call before which the fewest
-    bytes are kept: a step of a recurrent layer passes only its state to the next step.
+    If a loop could begin with several calls, it begins at the one before which the fewest bytes
+    are kept. There, a step of a recurrent layer passes only its state to the next step.
     """
     kept = count_kept(calls, buffers)
     lengths = range(1, min(MAX_CALLS, len(calls) // MIN_TIMES) + 1)

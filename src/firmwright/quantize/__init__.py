@@ -1,1 +1,1 @@
-"""Static post-training quantization: calibration, grids, QDQ graphs, and what they cost."""
+"""Quantizes networks after training: calibration, quantization parameters, QDQ graphs, accuracy."""

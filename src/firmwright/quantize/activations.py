@@ -1,7 +1,7 @@
-"""ReLU and clip in a QDQ graph: what the grid behind them does already is left out.
+"""Removes ReLUs and clips of a QDQ graph that the following quantize replaces.
 
-Rounding to a grid and clamping to its ends never reorder values. So it is exact to round once,
-behind the activation, and exact to drop limits that lie beyond the ends of the grid.
+Rounding and clamping never reorder values. So the result stays exact with one rounding, after the
+activation, and without limits that are beyond the range of the integers.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ ACTIVATIONS = ("Relu", "Clip")
 
 
 def find_fused_outputs(model: onnx.ModelProto) -> dict[str, str]:
-    """Return for every tensor the one that is rounded in its place.
+    """Return for every tensor the tensor that is rounded in its place.
 
-    That is what a ReLU or clip makes of it, if nothing else reads it, and else itself.
+    It is the result of a ReLU or clip, if that is the tensor's only reader, else the tensor.
     """
     readers = find_readers(model)
     outputs = {o.name for o in model.graph.output}
@@ -39,7 +39,7 @@ def find_fused_outputs(model: onnx.ModelProto) -> dict[str, str]:
 
 
 def simplify_activations(model: onnx.ModelProto) -> None:
-    """Drop roundings in front of an activation, and limits that the rounding behind it keeps."""
+    """Remove roundings before an activation, and limits that the rounding after it implies."""
     for node in list(model.graph.node):
         if node.op_type in ACTIVATIONS:
             drop_rounding_before(node, model)
@@ -50,9 +50,9 @@ def simplify_activations(model: onnx.ModelProto) -> None:
 
 
 def drop_rounding_before(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
-    """Let the activation read the unrounded tensor, if nothing else reads the rounded one.
+    """Let the activation read the unrounded tensor, if it is the only reader of the rounded one.
 
-    Both sides of the activation are on one grid.
+    Both sides of the activation have the same quantization parameters.
     """
     count = Counter(all_reads(model))
     makers = {o: n for n in model.graph.node for o in n.output}
@@ -70,7 +70,7 @@ def drop_rounding_before(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
 
 
 def drop_limits(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
-    """Remove the activation, or make a ReLU of a clip, where the grid behind it does the rest."""
+    """Remove an activation, or make a clip a ReLU, if the quantize after it keeps the limits."""
     readers = [n for n in model.graph.node if node.output[0] in n.input]
     shown = {o.name for o in model.graph.output}
     if [n.op_type for n in readers] != ["QuantizeLinear"] or node.output[0] in shown:
@@ -88,7 +88,7 @@ def drop_limits(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
 
 
 def limits_of(node: onnx.NodeProto, model: onnx.ModelProto) -> tuple[float, float]:
-    """Return the activation's limits; (inf, -inf), which nothing satisfies, if not constant."""
+    """Return the activation's limits, or (inf, -inf), which are never met, if not constant."""
     if node.op_type == "Relu":
         return 0.0, inf
     stated = [*node.input[1:], "", ""][:2]
@@ -101,7 +101,7 @@ def limits_of(node: onnx.NodeProto, model: onnx.ModelProto) -> tuple[float, floa
 
 
 def quantize_unclamped(value: float, grid: QuantParams) -> float:
-    """Return the integer that a real number is rounded to, before the grid's ends clamp it."""
+    """Return the integer that a real number is rounded to, before clamping."""
     return float(np.rint(value / grid.scale) + grid.zero_point)
 
 

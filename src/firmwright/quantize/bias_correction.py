@@ -1,8 +1,8 @@
-"""Bias correction: each layer's mean error on the calibration samples goes into its bias.
+"""Corrects each layer's bias by the layer's mean error on the calibration samples.
 
-Rounding weights moves the mean of a layer's results; the layers behind see that as a shift of
-all their inputs. Layers are corrected from the first to the last, each on the errors that those
-before it leave. Method: Nagel et al. 2019, section 4.2, with real samples for the expectation.
+Rounding weights changes the mean of a layer's results; for the later layers all inputs are shifted.
+Layers are corrected from the first to the last, each on the errors that remain after the earlier
+layers. Method: Nagel et al. 2019, section 4.2, with real samples for the expectation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from firmwright.quantize.graph import Array, evaluate
 
 BIAS_OPERATORS = ("Conv", "ConvTranspose", "Gemm")
 MAX_SAMPLES = 64
-"""A mean needs no more samples; every layer evaluates the network on them once."""
+"""More samples do not improve a mean; every layer evaluates the network on them once."""
 
 
 def correct_biases(
@@ -32,10 +32,10 @@ def correct_biases(
     layers: LayerChoice,
     quantize: Callable[[onnx.ModelProto], onnx.ModelProto],
 ) -> onnx.ModelProto:
-    """Return ``rounded`` with biases that give each layer the mean it has in ``model``.
+    """Return ``rounded`` with biases for which each layer has the mean that it has in ``model``.
 
     ``rounded`` is the same float network, with weights that may be rounded already. Layers without
-    a bias stay as they are.
+    a bias do not change.
     """
     result = deepcopy(rounded)
     uses = Counter(name for n in result.graph.node for name in n.input)
@@ -60,7 +60,7 @@ def correct_biases(
 
 
 def set_bias(quantized: onnx.ModelProto, layer: onnx.NodeProto, values: Array) -> None:
-    """Give a layer of a QDQ graph another bias, rounded as ONNX Runtime's quantizer does."""
+    """Set the bias of a layer of a QDQ graph, rounded as ONNX Runtime's quantizer does."""
     constants = {i.name: i for i in quantized.graph.initializer}
     makers = {n.output[0]: n for n in quantized.graph.node if n.output[0] == layer.input[2]}
     stored = constants.get(layer.input[2])
@@ -76,7 +76,7 @@ def set_bias(quantized: onnx.ModelProto, layer: onnx.NodeProto, values: Array) -
 def has_channel_bias(
     node: onnx.NodeProto, layers: LayerChoice, constants: Mapping[str, onnx.TensorProto]
 ) -> bool:
-    """Tell whether the bias is a constant with one value a channel of the layer's results."""
+    """Return whether the bias is a constant with one value per channel of the layer's results."""
     if node.op_type not in BIAS_OPERATORS or len(node.input) < 3 or node.input[2] not in constants:
         return False
     shape = [d for d in constants[node.input[2]].dims if d != 1]
@@ -105,10 +105,10 @@ def average_channels(array: Array) -> npt.NDArray[np.float64]:
 def evaluate_layers(
     model: onnx.ModelProto, layers: Sequence[onnx.NodeProto], samples: Sequence[Sample]
 ) -> Iterator[list[Array]]:
-    """Yield the results of each layer, one a sample; ``layers`` are nodes in the graph's order.
+    """Yield the results of each layer, one per sample; ``layers`` are in the graph's order.
 
-    Constants of a layer that change before the next is asked for count from then on. What a layer
-    reads is computed once, and kept as long as a later one may need it.
+    If constants of a layer change before the next layer is requested, the new values count from
+    then on. A layer's input is computed once, and kept as long as a later layer may need it.
     """
     describe_tensors(model.graph, [name for n in layers for name in (n.input[0], n.output[0])])
     extractor = Extractor(model)
@@ -134,7 +134,7 @@ def evaluate_layers(
 def extract_part(
     extractor: Extractor, known: Sequence[str], layer: onnx.NodeProto
 ) -> onnx.ModelProto:
-    """Return what computes a layer's input and result from tensors that are known."""
+    """Return the part of a model that computes a layer's input and result from known tensors."""
     part: onnx.ModelProto = extractor.extract_model(
         list(dict.fromkeys(known)), [layer.input[0], layer.output[0]]
     )
@@ -146,7 +146,7 @@ def extract_part(
 
 
 def describe_tensors(graph: onnx.GraphProto, names: Sequence[str]) -> None:
-    """State that these tensors are float32 where the graph does not describe them."""
+    """Add the type float32 for these tensors if the graph does not describe them."""
     known = {v.name for v in (*graph.input, *graph.value_info, *graph.output)}
     graph.value_info.extend(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)

@@ -1,7 +1,7 @@
-"""What values each tensor takes on the calibration samples: limits and a histogram.
+"""Collects the values of each tensor on the calibration samples: limits and a histogram.
 
-Everything that a method of choosing ranges needs is collected at once, so that another method,
-or another grid, does not evaluate the network again.
+All data for the methods that choose ranges is collected at once. So another method, or other
+quantization parameters, do not evaluate the network again.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from firmwright.quantize.recurrent import join_steps
 
 Array = npt.NDArray[Any]
 BINS = 2048
-"""Bins of the first sample's histogram; later samples that reach further add bins."""
+"""Bins of the first sample's histogram; later samples with a larger range add bins."""
 WIDENING_RATIO = 64
-"""From this many times as far on, the bins are not added to but made as much wider."""
+"""If a range grows by more than this factor, the bins become wider, and no bins are added."""
 ZERO_THRESHOLD = 2.0**-100
-"""A tensor that stays below counts as zero: float32 has no numbers for the edges of its bins."""
+"""A tensor below it counts as zero: float32 has no numbers for the edges of its bins."""
 AVERAGING_CONSTANT = 0.01
-"""What a sample counts for in a moving average: the default of ONNX Runtime and PyTorch."""
+"""The weight of a sample in a moving average: the default of ONNX Runtime and PyTorch."""
 QUANTIZED_BINS = 128
-"""Levels on one side of zero, to which the entropy method compares; ONNX Runtime's default."""
+"""Levels on one side of zero in the comparison of the entropy method; ONNX Runtime's default."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Distribution:
 class CalibrationRecord:
     """The calibration stage's summary (file ``calibration/calibration.json``).
 
-    ``samples`` are the digests of what was looked at, in order: SHA-256 over name, type, shape
-    and bytes of each input. ``tensors`` names the rows of ``distributions.npz``.
+    ``samples`` are the digests of the calibration samples, in order: SHA-256 over name, type,
+    shape and bytes of each input. ``tensors`` names the rows of ``distributions.npz``.
     """
 
     samples: tuple[str, ...]
@@ -70,8 +70,8 @@ class CalibrationRecord:
 def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Distribution]:
     """Evaluate the network on every sample and return each float tensor's distribution.
 
-    Tensors that differ in the step of a recurrent layer alone have one in common: its steps are to
-    be one code. Raises UserError naming tensor and sample where a value is not finite.
+    Tensors that differ only in the step of a recurrent layer share one distribution, because the
+    steps share their code. Raises UserError naming tensor and sample if a value is not finite.
     """
     tensors = float_tensors(model)
     states = [i.name for i in model.graph.initializer if is_initial_state(i.name)]
@@ -112,10 +112,10 @@ def flush_to_zero(array: Array) -> Array:
 
 
 def widen_bins(collector: Any, arrays: Mapping[str, Array]) -> None:
-    """Count what was seen in wider bins where a sample reaches very much further.
+    """Rebuild a histogram with wider bins if a sample has a very much larger range.
 
-    The collector keeps the width of the first sample's bins: a tensor of almost zeros there would
-    fill the memory with them.
+    The collector keeps the width of the first sample's bins. If the first sample's values were
+    almost zero, the number of these narrow bins would fill the memory.
     """
     for name in arrays.keys() & collector.histogram_dict.keys():
         counts, edges, lowest, highest, reach = collector.histogram_dict[name]
@@ -138,7 +138,7 @@ def make_collector(method: str, percentile: float) -> Any:
 
 
 def pack_distributions(found: dict[str, Distribution]) -> dict[str, Array]:
-    """Return the arrays that :func:`unpack_distributions` takes, named by position."""
+    """Return the arrays that :func:`unpack_distributions` reads, named by position."""
     arrays: dict[str, Array] = {}
     for index, (_, one) in enumerate(sorted(found.items())):
         average = one.moving_average or ()

@@ -1,7 +1,7 @@
-"""A factor and an offset for each channel, as of a normalization, are a convolution of one tap.
+"""Makes convolutions of one tap from per-channel factors and offsets, as of a normalization.
 
-ONNX Runtime folds a normalization into the convolution in front of it. One that stands elsewhere,
-as in a network that normalizes before it convolves, would be computed in floats.
+ONNX Runtime folds a normalization into the convolution before it. A normalization elsewhere, as in
+a network that normalizes before it convolves, would be computed in floats.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Line:
-    """What nodes make of a tensor: ``factors`` · source + ``offsets``, one a channel (float64).
+    """The result of nodes: ``factors`` · source + ``offsets``, one of each per channel (float64).
 
     ``inner`` are the tensors between the first of the nodes and the last.
     """
@@ -38,10 +38,10 @@ class Line:
 
 
 def convolve_factors(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the graph with depthwise convolutions of one tap in the place of such nodes.
+    """Return the graph with depthwise convolutions of one tap in place of such nodes.
 
-    Several in a row are one. Nodes whose factor all channels share stay: they are no product on
-    integers, but another scale. All shapes must be known.
+    Several nodes in a row become one convolution. Nodes with one factor for all channels stay:
+    they only change the scale, and need no integer product. All shapes must be known.
     """
     lines = find_lines(model)
     if not lines:
@@ -70,7 +70,7 @@ def convolve_factors(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def find_lines(model: onnx.ModelProto) -> dict[str, Line]:
-    """Return the lines with a factor for each channel by the tensor that the last node makes."""
+    """Return the lines with different factors per channel, by the last node's result."""
     constants, shapes, readers = read_constants(model), read_shapes(model), find_readers(model)
     results = {output.name for output in model.graph.output}
     found: dict[str, Line] = {}
@@ -92,7 +92,7 @@ def find_lines(model: onnx.ModelProto) -> dict[str, Line]:
 
 
 def read_line(node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shapes) -> Line | None:
-    """Return what a node alone makes of a float tensor with channels, None for another node."""
+    """Return the line of one node on a float tensor with channels; None for other nodes."""
     if node.op_type == "BatchNormalization":
         return read_normalization(node, constants, shapes)
     if node.op_type not in ("Add", "Div", "Mul", "Sub"):
@@ -119,7 +119,7 @@ def read_line(node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shap
 def read_normalization(
     node: onnx.NodeProto, constants: Mapping[str, Array], shapes: Shapes
 ) -> Line | None:
-    """Return the line of a batch normalization that does not train."""
+    """Return the line of a batch normalization that does not train, else None."""
     source, *names = node.input
     if len(shapes.get(source, ())) < 3 or not all(name in constants for name in names):
         return None
@@ -132,7 +132,7 @@ def read_normalization(
 
 
 def read_shapes(model: onnx.ModelProto) -> Shapes:
-    """Return the shapes of the float32 tensors that are no constants, by name."""
+    """Return the shapes of the float32 tensors that are not constants, by name."""
     graph = model.graph
     kinds = {v.name: v.type.tensor_type for v in (*graph.input, *graph.value_info, *graph.output)}
     return {

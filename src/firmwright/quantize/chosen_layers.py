@@ -1,4 +1,4 @@
-"""Which layers a recipe's patterns mean, and the types that follow for each tensor."""
+"""Resolves a recipe's patterns to layers, and to the types of each tensor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WEIGHT_OPERATORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 @dataclass(frozen=True)
 class TensorTypes:
-    """Integer types: of a layer's results, and of its weights."""
+    """The integer types of a layer's results and of its weights."""
 
     activations: str
     weights: str
@@ -25,17 +25,17 @@ class TensorTypes:
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """What the recipe's layer lists come to: nodes that stay float, and types by node name."""
+    """The recipe's layer lists after resolution: nodes that stay float, and types by node name."""
 
     kept_float: tuple[str, ...]
     types: dict[str, TensorTypes]
 
 
 def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoice:
-    """Resolve ``keep_float`` and ``layers``; a layer goes by its node's or its results' names.
+    """Resolve ``keep_float`` and ``layers``; layers are named after their nodes or results.
 
-    The ReLU or clip behind a layer gives the layer's result, so the layer's types are its own too.
-    Raises UserError listing every pattern and operator type that matches nothing.
+    The ReLU or clip after a layer computes the layer's result, so it has the layer's types.
+    Raises UserError listing every pattern and operator type without a match.
     """
     nodes = list(model.graph.node)
     names, kinds = {n.name for n in nodes}, {n.op_type for n in nodes}
@@ -75,7 +75,7 @@ def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoi
 
 
 def find_fused_activations(model: onnx.ModelProto, layers: Iterable[str]) -> set[str]:
-    """Return the activations that make the visible results of the layers."""
+    """Return the activations that compute the visible results of the layers."""
     named, visible = set(layers), find_fused_outputs(model)
     results = [o for n in model.graph.node if n.name in named for o in n.output]
     shown = {visible[name] for name in results}
@@ -83,8 +83,8 @@ def find_fused_activations(model: onnx.ModelProto, layers: Iterable[str]) -> set
 
 
 def match_nodes(nodes: Iterable[onnx.NodeProto], pattern: str) -> list[str]:
-    """Return the nodes that a pattern means; a name spelled out counts as itself."""
-    shell = pattern.replace("[", "[[]")  # of the shell's signs only * and ? are for names
+    """Return the nodes that match a pattern; an exact name always matches itself."""
+    shell = pattern.replace("[", "[[]")  # only * and ? are special in names, unlike in a shell
     return [
         node.name
         for node in nodes

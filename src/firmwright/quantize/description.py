@@ -1,4 +1,4 @@
-"""Describe a quantized network: its quantization parameters, and notes for the user."""
+"""Describes a quantized network: its quantization parameters, and notes for the user."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from firmwright.quantize.quantization_record import QuantizationRecord, TensorQu
 from firmwright.recipe.quantization import QuantizeOptions
 
 RESULT_SUFFIX = "_DequantizeLinear_Output"
-"""What ONNX Runtime's quantizer appends to the name of a quantized tensor."""
+"""The suffix that ONNX Runtime's quantizer appends to the name of a quantized tensor."""
 OUTLIER_RATIO = 32
-"""Largest magnitude over that of 99.9 % of the values, from which on a note is written: with 8 bits
-all but one in a thousand values then share eight steps."""
+"""A note is written if the largest magnitude is at least this many times the one that 99.9 % of
+the values stay below: with 8 bits all but one in a thousand values then share eight steps."""
 OUTLIER_QUANTILE = 0.999
 
 
@@ -94,7 +94,7 @@ def write_notes(
 
 
 def compute_outlier_ratio(one: Distribution) -> float:
-    """Return the largest magnitude over that which 99.9 % of the values stay below."""
+    """Return the largest magnitude divided by the one that 99.9 % of the values stay below."""
     reach = max(abs(one.lowest), abs(one.highest))
     magnitudes = np.maximum(np.abs(one.edges[:-1]), np.abs(one.edges[1:]))
     order = np.argsort(magnitudes, kind="stable")

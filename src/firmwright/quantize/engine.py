@@ -1,4 +1,4 @@
-"""A float ONNX graph becomes a QDQ graph: ONNX Runtime puts in the nodes, the grids are ours."""
+"""Makes a QDQ graph of a float ONNX graph: ONNX Runtime inserts nodes with our parameters."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MOVEMENTS = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 class Quantizer(QDQQuantizer):  # type: ignore[misc]
-    """ONNX Runtime's quantizer, but for the grid of an average and the names of copies."""
+    """ONNX Runtime's quantizer, with separate parameters for averages and other names of copies."""
 
     def quantize_output_same_as_input(self, output_name: str, input_name: str, node: str) -> None:
         maker = self.model.output_name_to_node()[output_name]
@@ -59,9 +59,9 @@ class Quantizer(QDQQuantizer):  # type: ignore[misc]
             super().quantize_output_same_as_input(output_name, input_name, node)
 
     def _dup_initializer(self, initializer: onnx.TensorProto) -> onnx.TensorProto:
-        """Copy a bias that several layers read, as the steps of a recurrent layer do.
+        """Copy a bias that several layers read, such as the steps of a recurrent layer.
 
-        ONNX Runtime puts a number behind its name, which may be the name of another tensor.
+        ONNX Runtime appends a number to the name, and another tensor may have the resulting name.
         """
         source = onnx.TensorProto()
         source.CopyFrom(initializer)
@@ -80,7 +80,7 @@ def quantize(
 
     ``model`` comes from :func:`firmwright.quantize.graph.prepare` and ``distributions`` from
     calibrating it; ``samples`` are needed only to compensate rounding and to correct biases.
-    Raises UserError for layer lists that match nothing.
+    Raises UserError for layer lists that match no layer.
     """
     layers = choose_layers(model, options)
     grids = choose_activation_params(model, distributions, options, layers)
@@ -112,7 +112,7 @@ def insert_qdq_nodes(
     layers: LayerChoice,
     options: QuantizeOptions,
 ) -> onnx.ModelProto:
-    """Put quantize and dequantize nodes around every layer that is not to stay float."""
+    """Return the model with quantize and dequantize nodes around every layer that is not float."""
     overrides: dict[str, list[dict[str, Any]]] = {t: [make_override(g)] for t, g in grids.items()}
     for weight in find_weights(model, layers):
         if weight.name in weights:
@@ -125,7 +125,7 @@ def insert_qdq_nodes(
         False,
         QUANT_TYPES[options.weights],
         QUANT_TYPES[options.activations],
-        # Only their names count: the overrides state the grids.
+        # Only the names count, because the overrides state the quantization parameters.
         TensorsData(CalibrationMethod.MinMax, {t: (np.float32(0), np.float32(1)) for t in grids}),
         [],
         list(layers.kept_float),
@@ -137,7 +137,7 @@ def insert_qdq_nodes(
         },
     )
     quantizer.model = IndexedModel(quantizer.model.model)
-    with mute_logging():  # a scale a channel is asked for weights that may have no channels
+    with mute_logging():  # per-channel scales are requested for weights that may have no channels
         quantized: onnx.ModelProto = quantizer.quantize_model()
     simplify_activations(quantized)
     sort_depth_first(quantized.graph)
@@ -145,9 +145,9 @@ def insert_qdq_nodes(
 
 
 def sort_depth_first(graph: onnx.GraphProto) -> None:
-    """Let each node stand behind what it reads, the longest chain of that first.
+    """Sort the nodes so that each comes after its inputs, the longest chain of inputs first.
 
-    So little is kept: a step of a recurrent layer is done before the next one takes its input.
+    This keeps few tensors alive: a step of a recurrent layer is done before the next one begins.
     """
     depths: dict[str, int] = {}
     for node in order_depth_first(graph, depths):
@@ -159,7 +159,7 @@ def sort_depth_first(graph: onnx.GraphProto) -> None:
 
 
 def order_depth_first(graph: onnx.GraphProto, depths: Mapping[str, int]) -> list[onnx.NodeProto]:
-    """Return the nodes that outputs need; of those that one reads, the deepest are the first."""
+    """Return the nodes that the outputs need, in order; a node's deepest inputs come first."""
     made = {name: node for node in graph.node for name in node.output}
     wanted = [made[o.name] for o in reversed(graph.output) if o.name in made]
     ordered: dict[str, onnx.NodeProto] = {}
@@ -180,7 +180,7 @@ def order_depth_first(graph: onnx.GraphProto, depths: Mapping[str, int]) -> list
 
 @contextmanager
 def mute_logging() -> Iterator[None]:
-    """Keep warnings of other libraries off the terminal meanwhile."""
+    """Mute the warnings of other libraries within the context."""
     logging.disable(logging.WARNING)
     try:
         yield
@@ -202,7 +202,7 @@ def choose_activation_params(
     options: QuantizeOptions,
     layers: LayerChoice,
 ) -> dict[str, QuantParams]:
-    """Return a grid for each float tensor that was calibrated."""
+    """Return the quantization parameters of each float tensor that was calibrated."""
     makers = {o: n for n in model.graph.node for o in n.output}
     shown_by = find_fused_outputs(model)
     grids: dict[str, QuantParams] = {}
@@ -219,10 +219,10 @@ def choose_activation_params(
 
 
 def get_fixed_range(maker: onnx.NodeProto | None) -> Interval | None:
-    """Return the interval of a result that the operator tells.
+    """Return the interval of a result that its operator defines, or None.
 
-    That of a gate is told, too: its steps are a power of two, so that its products with others
-    are exact in float32.
+    The interval of a gate is also defined: its steps are a power of two, so that its products
+    with other tensors are exact in float32.
     """
     if maker is None:
         return None
@@ -233,7 +233,7 @@ def get_fixed_range(maker: onnx.NodeProto | None) -> Interval | None:
 
 
 def find_unmoved(name: str, makers: Mapping[str, onnx.NodeProto]) -> str:
-    """Return the tensor whose elements another one has in another order or shape."""
+    """Return the tensor whose elements this tensor has in another order or shape."""
     while name in makers and makers[name].op_type in (
         "Reshape",
         "Squeeze",
@@ -247,7 +247,7 @@ def find_unmoved(name: str, makers: Mapping[str, onnx.NodeProto]) -> str:
 def choose_params(
     distribution: Distribution, dtype: str, options: QuantizeOptions, fixed: Interval | None
 ) -> QuantParams:
-    """Return the grid of one tensor; ``fixed`` is its interval where the operator tells it."""
+    """Return a tensor's parameters; ``fixed`` is the interval that the operator defines, if any."""
 
     def grid(interval: Interval) -> QuantParams:
         if options.scheme == "pow2":
@@ -266,7 +266,7 @@ def choose_params(
 
 
 class IndexedModel(ONNXModel):  # type: ignore[misc]
-    """A model that finds at once the nodes that are to read another tensor."""
+    """A model with an index of the nodes that read each tensor, to replace inputs quickly."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         super().__init__(model)
@@ -282,7 +282,7 @@ class IndexedModel(ONNXModel):  # type: ignore[misc]
         self.replace_input(old_input_name, new_input_name, node_names_set)
 
     def replace_input(self, old: str, new: str, names: Collection[str] | None) -> None:
-        """Let nodes read a tensor in place of another one; those of ``names`` where stated."""
+        """Replace a tensor that nodes read; only in the nodes of ``names`` if they are stated."""
         for node in self.nodes()[self.indexed :]:
             for name in dict.fromkeys(node.input):
                 self.readers[name].append(node)

@@ -1,8 +1,8 @@
-"""Cross-layer equalization: neighboring layers' weights made to reach equally far.
+"""Cross-layer equalization: gives the weights of neighboring layers equal ranges.
 
-A ReLU commutes with a positive factor, so a channel may be made smaller in one layer and larger
-in the next without changing the network. With the factor that makes both ranges of weights equal,
-one scale a tensor serves every channel. Method: Nagel, van Baalen, Blankevoort, Welling,
+A ReLU commutes with a positive factor, so a channel can become smaller in one layer and larger in
+the next without a change of the network. The factor makes both ranges of weights equal, and then
+one scale per tensor fits every channel. Method: Nagel, van Baalen, Blankevoort, Welling,
 "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019, section 4.1.
 """
 
@@ -19,12 +19,12 @@ import onnx
 from firmwright.quantize.graph import find_readers, read_attributes
 
 ITERATIONS = 20
-"""Chains of layers settle one pair after the other; so many passes are enough in practice."""
+"""Chains of layers converge pair by pair; this number of passes is enough in practice."""
 
 
 @dataclass(frozen=True)
 class LayerPair:
-    """Two convolutions, ``depthwise`` if the second one is, and only a ReLU between them."""
+    """Two convolutions, ``depthwise`` if the second one is, with only a ReLU between them."""
 
     first: onnx.NodeProto
     second: onnx.NodeProto
@@ -32,9 +32,9 @@ class LayerPair:
 
 
 def equalize_layers(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the network with equalized weights; the same results up to float32's rounding.
+    """Return the network with equalized weights; results are equal up to float32's rounding.
 
-    Batch normalizations must have been folded.
+    Batch normalizations must have been folded before.
     """
     result = deepcopy(model)
     pairs = list(find_pairs(result))
@@ -50,7 +50,7 @@ def equalize_layers(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def find_pairs(model: onnx.ModelProto) -> Iterator[LayerPair]:
-    """Yield the pairs whose intermediate tensors and weights nothing else uses."""
+    """Yield the pairs whose intermediate tensors and weights no other node uses."""
     graph = model.graph
     readers = find_readers(model)
     constants = {i.name for i in graph.initializer}
@@ -79,7 +79,7 @@ def find_pairs(model: onnx.ModelProto) -> Iterator[LayerPair]:
 
 
 def equalize_pair(pair: LayerPair, arrays: dict[str, npt.NDArray[np.float64]]) -> None:
-    """Divide each channel of the first layer by its factor, multiply it back in the second."""
+    """Divide each channel of the first layer by its factor, and multiply it in the second layer."""
     first, second = arrays[pair.first.input[1]], arrays[pair.second.input[1]]
     inward = second if pair.depthwise else np.moveaxis(second, 1, 0)
     reach = [np.abs(w).reshape(w.shape[0], -1).max(axis=1) for w in (first, inward)]

@@ -1,4 +1,4 @@
-"""The float network as the reference of the quantized one: outputs, and layer by layer."""
+"""Compares the quantized network with the float network: outputs, and layer by layer."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from firmwright.quantize.quantization_record import LayerAccuracy
 
 @dataclass(frozen=True)
 class FloatReference:
-    """What the float network made of samples, and the quantized one's layers beside its own.
+    """The float network's outputs for the samples, and the accuracy of the quantized layers.
 
-    ``inputs`` are the samples as the quantized network takes them, ``calibrated`` the digests of
-    those that the calibration saw.
+    ``inputs`` are the samples in the form that the quantized network reads, ``calibrated`` the
+    digests of the calibration samples.
     """
 
     inputs: list[Sample]
@@ -38,7 +38,7 @@ def compare_with_float(
     samples: Sequence[Sample],
     calibrated: Sequence[str],
 ) -> FloatReference:
-    """Evaluate the float graph ``model`` on samples of real numbers, and the QDQ graph beside it.
+    """Evaluate the float graph ``model`` and the QDQ graph on samples of real numbers.
 
     ``interface`` describes the inputs and outputs of ``quantized``.
     """
@@ -53,7 +53,7 @@ def compare_with_float(
 
 
 def quantize_samples(interface: ModelInterface, samples: Sequence[Sample]) -> list[Sample]:
-    """Return float samples as the quantized network takes them."""
+    """Return float samples in the form that the quantized network reads."""
     return [
         {
             t.name: sample[t.name] if t.scale is None else quantize_array(sample[t.name], t)
@@ -70,10 +70,10 @@ def compare_layers(
     samples: Sequence[Sample],
     inputs: Sequence[Sample],
 ) -> list[LayerAccuracy]:
-    """Compare every tensor that both graphs compute.
+    """Return the accuracy of every tensor that both graphs compute.
 
-    ``interface`` and ``inputs`` are the quantized graph's. The inputs are
-    compared as well: the first layers lose against them.
+    ``interface`` and ``inputs`` are the quantized graph's. The inputs are compared too, because
+    the loss of the first layers is relative to them.
     """
     ports = {t.name: t for t in (*interface.inputs, *interface.outputs)}
     pairs = match_tensors(model, quantized)
@@ -96,7 +96,7 @@ def compare_layers(
 
 
 def match_tensors(model: onnx.ModelProto, quantized: onnx.ModelProto) -> dict[str, str]:
-    """Return, for each tensor of the float graph, its real-valued name in the quantized one."""
+    """Return, for each tensor of the float graph, its real-valued name in the quantized graph."""
     there = {o for n in quantized.graph.node for o in n.output}
     there.update(i.name for i in quantized.graph.input)
     unrounded = {n.input[0] for n in quantized.graph.node if n.op_type == "QuantizeLinear"}
@@ -112,7 +112,7 @@ def match_tensors(model: onnx.ModelProto, quantized: onnx.ModelProto) -> dict[st
 def compute_snr_loss(
     name: str, signals: Mapping[str, SignalQuality], makers: Mapping[str, onnx.NodeProto]
 ) -> float | None:
-    """Return the drop in SNR from the layer's worst measured input; None where neither differs."""
+    """Return the drop in SNR from the worst measured input, or None if there is no SNR."""
     snr = signals[name].snr
     sources = [s.snr for s in map(signals.get, find_compared_inputs(name, signals, makers)) if s]
     before = [s for s in sources if s is not None]

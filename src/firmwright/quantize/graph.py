@@ -1,4 +1,4 @@
-"""Float ONNX graphs: made ready for quantization, and evaluated with every tensor visible."""
+"""Prepares float ONNX graphs for quantization, and evaluates them with every tensor visible."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ SIXTEEN_BITS = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProto:
     """Return the graph with constants and batch normalizations folded, and every shape inferred.
 
-    Recurrent layers, and what ONNX Runtime's optimizer fused, are written out. ``inputs`` give the
-    shapes that the model leaves open, ``opset`` is the oldest operator set that will do. ONNX
+    Recurrent layers, and operators that ONNX Runtime's optimizer fused, are written out. ``inputs``
+    have the shapes that the model leaves open, ``opset`` is the oldest accepted operator set. ONNX
     Runtime's basic optimizations do the folding. Raises UserError for a graph that is quantized
     already or that cannot be evaluated.
     """
@@ -58,7 +58,7 @@ def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProt
             model = onnx.load(path)
         store_states(model, states)
         model = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
-    except Exception as error:  # neither library's errors have a base class of their own
+    except Exception as error:  # the errors of these libraries have no common base class
         raise UserError(
             f"quantize: the model cannot be prepared for quantization: {first_line(error)}"
         ) from error
@@ -72,7 +72,7 @@ def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProt
 def refuse_sixteen_bits(graph: onnx.GraphProto) -> None:
     """Raise UserError for constants and inputs of 16-bit floats.
 
-    ONNX Runtime would compute them in float32 behind casts, which hide weights from the quantizer.
+    ONNX Runtime would compute them in float32 after casts, which hide weights from the quantizer.
     """
     types = {i.name: i.data_type for i in graph.initializer}
     types |= {i.name: i.type.tensor_type.elem_type for i in graph.input}
@@ -86,7 +86,7 @@ def refuse_sixteen_bits(graph: onnx.GraphProto) -> None:
 
 
 def fix_shapes(graph: onnx.GraphProto, inputs: Sequence[Tensor]) -> None:
-    """Give every input its static shape and forget what the file says of the other tensors."""
+    """Set the static shape of every input, and remove the stated shapes of the other tensors."""
     shapes = {t.name: t.shape for t in inputs}
     for value in graph.input:
         kind = value.type.tensor_type
@@ -125,7 +125,7 @@ def remove_unread(model: onnx.ModelProto) -> None:
 
 
 def session_options() -> Any:
-    """Return options of a session that computes node by node, on one thread, in silence."""
+    """Return options of a session that computes node by node, on one thread, without messages."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
@@ -136,9 +136,9 @@ def session_options() -> Any:
 def evaluate(
     model: onnx.ModelProto, samples: Sequence[Sample], tensors: Sequence[str] | None = None
 ) -> Iterator[dict[str, Array]]:
-    """Yield the tensors of those names for each sample; the graph's outputs where none are named.
+    """Yield the named tensors for each sample, or the graph's outputs if no names are passed.
 
-    Raises UserError where ONNX Runtime refuses the graph, or a sample.
+    Raises UserError if ONNX Runtime rejects the graph, or a sample.
     """
     shown = deepcopy(model)
     inputs = {i.name for i in model.graph.input}
@@ -177,13 +177,13 @@ def float_tensors(model: onnx.ModelProto) -> list[str]:
 
 
 FUSED_OPSET = 20
-"""The oldest operator set that has all with which they are written; Gelu came last."""
+"""The oldest operator set with all operators of the written-out forms; Gelu was added last."""
 
 
 def write_out_fused(model: onnx.ModelProto, inputs: Sequence[Tensor]) -> onnx.ModelProto:
     """Return the model without operators of ONNX Runtime's domain.
 
-    Raises UserError where its other operators have no form in the operator set for that.
+    Raises UserError if its other operators cannot be converted to the operator set that this needs.
     """
     name_domains(model)
     if not has_runtime_operators(model):
@@ -191,7 +191,7 @@ def write_out_fused(model: onnx.ModelProto, inputs: Sequence[Tensor]) -> onnx.Mo
     if get_opset(model) < FUSED_OPSET:
         try:
             model = onnx.version_converter.convert_version(model, FUSED_OPSET)
-        except Exception as error:  # the converter's errors have no base class of their own
+        except Exception as error:  # the converter's errors have no common base class
             raise UserError(
                 f"quantize: the model cannot be taken to operator set {FUSED_OPSET}, which its "
                 f"fused operators ask for: {first_line(error)}; export it for that one"

@@ -1,4 +1,4 @@
-"""Inputs and outputs on their own grids: the firmware neither quantizes nor dequantizes them."""
+"""Makes inputs and outputs integers, so that the firmware need not quantize or dequantize them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ DATA_MOVEMENT_OPERATORS = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsque
 
 
 def remove_float_io(model: onnx.ModelProto) -> dict[str, QuantParams]:
-    """Take the quantize behind each input and the dequantize before each output out of a graph.
+    """Remove the quantize after each input and the dequantize before each output of a graph.
 
-    Names stay. Returns the grids of the inputs and outputs that are integers now: those that
-    nothing else reads as real numbers. The model states them too.
+    Names stay. Returns the quantization parameters of the inputs and outputs that are integers
+    now: those that no other node reads as real numbers. The model states these parameters too.
     """
     graph = model.graph
     grids = {}
@@ -40,7 +40,7 @@ def remove_float_io(model: onnx.ModelProto) -> dict[str, QuantParams]:
 
 
 def find_consumer(graph: onnx.GraphProto, name: str) -> onnx.NodeProto | None:
-    """Return the only node that reads a tensor, past those that only move its elements."""
+    """Return the only node that reads a tensor, after nodes that only move its elements."""
     readers: list[onnx.NodeProto] = [n for n in graph.node if name in n.input]
     if len(readers) != 1:
         return None
@@ -50,9 +50,9 @@ def find_consumer(graph: onnx.GraphProto, name: str) -> onnx.NodeProto | None:
 
 
 def find_producer(graph: onnx.GraphProto, name: str, readers: int) -> onnx.NodeProto | None:
-    """Return the node that makes a tensor, before those that only move its elements.
+    """Return the node that computes a tensor, before nodes that only move its elements.
 
-    Each tensor on the way has just the one reader, and the last one ``readers``.
+    Each tensor in between has exactly one reader; the last tensor has ``readers``.
     """
     makers: list[onnx.NodeProto] = [n for n in graph.node if name in n.output]
     if not makers or sum(name in n.input for n in graph.node) != readers:
@@ -71,7 +71,7 @@ def rename_tensor(graph: onnx.GraphProto, before: str, after: str) -> None:
 
 
 def read_quant_params(node: onnx.NodeProto, model: onnx.ModelProto) -> QuantParams:
-    """Return the per-tensor grid that a quantize or dequantize node names."""
+    """Return the per-tensor quantization parameters of a quantize or dequantize node."""
     constants = {i.name: i for i in model.graph.initializer}
     scale, zero_point = (onnx.numpy_helper.to_array(constants[n]) for n in node.input[1:3])
     return QuantParams(zero_point.dtype.name, float(scale), int(zero_point))

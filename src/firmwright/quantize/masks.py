@@ -1,4 +1,4 @@
-"""Masks of attention: numbers that no grid can hold beside scores become such that it can."""
+"""Limits the masks of attention, so that masks and scores fit the same quantization parameters."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from firmwright.quantize.graph import (
 )
 
 MASKED = -1e4
-"""This, or less, added to a score or in its place makes a softmax 0."""
+"""If this number, or less, is added to a score or replaces it, the softmax is 0."""
 MARGIN = 10.0
-"""How far a masked score is below the least one: it counts 1/20,000 of that, no step of 8 bits."""
+"""The distance of a masked score below the least score: it counts 1/20,000 of that score, which is
+less than a step of 8 bits."""
 
 
 class Mask(NamedTuple):
-    """A constant that masks scores: an input of the node that makes ``result``.
+    """A constant that masks scores: input number ``place`` of the node that computes ``result``.
 
-    ``added`` has what else may be added to the scores; None where the mask takes their place.
+    ``added`` has the other values that may be added to the scores; None if the mask replaces them.
     """
 
     result: str
@@ -38,10 +39,10 @@ class Mask(NamedTuple):
 
 
 def bound_masks(model: onnx.ModelProto, samples: Sequence[Sample]) -> onnx.ModelProto:
-    """Return the graph with masks in front of a softmax that reach no further than they must.
+    """Return the graph with masks before a softmax that are no lower than they must be.
 
-    A mask is -inf, the least number of float32, or -10000. The scores on ``samples`` tell what
-    will do.
+    A mask is -inf, the least number of float32, or -10000. The range of the scores on ``samples``
+    decides the new number.
     """
     masks = list(find_masks(model))
     if not masks:
@@ -74,11 +75,11 @@ def bound_masks(model: onnx.ModelProto, samples: Sequence[Sample]) -> onnx.Model
 
 
 PLACES = {"Add": ((0, 1), (1, 0)), "Where": ((1, 2), (2, 1))}
-"""Where the scores may be that a node masks, and where its mask."""
+"""The possible input positions of the scores and of the mask, by operator."""
 
 
 def find_masks(model: onnx.ModelProto) -> Iterator[Mask]:
-    """Yield the constants that mask scores for a softmax, also where run time chooses them."""
+    """Yield the constants that mask scores for a softmax, also if a Where selects them."""
     constants, readers = read_constants(model), find_readers(model)
     makers = {node.output[0]: node for node in model.graph.node if node.output}
 
@@ -104,7 +105,7 @@ def find_masks(model: onnx.ModelProto) -> Iterator[Mask]:
 def find_chosen(
     node: onnx.NodeProto, scores: str, constants: Mapping[str, Array]
 ) -> Iterator[Mask]:
-    """Yield the mask that a Where between two constants adds to scores."""
+    """Yield the mask of a Where between two constants whose result is added to scores."""
     for place, other in PLACES["Where"] if node.op_type == "Where" else ():
         array, added = (constants.get(node.input[n]) for n in (place, other))
         if is_mask(array) and added is not None:

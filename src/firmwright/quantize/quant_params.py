@@ -1,7 +1,7 @@
-"""Choose quantization parameters for an interval of real numbers.
+"""Chooses quantization parameters for an interval of real numbers.
 
 Affine parameters fit the interval. Powers of two have zero point 0 and a scale that is a shift:
-an accelerator needs no multiplier to change from one to another.
+an accelerator needs no multiplier to convert between them.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from firmwright.quantize.calibration import Distribution, make_collector
 from firmwright.recipe.quantization import CalibrationOptions
 
 ENTROPY_BINS = 512
-"""ONNX Runtime's search costs time with the square of the bins; half of them bound a threshold."""
+"""ONNX Runtime's search time grows with the square of the bins; half of them limit a threshold."""
 MSE_CANDIDATES = np.linspace(1.0, 0.3, 71)
-"""What the mean-squared-error method tries: these parts of the whole interval."""
+"""The parts of the whole interval that the mean-squared-error method tries."""
 
 COVERED_PART = 2**-0.5
-"""Part of a range that a model states which a power of two has to cover: that power is nearest to
-the range then. Values at a range's ends are rare, and a coarser grid costs all others."""
+"""The part of a range stated by the model that a power of two has to cover: the nearest power then.
+Values at a range's ends are rare, and larger steps cost accuracy for all other values."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Real numbers from ``low`` to ``high``; it always holds zero, which every grid can say."""
+    """Real numbers from ``low`` to ``high``; it always contains zero, which is always exact."""
 
     low: float
     high: float
@@ -38,16 +38,16 @@ class Interval:
 
 SOFTMAX_RANGE = Interval(0.0, 1.0)
 GATE_RANGES = {"Sigmoid": Interval(0.0, 255 / 256), "Tanh": Interval(-1.0, 127 / 128)}
-"""Of the gates of recurrent layers, as TFLite states them: 8 bits have steps of 2^-8 and 2^-7."""
+"""The ranges of recurrent layers' gates, as in TFLite: 8 bits have steps of 2^-8 and 2^-7."""
 
 ErrorFunction = Callable[[Interval, Distribution], float]
-"""Mean squared error of a distribution on the grid that an interval gives."""
+"""Returns a distribution's mean squared error with the quantization parameters of an interval."""
 
 
 def choose_interval(
     distribution: Distribution, options: CalibrationOptions, error: ErrorFunction
 ) -> Interval:
-    """Choose the interval by the recipe's method."""
+    """Return the interval that the recipe's method chooses."""
     whole = include_zero(distribution.lowest, distribution.highest)
     if whole.low == whole.high or options.method == "minmax":
         return whole
@@ -67,7 +67,7 @@ def include_zero(low: float, high: float) -> Interval:
 
 
 def choose_library_interval(distribution: Distribution, options: CalibrationOptions) -> Interval:
-    """Choose by ONNX Runtime's entropy or percentile method."""
+    """Return the interval that ONNX Runtime's entropy or percentile method chooses."""
     collector = make_collector(options.method, options.percentile)
     counts, edges = distribution.counts, distribution.edges
     if options.method == "entropy":
@@ -80,7 +80,7 @@ def choose_library_interval(distribution: Distribution, options: CalibrationOpti
 
 
 def merge_bins(distribution: Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Return counts and edges with every few neighboring bins in one."""
+    """Return counts and edges after merging groups of neighboring bins."""
     together = max(1, len(distribution.counts) // ENTROPY_BINS)
     spare = -len(distribution.counts) % (2 * together)
     counts = np.pad(distribution.counts, spare // 2)
@@ -93,13 +93,14 @@ def merge_bins(distribution: Distribution) -> tuple[np.ndarray, np.ndarray]:
 SMALLEST_SCALE = 2.0**-100
 """Below this an interval counts as constant: products of two such scales leave float32."""
 FINER_SCALES = 3
-"""How many powers of two finer than the interval asks for are tried."""
+"""How many smaller powers of two are tried, below the one that covers the interval."""
 
 
 def choose_affine_params(interval: Interval, dtype: str, symmetric: bool) -> QuantParams:
-    """Return the grid whose ends are the interval's, with an integer for zero.
+    """Return parameters whose range ends at the interval's ends, with an exact zero.
 
-    A constant of zero keeps the whole range of integers on the side where nothing was seen.
+    If the interval contains only zero, the scale is 1 and the zero point is the lowest integer, or
+    the middle one if ``symmetric``.
     """
     info = np.iinfo(dtype)
     width = interval.high - interval.low
@@ -118,12 +119,12 @@ def choose_affine_params(interval: Interval, dtype: str, symmetric: bool) -> Qua
 def choose_pow2_params(
     interval: Interval, dtype: str, distribution: Distribution | None
 ) -> QuantParams:
-    """Return the power of two that covers the interval, or a finer one that errs less.
+    """Return the power of two that covers the interval, or a smaller one with a smaller error.
 
-    A positive end may lie one step beyond the largest integer, and is clamped: signed integers
+    A positive end may be one step beyond the largest integer, and is clamped: signed integers
     reach that far on the negative side, and probabilities of 1 need no scale twice as large.
-    The finer ones clamp the largest values. They are compared by the mean squared error over
-    the distribution; without one, the covering grid is taken.
+    Smaller powers clamp the largest values. They are compared by the mean squared error over
+    the distribution; without a distribution, the result is the covering power.
     """
     steps = int(np.iinfo(dtype).max) + 1
     reach = max(-interval.low, interval.high)
@@ -142,12 +143,12 @@ def next_power_of_two(scale: float) -> float:
 
 
 def mean_squared_error(grid: QuantParams, distribution: Distribution) -> float:
-    """Return the mean squared error of the distribution's values on the grid."""
+    """Return the mean squared error of the distribution's values after quantization."""
     values = distribution.centers
     errors = np.square(values - grid.fake_quantize(values))
     return float(np.dot(errors, distribution.counts) / distribution.counts.sum())
 
 
 def to_float32(value: float) -> float:
-    """Return the nearest float32 number, as graphs store scales."""
+    """Return the nearest float32 number, which is the type of scales in graphs."""
     return float(np.float32(value))

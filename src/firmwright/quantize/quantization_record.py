@@ -1,4 +1,4 @@
-"""What quantization did to a network (file ``quantized/quantization.json``), and to its layers."""
+"""Records how a network and its layers were quantized (file ``quantized/quantization.json``)."""
 
 from __future__ import annotations
 

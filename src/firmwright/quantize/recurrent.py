@@ -1,7 +1,7 @@
-"""Recurrent layers step by step: the quantizer knows not them, but all that they consist of.
+"""Writes out recurrent layers step by step, because the quantizer supports only their operators.
 
-The steps are to be one code, so all of them have the same grids: the first one is given its state
-as a tensor, and tensors that differ in the step alone share what calibration finds.
+The steps share one code, so all of them have the same quantization parameters. The first step
+reads its state as a tensor, and tensors that differ only in the step share one calibration.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 def write_out_steps(model: onnx.ModelProto, inputs: Sequence[Tensor]) -> dict[str, Array]:
     """Replace recurrent layers in the graph; return the known states before their first steps.
 
-    These become inputs, lest they are folded: :func:`store_states` makes constants of them.
+    The states become inputs so that they are not folded; :func:`store_states` makes them constants.
     """
     stored = [i for i in model.graph.initializer if is_initial_state(i.name)]
     states = {i.name: numpy_helper.to_array(i) for i in stored}
@@ -54,23 +54,23 @@ def write_out_operators(
 
 
 def name_apart(graph: onnx.GraphProto) -> None:
-    """Give nodes of one name those of their results; forget the types of inner tensors."""
+    """Rename nodes with equal names after their results; remove the types of inner tensors."""
     count = Counter(n.name for n in graph.node)
     for node in graph.node:
         if count[node.name] > 1:
-            node.name = node.output[0]  # which nothing else is named after
+            node.name = node.output[0]  # no other node has this name
     del graph.value_info[:]
 
 
 def store_states(model: onnx.ModelProto, states: Mapping[str, Array]) -> None:
-    """Make constants of the inputs that are states."""
+    """Replace the inputs that are states by constants."""
     for value in [i for i in model.graph.input if i.name in states]:
         model.graph.input.remove(value)
         model.graph.initializer.append(numpy_helper.from_array(states[value.name], value.name))
 
 
 def join_steps(found: Mapping[str, Array], keys: Mapping[str, str]) -> dict[str, Array]:
-    """Return the values of tensors by their keys, those of equal keys in one array."""
+    """Return the values of tensors by their keys; tensors with equal keys share one array."""
     joined: dict[str, list[Array]] = {}
     for name, array in found.items():
         joined.setdefault(keys[name], []).append(array)

@@ -1,8 +1,8 @@
-"""A quantized network as a float one again, and the ranges that its grids state.
+"""Restores a float network from a quantized one, and the ranges of its quantization parameters.
 
-Constants get the real numbers that their integers stand for. Rounding is left out; of the clamping
-stays what is part of the network: a ReLU where the lowest integer stands for 0, and limits that
-are tighter than the integer type. Zero points are gone with the integers.
+Constants become the real numbers of their integers. Rounding is removed. Clamping stays if it is
+part of the network: as a ReLU if the lowest integer means 0, and as limits that are tighter than
+the integer type. Zero points disappear with the integers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RestoredNetwork:
 
 @dataclass(frozen=True)
 class QuantRange:
-    """A tensor's parameters, and the least and largest integer that occur."""
+    """A tensor's quantization parameters, and the least and largest integer that occur."""
 
     params: QuantParams
     low: int
@@ -71,7 +71,7 @@ def is_quantized(module: tvm.IRModule) -> bool:
 def restore_float(module: tvm.IRModule, interface: ModelInterface) -> RestoredNetwork:
     """Return the float network of a QDQ module, with float32 inputs and outputs.
 
-    Raises UserError for an input or output of integers whose scale the model does not state.
+    Raises UserError for an integer input or output whose scale the model does not state.
     """
     return Restorer(module, interface).run()
 
@@ -91,7 +91,7 @@ class Restorer:
         self.names = self.name_tensors()
 
     def find_fused_clips(self) -> dict[relax.Var, relax.VarBinding]:
-        """Return, by quantized variable, the clip that alone reads it: a fused activation."""
+        """Return, by quantized variable, the clip that is its only reader: a fused activation."""
         uses = Counter(read_all_variables(self.bindings))
         return {
             b.value.args[0]: b
@@ -102,7 +102,7 @@ class Restorer:
         }
 
     def name_tensors(self) -> dict[relax.Var, str]:
-        """Return what to call each quantized tensor, and the float one it was rounded from."""
+        """Return the name of each quantized tensor and of the float tensor it was rounded from."""
         names: dict[relax.Var, str] = {}
         for number, binding in enumerate(self.bindings):
             if operator_name(binding.value) != "relax.quantize":
@@ -138,7 +138,7 @@ class Restorer:
         return self.values[parameter]
 
     def to_float_tensor(self, tensor: Tensor) -> Tensor:
-        """Return an input or output of the float network, and note its range."""
+        """Return an input or output of the float network, and record its range."""
         if "int" not in tensor.dtype:
             return tensor
         if tensor.scale is None:
@@ -172,7 +172,7 @@ class Restorer:
         return self.builder.emit(call, self.names.get(binding.var, str(binding.var.name)))
 
     def read_quant_range(self, binding: relax.VarBinding) -> QuantRange:
-        """Return what a quantize writes, its integers limited by a fused activation."""
+        """Return the range of a quantize, limited by a fused activation."""
         params = read_quant_params(binding.value)
         low, high = params.limits
         if binding.var in self.clips:
@@ -181,7 +181,7 @@ class Restorer:
         return QuantRange(params, low, high)
 
     def find_limits(self, binding: relax.VarBinding) -> tuple[float | None, float | None]:
-        """Return what a quantized tensor's clamping adds to the network; None for nothing."""
+        """Return the limits that a quantize's clamping adds to the network, each or None."""
         found = self.read_quant_range(binding)
         (least, largest), interval = found.params.limits, found.interval
         low = None
@@ -190,9 +190,9 @@ class Restorer:
         return low, interval.high if found.high < largest else None
 
     def may_be_negative(self, value: relax.Expr) -> bool:
-        """Tell whether a result may be negative, as far as operators and grids tell.
+        """Return whether a result may be negative, by its operators and quantization parameters.
 
-        An input is what it is: its grid says what was expected of it.
+        An input is not assumed to be negative: its parameters state its expected range.
         """
         call = self.definitions.get(value)
         if call is None:
@@ -217,7 +217,7 @@ class Restorer:
 
 
 def dequantize_constant(call: tvm.ir.Call) -> Array:
-    """Return what a dequantize makes of a constant."""
+    """Return the float32 array that a dequantize computes from a constant."""
     array, scale, zero_point = (constant_array(a) for a in call.args[:3])
     shape = [1] * array.ndim
     if scale.size > 1:
@@ -234,9 +234,9 @@ def infer_distributions(
 ) -> dict[str, Distribution]:
     """Return limits, with empty histograms, for every float tensor of the restored network.
 
-    They are the calibration where there are no samples. A tensor that the model has no grid for
-    takes that of what it is moved to or from. Raises UserError naming tensors of which nothing is
-    known.
+    They replace the calibration if there are no samples. A tensor without a range in the model has
+    the range of the tensor that it is moved to or from. Raises UserError naming tensors without a
+    known range.
     """
     tensors = float_tensors(model)
     known = {name: ranges[name] for name in tensors if name in ranges}

@@ -1,9 +1,9 @@
-"""A QDQ module on grids of powers of two becomes a module of integers and shifts.
+"""Rewrites a QDQ module with powers of two as scales to a module of integers and shifts.
 
     int8 · int8 -> int32 sum, + int32 bias -> shift to the right -> clip -> int8
 
-Small accelerators compute in this way, and any CPU computes the same: sums are exact,
-and the shift rounds towards minus infinity. Half a step of the result is in the bias, so that
+Small accelerators compute in this way, and any CPU computes the same results: sums are exact,
+and the shift rounds towards minus infinity. Half a step of the result is added to the bias, so that
 results are rounded to the nearest step, halves upwards. Operators without such a form (a softmax,
 layers that stay float32) keep their dequantize and quantize.
 """
@@ -51,14 +51,14 @@ class ScaledInt8:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """int32 integers that, shifted to the right, count steps of the result's grid."""
+    """int32 integers that, after a shift to the right, count steps of the result's scale."""
 
     integers: relax.Expr
     shift: int
 
 
 class NoShiftFormError(Exception):
-    """This rewrite does not know the operator, or it is not between int8 tensors."""
+    """The operator has no shift form in this rewrite, or is not between int8 tensors."""
 
 
 def make_shift_network(
@@ -74,11 +74,11 @@ def make_shift_network(
 
 
 def rewrite_to_shifts(module: tvm.IRModule) -> tvm.IRModule:
-    """Rewrite every layer of ``main`` between a dequantize and a quantize that has such a form.
+    """Return the module with every layer of ``main`` in shift form that has such a form.
 
-    Images are (N, C, H, W), convolutions' weights OIHW. Raises UserError naming every layer where
-    scales are no powers of two or differ by channel, where a shift would not be from 0 to 31, and
-    where a sum could leave int32.
+    Images are (N, C, H, W), convolutions' weights OIHW. Raises UserError naming every layer whose
+    scales are not powers of two or differ by channel, whose shift would not be from 0 to 31, or
+    whose sum could leave int32.
     """
     problems: list[str] = []
 
@@ -87,7 +87,7 @@ def rewrite_to_shifts(module: tvm.IRModule) -> tvm.IRModule:
             return call
         try:
             return ShiftLayer(builder, call).lower()
-        except UserError as error:  # TVM would make another exception of it
+        except UserError as error:  # TVM would convert it to another exception
             problems.append(str(error))
         except NoShiftFormError:
             pass
@@ -100,7 +100,7 @@ def rewrite_to_shifts(module: tvm.IRModule) -> tvm.IRModule:
 
 
 class ShiftLayer:
-    """What one quantize rounds: a sum of products, of two tensors, a mean, a maximum."""
+    """A layer that one quantize rounds: a sum of products or of two tensors, a mean, a maximum."""
 
     def __init__(self, builder: relax.BlockBuilder, quantize: tvm.ir.Call) -> None:
         self.builder = builder
@@ -123,7 +123,7 @@ class ShiftLayer:
         return self.builder.emit(value, "lv")
 
     def strip_activation(self, value: relax.Expr) -> tuple[relax.Expr, int, int]:
-        """Return what an activation reads, and the ends it leaves of the result's integers."""
+        """Return the input of an activation, and the limits of the result's integers after it."""
         if operator_name(value) == "relax.nn.relu":
             return self.find_definition(value.args[0]), 0, LARGEST
         if operator_name(value) != "relax.clip":
@@ -147,7 +147,7 @@ class ShiftLayer:
         raise NoShiftFormError
 
     def accumulate_products(self, call: tvm.ir.Call, bias: relax.Expr | None) -> Accumulator:
-        """Return a convolution's or matrix product's sums with their bias, half a step up."""
+        """Return a convolution's or matrix product's sums with bias and the half step."""
         x, weights = (self.read_int8(argument) for argument in call.args)
         if not isinstance(weights.integers, Constant):
             raise NoShiftFormError
@@ -172,7 +172,7 @@ class ShiftLayer:
         return Accumulator(self.emit(relax.op.add(self.emit(total), constant)), shift)
 
     def read_bias(self, bias: relax.Expr | None, exponent: int) -> Array:
-        """Return the bias as int64 steps of the sum, by channel; 0 where there is none."""
+        """Return the bias as int64 steps of the sum, by channel; 0 if there is none."""
         if bias is None:
             return np.zeros(1, "int64")
         call = self.find_definition(bias)
@@ -183,10 +183,10 @@ class ShiftLayer:
         return constant_array(call.args[0]).astype("int64").reshape(-1)
 
     def accumulate_addition(self, call: tvm.ir.Call) -> Accumulator:
-        """Return the sum of two tensors of one shape and one grid.
+        """Return the sum of two tensors of one shape and one scale.
 
-        The accelerator adds no half step here, and none is missing: the result is on the same
-        grid too (:mod:`firmwright.quantize.shift_scales`), so that the shift is 0.
+        The accelerator adds no half step here, and does not need it: the result has the same scale
+        (:mod:`firmwright.quantize.shift_scales`), so that the shift is 0.
         """
         first, second = (self.read_int8(argument) for argument in call.args)
         if static_shape(first.integers) != static_shape(second.integers):
@@ -197,7 +197,7 @@ class ShiftLayer:
         return Accumulator(self.emit(relax.op.add(*wide)), self.compute_shift(first.exponent))
 
     def accumulate_mean(self, call: tvm.ir.Call) -> Accumulator:
-        """Return the sum over each channel's image, times a factor where no shift divides by it."""
+        """Return the sum over each channel's image, times a factor if a shift cannot divide it."""
         x = self.read_int8(call.args[0])
         count = prod(static_shape(x.integers)[2:])
         ratio = 2.0 ** (x.exponent - self.read_exponent(self.quantize)) / count
@@ -206,7 +206,7 @@ class ShiftLayer:
         fraction, power = frexp(ratio)
         shift = 1 - power
         if fraction != 0.5 or shift not in range(LARGEST_SHIFT + 1):
-            # As many bits as leave room for the largest sum, and for the half step.
+            # Use all bits, except for those that the largest sum and the half step need.
             shift = int(log2(LARGEST_SUM / (-LOWEST * count * ratio + 1)))
             factor = relax.const(np.array(round(ratio * 2**shift), "int32"), "int32")
             total = self.emit(relax.op.multiply(total, factor))
@@ -214,7 +214,7 @@ class ShiftLayer:
         return Accumulator(self.emit(relax.op.add(total, half)), shift)
 
     def lower_max_pool(self, call: tvm.ir.Call, low: int, high: int) -> relax.Expr:
-        """Return the largest of each window: integers are in the order of what they count."""
+        """Return the maximum of each window: integers have the order of the numbers they count."""
         x, a = self.read_int8(call.args[0]), call.attrs
         if x.exponent != self.read_exponent(self.quantize) or str(a.layout) != "NCHW":
             raise NoShiftFormError
@@ -236,7 +236,7 @@ class ShiftLayer:
         return ScaledInt8(call.args[0], self.read_exponent(call))
 
     def read_exponent(self, call: tvm.ir.Call) -> int:
-        """Return the power of two of a quantize's or dequantize's grid."""
+        """Return the exponent of a quantize's or dequantize's scale, a power of two."""
         scales, zero_points = (constant_array(a).reshape(-1) for a in call.args[1:3])
         if len(set(scales)) > 1:
             raise UserError(
@@ -252,7 +252,7 @@ class ShiftLayer:
         return power - 1
 
     def compute_shift(self, exponent: int) -> int:
-        """Return the shift from steps of a sum to those of the result."""
+        """Return the shift from steps of a sum to steps of the result."""
         shift = self.read_exponent(self.quantize) - exponent
         if not 0 <= shift <= LARGEST_SHIFT:
             raise UserError(
@@ -271,12 +271,12 @@ class ShiftLayer:
 
 
 def rounding_offset(shift: int) -> int:
-    """Return what makes a shift, which rounds down, round to the nearest."""
+    """Return the offset with which a shift, which rounds down, rounds to the nearest."""
     return 1 << shift - 1 if shift else 0
 
 
 def is_global_average(call: relax.Expr) -> bool:
-    """Tell whether a call averages each channel over the whole image and keeps four axes."""
+    """Return whether a call averages each channel over the whole image and keeps four axes."""
     name = operator_name(call)
     if name == "relax.mean":
         axes = call.attrs.axis

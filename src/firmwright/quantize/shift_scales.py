@@ -1,7 +1,7 @@
-"""Powers of two that a network of shifts can keep: what is added shares one, no shift is negative.
+"""Coarsens scales so that shifts can compute the network: addends share one, no shift is negative.
 
-A layer's sum counts steps of input scale · weight scale. To become steps of the result's grid it
-is shifted to the right, so that grid must not be finer than the sum's.
+A layer's sum counts steps of input scale · weight scale. It is shifted to the right to count steps
+of the result's scale, so that scale must not be smaller than the sum's.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from firmwright.quantize.activations import ACTIVATIONS
 from firmwright.quantize.weights import Weight, choose_weight_params
 
 AVERAGES = ("AveragePool",)
-"""The library gives their result the input's grid, though averages reach less far."""
+"""ONNX Runtime uses the input's parameters for the result, though averages have smaller ranges."""
 SAME_SCALE_OPERATORS = {
     *(k for k, handler in QDQRegistry.items() if issubclass(handler, QDQDirect8BitOp | QDQMaxPool)),
     *ACTIVATIONS,
 } - set(AVERAGES)
-"""Operators whose result is on their first input's grid."""
+"""Operators whose result has the quantization parameters of their first input."""
 
 JOINING_OPERATORS = ("Add", "Concat")
-"""Operators whose inputs and result share a grid. An addition's result could be one bit coarser;
-but shifting rounds down, and that errs as much as inputs one bit coarser do."""
+"""Operators whose inputs and result share a scale. An addition's result could be one bit coarser,
+but shifting rounds down, and this error is as large as with inputs that are one bit coarser."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class ExponentBound:
 def coarsen_scales(
     model: onnx.ModelProto, grids: Mapping[str, QuantParams], weights: Sequence[Weight]
 ) -> dict[str, QuantParams]:
-    """Return the grids, some of them coarser: the least change after which all shifts are possible.
+    """Return the parameters with the least increase of scales that makes all shifts possible.
 
-    ``grids`` are powers of two; a constant of zero, whose grid could be any, has scale 1.
+    ``grids`` are powers of two; a tensor that is always zero fits any scale, and has scale 1.
     """
     roots = ScaleGroups(grids)
     for names in find_scale_groups(model):
@@ -74,7 +74,7 @@ def exponent(scale: float) -> int:
 
 
 class ScaleGroups:
-    """Tensors in groups that share a grid; a group goes by one of its members."""
+    """Groups of tensors that share quantization parameters; one member represents each group."""
 
     def __init__(self, names: Mapping[str, QuantParams]) -> None:
         self.parents = {name: name for name in names}
@@ -90,7 +90,7 @@ class ScaleGroups:
 
 
 def find_scale_groups(model: onnx.ModelProto) -> Iterator[list[str]]:
-    """Yield groups of tensors that have to share a grid."""
+    """Yield groups of tensors that have to share quantization parameters."""
     for node in model.graph.node:
         if node.op_type in SAME_SCALE_OPERATORS:
             yield [node.input[0], node.output[0]]
@@ -101,10 +101,10 @@ def find_scale_groups(model: onnx.ModelProto) -> Iterator[list[str]]:
 def find_exponent_bounds(
     model: onnx.ModelProto, grids: Mapping[str, QuantParams], weights: Sequence[Weight]
 ) -> Iterator[ExponentBound]:
-    """Yield what sums ask of their results' grids.
+    """Yield the bounds that sums require of their results' scales.
 
-    Inputs' grids only get coarser later. Then a weight's scale, which its bias may have raised,
-    gets finer if anything, so that what is asked for here is still enough.
+    Scales of inputs only become larger later. Then a weight's scale, which its bias may have
+    raised, can only become smaller, so that the bounds are still sufficient.
     """
     scales = {
         w.name: choose_weight_params(

@@ -1,11 +1,11 @@
-"""Weights rounded one after the other, each one making up for the errors of those before it.
+"""Rounds weights one by one, each compensating for the errors of those before it.
 
-Rounding every weight to the nearest step errs least in the weights. What counts is the error of
-the layer's results, and inputs are not independent of each other: a step too much at one pixel can
-be taken back at its neighbor. Weights are rounded in order, and each error is spread over the
-weights still to come so that the mean square of the results' error over the calibration samples
-grows least. Method: Frantar, Ashkboos, Hoefler, Alistarh, "GPTQ: Accurate Post-Training
-Quantization for Generative Pre-trained Transformers", 2023, section 3.
+Rounding every weight to the nearest step has the least error in the weights. But the error of the
+layer's results counts, and inputs are not independent of each other: one step too much at a pixel
+can be compensated at its neighbor. Weights are rounded in order. Each error is spread over the
+remaining weights so that the mean square of the results' error over the calibration samples grows
+least. Method: Frantar, Ashkboos, Hoefler, Alistarh, "GPTQ: Accurate Post-Training Quantization for
+Generative Pre-trained Transformers", 2023, section 3.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from firmwright.quantize.weights import channel_axis
 Array = npt.NDArray[Any]
 ROUNDED_OPERATORS = ("Conv", "Gemm", "MatMul")
 MAX_INPUTS = 2304
-"""Of one result, 3 · 3 · 256; the second moments of more cost memory and time without end."""
+"""Inputs of one result, 3 · 3 · 256; the second moments of more need too much memory and time."""
 MAX_SAMPLES = 64
-"""Second moments of a few hundred inputs need no more."""
+"""Second moments of a few hundred inputs need no more samples."""
 DAMPING = 0.01
-"""Part of the inputs' mean square that is added to each: moments of few samples are not trusted
-further, and a constant input leaves no division by zero. The value is that of the method's
+"""The part of the inputs' mean square that is added to each: it limits the trust in moments of few
+samples, and avoids a division by zero for a constant input. The value is that of the method's
 authors."""
 
 
 def round_weights(
     model: onnx.ModelProto, samples: Sequence[Sample], grids: Mapping[str, Sequence[QuantParams]]
 ) -> onnx.ModelProto:
-    """Return the float network with weights that lie on their grids.
+    """Return the float network with weights that are rounded to their quantization steps.
 
-    ``grids`` are those of each weight, one or one a channel. The weights of transposed
-    convolutions, and of results with more than MAX_INPUTS inputs, stay as they are, to be rounded
-    to the nearest step.
+    ``grids`` are the parameters of each weight, one or one per channel. The weights of transposed
+    convolutions, and of results with more than MAX_INPUTS inputs, do not change: they are rounded
+    to the nearest step later.
     """
     result = deepcopy(model)
     constants = {i.name: i for i in result.graph.initializer}
@@ -70,7 +70,7 @@ def round_weights(
 
 
 def count_inputs(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> int:
-    """Return how many inputs each result of the layer is a sum of."""
+    """Return the number of inputs in the sum of each result of the layer."""
     shape = constants[node.input[1]].dims
     return prod(shape[1:]) if channel_axis(node) == 0 else int(shape[0])
 
@@ -97,7 +97,7 @@ def second_moments(
 
 
 def round_with_compensation(weights: Array, moment: Array, grids: Sequence[QuantParams]) -> Array:
-    """Round (channels, K) weights to the channels' grids, whose zero points are 0, K after K."""
+    """Round (channels, K) weights to the channels' scales, with zero points 0, one K at a time."""
     scales = np.array([grid.scale for grid in grids])
     damped = moment + np.eye(len(moment)) * (DAMPING * np.trace(moment) / len(moment) or 1.0)
     spread = np.linalg.cholesky(np.linalg.inv(damped)).T
@@ -119,19 +119,19 @@ def weights_to_rows(node: onnx.NodeProto, weights: Array) -> Array:
 
 
 def rows_to_weights(node: onnx.NodeProto, rows: Array, shape: tuple[int, ...]) -> Array:
-    """Undo :func:`weights_to_rows`."""
+    """Reverse :func:`weights_to_rows`."""
     if node.op_type == "Conv":
         return rows.reshape(shape)
     return np.ascontiguousarray(rows[0] if is_transposed(node) else rows[0].T)
 
 
 def is_transposed(node: onnx.NodeProto) -> bool:
-    """Tell whether the second operand of a product is (channels, K)."""
+    """Return whether the second operand of a product is (channels, K)."""
     return bool(read_attributes(node).get("transB", 0))
 
 
 def im2col(node: onnx.NodeProto, x: Array, weights: tuple[int, ...]) -> Array:
-    """Return what each result reads of ``x``, (groups, K, results of one channel).
+    """Return the inputs of each result from ``x``, (groups, K, results of one channel).
 
     ``weights`` is the weights' shape; x is (N, C, …) for a convolution.
     """
@@ -158,7 +158,7 @@ def im2col(node: onnx.NodeProto, x: Array, weights: tuple[int, ...]) -> Array:
 def read_paddings(
     given: dict[str, Any], image: tuple[int, ...], reach: list[int], strides: list[int]
 ) -> list[tuple[int, int]]:
-    """Return the zeros before and behind each axis of the image."""
+    """Return the number of zeros before and after each axis of the image."""
     count = len(image)
     kind = given.get("auto_pad", b"NOTSET")
     if not kind.startswith(b"SAME"):

@@ -1,4 +1,4 @@
-"""Grids for the constants that convolutions and matrix products multiply by."""
+"""Chooses quantization parameters for the weights of convolutions and matrix products."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant operand: ``axis`` is that of the output channels, ``bias`` () if there is none.
+    """A constant operand: ``axis`` is that of the output channels, ``bias`` is () if there is none.
 
-    The output channels of a transposed convolution in groups lie along no axis: they share a grid.
+    ``axis`` is None for transposed convolutions in groups: their channels share the parameters.
     """
 
     name: str
@@ -84,7 +84,7 @@ def channel_axis(node: onnx.NodeProto) -> int | None:
 def choose_weight_params(
     weight: Weight, input_scale: float, per_channel: bool, powers_of_two: bool
 ) -> list[QuantParams]:
-    """Return one grid a channel, or a single one; zero points are 0.
+    """Return the quantization parameters per channel, or one for all; zero points are 0.
 
     Powers of two are chosen by the least squared error of the channel. Each scale is large
     enough for the bias to fit int32.
@@ -104,7 +104,7 @@ def choose_weight_params(
 def choose_channel_params(
     values: npt.NDArray[np.float64], bias: float, dtype: str, powers_of_two: bool
 ) -> QuantParams:
-    """Return the grid of one channel; ``bias`` is the largest, in steps of the input's grid."""
+    """Return one channel's parameters; ``bias`` is the largest, in steps of the input's scale."""
     largest = int(np.iinfo(dtype).max)
     scale = float(np.abs(values).max(initial=0.0)) / largest
     if scale == 0.0:
