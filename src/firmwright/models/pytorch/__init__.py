@@ -1,1 +1,1 @@
-"""Exported PyTorch programs."""
+"""Imports exported PyTorch programs."""

@@ -1,4 +1,4 @@
-"""Buffers that a PyTorch program changes: its states."""
+"""Exposes the states of a PyTorch program: the buffers that it changes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from firmwright.ir.tensors import State, Tensor
 from firmwright.models.state_pairs import reorder_ports
 
 BATCH_STATISTICS = frozenset({"running_mean", "running_var", "num_batches_tracked"})
-"""Buffers of batch normalization, which it changes while it is trained."""
+"""Buffers that batch normalization changes only during training."""
 
 
 def expose_states(program: torch.export.ExportedProgram, name: str) -> dict[str, State]:
     """Make inputs of the buffers that a program changes, and outputs of their next values.
 
     The next values are the first outputs. Returns the states in their order, by the names of the
-    inputs. Raises UserError for a program that is still in training, or changes its inputs.
+    inputs. Raises UserError for a program in training mode, or one that changes its inputs.
     """
     signature = program.graph_signature
     changed = signature.buffers_to_mutate
@@ -37,7 +37,7 @@ def expose_states(program: torch.export.ExportedProgram, name: str) -> dict[str,
     for made in (s for s in signature.output_specs if s.kind is OutputKind.BUFFER_MUTATION):
         given = inputs[made.target]
         states[given.arg.name] = make_state(str(made.target), buffers[str(made.target)])
-        program.constants.pop(str(made.target), None)  # where it is not persistent
+        program.constants.pop(str(made.target), None)  # if the buffer is not persistent
         given.kind, given.target = InputKind.USER_INPUT, None
         made.kind, made.target = OutputKind.USER_OUTPUT, None
     return states
@@ -52,7 +52,7 @@ def make_state(name: str, buffer: torch.Tensor) -> State:
 
 
 def move_states_last(module: IRModule, states: Collection[str]) -> IRModule:
-    """Put the states, by their inputs' names, behind other inputs, and the first outputs last."""
+    """Move the states, by their inputs' names, after other inputs, and the first outputs last."""
     if not states:
         return module
     names = [str(parameter.name) for parameter in module["main"].params]

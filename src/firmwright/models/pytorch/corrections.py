@@ -1,7 +1,7 @@
-"""TVM's importer of PyTorch programs, corrected where 0.27 computes something else than torch.
+"""Corrects TVM 0.27's importer of PyTorch programs, if its results differ from torch's.
 
-Each method stands for one fault, so that it can be dropped once TVM has mended it; the quantized
-operators are those that TVM has no converter for.
+Each method corrects one error, so that it can be removed after a fix in TVM. TVM has no converters
+for the quantized operators.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Converter = Callable[[torch.fx.Node], Any]
 
 ATEN = torch.ops.aten
 WHOLE = (ATEN._safe_softmax.default, ATEN._prelu_kernel.default, ATEN.adaptive_max_pool2d.default)
-"""Operators that are imported as they are: torch's own definitions of them cost more."""
+"""Operators that are not decomposed, because torch's definitions of them cost more."""
 
 FIRST_RESULT_ALONE = frozenset(
     {
@@ -44,21 +44,21 @@ FIRST_RESULT_ALONE = frozenset(
         "_native_batch_norm_legit_no_training",
     }
 )
-"""Operators whose other results the converters leave out, or fill with zeros."""
+"""Operators whose other results the converters omit, or fill with zeros."""
 
 
 OTHERS = {**INDEXING, **CUMULATIVE, **DYNAMIC_QUANTIZATION, **SAMPLING}
-"""Converters that need TVM's importer for its values and its builder alone."""
+"""Converters that need only the values and the builder of TVM's importer."""
 
 
 class TypedBuilder(relax.BlockBuilder):  # type: ignore[misc]
-    """Gives products and convolutions their operands' type; TVM has float32 for all of them.
+    """Emits products and convolutions in the operands' type; TVM uses float32 for all of them.
 
-    Those of 16-bit floats are rounded, and matrices of integers are multiplied as integers.
+    Results of 16-bit floats are rounded, and matrices of integers are multiplied as integers.
     """
 
     def emit_wide(self, expr: relax.Expr) -> relax.Var:
-        """Emit a product or convolution as it stands, with its sums in float32."""
+        """Emit a product or convolution unchanged, with its sums in float32."""
         return super().emit(expr)
 
     def emit(self, expr: relax.Expr, name_hint: str = "") -> relax.Var:
@@ -87,7 +87,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         self.numbers = evaluate_numbers(program)
 
     def _translate_fx_graph(self, graph: Any, nodes: Any, *others: Any) -> Any:
-        """Take what is computed of numbers alone for a number."""
+        """Replace nodes that depend only on numbers by constants."""
         for node, value in self.numbers.items():
             dtype = self._convert_data_type(value.dtype)
             self.env[node] = relax.const(value.numpy(), dtype)
@@ -100,7 +100,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
 
     @block_builder.setter
     def block_builder(self, _: relax.BlockBuilder) -> None:
-        """Take another one where TVM begins a program with a new one."""
+        """Set a TypedBuilder, when TVM begins a program with a new builder."""
         self.builder = TypedBuilder()
 
     def create_convert_map(self) -> dict[str, Any]:
@@ -157,9 +157,9 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.dequantize(self.env[x], *grid, axis))
 
     def safe_softmax(self, node: torch.fx.Node) -> relax.Var:
-        """Import the softmax of attention, which is 0 where a whole row is masked by -inf.
+        """Import the softmax of attention, which is 0 if a whole row is masked by -inf.
 
-        Products are not -inf unless they overflow, and a mask of numbers shows its rows.
+        Products are not -inf unless they overflow, and a constant mask shows its masked rows.
         """
         x, axis = self.env[node.args[0]], node.args[1]
         result = self.block_builder.emit(relax.op.nn.softmax(x, axis))
@@ -179,7 +179,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.nn.prelu(x, flat, 1))
 
     def largest_of_parts(self, node: torch.fx.Node) -> tuple[relax.Expr, ...]:
-        """Import ``adaptive_max_pool2d(x, size)`` of parts that are equal; not their places."""
+        """Import ``adaptive_max_pool2d(x, size)`` of equal parts; indices are not computed."""
         x, size = self.env[node.args[0]], node.args[1]
         image = [int(n) for n in self.shape_of(x)][-2:]
         if any(whole % parts for whole, parts in zip(image, size, strict=True)):
@@ -196,27 +196,27 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return convert
 
     def operands(self, node: torch.fx.Node) -> list[relax.Expr]:
-        """Return both operands; a number gets the type of the other one."""
+        """Return both operands; a number gets the type of the other operand."""
         given = [self.env.get(a, a) for a in node.args[:2]]
         like = next(a for a in given if isinstance(a, relax.Expr))
         return [a if isinstance(a, relax.Expr) else const_like(a, like) for a in given]
 
     def power(self, node: torch.fx.Node) -> relax.Var:
-        """Import powers of floats; TVM has none of integers unless the exponent is stated."""
+        """Import powers of floats; TVM supports integers only with a constant exponent."""
         base, exponent = self.operands(node)
         if "int" in dtype_of(base):
             raise ValueError("powers of integers with other exponents than a number")
         return self.block_builder.emit(relax.op.power(base, exponent))
 
     def remainder(self, node: torch.fx.Node) -> relax.Var:
-        """Return the remainder with the divisor's sign; TVM's has the error of a quotient."""
+        """Return the remainder with the divisor's sign; TVM's has a quotient's rounding error."""
         x, divisor = self.operands(node)
         if "float" not in dtype_of(x):
             return self.block_builder.emit(relax.op.floor_mod(x, divisor))
         return self.block_builder.emit(self.floor_remainder(x, divisor))
 
     def floor_remainder(self, x: relax.Expr, divisor: relax.Expr) -> relax.Expr:
-        """Return torch's remainder of floats: C's fmod, and the divisor where the signs differ."""
+        """Return torch's remainder of floats: C's fmod, plus the divisor if the signs differ."""
         rest = self.block_builder.emit(relax.op.mod(x, divisor))
         zero = const_like(0.0, rest)
         below = [relax.op.less(value, zero) for value in (rest, divisor)]
@@ -224,10 +224,10 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return relax.op.where(moved, relax.op.add(rest, divisor), rest)
 
     def _div(self, node: torch.fx.Node) -> relax.Var:
-        """Divide in the operands' type; TVM takes a number for int32 or float32.
+        """Divide in the operands' type; TVM reads a number as int32 or float32.
 
-        A floor of floats is the quotient without the remainder, as the rounded quotient may lie
-        above it.
+        A floor of floats is the quotient without the remainder, because the rounded quotient may
+        be too large.
         """
         x, divisor = self.operands(node)
         mode = node.kwargs.get("rounding_mode")
@@ -249,7 +249,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.negative(x))
 
     def sign(self, node: torch.fx.Node) -> relax.Var:
-        """Return the sign, which TVM compares with -1 where there is none."""
+        """Return the sign; TVM compares unsigned integers with -1."""
         x = self.env[node.args[0]]
         if dtype_of(x) == "bool":
             return x
@@ -267,7 +267,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.average(node, super()._avg_pool3d, self._avg_pool3d_impl)
 
     def average(self, node: torch.fx.Node, convert: Any, pool: Any) -> relax.Var:
-        """Divide the sums of windows by the stated divisor, which TVM leaves out."""
+        """Divide the sums of windows by the stated divisor, which TVM omits."""
         if len(node.args) < 7 or node.args[6] is None:
             return convert(node)
         x, *options = node.args[:5]
@@ -275,7 +275,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return scale_to_divisor(self.block_builder, means, node)
 
     def _native_group_norm(self, node: torch.fx.Node) -> relax.Var:
-        """Normalize also without weights or biases, where TVM's importer gives none."""
+        """Normalize groups, also without weights or biases, which TVM's importer requires."""
         x, weights, biases, _, channels, _, groups, epsilon = node.args
         kind = dtype_of(self.env[x])
         scale = self.env.get(weights, relax.const(np.ones(channels), kind))
@@ -286,7 +286,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         )
 
     def _addmm(self, node: torch.fx.Node) -> relax.Var:
-        """Round ``x + a @ b`` of 16-bit floats once, as torch does; TVM rounds the product, too."""
+        """Round ``x + a @ b`` of 16-bit floats once, as in torch; TVM also rounds the product."""
         bias, *operands = (self.env[a] for a in node.args)
         kind = dtype_of(bias)
         scaled = {node.kwargs.get("alpha", 1), node.kwargs.get("beta", 1)} != {1}
@@ -312,14 +312,14 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.add(result, along))
 
     def _select(self, node: torch.fx.Node) -> relax.Var:
-        """Count a negative index from the end; TVM takes it for a place before the tensor."""
+        """Count a negative index from the end; TVM reads it as a position before the tensor."""
         source, axis, index = self.env[node.args[0]], node.args[1], node.args[2]
         length = int(self.shape_of(source)[axis])
         place = relax.const(index % length, "int64")
         return self.block_builder.emit(relax.op.take(source, place, axis))
 
     def _clamp(self, node: torch.fx.Node) -> relax.Expr:
-        """Clamp integers by the limits that are stated; TVM has infinity for the other one."""
+        """Clamp integers by the stated limits; TVM uses infinity for a missing limit."""
         x, *limits = node.args
         stated = dict(zip(("min", "max"), limits, strict=False)) | dict(node.kwargs)
         result = self.env[x]
@@ -332,7 +332,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return result
 
     def reduce(self, node: torch.fx.Node) -> relax.Var:
-        """Import ``amax(x, axes, keepdim)`` and ``amin``, and the maxima of truth values."""
+        """Import ``amax(x, axes, keepdim)`` and ``amin``, also of truth values."""
         x = self.env[node.args[0]]
         kind = dtype_of(x)
         if kind == "bool":
@@ -344,7 +344,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.astype(found, kind)) if kind == "bool" else found
 
     def _any(self, node: torch.fx.Node) -> relax.Var:
-        """Tell whether any value is not 0; the answer is a truth value or, of uint8, 0 or 1."""
+        """Return whether any value is not 0, as a truth value or, for uint8, as 0 or 1."""
         x = self.env[node.args[0]]
         found = x if dtype_of(x) == "bool" else relax.op.not_equal(x, const_like(0, x))
         largest = relax.op.max(relax.op.astype(found, "int8"), *node.args[1:])
@@ -352,7 +352,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return self.block_builder.emit(relax.op.astype(largest, dtype))
 
     def _cumsum(self, node: torch.fx.Node) -> relax.Var:
-        """Add by loops; TVM leaves ``cumsum`` to a runtime library."""
+        """Add by loops; TVM calls a runtime library for ``cumsum``."""
         x, axis = self.env[node.args[0]], node.args[1]
         dtype = self._convert_data_type(node.meta["val"].dtype)
         return self.block_builder.emit_te(topi.cumsum, x, axis, dtype)
@@ -360,7 +360,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
     def _elu(self, node: torch.fx.Node) -> relax.Var:
         """Compute scale · (max(0, x) + alpha · min(0, exp(x · input scale) - 1)).
 
-        TVM leaves out both scales, which SELU and CELU are made with.
+        TVM omits both scales, which SELU and CELU need.
         """
         x = self.env[node.args[0]]
         stated: list[float] = list(node.args[1:])
@@ -378,12 +378,12 @@ def const_like(value: float, like: relax.Expr) -> relax.Expr:
 
 
 def locate_failures(convert: Converter) -> Converter:
-    """Let a converter's failure say which operator it failed for, and where that stands."""
+    """Add the operator and its location in the source to the errors of a converter."""
 
     def converted(node: torch.fx.Node) -> Any:
         try:
             return convert(node)
-        except Exception as error:  # TVM raises all kinds
+        except Exception as error:  # TVM raises exceptions of many types
             raise ValueError(f"{describe(node)}: {first_line(error)}") from error
 
     return converted

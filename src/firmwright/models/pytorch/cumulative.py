@@ -1,4 +1,4 @@
-"""Products and extremes along an axis, also those of all elements up to each one."""
+"""Imports products and extremes along an axis, also cumulative ones."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from firmwright.models.pytorch.nodes import kind_of
 
 
 def multiply_up(importer: Importer, node: torch.fx.Node) -> relax.Expr:
-    """Import ``cumprod(x, axis)`` as loops; TVM leaves it to a runtime library."""
+    """Import ``cumprod(x, axis)`` as loops; TVM calls a runtime library for it."""
     x, axis = importer.env[node.args[0]], node.args[1]
     dtype = str(node.meta["val"].dtype).removeprefix("torch.")
     return importer.block_builder.emit_te(topi.cumprod, x, axis, dtype)
 
 
 def find_extremes(importer: Importer, node: torch.fx.Node) -> relax.Expr:
-    """Import ``cummax(x, axis)`` and ``cummin``: values, and the last index that has each."""
+    """Import ``cummax(x, axis)`` and ``cummin``: values, and the last index of each value."""
     x, axis = importer.env[node.args[0]], node.args[1]
     largest = kind_of(node) == "cummax"
     axis %= len(static_shape(x))
@@ -43,7 +43,7 @@ def add_exponentials(importer: Importer, node: torch.fx.Node) -> relax.Expr:
 
 
 def add_relative(data: te.Tensor, largest: te.Tensor, axis: int) -> te.Tensor:
-    """Return the sum of exp(x - largest) of the elements up to each one."""
+    """Return the sum of exp(x - largest) over the elements up to each element."""
     step = te.reduce_axis((0, data.shape[axis]), "step")
 
     def element(*index: Any) -> Any:
@@ -59,7 +59,7 @@ def at(index: Any, axis: int, place: Any) -> tuple[Any, ...]:
 
 
 def find_values(data: te.Tensor, axis: int, largest: bool) -> te.Tensor:
-    """Return the extreme of the elements up to each one."""
+    """Return the extreme of the elements up to each element."""
     step = te.reduce_axis((0, data.shape[axis]), "step")
     dtype = str(data.dtype)
     start = tvm.tirx.min_value(dtype) if largest else tvm.tirx.max_value(dtype)
@@ -75,7 +75,7 @@ def find_values(data: te.Tensor, axis: int, largest: bool) -> te.Tensor:
 
 
 def find_places(data: te.Tensor, found: te.Tensor, axis: int) -> te.Tensor:
-    """Return the last index up to each element that has the value found."""
+    """Return the last index up to each element whose element equals ``found``."""
     step = te.reduce_axis((0, data.shape[axis]), "step")
 
     def element(*index: Any) -> Any:
@@ -101,4 +101,4 @@ CUMULATIVE: dict[str, Convert] = {
     "logcumsumexp.default": add_exponentials,
     "prod.dim_int": multiply,
 }
-"""Converters by operator."""
+"""The converters by operator."""

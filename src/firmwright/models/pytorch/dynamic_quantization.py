@@ -1,7 +1,7 @@
-"""Dynamic quantization of PT2E: scales that follow from the values, in torch's roundings.
+"""Imports PT2E's dynamic quantization: scales are computed from the values, as torch rounds.
 
-A scale is float64 and a zero point int64, both of one element. Factors are rounded to float32, the
-type of the data. Source: _decomposed.py and utils.py of torch.ao.quantization.
+A scale is float64 and a zero point int64, both with one element. Factors are rounded to float32,
+the type of the data. Source: _decomposed.py and utils.py of torch.ao.quantization.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def number(value: float, dtype: str = FLOAT) -> Expr:
 def choose(importer: Importer, node: torch.fx.Node) -> Expr:
     """Import ``choose_qparams(x, lowest, highest, eps, type)``: a scale and a zero point.
 
-    The symmetric form has the same range on both sides of 0. Both are float64 and int64 of shape
-    (1,). As torch does, both follow from float32.
+    The symmetric form has the same range on both sides of 0. The scale is float64, the zero point
+    int64, both of shape (1,). As in torch, both are computed from float32.
     """
     x, lowest, highest, eps, _ = node.args
     emit = importer.block_builder.emit
@@ -75,4 +75,4 @@ DYNAMIC_QUANTIZATION: dict[str, Convert] = {
     **dict.fromkeys(("quantize_per_tensor.tensor", "quantize_per_tensor.tensor2"), quantize),
     **dict.fromkeys(("dequantize_per_tensor.tensor", "dequantize_per_tensor.tensor2"), dequantize),
 }
-"""Converters by operator."""
+"""The converters by operator."""

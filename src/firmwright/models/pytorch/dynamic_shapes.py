@@ -1,7 +1,7 @@
-"""Programs with dynamic shapes, exported again for the shapes of a recipe.
+"""Exports programs with dynamic shapes again, for the shapes of a recipe.
 
-TVM's converters want lengths that are numbers. torch's export resolves all lengths that depend on
-those of the inputs.
+TVM's converters need lengths that are numbers. torch's export resolves all lengths that depend on
+lengths of the inputs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Lengths = Sequence[Any]
 def fix_shapes(
     program: torch.export.ExportedProgram, shapes: Shapes, name: str
 ) -> tuple[torch.export.ExportedProgram, tuple[str, ...]]:
-    """Return the program for inputs of these shapes, and remarks for the user.
+    """Return the program for inputs of these shapes, and notes for the user.
 
     Raises OpenShapesError for open inputs without a shape, UserError for shapes that do not fit.
     """
@@ -39,14 +39,14 @@ def fix_shapes(
     with suppress_output():
         try:
             return torch.export.export(program.module(), arguments, options), remarks
-        except Exception as error:  # torch raises all kinds
+        except Exception as error:  # torch raises exceptions of many types
             failure = first_line(error)
     shown = ", ".join(f"{n}: {list(shape)}" for n, shape in chosen.items())
     raise UserError(f"{name}: inputs: torch rejects the shapes {shown}: {failure}")
 
 
 def refuse_unknown(shapes: Shapes, declared: Mapping[str, Lengths], name: str) -> None:
-    """Raise UserError for a shape of no input, OpenShapesError for an open input without one."""
+    """Raise UserError for a shape of an unknown input, OpenShapesError for a missing shape."""
     for label in shapes:
         if label not in declared:
             hint = did_you_mean(label, declared)
@@ -70,10 +70,10 @@ def check_lengths(
     declared: Mapping[str, Lengths],
     name: str,
 ) -> list[str]:
-    """Return remarks on lengths of 1 that the export does not include.
+    """Return notes on lengths of 1 that the export does not include.
 
     Raises UserError for lengths that do not fit. ``Dim.AUTO`` begins at 2: torch.export treats a
-    length of 1 apart, though most programs are right for it as well.
+    length of 1 separately, but most programs are also correct for it.
     """
     ranges = {str(symbol): limits for symbol, limits in program.range_constraints.items()}
     found: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""PyTorch programs as ``torch.export.save`` writes them (.pt2), imported by TVM.
+"""Imports PyTorch programs in the form of ``torch.export.save`` (.pt2), with TVM's importer.
 
-No pickle of the file is executed: its tensors are read with ``force_weights_only``, and a file with
-pickled objects or compiled code in it is refused. (torch itself still advises against programs of
-unknown origin: it evaluates the symbolic shape expressions in them.)
+No pickle of the file is executed: tensors are read with ``force_weights_only``. A file with pickled
+objects or compiled code is rejected. (torch itself still advises against programs of unknown
+origin: it evaluates the symbolic shape expressions in them.)
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         )
     except UserError:
         with suppress_output():
-            importer.block_builder = None  # TVM says that it is not done
+            importer.block_builder = None  # prevents TVM's message about an unfinished builder
         raise
     variables = {
         str(value.name): labels[node.name]
         for node, value in importer.env.items()
         if node.name in labels
         and isinstance(value, relax.Var)
-        and not is_source_name(str(value.name))  # an input, handed on by an operator that is none
+        and not is_source_name(str(value.name))  # an input that a no-op returned unchanged
     }
     check_results(importer, name)
     module = bind_shapes(rename_variables(module, variables), shapes, name)
@@ -93,20 +93,20 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 
 
 def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
-    """Read the file without executing anything in it; UserError where it is no exported program."""
+    """Read the file without executing its code; UserError if it is not an exported program."""
     check_archive(data, name)
     with suppress_output(), force_weights_only():
         try:
             return torch.export.load(io.BytesIO(data))
-        except Exception as error:  # torch raises all kinds
+        except Exception as error:  # torch raises exceptions of many types
             failure = explain_load(error)
     raise UserError(f"{name}: torch {torch.__version__} cannot read the program: {failure}")
 
 
 def explain_load(error: Exception) -> str:
-    """Return why torch rejects a file, from its error.
+    """Return the reason why torch rejects a file, from torch's error.
 
-    torch names a pickled class far behind advice that does not hold here.
+    torch names a pickled class only after advice that does not apply here.
     """
     found = PICKLED_CLASS.search(str(error))
     if not found:
@@ -122,7 +122,7 @@ def explain_load(error: Exception) -> str:
 
 
 def check_archive(data: bytes, name: str) -> None:
-    """Tell an exported program from the other things that torch saves."""
+    """Raise UserError unless the file is an exported program, with the type of the file."""
     try:
         members = zipfile.ZipFile(io.BytesIO(data)).namelist()
     except zipfile.BadZipFile:
@@ -143,9 +143,9 @@ def check_archive(data: bytes, name: str) -> None:
 
 @contextmanager
 def force_weights_only() -> Iterator[None]:
-    """Let ``torch.load`` build nothing but tensors and plain containers, whatever its caller asks.
+    """Restrict ``torch.load`` to tensors and plain containers, regardless of its arguments.
 
-    torch offers an environment variable for this, and no other way into ``torch.export.load``.
+    For ``torch.export.load``, an environment variable is torch's only option for this restriction.
     """
     variable = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     before = os.environ.get(variable)
@@ -161,8 +161,8 @@ def force_weights_only() -> Iterator[None]:
 def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
     """Return the program in torch's core operators, which TVM's importer expects.
 
-    Recurrent layers stay as they are where the importer writes them out, and so do operators that
-    the importer knows as they are.
+    Recurrent layers are not decomposed if the importer writes them out step by step. Operators
+    with a converter in the importer also stay whole.
     """
     with suppress_output():
         try:
@@ -173,13 +173,13 @@ def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.
                 for kind in CELLS:
                     table.pop(kind, None)
             return program.run_decompositions(table)
-        except Exception as error:  # torch raises all kinds
+        except Exception as error:  # torch raises exceptions of many types
             failure = first_line(error)
     raise UserError(f"{name}: torch cannot decompose the program: {failure}")
 
 
 def check_operators(program: torch.export.ExportedProgram, name: str) -> None:
-    """Refuse, in one message, every operator that has no converter, or no result to compare."""
+    """Raise one UserError with all operators without a converter or a comparable result."""
     known = TorchImporter(program).convert_map
     lines = [
         f"  {describe(node)}{reason}"
@@ -191,7 +191,7 @@ def check_operators(program: torch.export.ExportedProgram, name: str) -> None:
 
 
 def find_objections(node: torch.fx.Node, known: Collection[str]) -> Iterator[str]:
-    """Say why an operator cannot be compiled; an empty reason where it has no converter."""
+    """Yield the reasons why an operator cannot be compiled; '' if it has no converter."""
     if draws_numbers(node):
         yield ": it draws random numbers (dropout does not in inference mode, model.eval())"
     elif node.target.__name__ not in known:
@@ -202,7 +202,7 @@ def find_objections(node: torch.fx.Node, known: Collection[str]) -> Iterator[str
 
 
 def drop_assertions(program: torch.export.ExportedProgram) -> None:
-    """Remove what torch asserts of values at run time: firmware has nobody to tell it to."""
+    """Remove torch's run-time assertions of values, because firmware cannot report them."""
     asserted = [node for node in find_call_nodes(program) if node.target in ASSERTIONS]
     for node in asserted:
         program.graph.erase_node(node)
@@ -211,9 +211,9 @@ def drop_assertions(program: torch.export.ExportedProgram) -> None:
 
 
 def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
-    """Return what the user calls a node: the path of its submodule, else the node's own name.
+    """Return the label of each node: the path of its submodule, or else the node's name.
 
-    Of a submodule that became several nodes, only the last one has a label.
+    If a submodule became several nodes, only its last node has the path as label.
     """
     labels: dict[str, str] = {}
     last: dict[str, str] = {}
@@ -228,7 +228,7 @@ def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
 
 
 def check_results(importer: TorchImporter, name: str) -> None:
-    """Refuse operators whose result has another shape or type in TVM than the program states."""
+    """Raise UserError if an operator's result in TVM has another shape or type than in torch."""
     lines = [
         f"  {describe(node)}: {difference}"
         for node, value in importer.env.items()
@@ -239,7 +239,7 @@ def check_results(importer: TorchImporter, name: str) -> None:
 
 
 def find_differences(stated: Any, kind: Any) -> Iterator[str]:
-    """Yield what TVM has of a tensor instead of what torch states; others have their parts."""
+    """Yield the differences of a tensor in TVM from torch's tensor; tuples are skipped."""
     if not isinstance(stated, torch.Tensor) or not isinstance(kind, relax.TensorType):
         return
     wanted, found = list(stated.shape), list(kind.shape or ())
@@ -254,7 +254,7 @@ def find_differences(stated: Any, kind: Any) -> Iterator[str]:
 def collect_outputs(
     module: tvm.IRModule, program: torch.export.ExportedProgram, name: str, states: int
 ) -> tuple[Tensor, ...]:
-    """Describe the outputs of the program, behind which there are so many states."""
+    """Return the outputs of the program; the last ``states`` results are states."""
     types = list_result_types(module["main"])
     types = types[: len(types) - states]
     names = [str(n) for n in program.graph_signature.user_outputs]
@@ -264,7 +264,7 @@ def collect_outputs(
 
 
 def to_torch(array: npt.NDArray[Any]) -> torch.Tensor:
-    """Return a copy, for torch wants memory that it may write to; it knows no type of ml_dtypes."""
+    """Return a copy, because torch needs writable memory; bfloat16 is converted via uint16."""
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view("uint16").copy()).view(torch.bfloat16)
     return torch.from_numpy(np.array(array))
@@ -277,7 +277,7 @@ def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
 
 
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
-    """Evaluate with torch itself, operator by operator, in one thread."""
+    """Evaluate the samples with torch, operator by operator, in one thread."""
     program = load_program(data, "model")
     names = [str(n) for n in program.graph_signature.user_inputs]
     outputs = [str(n) for n in program.graph_signature.user_outputs]

@@ -1,8 +1,7 @@
-"""Reads and writes at computed places, in all forms that torch has of them.
+"""Imports reads and writes at computed indices, in all forms of torch.
 
-TVM takes several indices for a product of them, has one form of scatter, and no unfold. A tensor of
-several indexed axes is here a tensor of one: those axes come first, and one index counts along all
-of them.
+TVM reads several indices as their product, has one form of scatter, and has no unfold. Here the
+indexed axes are moved first and become one axis, and a single index counts along all of them.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ Convert = Callable[[Importer, torch.fx.Node], relax.Expr]
 
 @dataclass(frozen=True)
 class Selection:
-    """Axes of a tensor that are indexed together, and where their result stands.
+    """The axes of a tensor that are indexed together, and the position of their result.
 
-    ``order`` has the indexed axes first. ``place`` is a tensor of int64, which counts along all
+    ``order`` has the indexed axes first. ``place`` is an int64 tensor, which counts along all
     indexed axes in row order.
     """
 
@@ -55,16 +54,16 @@ class Selection:
 
     @property
     def result_order(self) -> list[int]:
-        """Return the order that moves the leading axes of the index to their place."""
+        """Return the order that moves the leading axes of the index to axis ``first``."""
         rank = len(self.index_shape)
         before = range(rank, rank + self.first)
         return [*before, *range(rank), *range(rank + self.first, rank + len(self.others))]
 
 
 def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | None]) -> Selection:
-    """Return the selection of an index per axis, None for an axis that is not indexed.
+    """Return the selection by one index per axis, None for an axis that is not indexed.
 
-    Raises ValueError for an index of truth values: run time tells how many they select.
+    Raises ValueError for an index of truth values: their number is known only at run time.
     """
     builder, shape = importer.block_builder, static_shape(x)
     indices = {axis: importer.env[n] for axis, n in enumerate(given) if n is not None}
@@ -86,7 +85,7 @@ def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | No
 
 
 def count_from_start(builder: relax.BlockBuilder, index: relax.Expr, length: int) -> relax.Expr:
-    """Return an index as int64, from the start of an axis, also one from its end."""
+    """Return an index as int64, counted from the start of an axis; negative ones are converted."""
     wide = builder.emit(relax.op.astype(index, "int64"))
     moved = builder.emit(relax.op.add(wide, relax.const(length, "int64")))
     return builder.emit(relax.op.where(relax.op.less(wide, relax.const(0, "int64")), moved, wide))
@@ -112,7 +111,7 @@ def index(importer: Importer, node: torch.fx.Node) -> relax.Expr:
 
 
 def index_put(importer: Importer, node: torch.fx.Node) -> relax.Expr:
-    """Import ``index_put(x, indices, values, accumulate)``; the last of equal indices stays."""
+    """Import ``index_put(x, indices, values, accumulate)``; the last of equal indices wins."""
     x, indices, values, *options = node.args
     builder, data = importer.block_builder, importer.env[x]
     update = importer.env[values]
@@ -137,7 +136,7 @@ def index_put(importer: Importer, node: torch.fx.Node) -> relax.Expr:
 def fill_mask(
     builder: relax.BlockBuilder, data: relax.Expr, mask: relax.Expr, value: relax.Expr
 ) -> relax.Expr:
-    """Return the data with one value wherever a mask of the leading axes is true."""
+    """Return the data with one value at the true elements of a mask of the leading axes."""
     shape, rank = static_shape(mask), len(static_shape(data))
     mask = builder.emit(relax.op.reshape(mask, (*shape, *[1] * (rank - len(shape)))))
     value = builder.emit(relax.op.reshape(value, [1] * rank))
@@ -152,7 +151,7 @@ REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "ama
 def scatter(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     """Import ``scatter``, ``scatter_add`` and ``scatter_reduce`` of a source or a number.
 
-    The source may be larger than the index; its first elements are used.
+    If the source is larger than the index, its first elements are used.
     """
     builder, x = importer.block_builder, importer.env[node.args[0]]
     axis, places, source, *options = node.args[1:]
@@ -189,7 +188,7 @@ def scatter(importer: Importer, node: torch.fx.Node) -> relax.Expr:
 
 
 def start_of(mode: str, dtype: str) -> float:
-    """Return the number that a reduction begins with."""
+    """Return the initial value of a reduction."""
     if mode in ("add", "update", "mul"):
         return 1 if mode == "mul" else 0
     if "float" in dtype:
@@ -221,4 +220,4 @@ INDEXING: dict[str, Convert] = {
     ),
     "unfold.default": unfold,
 }  # fmt: skip
-"""Converters by operator."""
+"""The converters by operator."""

@@ -1,4 +1,4 @@
-"""The nodes of exported programs: their operators, and where in the model's source they stand."""
+"""Describes the nodes of exported programs: operators, and locations in the model's source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def kind_of(node: torch.fx.Node) -> str:
 
 
 def describe(node: torch.fx.Node) -> str:
-    """Return an operator, its node, and its line in the model's source where the file says so."""
+    """Return an operator, its node, and its line in the model's source if the file states it."""
     lines = SOURCE_LINE.findall(node.meta.get("stack_trace") or "")
     own = [line for line in lines if "site-packages/torch/" not in line[0]]
     place = ", {} line {}".format(*own[-1]) if own else ""
@@ -27,7 +27,7 @@ def describe(node: torch.fx.Node) -> str:
 
 
 def draws_numbers(node: torch.fx.Node) -> bool:
-    """Tell whether an operator draws random numbers; recurrent layers do so in training alone."""
+    """Return whether an operator draws random numbers; recurrent layers only do in training."""
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
     stated = {option.name: i for i, option in enumerate(node.target._schema.arguments)}

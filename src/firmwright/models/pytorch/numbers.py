@@ -1,4 +1,4 @@
-"""What a PyTorch program computes of numbers alone, such as the masks of attention."""
+"""Evaluates the parts of a PyTorch program without inputs, such as the masks of attention."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 from firmwright.models.pytorch.nodes import draws_numbers, kind_of
 
 MASKING = ("add", "where", "masked_fill", "sub")
-"""The operators that put -inf into scores."""
+"""The operators that write -inf into scores."""
 
 FILLING = ("full", "empty", "empty_permuted")
 
 
 def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, torch.Tensor]:
-    """Return the tensors that depend on no input and no weight, but those that are only filled.
+    """Return the tensors that depend on no input and no weight, except those that are only filled.
 
-    An operator that draws random numbers is left to be refused.
+    Operators that draw random numbers are not evaluated, so that a later check rejects them.
     """
     found: dict[torch.fx.Node, torch.Tensor] = {}
     for node in program.graph.nodes:
@@ -39,7 +39,7 @@ def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Nod
 def may_mask_rows(
     scores: torch.fx.Node, axis: int, numbers: Mapping[torch.fx.Node, torch.Tensor]
 ) -> bool:
-    """Tell whether all scores of a row may be -inf: not where a mask of numbers shows otherwise."""
+    """Return whether all scores of a row may be -inf; a constant mask can exclude this."""
     if scores.target.__name__.partition(".")[0] not in MASKING:
         return False
     masks = [numbers[n] for n in scores.all_input_nodes if n in numbers]

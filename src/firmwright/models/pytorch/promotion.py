@@ -1,7 +1,8 @@
-"""The types that torch computes in, stated in the program: TVM takes those of the operands.
+"""Inserts torch's type conversions into a program, because TVM computes in the operands' types.
 
-torch brings operands to one type on its own: ``x + 1.5`` is float32 for integers x. Here these
-conversions become operators, and so does the factor ``alpha`` of sums, which TVM leaves out.
+torch converts operands to one type implicitly: ``x + 1.5`` is float32 for integers x. Here these
+conversions become operators. The factor ``alpha`` of sums, which TVM omits, also becomes an
+operator.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ ATEN = torch.ops.aten
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 SHIFTS = frozenset({"__lshift__", "__rshift__"})
 REDUCTIONS = frozenset({"prod", "cumprod", "linalg_vector_norm", "_softmax", "_log_softmax", "cat"})
-"""Operators whose operands have the result's type before anything else, beside pointwise ones."""
+"""Operators that first convert their operands to the result's type, like pointwise operators."""
 
 BOOLEAN = {
     ATEN.add.Tensor: ATEN.logical_or.default,
@@ -24,15 +25,15 @@ BOOLEAN = {
     ATEN.maximum.default: ATEN.logical_or.default,
     ATEN.minimum.default: ATEN.logical_and.default,
 }
-"""What arithmetic is where the operands and the result are truth values."""
+"""The operators that replace arithmetic if the operands and the result are truth values."""
 
 
 def state_types(program: torch.export.ExportedProgram) -> None:
-    """Insert conversions of operands into the program wherever torch computes in another type."""
+    """Insert conversions of operands into the program if torch computes in another type."""
     for node in find_call_nodes(program):
         kind = find_computing_type(node)
         if kind is not None:
-            first = 1 if kind_of(node) == "where" else 0  # behind the condition
+            first = 1 if kind_of(node) == "where" else 0  # after the condition
             operands = (convert_operand(a, kind, node) for a in node.args[first:])
             node.args = (*node.args[:first], *operands)
             multiply_second_term(node, kind)
@@ -42,7 +43,7 @@ def state_types(program: torch.export.ExportedProgram) -> None:
 
 
 def find_computing_type(node: torch.fx.Node) -> torch.dtype | None:
-    """Return the type that torch brings a node's operands to; None where each keeps its own."""
+    """Return the type to which torch converts a node's operands; None without conversion."""
     result, kind = node.meta.get("val"), kind_of(node)
     if not isinstance(result, torch.Tensor):
         return None
@@ -62,7 +63,7 @@ def value_of(argument: Any) -> Any:
 
 
 def convert_operand(operand: Any, kind: torch.dtype, user: torch.fx.Node) -> Any:
-    """Return an operand of ``user`` in the type ``kind``; what is no operand stays as it is."""
+    """Return an operand of ``user`` in the type ``kind``; other arguments stay unchanged."""
     if isinstance(operand, list | tuple):
         return [convert_operand(part, kind, user) for part in operand]
     if not isinstance(operand, torch.fx.Node):
@@ -74,7 +75,7 @@ def convert_operand(operand: Any, kind: torch.dtype, user: torch.fx.Node) -> Any
 
 
 def takes_numbers(node: torch.fx.Node) -> bool:
-    """Tell whether the numbers among a node's arguments are operands; exponents stay as stated."""
+    """Return whether the numbers among a node's arguments are operands; exponents are not."""
     return torch.Tag.pointwise in node.target.tags and kind_of(node) != "pow"
 
 
@@ -88,7 +89,7 @@ def wrap_number(number: Any, kind: torch.dtype) -> Any:
 def insert_before(
     user: torch.fx.Node, target: Any, args: tuple[Any, ...], options: dict[str, Any]
 ) -> torch.fx.Node:
-    """Insert an operator on behalf of ``user``, whose place in the model it shares."""
+    """Insert an operator for ``user``, with the location of ``user`` in the model's source."""
     with user.graph.inserting_before(user):
         node = user.graph.call_function(target, args, options)
     shared = ("nn_module_stack", "stack_trace")
@@ -98,7 +99,7 @@ def insert_before(
 
 
 def multiply_second_term(node: torch.fx.Node, kind: torch.dtype) -> None:
-    """Write ``a + alpha * b`` and ``a - alpha * b`` out."""
+    """Replace ``a + alpha * b`` and ``a - alpha * b`` by a multiplication and a sum."""
     if kind_of(node) not in ("add", "sub"):
         return
     first, second, *others = node.args

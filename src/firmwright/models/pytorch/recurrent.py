@@ -1,7 +1,7 @@
-"""PyTorch's recurrent layers, step by step: TVM has one layer of them, of some kinds alone.
+"""Writes out PyTorch's recurrent layers step by step; TVM supports few kinds, and one layer.
 
-torch itself writes them out, too, but its steps have nothing in common. Here tensors are named as
-those of ONNX's recurrent operators, by their step: so all steps are quantized alike.
+torch can write them out, too, but the names of its steps are unrelated. Here tensors are named
+after their step, like those of ONNX's recurrent operators, so that all steps are quantized alike.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from firmwright.models.onnx.graph.recurrent import STEP
 
 Array = npt.NDArray[Any]
 Cell = Callable[["Direction", Expr, Sequence[Expr]], list[Expr]]
-"""Takes a step's input and the states, each (batch, size), and returns the new states."""
+"""Returns the new states from a step's input and the states; each is (batch, size)."""
 
 
 class Direction:
-    """One direction of a layer: its weights, and the names of what it binds."""
+    """One direction of a layer: its weights, and the names of the tensors that it binds."""
 
     def __init__(self, builder: relax.BlockBuilder, label: str, weights: Sequence[Array]) -> None:
         self.builder, self.label = builder, label
@@ -52,7 +52,7 @@ class Direction:
         return self.bind(op.add(product, *biases)) if biases else product
 
     def add_gates(self, data: Expr, state: Expr, gates: int) -> Expr:
-        """Return the first gates together, before their functions."""
+        """Return the first ``gates`` gates in one tensor, before their activation functions."""
         terms = (self.apply_weights(value, i, 0, gates) for i, value in enumerate((data, state)))
         return self.bind(op.add(*terms))
 
@@ -63,7 +63,7 @@ class Direction:
     def run(
         self, cell: Cell, steps: Sequence[Expr], states: list[Expr], back: bool
     ) -> tuple[list[Expr], list[Expr]]:
-        """Return the first state after each step, and all states after the last one."""
+        """Return the first state after each step, and all states after the last step."""
         shown: dict[int, Expr] = {}
         for step in sorted(range(len(steps)), reverse=back):
             self.scope = f"{STEP}{step}/"
@@ -77,7 +77,10 @@ def add_rnn_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> li
 
 
 def add_gru_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> list[Expr]:
-    """Gates reset, update, hidden. Source: torch.nn.GRU, its equations."""
+    """Return the next state; the gates are reset, update, hidden.
+
+    Source: the equations of torch.nn.GRU.
+    """
     bind, (state,) = direction.bind, states
     both = direction.add_gates(data, state, 2)
     reset, update = (bind(op.sigmoid(direction.cut(both, gate))) for gate in range(2))
@@ -88,7 +91,10 @@ def add_gru_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> li
 
 
 def add_lstm_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> list[Expr]:
-    """Gates input, forget, cell, output. Source: torch.nn.LSTM, its equations."""
+    """Return the next states; the gates are input, forget, cell, output.
+
+    Source: the equations of torch.nn.LSTM.
+    """
     bind, (state, cell) = direction.bind, states
     total = direction.add_gates(data, state, 4)
     taken, forget, proposal, shown = (direction.cut(total, gate) for gate in range(4))
@@ -113,9 +119,9 @@ def find_recurrent(program: torch.export.ExportedProgram) -> Iterator[torch.fx.N
 
 
 def are_written_out(program: torch.export.ExportedProgram) -> bool:
-    """Tell whether all recurrent layers have stored weights, and a state of the cells' size.
+    """Return whether all recurrent layers have stored weights, and a state of the cells' size.
 
-    Those with projections have more weights.
+    Layers with projections have more weights, and their states are smaller.
     """
     stored = {
         spec.arg.name
@@ -130,7 +136,7 @@ def are_written_out(program: torch.export.ExportedProgram) -> bool:
 
 
 def write_out_recurrent(importer: Any, node: torch.fx.Node) -> relax.Tuple:
-    """Return the sequence and the last states of a recurrent layer, step by step."""
+    """Return the sequence and the last states of a recurrent layer, written out step by step."""
     data, states, params, has_biases, layers, _, _, both_ways, batch_first = node.args
     states = states if isinstance(states, list | tuple) else [states]
     builder, sequence = importer.block_builder, importer.env[data]
@@ -167,7 +173,7 @@ def write_out_recurrent(importer: Any, node: torch.fx.Node) -> relax.Tuple:
 def get_state(
     importer: Any, direction: Direction, state: torch.fx.Node, number: int, place: int
 ) -> Expr:
-    """Return a state (batch, size) before the first step; one of zeros has a name as others."""
+    """Return a state (batch, size) before the first step; a state of zeros has a step's name."""
     whole = importer.env[state]
     if state.target is not torch.ops.aten.full.default:
         return importer.block_builder.emit(pick(whole, place, 0))

@@ -1,6 +1,6 @@
-"""Resizes and averages of windows, with the factors and divisors that TVM's importer leaves out.
+"""Imports resizes and averages of windows, with the factors and divisors that TVM omits.
 
-What a result has of each pixel torch says itself: it resizes the unit vectors of each axis.
+torch computes the weight of each pixel in a result: it resizes the unit vectors of each axis.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ RESIZES = {
     ATEN.upsample_bilinear2d.vec: ATEN.upsample_bilinear2d.default,
     ATEN._upsample_bilinear2d_aa.default: ATEN._upsample_bilinear2d_aa.default,
 }
-"""Operators that resize, and their forms that take a size and then one factor an axis."""
+"""The operators that resize, and their forms with a size and one factor per axis."""
 
 
 def resize(builder: relax.BlockBuilder, x: relax.Expr, node: torch.fx.Node) -> relax.Var:
-    """Resize the last two axes of x (n, c, height, width) as the operator of ``node`` does.
+    """Resize the last two axes of x (n, c, height, width) like the operator of ``node``.
 
-    Raises ValueError for means of integers, which torch rounds in its own way.
+    Raises ValueError for interpolated integers, which torch rounds in a different way.
     """
     size = [int(n) for n in node.meta["val"].shape[2:]]
     nearest = node.target is ATEN.upsample_nearest2d.vec
@@ -46,7 +46,7 @@ def resize(builder: relax.BlockBuilder, x: relax.Expr, node: torch.fx.Node) -> r
 
 
 def find_weights(node: torch.fx.Node, lengths: tuple[int, ...], size: list[int]) -> list[Array]:
-    """Return what each result takes of each pixel, (results, pixels), for both axes."""
+    """Return the weights of the pixels in each result, (results, pixels), for both axes."""
     _, _, *options = node.args
     flags = [option for option in options if isinstance(option, bool)]
     stated = [option for option in options if not isinstance(option, bool)]
@@ -65,7 +65,7 @@ def resize_units(operator: Any, length: int, extent: int, *options: Any) -> Arra
 
 
 def find_nearest_mode(weights: list[Array]) -> dict[str, str]:
-    """Return how TVM repeats pixels; nothing where they are not all repeated alike."""
+    """Return TVM's method for repeated pixels; empty unless all pixels repeat equally often."""
     repeated = all(
         np.array_equal(matrix, np.repeat(np.eye(matrix.shape[1]), times, axis=0))
         for matrix in weights
@@ -75,9 +75,10 @@ def find_nearest_mode(weights: list[Array]) -> dict[str, str]:
 
 
 def find_linear_mode(weights: list[Array], corners: bool) -> dict[str, str]:
-    """Return how TVM takes the same means; nothing where it has other ones.
+    """Return TVM's method for the same interpolation; empty if TVM would interpolate otherwise.
 
-    It knows the size of a result and no factor, and divides by 0 between the corners of one pixel.
+    TVM uses the size of the result and no factor. With aligned corners, it divides by 0 if the
+    result has one pixel.
     """
     by_size = [
         resize_units(ATEN.upsample_bilinear2d.default, matrix.shape[1], len(matrix), corners)
@@ -116,7 +117,7 @@ def combine_pixels(
 def sample(importer: Importer, node: torch.fx.Node) -> relax.Var:
     """Import ``grid_sampler(x, grid, mode, padding, corners)`` of pictures and volumes.
 
-    TVM wants the coordinates of a point along axis 1, torch along the last one.
+    TVM expects the coordinates of a point along axis 1, torch along the last axis.
     """
     x, grid = (importer.env[a] for a in node.args[:2])
     mode, padding, corners = node.args[2:]
@@ -137,13 +138,13 @@ def sample(importer: Importer, node: torch.fx.Node) -> relax.Var:
 SAMPLING: dict[str, Convert] = dict.fromkeys(
     ("grid_sampler_2d.default", "grid_sampler_3d.default"), sample
 )
-"""Converters by operator."""
+"""The converters by operator."""
 
 
 def scale_to_divisor(
     builder: relax.BlockBuilder, means: relax.Expr, node: torch.fx.Node
 ) -> relax.Var:
-    """Return the sums of windows by the stated divisor, from the means of pixels without pads."""
+    """Return the window sums divided by the stated divisor; ``means`` are without padding."""
     rank = 3 if kind_of(node) == "avg_pool3d" else 2
     shape = list(node.args[0].meta["val"].shape)
     shape[:-rank] = [1] * (len(shape) - rank)
