@@ -1,1 +1,1 @@
-"""ONNX models."""
+"""Imports and exports ONNX models."""

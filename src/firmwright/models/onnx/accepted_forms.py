@@ -1,6 +1,6 @@
-"""Forms of a model that ONNX Runtime accepts and ONNX's checker, or an importer, does not.
+"""Normalizes forms that ONNX Runtime accepts, but ONNX's checker or an importer rejects.
 
-Each function changes one of them into the form that ONNX defines, and changes no result.
+Each function replaces one form by the form that ONNX defines. The results stay the same.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ LIST_FIELDS = {
 }
 
 TRAINING_RESULTS = frozenset({"BatchNormalization"})
-"""Operators whose optional results change what the operator computes."""
+"""Operators whose optional results change their computation."""
 
 
 def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Change the model to the forms that ONNX defines; return remarks for the user."""
+    """Change the model to the forms that ONNX defines; return notes for the user."""
     expand_dialects(model)
     remarks = drop_unknown_attributes(model)
     for graph in find_graphs(model.graph):
@@ -40,7 +40,7 @@ def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def find_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graph and the graphs within it."""
+    """Yield the graph and all graphs inside it."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -51,7 +51,7 @@ def find_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 def sort_nodes(graph: onnx.GraphProto) -> None:
     """Move each node after the nodes whose results it reads, and keep the order otherwise.
 
-    A graph with a cycle stays as it is, for the checks to report.
+    A graph with a cycle stays unchanged, and the checks report the cycle.
     """
     writers = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
     reads = [{writers[name] for name in list_reads(node) if name in writers} for node in graph.node]
@@ -80,7 +80,7 @@ def order_steps(reads: Sequence[set[int]]) -> list[int]:
 
 
 def list_reads(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the names that a node reads, also those that its subgraphs read."""
+    """Yield the names that a node and its subgraphs read."""
     yield from node.input
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
@@ -89,7 +89,7 @@ def list_reads(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def open_negative_lengths(graph: onnx.GraphProto) -> None:
-    """Clear the lengths below zero, by which Paddle2ONNX states that a length is open."""
+    """Clear lengths below zero, with which Paddle2ONNX states that a length is open."""
     for value in (*graph.input, *graph.output, *graph.value_info):
         for length in value.type.tensor_type.shape.dim:
             if length.dim_value < 0:
@@ -97,7 +97,7 @@ def open_negative_lengths(graph: onnx.GraphProto) -> None:
 
 
 def drop_empty_lists(model: onnx.ModelProto) -> None:
-    """Remove optional attributes without elements: ONNX Runtime takes their default."""
+    """Remove optional attributes without elements: ONNX Runtime uses their default."""
     version = get_opset(model)
     for node in (node for graph in find_graphs(model.graph) for node in graph.node):
         known = find_schema_attributes(node, version)
@@ -120,7 +120,7 @@ def find_schema_attributes(
 
 
 def drop_unread_results(model: onnx.ModelProto) -> None:
-    """Remove optional results that nothing reads, such as the mask of Dropout."""
+    """Remove optional results that are never read, such as the mask of Dropout."""
     version = get_opset(model)
     graphs = list(find_graphs(model.graph))
     read = {name for graph in graphs for node in graph.node for name in node.input}
@@ -139,9 +139,9 @@ def drop_unread_results(model: onnx.ModelProto) -> None:
 
 @contextmanager
 def state_shapes(outputs: Iterable[onnx.ValueInfoProto]) -> Iterator[None]:
-    """Give a shape to each output that has none, for the time of ONNX's check.
+    """Add a shape to each output without a shape, for the duration of ONNX's check.
 
-    ONNX's checker asks for a shape, which ONNX Runtime infers.
+    ONNX's checker requires a shape, but ONNX Runtime infers it.
     """
     kinds = [value.type.tensor_type for value in outputs if value.type.HasField("tensor_type")]
     unstated = [kind for kind in kinds if not kind.HasField("shape")]

@@ -1,4 +1,4 @@
-"""Attributes that ONNX does not define: tools write notes for each other into a graph."""
+"""Removes attributes that ONNX does not define: tools write notes for each other into a graph."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import onnx
 
 
 def drop_unknown_attributes(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Remove the attributes of ONNX's operators that ONNX does not define; return a remark.
+    """Remove attributes of ONNX's operators that ONNX does not define; return a note.
 
-    quantlab writes ``weight_bits``, DORY's tools ``in1_add``. No operator reads them.
+    quantlab writes ``weight_bits``, DORY's tools write ``in1_add``. No operator reads them.
     """
     versions = {opset.domain or "ai.onnx": opset.version for opset in model.opset_import}
     dropped: dict[str, int] = {}
@@ -30,5 +30,5 @@ def drop_unknown_attributes(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def is_text(name: str | bytes) -> bool:
-    """Return whether a name of a damaged file is text; the checker refuses what is not UTF-8."""
+    """Return whether a name of a damaged file is text; the checker rejects other names."""
     return isinstance(name, str)

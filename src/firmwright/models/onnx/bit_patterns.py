@@ -1,4 +1,4 @@
-"""Bit patterns in Relax: BitCast, and floats of 8 and 4 bits that were stored in bytes.
+"""Converts bit patterns in Relax: BitCast, and floats of 8 and 4 bits that are stored in bytes.
 
 A conversion calls a function of bit_patterns.h or sixteen_bit_floats.h (templates/network).
 """
@@ -17,7 +17,7 @@ from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 Convert = Callable[[Any], tirx.Expr]
 
 ROUND_MODES = {b"up": 0x7FFFFF, b"down": 0, b"nearest": 0x400000}
-"""What is added to a float32's bits before float8_e8m0fnu keeps the exponent alone."""
+"""The number added to a float32's bits before float8_e8m0fnu keeps only the exponent."""
 
 
 def convert_float_to_code(
@@ -42,7 +42,7 @@ def convert_float_to_code(
 def convert_code_to_float(
     builder: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: Mapping[str, Any]
 ) -> relax.Expr:
-    """Return the float32 of codes of the type ``kind``, in uint8."""
+    """Return the float32 values of codes of the type ``kind``, which are stored in uint8."""
     kind = attributes["kind"].decode()
     return map_elements(builder, inputs[0], make_call("float32", f"{kind}_to_float32"))
 
@@ -50,7 +50,7 @@ def convert_code_to_float(
 def convert_bit_cast(
     builder: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: Mapping[str, Any]
 ) -> relax.Expr:
-    """TVM has no converter for BitCast. Between integers it is a cast that wraps around."""
+    """Convert BitCast, which TVM lacks; between integers it is a cast that wraps around."""
     (data,) = inputs
     before = str(data.ty.dtype)
     after = onnx.helper.tensor_dtype_to_np_dtype(attributes["to"]).name
@@ -71,7 +71,10 @@ def make_call(result: str, function: str, *arguments: tirx.Expr) -> Convert:
 
 
 def make_reinterpretation(result: str) -> Convert:
-    """Leave the bits as they are; :mod:`firmwright.lowering.sixteen_bit_floats` reads these."""
+    """Return a conversion that keeps the bits.
+
+    :mod:`firmwright.lowering.sixteen_bit_floats` reads such conversions.
+    """
     return lambda element: tirx.reinterpret(result, element)
 
 
@@ -80,18 +83,18 @@ UNPACK = {
     "float64": make_call("uint64", "float64_bits"),
     **dict.fromkeys(SIXTEEN_BIT_FLOATS, make_reinterpretation("uint16")),
 }
-"""From a float to its bits."""
+"""Functions from a float to its bits."""
 
 PACK = {
     "float32": make_call("float32", "float32_of_bits"),
     "float64": make_call("float64", "float64_of_bits"),
     **{kind: make_reinterpretation(kind) for kind in SIXTEEN_BIT_FLOATS},
 }
-"""From the bits to a float."""
+"""Functions from the bits to a float."""
 
 
 def map_elements(builder: relax.BlockBuilder, data: relax.Expr, convert: Convert) -> relax.Var:
-    """Convert each element, in an operator that is called a cast."""
+    """Convert each element, in an operator that is named a cast."""
 
     def compute(tensor: te.Tensor) -> te.Tensor:
         return te.compute(tensor.shape, lambda *place: convert(tensor(*place)))

@@ -1,8 +1,8 @@
-"""What is asked of an ONNX model beyond ONNX's own checker, before TVM sees it.
+"""Checks an ONNX model beyond ONNX's checker, before TVM reads the model.
 
-A rule is a small function: its docstring is the sentence that the user reads, its result what
-was found instead, or None. ONNX's checker looks at nodes one by one, and TVM's importer believes
-what stands in them.
+A rule is a small function: its docstring is the sentence that the user reads, its result is the
+wrong value that was found, or None. ONNX's checker checks nodes one by one, and TVM's importer
+trusts the values of their attributes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Shape = tuple[int, ...]
 
 
 def check_model(model: onnx.ModelProto, name: str) -> None:
-    """Refuse, with all that is wrong, what cannot be imported; raises UserError."""
+    """Raise UserError with all problems of a model that cannot be imported."""
     refuse_problems(f"{name}: not a valid ONNX model:", structure_problems(model))
     try:
         with state_shapes(model.graph.output):
@@ -47,7 +47,7 @@ def check_model(model: onnx.ModelProto, name: str) -> None:
 
 
 def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield what is wrong with the graph as a whole."""
+    """Yield the problems of the graph as a whole."""
     graph = model.graph
     newest = onnx.defs.onnx_opset_version()
     for opset in model.opset_import:
@@ -74,7 +74,7 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def find_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Yield the constants of a graph, and of the graphs within it."""
+    """Yield the constants of a graph, and of the graphs inside it."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
@@ -93,7 +93,7 @@ def find_node_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
 
 
 def reference_problems(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the attributes of a node of the graph that only one of a function may have."""
+    """Yield the attributes of a node that are allowed only for nodes of a function."""
     for name in (attribute.name for attribute in node.attribute if attribute.ref_attr_name):
         yield f"{describe(node)}: its attribute '{name}' is one of a function, which it is not in"
 
@@ -104,7 +104,7 @@ def describe(node: onnx.NodeProto) -> str:
 
 
 def tensor_problems(tensor: onnx.TensorProto) -> Iterator[str]:
-    """Yield what makes a constant's data unusable."""
+    """Yield the problems that make a constant's data unusable."""
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         where = next((e.value for e in tensor.external_data if e.key == "location"), "")
         yield (
@@ -124,7 +124,7 @@ def tensor_problems(tensor: onnx.TensorProto) -> Iterator[str]:
 
 
 def value_problems(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield what is wrong with attributes, grids and sizes."""
+    """Yield the problems of attributes, quantization parameters and sizes."""
     for node in (node for graph in find_graphs(model.graph) for node in graph.node):
         yield from violations(NODE_RULES, node, node)
     values = infer_static_shapes(model)
@@ -142,17 +142,17 @@ def value_problems(model: onnx.ModelProto) -> Iterator[str]:
 def violations(
     rules: Iterable[Callable[[T], object]], facts: T, node: onnx.NodeProto
 ) -> Iterator[str]:
-    """Yield the rules that a node breaks, each with what the rule found."""
+    """Yield the rules that a node violates, each with the value that was found."""
     for rule in rules:
         if found := rule(facts):
             yield f"{describe(node)}: {rule.__doc__}; found {found}"
 
 
 def infer_static_shapes(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:
-    """Return every static shape that ONNX can tell, with the bytes of an element.
+    """Return every static shape that ONNX can infer, with the bytes of an element.
 
-    A graph that ONNX cannot follow gives fewer. Nothing is allocated: it would be if ONNX were
-    asked to compute shapes from values (``data_prop``).
+    Shapes are missing if ONNX cannot infer the graph. ONNX does not compute shapes from values
+    (``data_prop``), because this would allocate memory.
     """
     try:
         graph = onnx.shape_inference.infer_shapes(model).graph
@@ -233,12 +233,12 @@ NODE_RULES: tuple[Callable[[onnx.NodeProto], str | None], ...] = (
 
 @dataclass(frozen=True)
 class QdqNode:
-    """A QuantizeLinear or DequantizeLinear; what is computed at run time is None."""
+    """A QuantizeLinear or DequantizeLinear; values that are computed at run time are None."""
 
     scale: Array | None
     zero_point: Array | None
     data: onnx.TensorProto | None
-    """The quantized data, where it is a constant."""
+    """The quantized data, if it is a constant."""
     shape: Shape | None
     axis: int
     blocked: bool
@@ -260,7 +260,7 @@ def make_qdq_node(
 
 
 def read_constant(tensor: onnx.TensorProto | None) -> Array | None:
-    """Return a constant's values; data that does not fill the shape is left to the importer."""
+    """Return a constant's values; None for damaged data, which the importer reports."""
     try:
         return None if tensor is None else np.asarray(onnx.numpy_helper.to_array(tensor))
     except (TypeError, ValueError):
@@ -326,7 +326,7 @@ QDQ_RULES: tuple[Callable[[QdqNode], str | None], ...] = (
 
 @dataclass(frozen=True)
 class KnownNode:
-    """A node with what is known of its inputs before anything runs; attributes by name."""
+    """A node with the known shapes and values of its inputs; attributes are by name."""
 
     node: onnx.NodeProto
     attributes: Mapping[str, Any]

@@ -1,10 +1,9 @@
-"""What TVM 0.27's ONNX converters do wrong and ONNX's own operators cannot say, in Relax.
+"""Corrects TVM 0.27's ONNX converters, in Relax, if ONNX's operators cannot express the fix.
 
-Each entry of :data:`CONVERTERS` takes the place of TVM's converter, and can be dropped when
-upstream has it. What TVM writes as loops stays an operator here, so that it can be rounded, folded
-and listed by name like any other. What TVM makes of operators with several results is checked: it
-knows no training mode, gives Dropout's mask as numbers, pads what has no fixed number of elements,
-and has constants in place of results that it does not compute.
+Each entry of :data:`CONVERTERS` replaces a converter of TVM, and can be removed after a fix in TVM.
+Loops of TVM become operators here, so that they can be rounded, folded and listed by name. TVM's
+results of operators with several results are checked. TVM has no training mode, returns Dropout's
+mask as numbers, pads results of variable length, and returns constants for missing results.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ Converter = Callable[[relax.BlockBuilder, Inputs, Attributes], relax.Expr]
 
 
 def convert_bit_shift(_: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
-    """TVM's shifts are C's: undefined for counts outside the width and for signs shifted out.
+    """Convert BitShift; TVM's shifts are undefined in C for large counts and shifted-out signs.
 
-    ONNX: bits shifted out are lost; a count outside the width leaves copies of the fill only.
+    ONNX: bits that are shifted out are lost. A count outside the width leaves only fill bits.
     """
     data, count = inputs
     dtype = str(data.ty.dtype)
@@ -52,7 +51,7 @@ def convert_bit_shift(_: relax.BlockBuilder, inputs: Inputs, attributes: Attribu
 
 
 def make_cumulative(compute: Callable[..., Any]) -> Converter:
-    """TVM leaves ``cumsum`` to a runtime library, and has no converter for CumProd."""
+    """Return a converter of CumSum or CumProd; TVM calls a runtime library, and lacks CumProd."""
 
     def convert(builder: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
         data, axis = inputs[0], int(inputs[1].value.numpy().item())
@@ -68,7 +67,10 @@ def make_cumulative(compute: Callable[..., Any]) -> Converter:
 
 
 def make_min_max(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
-    """TVM stacks the inputs and reduces them, which hides that integers have the same order."""
+    """Return a converter of Min or Max; TVM stacks the inputs and reduces them.
+
+    TVM's form hides that integers have the same order as their real numbers.
+    """
 
     return lambda builder, inputs, _: reduce(lambda a, b: builder.normalize(find(a, b)), inputs)
 
@@ -76,7 +78,7 @@ def make_min_max(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Conver
 def convert_dynamic_quantize(
     builder: relax.BlockBuilder, inputs: Inputs, _: Attributes
 ) -> relax.Expr:
-    """TVM divides by a scale of zero where all is zero; ONNX Runtime's scale is 1 there."""
+    """Convert DynamicQuantizeLinear; for zeros, TVM divides by scale 0, ONNX Runtime by 1."""
     data, zero, last = inputs[0], relax.const(0, "float32"), relax.const(255, "float32")
     high = builder.normalize(relax.op.maximum(zero, relax.op.max(data)))
     low = builder.normalize(relax.op.minimum(zero, relax.op.min(data)))
@@ -89,7 +91,7 @@ def convert_dynamic_quantize(
 
 
 def convert_gelu(_: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
-    """TVM ignores ``approximate`` in a model of an operator set before 20."""
+    """Convert Gelu; TVM ignores ``approximate`` in models of operator sets before 20."""
     is_tanh = attributes.get("approximate", b"none") == b"tanh"
     return (relax.op.nn.gelu_tanh if is_tanh else relax.op.nn.gelu)(inputs[0])
 
@@ -97,14 +99,14 @@ def convert_gelu(_: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) 
 def convert_instance_norm(
     _: relax.BlockBuilder, inputs: Inputs, attributes: Attributes
 ) -> relax.Expr:
-    """TVM writes out the mean and the variance, of which devices know no normalization any more."""
+    """Convert InstanceNormalization to one operator; devices do not recognize TVM's parts of it."""
     axes = list(range(2, len(static_shape(inputs[0]))))
     epsilon = float(attributes.get("epsilon", 1e-5))
     return relax.op.nn.instance_norm(*inputs, 1, axes, epsilon)
 
 
 def convert_sign(_: relax.BlockBuilder, inputs: Inputs, __: Attributes) -> relax.Expr:
-    """TVM's sign of an unsigned number has a constant of -1."""
+    """Convert Sign; TVM's sign of an unsigned number has a constant of -1."""
     data = inputs[0]
     if not str(data.ty.dtype).startswith("uint"):
         return relax.op.sign(data)
@@ -132,7 +134,7 @@ def to_tensor(value: relax.Expr | float, like: relax.Expr) -> relax.Expr:
 
 
 def interleave(before: Sequence[int], after: Sequence[int]) -> list[int]:
-    """Return before and after of each axis in turn."""
+    """Return the numbers before and after each axis, alternating."""
     return [int(n) for pair in zip(before, after, strict=True) for n in pair]
 
 
@@ -148,11 +150,11 @@ OPERATORS: dict[Any, Callable[..., relax.Expr]] = {
     ),
     topi.tile: relax.op.tile,
 }
-"""The operator that computes what a function of TVM's operator library writes as loops."""
+"""The operators that replace functions of TVM's operator library, which TVM writes as loops."""
 
 
 class OperatorBuilder(relax.BlockBuilder):  # type: ignore[misc]
-    """A block builder that emits an operator where it is asked for the same as loops."""
+    """A block builder that emits an operator instead of the equivalent loops."""
 
     def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> relax.Var:
         if func in OPERATORS and not kwargs:
@@ -161,20 +163,20 @@ class OperatorBuilder(relax.BlockBuilder):  # type: ignore[misc]
 
 
 DROPOUT_MASK_OPSET = 12
-"""The opset since which Dropout's mask is defined in inference: true throughout."""
+"""The first opset in which Dropout's mask is defined for inference: all elements are true."""
 
 TRAINING_MODE_OPSET = 14
-"""The opset since which BatchNormalization says by an attribute whether it trains."""
+"""The first opset in which an attribute of BatchNormalization states the training mode."""
 
 
 FORM_OPSETS = {("TopK", 10): 11}
-"""Operators whose form of an opset TVM takes for an earlier one, and an opset with that form."""
+"""Operators and opsets whose form TVM misreads as an earlier one; the value is a fitting opset."""
 
 
 def find_form(operator: str, inputs: Inputs, attributes: Attributes, opset: int) -> tuple[Any, int]:
-    """Return the inputs of a node, and the opset, by which TVM's converter understands it.
+    """Return the inputs of a node and the opset that TVM's converter understands.
 
-    That of Slice reads its limits from inputs; they are attributes before opset 10.
+    TVM's converter of Slice reads the limits from inputs; they are attributes before opset 10.
     """
     if operator == "Slice" and "starts" in attributes:
         limits = [attributes.get(name) for name in ("starts", "ends", "axes")]
@@ -186,12 +188,12 @@ def find_form(operator: str, inputs: Inputs, attributes: Attributes, opset: int)
 def refuse_node(
     operator: str, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any], opset: int
 ) -> None:
-    """Raise UserError for results of no fixed length or no reference, and for learning or dropping.
+    """Raise UserError for results of variable length or without a reference, and for training.
 
-    Of LRN, ONNX Runtime takes odd sizes only, and ONNX's own evaluator normalizes as many channels
-    as the batch has images.
+    ONNX Runtime supports LRN only with odd sizes. ONNX's evaluator normalizes as many channels as
+    the batch has images.
     """
-    if operator == "NonMaxSuppression":  # TVM pads its result to the largest length
+    if operator == "NonMaxSuppression":  # TVM pads its result to the maximum length
         raise UserError("only run time tells how long its result is; firmware needs fixed shapes")
     if operator == "LRN" and attributes["size"] % 2 == 0:
         raise UserError(
@@ -199,7 +201,7 @@ def refuse_node(
             "export the model with one"
         )
     if operator == "Dropout" and len(inputs) > 2 and inputs[2] is not None:
-        # A ratio of zero drops nothing.
+        # Dropout with ratio zero keeps all elements.
         training = not any(
             isinstance(i, Constant) and not constant_array(i).any() for i in inputs[1:3]
         )
@@ -213,7 +215,7 @@ def refuse_node(
 
 
 def convert_dropout(data: relax.Expr, attributes: Mapping[str, Any], opset: int) -> relax.Expr:
-    """Return the data as they are, and the mask where it is asked for."""
+    """Return the data unchanged, and the mask if the node has it as a result."""
     if count_results(attributes) == 1:
         return data
     if opset < DROPOUT_MASK_OPSET:
@@ -227,7 +229,7 @@ def convert_dropout(data: relax.Expr, attributes: Mapping[str, Any], opset: int)
 def check_results(
     result: relax.Expr, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any]
 ) -> None:
-    """Raise UserError where the importer has fewer results than the node, or stand-ins for them."""
+    """Raise UserError if results are missing, or constants stand in for them."""
     wanted = count_results(attributes)
     if wanted == 1:
         return
@@ -243,5 +245,5 @@ def check_results(
 
 
 def count_results(attributes: Mapping[str, Any]) -> int:
-    """Return how many results the node has, as the importer notes it among the attributes."""
+    """Return the number of the node's results, which the importer stores in the attributes."""
     return int(attributes["tvm_custom"]["num_outputs"])

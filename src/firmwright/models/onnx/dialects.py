@@ -1,8 +1,8 @@
-"""Operators of Deeploy and quantlib, which write integers in float tensors, as operators of ONNX.
+"""Replaces operators of Deeploy and quantlib, which store integers in float tensors, by ONNX's.
 
-Source: the generic kernels of github.com/pulp-platform/Deeploy. An operator is a function of ONNX
-here, in double precision, which holds products of 32-bit integers exactly. So ONNX Runtime
-evaluates the networks, too.
+Source: the generic kernels of github.com/pulp-platform/Deeploy. Each operator becomes a group of
+ONNX nodes in double precision, which represents products of 32-bit integers exactly. So ONNX
+Runtime evaluates these networks, too.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 Attributes = Mapping[str, float]
 DOMAINS = ("", "ai.onnx", "ai.onnx.contrib", "PACTOps")
-"""The domains that Deeploy and quantlib have written their operators in."""
+"""The domains in which Deeploy and quantlib have written their operators."""
 
 
 class Body:
     """The nodes that replace a node; their tensors are named after its result.
 
-    ``channel_shape`` aligns numbers of channels with the result of a convolution, else empty.
+    ``channel_shape`` aligns numbers per channel with the result of a convolution, else it is empty.
     """
 
     def __init__(self, node: onnx.NodeProto, channel_shape: Sequence[int] = ()) -> None:
@@ -46,7 +46,7 @@ class Body:
         return self.add("Cast", name, to=TensorProto.DOUBLE)
 
     def shift(self, value: str, divisor: float) -> str:
-        """Divide, and round down, as a shift to the right does."""
+        """Divide and round down, like a right shift."""
         return self.add("Floor", self.add("Div", value, self.number(divisor)))
 
     def clip(self, value: str, levels: float, signed: bool) -> str:
@@ -56,7 +56,7 @@ class Body:
 
 
 def requantize(body: Body, stated: Attributes) -> str:
-    """Return clip(floor((x · mul + add) / div + 1/2)); the rounding is Deeploy's."""
+    """Return clip(floor((x · mul + add) / div + 1/2)); Deeploy rounds in this way."""
     data, mul, add = (body.wide(name) for name in body.node.input)
     if body.channel_shape:
         shape = body.integers(body.channel_shape)
@@ -98,7 +98,7 @@ def expand_dialects(model: onnx.ModelProto) -> None:
 
 
 def find_result_ranks(graph: onnx.GraphProto) -> dict[str, int]:
-    """Return the rank of the result of each convolution: the rank of its weights."""
+    """Return the rank of each convolution's result, which is the rank of its weights."""
     ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
     return {n.output[0]: ranks.get(n.input[1], 0) for n in graph.node if n.op_type == "Conv"}
 
@@ -106,7 +106,7 @@ def find_result_ranks(graph: onnx.GraphProto) -> dict[str, int]:
 def expand(
     node: onnx.NodeProto, types: Mapping[str, int], ranks: Mapping[str, int]
 ) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes that do what a node does: the node itself if ONNX defines it."""
+    """Yield the nodes that replace a node; the node itself if it needs no replacement."""
     if node.op_type not in EXPANSIONS or node.domain not in DOMAINS:
         yield node
         return
@@ -119,7 +119,7 @@ def expand(
 
 
 def read_numbers(node: onnx.NodeProto) -> dict[str, float]:
-    """Return the attributes; quantlib writes numbers as tensors of one element."""
+    """Return the numeric attributes; quantlib writes numbers as tensors of one element."""
     values = {}
     for attribute in node.attribute:
         value = helper.get_attribute_value(attribute)

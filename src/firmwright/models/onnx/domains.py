@@ -1,6 +1,6 @@
-"""Which domain and operator set the nodes of a model are of.
+"""Determines the domain and the operator set of a model's nodes.
 
-ONNX Runtime's tools write operators under ONNX's name that ONNX does not have.
+ONNX Runtime's tools write operators in ONNX's domain that ONNX does not define.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from onnx import helper
 MICROSOFT_DOMAIN = "com.microsoft"
 
 RUNTIME_OPERATORS = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
-"""ONNX Runtime has them in ONNX's domain, in every operator set; ONNX has one since opset 17."""
+"""Operators that ONNX Runtime has in ONNX's domain in each opset; ONNX has one since opset 17."""
 
 
 QONNX_HINT = (
@@ -19,7 +19,7 @@ QONNX_HINT = (
     "writes QuantizeLinear, Clip and DequantizeLinear"
 )
 DIALECTS = dict.fromkeys(("onnx.brevitas", "qonnx.custom_op.general"), QONNX_HINT)
-"""What to do with operators of other domains, by domain."""
+"""The advice for operators of other domains, by domain."""
 
 LEAST_INPUTS = {
     name: count
@@ -40,11 +40,11 @@ LEAST_INPUTS = {
     }.items()
     for name in names.split()
 }  # fmt: skip
-"""How many inputs an operator of com.microsoft has at least; ONNX's checker does not know them."""
+"""The minimum number of inputs of com.microsoft's operators; ONNX's checker has no such rules."""
 
 
 def get_opset(model: onnx.ModelProto) -> int:
-    """Return the version of ONNX's operator set; that of a model that states none is 1."""
+    """Return the version of ONNX's operator set; 1 if the model does not state a version."""
     return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
 
 
@@ -53,7 +53,7 @@ def has_runtime_operators(model: onnx.ModelProto) -> bool:
 
 
 def name_domains(model: onnx.ModelProto) -> None:
-    """Let the domain of such nodes be com.microsoft: ONNX's checker knows no such operators."""
+    """Set the domain of such nodes to com.microsoft: ONNX's checker does not accept them."""
     version = get_opset(model)
     moved = [
         node

@@ -1,8 +1,8 @@
-"""A float Relax module as an ONNX graph, so that every format is quantized by the same engine.
+"""Exports a float Relax module as an ONNX graph, so that one engine quantizes all formats.
 
-Networks from TFLite keep channels last. ONNX's convolutions want them first, so a tensor is
-transposed once in front of the first convolution and stays that way through everything to which
-the order of axes does not matter.
+Networks from TFLite have channels last, but ONNX's convolutions need channels first. A tensor is
+transposed once before the first convolution. It stays transposed in all operators whose result
+does not depend on the order of axes.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ POOLS = {
 
 
 class NotExportableError(Exception):
-    """ONNX has no operator for this one, or the exporter does not write it."""
+    """Raised for an operator that ONNX does not have, or that the exporter does not write."""
 
 
 @dataclass(frozen=True)
 class OnnxValue:
-    """A tensor of the graph; ``channels_first`` if it is a transposed one of channels last."""
+    """A tensor of the graph; ``channels_first`` if a channels-last tensor was transposed."""
 
     name: str
     channels_first: bool = False
@@ -65,13 +65,13 @@ class OnnxValue:
 
 @dataclass(frozen=True)
 class SeveralValues(OnnxValue):
-    """The results of an operator that has several, by their names."""
+    """The results of an operator with several results, by their names."""
 
     results: tuple[str, ...] = ()
 
 
 class Exporter:
-    """Builds the graph binding by binding."""
+    """Builds the graph from the bindings of the module, one by one."""
 
     refusal = "quantize: operators that cannot be quantized:"
     advice = "  export the model as ONNX, which is quantized as it is, or end it before these"
@@ -127,7 +127,7 @@ class Exporter:
         return bytes(made.SerializeToString(deterministic=True))
 
     def pick_result(self, item: relax.TupleGetItem) -> OnnxValue:
-        """Return one of several results; any, if their operator was refused."""
+        """Return one of several results; any result if their operator was rejected."""
         several = self.values[item.tuple_value]
         if isinstance(several, SeveralValues):
             return OnnxValue(several.results[int(item.index)])
@@ -138,7 +138,7 @@ class Exporter:
         return OnnxValue(tensor.name)
 
     def write_output(self, value: OnnxValue, tensor: Tensor) -> None:
-        """Give a value the name of an output of the graph."""
+        """Write a value as an output of the graph, with the output's name."""
         name = self.to_relax_layout(value)
         self.nodes.append(helper.make_node("Identity", [name], [tensor.name]))
 
@@ -161,7 +161,7 @@ class Exporter:
         return special[name]
 
     def make_unique_name(self, wanted: str) -> str:
-        """Return a name that no tensor and no layer has yet."""
+        """Return a name that is not yet the name of a tensor or a layer."""
         name, number = wanted, 1
         while name in self.names:
             name, number = f"{wanted}_{number}", number + 1
@@ -169,7 +169,7 @@ class Exporter:
         return name
 
     def emit(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Add a node named after the layer; return its result."""
+        """Add a node with the name of the layer; return the name of its result."""
         name = self.layer
         if any(n.name == name for n in self.nodes):
             name = self.make_unique_name(f"{name}_{kind}")
@@ -187,7 +187,7 @@ class Exporter:
         return self.values[argument]
 
     def to_relax_layout(self, value: OnnxValue) -> str:
-        """Return the tensor with its axes in the order that Relax has them in."""
+        """Return the tensor with its axes in Relax's order."""
         if not value.channels_first:
             return value.name
         return self.transpose(value.name, TO_CHANNELS_LAST)
@@ -198,7 +198,7 @@ class Exporter:
         return result
 
     def put_channels_first(self, argument: relax.Expr, layout: str) -> str:
-        """Return a tensor with its channels first, whatever ``layout`` Relax has it in."""
+        """Return a tensor with its channels first; ``layout`` is its layout in Relax."""
         value = self.get_value(argument)
         if layout in ("NCW", "NCHW", "NCDHW"):
             return self.to_relax_layout(value)
@@ -284,7 +284,7 @@ class Exporter:
         return isinstance(argument, Constant)
 
     def add_constant_channels_first(self, argument: relax.Expr) -> str:
-        """Return a constant that broadcasts against channels last, for channels first."""
+        """Return a constant for channels first, which broadcasts against channels last."""
         array = constant_array(argument)
         whole = array.reshape((1,) * (4 - array.ndim) + array.shape)
         return self.add_constant(whole.transpose(TO_CHANNELS_FIRST))
@@ -305,7 +305,7 @@ class Exporter:
         axes = [axis % rank for axis in axes]
         source, kept = self.get_value(call.args[0]), int(call.attrs.keepdims)
         image = [1, 2] if source.channels_first else [2, 3]
-        if rank == 4 and kept and sorted(axes) == image:  # this one ONNX Runtime quantizes
+        if rank == 4 and kept and sorted(axes) == image:  # ONNX Runtime quantizes this form
             return OnnxValue(self.emit("GlobalAveragePool", [source.name]), source.channels_first)
         if source.channels_first and (kept or sorted(axes) == [1, 2]):
             axes = [TO_CHANNELS_FIRST.index(axis) for axis in axes]
@@ -350,7 +350,7 @@ def make_value_info(tensor: Tensor) -> onnx.ValueInfoProto:
 
 
 def order_kernel(layout: str, first: str) -> list[int]:
-    """Return where weights of a ``layout`` have the axes ``first`` and those of the window."""
+    """Return the positions of the axes ``first``, and of the window's axes, in a ``layout``."""
     window = [axis for axis in "DHW" if axis in layout]
     return [layout.index(axis) for axis in (*first, *window)]
 
@@ -360,19 +360,19 @@ def to_ints(values: Any) -> list[int]:
 
 
 PER_CHANNEL_OPSET = 13
-"""DequantizeLinear has an axis since this operator set."""
+"""The first operator set in which DequantizeLinear has an axis."""
 
 
 INT16_OPSET = 21
-"""QuantizeLinear gives 16-bit integers since this operator set."""
+"""The first operator set in which QuantizeLinear supports 16-bit integers."""
 
 
 QUANTIZE_OPERATORS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize", "dequantize"))
-"""ONNX's and Relax's names."""
+"""The names in ONNX and in Relax."""
 
 
 def refuse_quantized(operators: Iterable[str]) -> None:
-    """Raise UserError if any of the operators' types quantizes or dequantizes."""
+    """Raise UserError if any of the operators quantizes or dequantizes."""
     found = sorted(QUANTIZE_OPERATORS.intersection(operators))
     if found:
         raise UserError(

@@ -1,9 +1,9 @@
-"""ONNX models that keep their weights in files beside them.
+"""Reads ONNX models whose weights are in separate files.
 
-The files are inputs of the model stage like the model itself, so their names are needed before
-anything is built. ``external_locations`` reads just them, without ONNX's packages and without
-the weights, by walking over the fields of the file; ``embed_external_data`` puts the data into
-the model, which the later stages then have in one piece.
+The files are inputs of the model stage like the model, so that the build needs their names first.
+``external_locations`` reads only the names. It walks over the fields of the model file, without
+ONNX's packages and without the weights. ``embed_external_data`` puts the data into the model, so
+that later stages read a single file.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ GRAPH, INITIALIZER, EXTERNAL_DATA, KEY, VALUE = 7, 5, 13, 1, 2
 
 LONGEST_LOCATION = 4096
 LARGEST_MODEL = 2**31 - 1
-"""Bytes; protobuf's own limit."""
+"""The maximum in bytes, a limit of protobuf."""
 
 
 def external_locations(path: Path) -> tuple[str, ...]:
-    """Return the files that a model's constants lie in, as it states them, sorted.
+    """Return the sorted names of the files with a model's constants, as the model states them.
 
-    Nothing for a file that is no ONNX model, or cannot be read. A process reads a file once.
+    Empty if the file is not an ONNX model, or cannot be read. A process reads each file once.
     """
     try:
         status = path.stat()
         state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
         return _find_locations(path, *state)
-    except (OSError, NotProtobufError, UnicodeDecodeError):  # the importer will say so
+    except (OSError, NotProtobufError, UnicodeDecodeError):  # the importer reports the error
         return ()
 
 
@@ -66,13 +66,13 @@ def read_text(stream: BinaryIO, place: Place) -> str:
 
 
 def external_files(path: Path) -> list[Path]:
-    """Return the files beside a model that belong to it, as far as they are there."""
+    """Return the existing external files of a model."""
     found = (path.parent / location for location in external_locations(path))
     return [file for file in found if file.is_file()]
 
 
 def embed_external_data(data: bytes, path: Path, shown_as: str) -> bytes:
-    """Return the model with the data of its external files in it.
+    """Return the model with the data of its external files embedded.
 
     Raises UserError for a file that is missing, too short, or outside the model's folder.
     """
@@ -96,7 +96,7 @@ def embed_external_data(data: bytes, path: Path, shown_as: str) -> bytes:
 
 
 def read_tensor_data(tensor: onnx.TensorProto, folder: Path, what: str) -> bytes:
-    """Read one tensor's bytes from its file in the folder."""
+    """Return the bytes of one tensor from its file in the folder."""
     stated = {entry.key: entry.value for entry in tensor.external_data}
     location = stated.get("location", "")
     file = folder / location

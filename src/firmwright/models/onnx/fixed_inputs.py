@@ -1,4 +1,4 @@
-"""Inputs of an ONNX model that a recipe fixes: to a value, or the lengths of named dimensions."""
+"""Fixes inputs of an ONNX model for a recipe: to a value, or the lengths of named dimensions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def fix_inputs(
 ) -> bytes:
     """Return the model with these inputs as constants, and with numbers for named dimensions.
 
-    A value is a number, a truth value or a list of them, in row order. A number fills an input of
-    more elements; open lengths are then 1. Raises UserError for an input or dimension that the
-    model does not have, and for a value that its input cannot hold.
+    A value is a number, a truth value or a list of them, in row order. A single number fills all
+    elements of an input; open lengths are then 1. Raises UserError for an input or dimension that
+    the model does not have, and for a value that its input cannot store.
     """
     model = onnx.load_model_from_string(data)
     name_lengths(model.graph, name, dimensions)
@@ -39,7 +39,7 @@ def fix_inputs(
 
 
 def name_lengths(graph: onnx.GraphProto, name: str, dimensions: Mapping[str, int]) -> None:
-    """Give each named dimension of the inputs its length."""
+    """Set the length of each named dimension of the inputs."""
     lengths = [d for port in graph.input for d in port.type.tensor_type.shape.dim]
     named = dict.fromkeys(d.dim_param for d in lengths if d.dim_param)
     for label in dimensions:

@@ -1,4 +1,4 @@
-"""What an ONNX model computes in float64: the judge where two computations in float32 differ."""
+"""Evaluates an ONNX model in float64, to decide between two different float32 results."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from firmwright.models.onnx.onnxruntime_outputs import take_bytes
 from firmwright.models.sequence import run_in_sequence
 
 PER_AXIS_OPSET = 21
-"""ONNX's evaluator has a DequantizeLinear for each axis since then."""
+"""The first operator set in which ONNX's evaluator supports DequantizeLinear per axis."""
 
 
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
-    """Evaluate with ONNX's own evaluator, with float32 widened to float64 wherever it occurs.
+    """Evaluate with ONNX's reference evaluator, with all float32 values widened to float64.
 
-    Outputs have the model's types. UserError where the evaluator refuses the model.
+    Outputs have the model's types. Raises UserError if the evaluator rejects the model.
     """
     from onnx.reference import ReferenceEvaluator
 
@@ -44,7 +44,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
             ]
 
         outputs = run_in_sequence(inputs, states, names, take_bytes(run, model))
-    except Exception as error:  # whatever the converter, or numpy inside an operator, raises
+    except Exception as error:  # the converter and numpy raise exceptions of many types
         raise UserError(f"ONNX's own evaluator refuses the model: {first_line(error)}") from error
     return ReferenceOutputs(f"onnx {onnx.__version__} reference evaluator in float64", outputs)
 
@@ -67,10 +67,10 @@ def widen_model(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def state_resize_sizes(model: onnx.ModelProto) -> None:
-    """Let each Resize between aligned corners state the size of its result.
+    """State the result's size in each Resize with aligned corners.
 
-    ONNX's evaluator derives places from a scale times a length, 4.5 for example; ONNX Runtime and
-    PyTorch derive them from the 4 elements of the result.
+    ONNX's evaluator computes positions from the scale times the length, for example 4.5. ONNX
+    Runtime and PyTorch compute them from the 4 elements of the result.
     """
     aligned = [
         node

@@ -1,4 +1,4 @@
-"""The float operators of ONNX beside the customary ones of :mod:`firmwright.models.onnx.export`."""
+"""Exports further float operators as ONNX, in addition to :mod:`firmwright.models.onnx.export`."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ RESIZE_ROUNDING = {"round": "round_prefer_floor", "floor": "floor", "ceil": "cei
 def export_onnx(module: tvm.IRModule, interface: ModelInterface) -> bytes:
     """Return the network as ONNX, with the names of the interface.
 
-    Raises UserError for a quantized module, and for operators that have no form here.
+    Raises UserError for a quantized module, and for operators that the exporter does not write.
     """
     refuse_quantized(short_name(b.value) for b in main_bindings(module))
     return FloatExporter(module, interface).run()
 
 
 class FloatExporter(Exporter):
-    """Writes every float operator that has a form in ONNX."""
+    """Exports all supported float operators of ONNX."""
 
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
         super().__init__(module, interface)
@@ -93,9 +93,9 @@ class FloatExporter(Exporter):
         return more[name] if name in more else super().find_converter(name)
 
     def add(self, call: tvm.ir.Call) -> OnnxValue:
-        """Give a constant that is added to a transposed convolution to it, as its bias.
+        """Write an addition; a constant after a transposed convolution becomes its bias.
 
-        ONNX Runtime does so for other convolutions, before it quantizes them.
+        ONNX Runtime merges such constants into other convolutions before it quantizes them.
         """
         made, bias = call.args
         node = self.nodes[-1] if self.nodes else onnx.NodeProto()
@@ -114,7 +114,7 @@ class FloatExporter(Exporter):
         return value
 
     def broadcast(self, call: tvm.ir.Call) -> OnnxValue:
-        """Repeat along axes of length 1; a tensor that has the shape already is itself."""
+        """Repeat along axes of length 1; a tensor of the right shape stays unchanged."""
         shape = static_shape(call)
         source = self.to_relax_layout(self.get_value(call.args[0]))
         if shape == static_shape(call.args[0]):
@@ -123,7 +123,7 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit("Expand", [source, wanted]))
 
     def fill(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a tensor of one number as a constant of the layer's name."""
+        """Write a tensor of one number as a constant with the layer's name."""
         if not isinstance(call.args[1], Constant):
             raise NotExportableError
         number = constant_array(call.args[1])
@@ -132,7 +132,7 @@ class FloatExporter(Exporter):
         return OnnxValue(self.layer)
 
     def silu(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write x · sigmoid(x), which ONNX has no operator for."""
+        """Write x · sigmoid(x), for which ONNX has no operator."""
         x = self.get_value(call.args[0])
         gate = self.emit("Sigmoid", [x.name])
         return OnnxValue(self.emit("Mul", [x.name, gate]), x.channels_first)
@@ -153,7 +153,7 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit(kind, [source], axis=int(call.attrs.axis), keepdims=kept))
 
     def reduction(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a reduction; its axes became an input, of a sum in operator set 13, else in 18."""
+        """Write a reduction; its axes are an input since opset 13 (ReduceSum) or 18 (others)."""
         kind, attrs = REDUCTIONS[operator_name(call)], call.attrs
         rank = len(static_shape(call.args[0]))
         axes = range(rank) if attrs.axis is None else to_ints(attrs.axis)
@@ -189,7 +189,7 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit("LayerNormalization", names, axis=axes[0], epsilon=epsilon))
 
     def instance_norm(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a normalization of each channel; torch's goes along a batch of one sample, too."""
+        """Write a normalization per channel; torch's also spans a batch of one sample."""
         shape, attrs = static_shape(call), call.attrs
         along = {axis % len(shape) for axis in to_ints(attrs.axes)}
         along -= {axis for axis, length in enumerate(shape) if length == 1 and axis < 1}
@@ -199,9 +199,9 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit("InstanceNormalization", names, epsilon=float(attrs.epsilon)))
 
     def group_norm(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a normalization of each group as one of channels, then every channel's factor.
+        """Write a normalization per group as one per channel, and then a factor per channel.
 
-        ONNX has GroupNormalization for each channel since operator set 21.
+        ONNX has GroupNormalization with factors per channel since operator set 21.
         """
         (count, channels, *others), attrs = static_shape(call), call.attrs
         groups = int(attrs.num_groups)
@@ -231,7 +231,7 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit("Tile", [*self.read_arguments(call), stated]))
 
     def prelu(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a ReLU with a slope for each channel, which ONNX broadcasts from the right."""
+        """Write a ReLU with a slope per channel, which ONNX broadcasts from the last axis."""
         slopes, rank = call.args[1], len(static_shape(call))
         if not isinstance(slopes, Constant):
             raise NotExportableError
@@ -242,7 +242,7 @@ class FloatExporter(Exporter):
         )
 
     def gelu(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write x / 2 * (1 + erf(x / sqrt(2))): ONNX has Gelu since operator set 20."""
+        """Write x / 2 * (1 + erf(x / sqrt(2))): ONNX has Gelu only since operator set 20."""
         x = self.get_value(call.args[0])
         half, one, root = (
             self.add_constant(np.array(c, "float32")) for c in (0.5, 1.0, np.sqrt(2))

@@ -1,6 +1,6 @@
-"""Large ONNX graphs in parts: a session of ONNX Runtime takes a time of the square of its nodes.
+"""Splits large ONNX graphs, because the time of a session is quadratic in the number of nodes.
 
-Where it computes node by node, parts one after the other compute the same, bit by bit.
+If ONNX Runtime computes node by node, the parts in sequence return bit-identical results.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ KEPT_TYPES = frozenset(
         *(TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64),
     }
 )
-"""Types between nodes that stay as they are. ONNX Runtime casts floats of 16 bits to 32 for
-operators that it has no others of, and casts less between two of them than at a cut."""
+"""The types of tensors at which a graph may be cut. ONNX Runtime casts 16-bit floats to 32 bits for
+operators without a 16-bit form, and casts less between two such operators than at a cut."""
 
 
 def split_model(model: onnx.ModelProto) -> list[onnx.ModelProto]:
     """Return models of at most :data:`MOST_NODES` nodes, in the order in which they run.
 
-    Each takes inputs of the model and results of those before it. The model itself is returned
-    where it is small, where types between nodes are not known, or none of :data:`KEPT_TYPES`,
-    and where nodes have graphs within them.
+    Each part reads inputs of the model and results of earlier parts. The model itself is returned
+    if it is small or if nodes contain graphs. It is also returned if the type of a tensor between
+    nodes is unknown or not in :data:`KEPT_TYPES`.
     """
     nodes = [node for node in model.graph.node if node.op_type != "Constant"]
     if len(nodes) <= MOST_NODES:
@@ -48,7 +48,7 @@ def split_model(model: onnx.ModelProto) -> list[onnx.ModelProto]:
 
 
 def find_types(model: onnx.ModelProto) -> dict[str, int]:
-    """Return the element types of the tensors, as far as they are known."""
+    """Return the known element types of the tensors by name."""
     graph = onnx.shape_inference.infer_shapes(model).graph
     values = (*graph.input, *graph.value_info, *graph.output)
     types = {value.name: value.type.tensor_type.elem_type for value in values}
@@ -58,7 +58,7 @@ def find_types(model: onnx.ModelProto) -> dict[str, int]:
 def is_plain(
     graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], types: Mapping[str, int]
 ) -> bool:
-    """Tell whether the graph may be cut between any two nodes."""
+    """Return whether the graph may be cut between any two nodes."""
     written = {name for node in nodes for name in node.output if name}
     within = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
     return (
@@ -72,7 +72,7 @@ def is_plain(
 def cut_graph(
     graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], types: Mapping[str, int]
 ) -> Iterator[onnx.GraphProto]:
-    """Yield the parts, each with the constants that it reads: kernels prepare for them."""
+    """Yield the parts, each with the constants that it reads: kernels are prepared for them."""
     constants = {n: node for node in graph.node if node.op_type == "Constant" for n in node.output}
     initializers = {tensor.name: tensor for tensor in graph.initializer}
     inputs = {value.name: value for value in graph.input}
@@ -86,7 +86,7 @@ def cut_graph(
         written = dict.fromkeys(name for node in chosen for name in node.output if name)
         given = [name for name in read if name not in written and name not in fixed]
         results = [n for n in written if n in outputs or last_reader.get(n, 0) >= end]
-        if not results:  # ONNX Runtime refuses a graph without outputs
+        if not results:  # ONNX Runtime rejects a graph without outputs
             continue
         yield helper.make_graph(
             [*(constants[name] for name in read if name in constants), *chosen],

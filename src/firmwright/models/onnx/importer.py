@@ -1,4 +1,4 @@
-"""ONNX models: float and QDQ graphs, imported by TVM; ONNX Runtime is the reference."""
+"""Imports ONNX models with TVM: float and QDQ graphs; ONNX Runtime is the reference."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from firmwright.models.onnx.onnxruntime_outputs import run_reference as run_refe
 class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     """TVM's importer, which binds each node's result to a variable of the node's name.
 
-    The name is what later stages show to the user, so it has to survive the import.
+    The import must keep the name, because later stages show it to the user.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -65,7 +65,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         self.bb = OperatorBuilder()
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
-        """Leave that to :func:`check_operators`, which names the nodes."""
+        """Skip TVM's check, because :func:`check_operators` checks the nodes and names them."""
 
     def _convert_operator(
         self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int
@@ -87,7 +87,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             ) from error
         if not isinstance(result, tvm.ir.Call | relax.TupleGetItem):
             return result
-        # TVM's converters look into a shape's expression, which a variable would hide.
+        # TVM's converters read a shape's expression, which a variable would hide.
         if isinstance(result.ty, relax.TupleType) or (
             isinstance(result.ty, relax.TensorType)
             and (result.ty.ndim > 1 or str(result.ty.dtype) != "int64")
@@ -130,7 +130,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 
 
 def list_left_out(returned: Sequence[str], graph: onnx.GraphProto) -> Iterator[str]:
-    """Yield a remark on each output that the specialized graph has no more."""
+    """Yield a note on each output that is missing in the specialized graph."""
     kept = {output.name for output in graph.output}
     for name in returned:
         if name not in kept:
@@ -138,9 +138,9 @@ def list_left_out(returned: Sequence[str], graph: onnx.GraphProto) -> Iterator[s
 
 
 def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """Decode and check the file; return the model and remarks about it.
+    """Decode and check the file; return the model and notes on it.
 
-    Raises UserError where it is no (whole) ONNX model.
+    Raises UserError if the file is not a complete ONNX model.
     """
     try:
         model = onnx.load_model_from_string(data)
@@ -157,7 +157,7 @@ def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
 
 
 def name_nodes(graph: onnx.GraphProto) -> None:
-    """Give each nameless node the name of its first output."""
+    """Name each node without a name after its first output."""
     for node in graph.node:
         if not node.name:
             node.name = next((o for o in node.output if o), node.op_type)
@@ -166,7 +166,7 @@ def name_nodes(graph: onnx.GraphProto) -> None:
 SHARED_OPERATORS = frozenset(
     "DequantizeLinear GridSample QuantizeLinear Range Trilu Unique".split()
 )
-"""Operators of ONNX that com.microsoft has too; its others have names of their own."""
+"""Operators of both ONNX and com.microsoft; other operators have different names in each."""
 
 
 def check_operators(model: onnx.ModelProto, name: str) -> None:
@@ -199,12 +199,12 @@ def check_operators(model: onnx.ModelProto, name: str) -> None:
 
 
 def describe_operator(node: onnx.NodeProto) -> str:
-    """Return the line about a node in a list: its operator, with the domain, and its name."""
+    """Return the line for a node in a list: its operator with the domain, and its name."""
     return f"  {node.domain + '.' if node.domain else ''}{node.op_type} (node '{node.name}')"
 
 
 def collect_inputs(graph: onnx.GraphProto, name: str, shapes: Shapes) -> tuple[Tensor, ...]:
-    """Return the graph's inputs with static shapes, taking those of the recipe where given."""
+    """Return the graph's inputs with static shapes; shapes of the recipe have precedence."""
     constants = {i.name for i in graph.initializer}
     values = [v for v in graph.input if v.name not in constants]
     check_input_names(name, shapes, (v.name for v in values))
@@ -250,7 +250,7 @@ def make_tensor(value: onnx.ValueInfoProto, shape: tuple[int, ...], name: str) -
 
 
 def element_type(value: onnx.ValueInfoProto) -> str:
-    """Return what numpy and ml_dtypes call a value's type."""
+    """Return the name of a value's type in numpy and ml_dtypes."""
     if value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
         return STRING
     try:
@@ -260,7 +260,7 @@ def element_type(value: onnx.ValueInfoProto) -> str:
 
 
 def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> tuple[Tensor, ...]:
-    """Take names from the graph and static shapes from what was imported."""
+    """Return the outputs, with names from the graph and static shapes from the module."""
     for value in graph.output:
         kind = value.type.WhichOneof("value")
         if kind not in (None, "tensor_type"):
@@ -288,11 +288,11 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
 
 
 DATA_SIZED = frozenset("Compress NonMaxSuppression NonZero Unique".split())
-"""Operators whose results are as large as their inputs' values say."""
+"""Operators whose result sizes depend on the values of their inputs."""
 
 
 def find_origin(graph: onnx.GraphProto, label: str) -> onnx.NodeProto | None:
-    """Return the first operator before a tensor whose size data decide, else the tensor's maker."""
+    """Return the first operator before a tensor with a data-dependent size, or its producer."""
     wanted, found = {label}, None
     for node in reversed(graph.node):
         if wanted.intersection(node.output):

@@ -1,4 +1,4 @@
-"""What ONNX Runtime, the reference, makes of an ONNX model; without TVM."""
+"""Evaluates an ONNX model with ONNX Runtime, the reference; needs no TVM."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
-    """Evaluate with ONNX Runtime, or with ONNX's own evaluator where that refuses the model.
+    """Evaluate with ONNX Runtime, or with ONNX's evaluator if ONNX Runtime rejects the model.
 
-    Node by node: graph optimizations would change a QDQ graph's roundings. ONNX Runtime refuses
-    graphs of integers in operators that ONNX defines on floats, as NEMO and MATCH write them.
+    Nodes run one by one, because graph optimizations would change a QDQ graph's roundings. ONNX
+    Runtime rejects integers in operators that ONNX defines for floats, but NEMO and MATCH write
+    such graphs.
     """
     import onnxruntime
 
@@ -39,7 +40,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
         sessions = [open_session(part) for part in split_model(model)]
         run = take_bytes(partial(run_sessions, sessions, names), model)
         outputs = run_in_sequence(inputs, states, names, run)
-    except Exception as refusal:  # its errors have no base class of their own
+    except Exception as refusal:  # ONNX Runtime's errors have no common base class
         return run_onnx_evaluator(data, inputs, states, refusal)
     runtime = f"onnxruntime {onnxruntime.__version__} (graph optimizations off)"
     return ReferenceOutputs(runtime, outputs)
@@ -50,7 +51,7 @@ def run_sessions(
     outputs: Sequence[str],
     given: Mapping[str, Any],
 ) -> list[Any]:
-    """Return the outputs of sessions that run in turn, each on inputs and results before it."""
+    """Return the outputs of sessions that run in turn, each on inputs and earlier results."""
     values = dict(given)
     for session in sessions:
         ports = (*session.get_inputs(), *session.get_overridable_initializers())
@@ -61,7 +62,7 @@ def run_sessions(
 
 
 def take_bytes(run: Callable[..., Any], model: onnx.ModelProto) -> Callable[..., list[Any]]:
-    """Let a function that evaluates the model take, and return, small types as they are stored."""
+    """Wrap a function that evaluates the model: it accepts and returns small types as stored."""
     kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     names = {name: onnx.helper.tensor_dtype_to_np_dtype(k).name for name, k in kinds.items() if k}
     names |= {name: STRING for name, k in kinds.items() if k == onnx.TensorProto.STRING}
@@ -81,7 +82,7 @@ def take_bytes(run: Callable[..., Any], model: onnx.ModelProto) -> Callable[...,
 def run_onnx_evaluator(
     data: bytes, inputs: Samples, states: Sequence[State], refusal: Exception
 ) -> ReferenceOutputs:
-    """Evaluate with the evaluator that comes with ONNX, which takes any type numpy takes."""
+    """Evaluate with ONNX's reference evaluator, which supports all types that numpy supports."""
     from onnx.reference import ReferenceEvaluator
 
     try:
@@ -91,7 +92,7 @@ def run_onnx_evaluator(
         names = list(evaluator.output_names)
         run = take_bytes(partial(evaluator.run, None), model)
         outputs = run_in_sequence(inputs, states, names, run)
-    except Exception as error:  # whatever numpy raises inside an operator
+    except Exception as error:  # numpy raises exceptions of many types inside an operator
         raise UserError(
             f"no reference can evaluate the model: ONNX Runtime says {first_line(refusal)}; "
             f"ONNX's own evaluator says {first_line(error)}"

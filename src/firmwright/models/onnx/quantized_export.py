@@ -1,4 +1,4 @@
-"""Quantized networks as ONNX, which the quantizer itself does not begin with."""
+"""Exports networks that are already quantized as ONNX; the quantizer starts from float networks."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class DequantizedConstant(OnnxValue):
-    """A dequantized constant, written where it is read: its axes may be wanted in another order."""
+    """A dequantized constant; it is written when an operator reads it in its order of axes."""
 
     call: tvm.ir.Call | None = None
 
 
 class QuantizedExporter(FloatExporter):
-    """Also writes quantized tensors."""
+    """Exports float operators, and also quantized tensors."""
 
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
         super().__init__(module, interface)
@@ -78,7 +78,7 @@ class QuantizedExporter(FloatExporter):
     def emit_dequantized(self, found: DequantizedConstant, order: Sequence[int]) -> str:
         """Write a dequantized constant with its axes in another order; return its name.
 
-        Ones are put in front of its shape if ``order`` has more axes.
+        Axes of length 1 are added before its shape if ``order`` has more axes.
         """
         call = found.call
         assert call is not None
@@ -118,7 +118,7 @@ class QuantizedExporter(FloatExporter):
         )
 
     def min_or_max(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a maximum or minimum; of 8-bit integers, which ONNX Runtime has not, in int32."""
+        """Write a maximum or minimum; 8-bit integers use int32, because ONNX Runtime lacks them."""
         integers = dtype_of(call)
         if integers == "float32":
             return self.elementwise(call)
@@ -135,7 +135,7 @@ class QuantizedExporter(FloatExporter):
         return super().mean(call) if self.opset < 18 else self.reduction(call)
 
     def add_kernel(self, weights: relax.Expr, order: list[int]) -> str:
-        """Return weights that may be dequantized, or computed, which the quantizer's may not."""
+        """Return weights; they may be dequantized or computed, unlike weights for the quantizer."""
         found = self.values.get(weights)
         if isinstance(found, DequantizedConstant):
             return self.emit_dequantized(found, order)
@@ -146,7 +146,7 @@ class QuantizedExporter(FloatExporter):
 
 
 def to_onnx_shapes(scale: Array, zero_point: Array, integers: str) -> tuple[Array, Array]:
-    """Return scale and zero point as ONNX has them: scalars, or one of each for each channel."""
+    """Return scale and zero point in ONNX's shapes: scalars, or one element per channel."""
     shape = () if scale.size == 1 else (scale.size,)
     zero_points = np.broadcast_to(zero_point.reshape(-1), (scale.size,))
     return scale.reshape(shape), zero_points.astype(integers).reshape(shape)

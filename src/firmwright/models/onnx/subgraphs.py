@@ -1,6 +1,6 @@
-"""Rules of the graphs within nodes: branches of an If and bodies of a Loop.
+"""Checks the graphs inside nodes: branches of an If and bodies of a Loop.
 
-ONNX's checker does not compare their inputs and outputs with those of the node.
+ONNX's checker does not compare the inputs and outputs of these graphs with those of the node.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Weights of int8 as uint8, so that ONNX Runtime multiplies exactly on every processor.
+"""Converts int8 weights to uint8, so that ONNX Runtime multiplies exactly on every processor.
 
 On x86 without VNNI, ONNX Runtime adds pairs of uint8 x int8 products in saturating int16
-(``vpmaddubsw``). It has an option against this, ``session.x64quantprecision``, but only as a graph
-optimization, and the reference runs without those.
+(``vpmaddubsw``). Its option ``session.x64quantprecision`` prevents this, but the option is a graph
+optimization, and the reference runs without graph optimizations.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from onnx import TensorProto, numpy_helper
 from firmwright.models.onnx.graph_parts import find_types
 
 OFFSET = 128
-"""Weight and zero point grow by this; the difference of both, and so the product, stays."""
+"""The offset of weight and zero point; their difference and the product do not change."""
 
 
 class Weight(NamedTuple):
-    """The places of a weight among a node's inputs."""
+    """The indices of a weight, its zero point and its activation in a node's inputs."""
 
     weight: int
     zero_point: int
     activation: int | None
-    """None: the operator quantizes its activation itself, as uint8."""
+    """None if the operator itself quantizes its activation, as uint8."""
 
 
 WEIGHTS: Mapping[str, tuple[Weight, ...]] = {
@@ -43,7 +43,7 @@ WEIGHTS: Mapping[str, tuple[Weight, ...]] = {
 
 
 def make_weights_unsigned(model: onnx.ModelProto) -> None:
-    """Replace the constant int8 weights that uint8 activations meet; no result changes."""
+    """Replace constant int8 weights that are multiplied by uint8 activations; keep all results."""
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     found = [
         (node, places)
@@ -68,11 +68,11 @@ def shift_weight(
     places: Weight,
     constants: Mapping[str, onnx.TensorProto],
 ) -> None:
-    """Give the node a weight and a zero point that are larger by :data:`OFFSET`."""
+    """Add :data:`OFFSET` to a node's weight and zero point."""
     node.input.extend([""] * (places.zero_point + 1 - len(node.input)))
     given = node.input[places.zero_point]
     if given and given not in constants:
-        return  # a zero point that the network computes
+        return  # the network computes the zero point
     zero = numpy_helper.to_array(constants[given]) if given else np.zeros((), "int8")
     weight = numpy_helper.to_array(constants[node.input[places.weight]])
     for place, array in ((places.weight, weight), (places.zero_point, zero)):
