@@ -17,8 +17,8 @@ from firmwright.recipe.quantization import QuantizeOptions
 RESULT_SUFFIX = "_DequantizeLinear_Output"
 """The suffix that ONNX Runtime's quantizer appends to the name of a quantized tensor."""
 OUTLIER_RATIO = 32
-"""A note is written if the largest magnitude is at least this many times the one that 99.9 % of
-the values stay below: with 8 bits all but one in a thousand values then share eight steps."""
+"""A note is written if the largest magnitude is this many times the one that 99.9 % of the values
+stay below. With 8 bits, all but one in a thousand values then share eight steps."""
 OUTLIER_QUANTILE = 0.999
 
 

@@ -1,4 +1,4 @@
-"""Cross-layer equalization: gives the weights of neighboring layers equal ranges.
+"""Equalizes layers: the weights of neighboring layers get equal ranges.
 
 A ReLU commutes with a positive factor, so a channel can become smaller in one layer and larger in
 the next without a change of the network. The factor makes both ranges of weights equal, and then

@@ -39,7 +39,7 @@ class Mask(NamedTuple):
 
 
 def bound_masks(model: onnx.ModelProto, samples: Sequence[Sample]) -> onnx.ModelProto:
-    """Return the graph with masks before a softmax that are no lower than they must be.
+    """Return the graph with higher masks before each softmax, as high as the scores allow.
 
     A mask is -inf, the least number of float32, or -10000. The range of the scores on ``samples``
     decides the new number.

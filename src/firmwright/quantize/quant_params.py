@@ -121,7 +121,7 @@ def choose_pow2_params(
 ) -> QuantParams:
     """Return the power of two that covers the interval, or a smaller one with a smaller error.
 
-    A positive end may be one step beyond the largest integer, and is clamped: signed integers
+    A positive end may be one step beyond the largest integer, and is clamped. Signed integers
     reach that far on the negative side, and probabilities of 1 need no scale twice as large.
     Smaller powers clamp the largest values. They are compared by the mean squared error over
     the distribution; without a distribution, the result is the covering power.

@@ -76,9 +76,9 @@ def make_shift_network(
 def rewrite_to_shifts(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with every layer of ``main`` in shift form that has such a form.
 
-    Images are (N, C, H, W), convolutions' weights OIHW. Raises UserError naming every layer whose
-    scales are not powers of two or differ by channel, whose shift would not be from 0 to 31, or
-    whose sum could leave int32.
+    Images are (N, C, H, W), convolutions' weights OIHW. Raises UserError naming every layer that
+    cannot be in this form. Its scales have to be powers of two and equal for all channels, its
+    shift from 0 to 31, and its sums within int32.
     """
     problems: list[str] = []
 

@@ -31,9 +31,8 @@ MAX_INPUTS = 2304
 MAX_SAMPLES = 64
 """Second moments of a few hundred inputs need no more samples."""
 DAMPING = 0.01
-"""The part of the inputs' mean square that is added to each: it limits the trust in moments of few
-samples, and avoids a division by zero for a constant input. The value is that of the method's
-authors."""
+"""The part of the inputs' mean square that is added to each. It limits the trust in moments of few
+samples, and avoids a division by zero for a constant input. The method's authors use this value."""
 
 
 def round_weights(

@@ -1,1 +1,1 @@
-"""What a build reports: manifest, archive, cycles and costs by layer, placements, tables."""
+"""Reports about a build: manifest, archive, cycles and costs per layer, placements, tables."""

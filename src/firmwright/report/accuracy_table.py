@@ -1,4 +1,4 @@
-"""The accuracy of networks as text: a table, and the thresholds that they miss."""
+"""Formats the accuracy of networks as text: a table, and the thresholds that they miss."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from firmwright.verify.run_records import AccuracyRecord, BoxAccuracy
 from firmwright.verify.thresholds import find_missed_thresholds, name_reference
 
 MAX_LAYERS = 5
-"""Layers to name where a network misses a threshold."""
+"""The number of layers to name if a network misses a threshold."""
 LABEL_WIDTH, VALUE_WIDTH = 26, 9
-"""Least widths of the table's columns."""
+"""The minimum widths of the table's columns."""
 
 
 def format_failure(record: AccuracyRecord) -> str | None:
-    """Name the thresholds that are missed and the worst layers; None if none is missed."""
+    """Return the missed thresholds and the worst layers, or None if no threshold is missed."""
     missed = [f"  {sentence}" for sentence in find_missed_thresholds(record)]
     if not missed:
         return None
@@ -28,7 +28,7 @@ def format_failure(record: AccuracyRecord) -> str | None:
 
 
 def find_worst_layers(record: AccuracyRecord) -> list[LayerAccuracy]:
-    """Return the layers that lose most against their own inputs, the worst first."""
+    """Return the layers that lose most against their inputs, the worst first."""
     losing = [layer for layer in record.layers or () if layer.lost is not None]
     ranked = sorted(losing, key=lambda layer: (-(layer.lost or 0.0), layer.tensor))
     return ranked[:MAX_LAYERS]
@@ -43,7 +43,7 @@ def format_snr(signal: SignalQuality) -> str:
 
 
 def format_accuracy(record: AccuracyRecord) -> list[str]:
-    """Return the lines of a table with a column for each network."""
+    """Return the lines of a table with one column per network."""
     count = len(record.samples)
     title = f"accuracy on {count} sample{'s' if count != 1 else ''}"
     rows = [[f"{title:<{LABEL_WIDTH}}", *(f"{name:>{VALUE_WIDTH}}" for name in record.top1)]]

@@ -1,4 +1,4 @@
-"""What would let a network run faster, as it is told."""
+"""Defines the advice that speeds up a network, and its text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from firmwright.report.layer_names import shorten_name
 
 LONGEST_NAME = 40
-"""Characters of a layer's name in a line of advice."""
+"""The maximum number of characters of a layer's name in a line of advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Advice:
 
     @property
     def gain(self) -> str:
-        """What it saves, in words, or what it takes now."""
+        """Return the saving in words, or the present cost."""
         if self.saves is None:
             return self.price if self.stays else self.unknown
         if self.saves > 0:

@@ -1,9 +1,9 @@
-"""What would let a network run faster: changes that lift rules, and what devices suggest.
+"""Finds changes that speed up a network: changes that lift rules, and suggestions of devices.
 
-A change comes from the rule that a layer breaks, or stands for an operator that a device has not;
-what it saves comes from the cost models of the devices. It is about the layer's own work: data that
-moves from device to device is not in it. Layers that fell back, or take long, and that nothing
-known helps, are named with what they take.
+A change comes from the rule that a layer breaks, or replaces an operator that a device does not
+support. The time that it saves comes from the cost models of the devices. It is the layer's work,
+without the transfers between devices. Layers that fell back, or are slow, and that no known change
+helps, are listed with their cost.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from firmwright.toolchain.platforms import Timing
 
 NOTHING = "only less work would make it faster"
 BOTTLENECK = 0.1
-"""The part of the network's time from which on a layer is a bottleneck."""
+"""A layer is a bottleneck if its part of the network's time is at least this large."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """Regions on the devices of a mix, and what they take, in microseconds where those are known.
+    """Regions on the devices of a mix, and their costs, in microseconds if those are known.
 
     ``module`` has the regions' functions.
     """
@@ -52,7 +52,7 @@ class Network:
 
     @cached_property
     def layers(self) -> Sequence[Region]:
-        """The regions that compute operators of the model."""
+        """Return the regions that compute operators of the model."""
         return [r for r in self.partition.regions if not (r.view or r.moves)]
 
     @cached_property
@@ -63,19 +63,19 @@ class Network:
 
     @cached_property
     def cycles(self) -> Mapping[str, int | None]:
-        """How many cycles each layer takes where it is; None if that is not known."""
+        """Return the cycles of each layer on its device; None if they are not known."""
         return {r.name: self.device_of(r).estimate_cycles(r, self.module) for r in self.layers}
 
     @cached_property
     def costs(self) -> Mapping[str, float | None]:
-        """What each layer takes where it is, by the region's name; None if that is not known."""
+        """Return the cost of each layer on its device, by the region's name; None if unknown."""
         if self.timing is None:
             return self.cycles
         return {r.name: self.estimate(r, self.device_of(r)) for r in self.layers}
 
     @cached_property
     def crossings(self) -> Mapping[str, int]:
-        """How many of the tensors that each region reads and makes are also another device's."""
+        """Return for each region how many of its tensors another device uses too."""
         roots = self.partition.view_roots
         users: dict[str, set[str]] = {}
         running = [region for region in self.partition.regions if not region.view]
@@ -96,7 +96,7 @@ class Network:
     def estimate(
         self, region: Region, device: Device, changes: Sequence[Change] = ()
     ) -> float | None:
-        """Return what a region takes on a device, None if that is not known."""
+        """Return the cost of a region on a device, None if it is not known."""
         if self.timing is None:
             return device.estimate_cycles(region, self.module, changes)
         engine = self.timing.engines.get(device.name)
@@ -107,7 +107,7 @@ class Network:
         return estimate_work_us(region.macs, ports, weights, engine)
 
     def find_places(self, region: Region) -> set[Place]:
-        """Return whether a region reads inputs of the network, and makes outputs."""
+        """Return whether a region reads only inputs of the network, and writes only outputs."""
         roots = self.partition.view_roots
         read, made = ({roots[t] for t in ts} for ts in (region.inputs, region.outputs))
         ends: dict[Place, bool] = {
@@ -119,7 +119,7 @@ class Network:
     def make_advice(
         self, change: str, region: Region, device: Device, saves: float | None, stays: bool = False
     ) -> Advice:
-        """Return the advice for one region; what it takes now where what it saves is not known."""
+        """Return the advice for one region; with its present cost if the saving is not known."""
         return Advice(
             change,
             (region.sources[0] if region.sources else region.name,),
@@ -133,7 +133,7 @@ class Network:
         )
 
     def make_remark(self, change: str, region: Region) -> Advice:
-        """Say of a region that nothing known helps."""
+        """Return the note that no known change helps a region."""
         return self.make_advice(change, region, self.device_of(region), None, stays=True)
 
     def round(self, amount: float | None) -> float | None:
@@ -144,7 +144,7 @@ class Network:
 def advise(
     partition: Partition, module: IRModule, mix: Sequence[Device], timing: Timing | None
 ) -> tuple[Advice, ...]:
-    """Return what would save something, most first, then what may, and at last what stays.
+    """Return the changes that save time, largest saving first, then unknown savings, then notes.
 
     ``module`` has the regions' functions.
     """
@@ -162,7 +162,7 @@ def advise(
 
 
 def merge_alike(found: Sequence[Advice]) -> list[Advice]:
-    """Return one advice for each change, and for each kind of what is known of its gain."""
+    """Return one advice for each change, and for each case of a known or unknown gain."""
 
     def same_change(advice: Advice) -> tuple[str, str, bool, bool, bool, bool]:
         unknown = advice.saves is None, advice.costs is None
@@ -188,9 +188,9 @@ def merge(found: Sequence[Advice]) -> Advice:
 
 
 def lift_rules(region: Region, network: Network) -> Iterator[Advice]:
-    """Yield for each device that refused a region what would let it take the region.
+    """Yield, for each device that rejected a region, the changes with which it accepts the region.
 
-    Where nothing is known for any device, that is said.
+    If no changes are known for any device, yield a note.
     """
     blocked: list[RuleViolation] = []
     lifted = False
@@ -206,7 +206,7 @@ def lift_rules(region: Region, network: Network) -> Iterator[Advice]:
 
 
 Lift = tuple[Change, ...] | Remedy | None
-"""What lets one rule hold; nothing where that is not known."""
+"""The changes that lift one rule; None or empty if they are not known."""
 
 
 def lift_broken(lifts: Sequence[Lift], region: Region, device: Device, network: Network) -> Advice:
@@ -226,7 +226,7 @@ def lift_broken(lifts: Sequence[Lift], region: Region, device: Device, network: 
 def find_remedy(
     violation: RuleViolation, region: Region, device: Device, network: Network
 ) -> Remedy | None:
-    """Return what lifts a rule, or can stand for the operator that breaks it."""
+    """Return a remedy that lifts a rule, or a substitute for the operator that breaks it."""
     if violation.remedy or not violation.operator:
         return violation.remedy
     bindings = list_bindings(network.module[region.name])
@@ -245,7 +245,7 @@ def describe_block(violation: RuleViolation) -> str:
 
 
 def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterator[Advice]:
-    """Yield what a region's own device suggests for it: what ``shrinks`` the network, or not."""
+    """Yield the device's suggestions for a region that shrink the network, or only the others."""
     device, now = network.device_of(region), network.costs[region.name]
     cycles = network.cycles[region.name]
     if not now or not cycles:
@@ -257,9 +257,9 @@ def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterato
 
 
 def shrink(region: Region, network: Network) -> Advice:
-    """Return what helps a bottleneck that nothing else does: less of it, if that is known.
+    """Return the advice for a bottleneck that no other change helps: less work, if that is known.
 
-    The network's results stay what they are.
+    The network's outputs do not change.
     """
     found = [] if "end" in network.find_places(region) else [*speed_up(region, network, True)]
     return found[0] if found else network.make_remark(NOTHING, region)

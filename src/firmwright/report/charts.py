@@ -1,4 +1,4 @@
-"""The charts of a report as boxes in percent of their frame; a template draws them as SVG."""
+"""Computes the charts of a report as boxes in percent of the frame; a template draws them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from firmwright.report.layers import ReportedLayer
 from firmwright.report.report import Memory, Report, Roof
 
 DECIMALS = 3
-"""Of a percentage: a pixel on screens of 100,000."""
+"""Decimals of a percentage: one pixel on screens of 100,000."""
 LEAST_WIDTH = 0.1
-"""Percent; what is narrower could not be seen."""
+"""Percent; narrower boxes could not be seen."""
 
 
 @dataclass(frozen=True)
 class Box:
     """A rectangle in percent of the chart, from its upper left corner.
 
-    ``style`` is a class of the style sheet, ``title`` what is told of it, ``layer`` the number of
-    the layer that it stands for, None for none.
+    ``style`` is a class of the style sheet, ``title`` the text of the tooltip, ``layer`` the number
+    of the layer that it represents, or None.
     """
 
     left: float
@@ -35,7 +35,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Track:
-    """What one device does during an inference."""
+    """The work of one device during an inference."""
 
     name: str
     boxes: tuple[Box, ...]
@@ -43,7 +43,7 @@ class Track:
 
 @dataclass(frozen=True)
 class ArenaChart:
-    """The buffers of one memory: from left to right the steps, from bottom to top the offsets.
+    """The buffers of one memory: the steps from left to right, the offsets from bottom to top.
 
     ``bytes`` is the height. ``bound`` is the place of the lower bound in percent from the top,
     None for memories whose bound is not known.
@@ -76,7 +76,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Roofline:
-    """MACs of a cycle over MACs of a byte, both axes logarithmic.
+    """MACs per cycle over MACs per byte, both axes logarithmic.
 
     The boxes are points without a width. ``across`` and ``upwards`` are the ticks of the axes.
     """
@@ -88,14 +88,14 @@ class Roofline:
 
 
 def name_style(devices: Sequence[str], device: str) -> str:
-    """Return the class of a device's color."""
+    """Return the style class of a device's color."""
     return f"device-{devices.index(device) % 6}"
 
 
 def draw_timeline(report: Report) -> tuple[Track, ...]:
-    """Return a track for each device with its layers over time; none if nothing was counted.
+    """Return a track for each device with its layers over time; empty if no cycles were counted.
 
-    A layer's time has up to four parts: what the processor executes for it, and its device's
+    A layer's time has up to four parts: the processor's instructions for it, and its device's
     computing, transfers and waiting.
     """
     if report.total is None:
@@ -115,7 +115,7 @@ def draw_timeline(report: Report) -> tuple[Track, ...]:
 
 
 def draw_layer(layer: ReportedLayer, report: Report) -> list[Box]:
-    """Return the parts of a layer's time, one behind the other."""
+    """Return the parts of a layer's time, one after the other."""
     assert report.total is not None
     if layer.time is None:
         return []
@@ -124,7 +124,7 @@ def draw_layer(layer: ReportedLayer, report: Report) -> list[Box]:
     if modelled:
         named = ("compute", modelled.compute), ("transfer", modelled.transfer)
         parts += [*named, ("stall", modelled.stall)]
-    # Of a job beside the processor, the instructions that start it come before.
+    # The instructions that start a job in parallel to the processor come before the job.
     start = layer.time.end - layer.time.cycles
     boxes = []
     for name, cycles in parts:
@@ -169,7 +169,7 @@ def draw_buffer(buffer: Buffer, memory: Memory, size: int) -> Box:
 
 
 def draw_roofline(report: Report) -> Roofline | None:
-    """Return each layer's place below the roofs; None if no cycles of products are known."""
+    """Return each layer's place below the roofs; None if no layer has both MACs and cycles."""
     found = [
         (layer, layer.macs / layer.size.moved, layer.macs / layer.cycles)
         for layer in report.layers

@@ -1,4 +1,4 @@
-"""The same network on two target mixes, layer by layer: counted cycles, and estimated costs.
+"""Compares one network on two target mixes, layer by layer: counted cycles and estimated costs.
 
 Files ``comparison/comparison.json`` and ``mapping/mapping.json``.
 """
@@ -15,9 +15,9 @@ from firmwright.report.text_table import align_columns
 from firmwright.report.timeline import LayerCycles, Timeline
 
 ORIGIN = "modelled, not measured"
-"""Where the numbers of a comparison of costs come from."""
+"""The origin of the numbers in a comparison of costs."""
 LONGEST_NAME = 32
-"""Characters of a layer's name on the terminal."""
+"""The maximum number of characters of a layer's name on the terminal."""
 
 
 class ComparedLayer(Protocol):
@@ -103,9 +103,9 @@ class CostComparison:
 def compare_timelines(
     own: Timeline, target: str, other: Timeline, other_target: str
 ) -> CycleComparison:
-    """Compare the cycles of two timelines of one network.
+    """Return a comparison of the cycles of two timelines of one network.
 
-    The last row holds what follows the last named operator.
+    The last row contains the layers after the last named operator.
     """
     rows = tuple(make_cycle_row(*stretch) for stretch in align_layers(own.layers, other.layers))
     return CycleComparison(target, other_target, rows, make_cycle_row(own.layers, other.layers))
@@ -118,7 +118,7 @@ def compare_costs(
     other_target: str,
     unverified: tuple[str, ...],
 ) -> CostComparison:
-    """Compare the estimated costs of two mixes for one network."""
+    """Return a comparison of the estimated costs of two mixes for one network."""
     rows = tuple(make_cost_row(*stretch) for stretch in align_layers(own, other))
     total = make_cost_row(own, other)
     return CostComparison(target, other_target, ORIGIN, unverified, rows, total)
@@ -151,10 +151,10 @@ def list_devices(layers: Sequence[ComparedLayer]) -> tuple[str, ...]:
 def align_layers(
     own: Sequence[LayerT], other: Sequence[LayerT]
 ) -> list[tuple[Sequence[LayerT], Sequence[LayerT]]]:
-    """Cut both sequences wherever both have executed the same operators.
+    """Cut both sequences at each point at which both have executed the same operators.
 
     The two may execute the network's operators in different orders and in different layers. So
-    each pair is the shortest stretch of both that holds the same operators.
+    each pair is the shortest stretch of both that contains the same operators.
     """
     common = {*list_sources(own)} & {*list_sources(other)}
     reached, others_reached = find_milestones(own, common), find_milestones(other, common)
@@ -164,7 +164,7 @@ def align_layers(
 
 
 def find_milestones(layers: Sequence[ComparedLayer], common: set[str]) -> dict[frozenset[str], int]:
-    """Map each set of operators that is done at some time to the number of layers until then."""
+    """Return the number of layers after which each set of operators is done."""
     found: dict[frozenset[str], int] = {}
     done: frozenset[str] = frozenset()
     for count, layer in enumerate(layers, 1):

@@ -1,4 +1,4 @@
-"""What ``firmwright diff`` tells of two bundles."""
+"""Finds and formats the differences that ``firmwright diff`` prints about two bundles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from firmwright.report.text_table import align_columns
 
 Manifest = Mapping[str, Any]
 Values = dict[str, Any]
-"""Values by the names that are compared."""
+"""Values by the names under which they are compared."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Difference:
 
 
 def find_changes(before: Manifest, after: Manifest) -> Iterator[Change]:
-    """Yield what differs between two manifests, area by area; every field belongs to one."""
+    """Yield the differences of two manifests, area by area; every field belongs to one area."""
     for area, read in AREAS.items():
         old, new = read(before), read(after)
         for name in [*old, *(n for n in new if n not in old)]:
@@ -52,7 +52,7 @@ def find_changes(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def flatten(value: Any, place: str = "") -> Values:
-    """Return the leaves of plain data by their places: ``run.inputs.x[0]``."""
+    """Return the leaves of plain data by their places, such as ``run.inputs.x[0]``."""
     if isinstance(value, Mapping) and value:
         parts = [(f"{place}.{key}" if place else str(key), part) for key, part in value.items()]
     elif isinstance(value, list) and value:
@@ -63,7 +63,7 @@ def flatten(value: Any, place: str = "") -> Values:
 
 
 def read_devices(manifest: Manifest) -> Values:
-    """Return the device of each operator of the model, however regions are cut and numbered."""
+    """Return the device of each operator of the model, independent of the regions' cuts."""
     layers = manifest["layers"]
     return {name: each["device"] for each in layers for name in each["sources"] or [each["name"]]}
 
@@ -114,7 +114,7 @@ AREAS: Mapping[str, Callable[[Manifest], Values]] = {
         "comparison", "mapping", "stand_ins", "artifacts",
     ),
 }  # fmt: skip
-"""What of a manifest each area compares."""
+"""The values of a manifest that each area compares."""
 
 
 def format_difference(found: Difference) -> str:
@@ -132,7 +132,7 @@ def format_difference(found: Difference) -> str:
 
 
 def format_markdown(found: Difference) -> str:
-    """Return the same for a comment on a pull request."""
+    """Return the differences in Markdown, for a comment on a pull request."""
     names = f"`{found.before}` and `{found.after}`"
     if found.is_same:
         return f"**Same bundle:** {names} (`{found.before_sha256[:12]}`)."
@@ -157,7 +157,7 @@ def show(value: Any) -> str:
 
 
 def rate(change: Change) -> str:
-    """Return by how much a count changed, in percent; '' for what is no count."""
+    """Return the change of a count in percent, or '' if the values are not counts."""
     before, after = change.before, change.after
     numbers = all(isinstance(v, int) and not isinstance(v, bool) for v in (before, after))
     return f"{100 * (after - before) / before:+.1f} %" if numbers and before else ""

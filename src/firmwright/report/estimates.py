@@ -1,8 +1,8 @@
-"""Estimate the time of an inference, and the bytes that pass between cores.
+"""Estimates the time of an inference, and the bytes that pass between cores.
 
-The platform states the speed of its devices; nothing is measured. A layer takes as long as its
-multiply-accumulates, or as moving its inputs, weights and outputs once, whichever is longer. Where
-a device's cost model gives cycles, these count instead. A layer on another core than the run
+The platform states the speed of its devices; nothing is measured. A layer needs the time of its
+multiply-accumulates, or of moving its inputs, weights and outputs once, whichever is longer. If a
+device's cost model has cycles, these count instead. A layer on another core than the run
 function's is called: control crosses over and back, together with the layer's inputs and outputs.
 The processor calls a run function on another core in the same way.
 """
@@ -57,7 +57,7 @@ def estimate_layers(
     cores: Mapping[str, str],
     run_function: str,
 ) -> tuple[LayerEstimate, ...]:
-    """Estimate the cost of each region, in order of execution, and of calling the run function.
+    """Return the cost of each region, in order of execution, and of the run function's call.
 
     ``cores`` has the core of each device of the mix, '' for the processor's. The last device runs
     the run function. Raises UserError for a device whose speed the platform does not state.
@@ -96,9 +96,10 @@ def estimate_work_us(
     modelled: Cycles | None = None,
     wide: bool = False,
 ) -> float:
-    """Estimate the microseconds of a region's own work; ``ports`` are its inputs and outputs.
+    """Return the microseconds of a region's work; ``ports`` are its inputs and outputs.
 
-    ``wide`` tells 16 bits inside that the ports do not show: floats that a device quantizes.
+    ``wide`` states that the device computes in 16 bits that the ports do not show, such as
+    quantized floats.
     """
     if modelled:
         cycles = float(modelled.total)

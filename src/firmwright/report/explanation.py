@@ -1,4 +1,4 @@
-"""Where every operator runs and why: the result of ``firmwright explain``."""
+"""Explains on which device every operator runs and why: the result of ``firmwright explain``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from firmwright.report.memories import LayerMemories
 from firmwright.report.text_table import align_columns
 
 LONGEST_NAME, SHORTEST_NAME = 80, 12
-"""Characters of an operator's name, at most in a file and at least on a terminal."""
+"""The maximum length of an operator's name in a file, and the minimum on a terminal."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,10 @@ def explain(
     kernels: Mapping[str, str] = MappingProxyType({}),
     memories: Mapping[str, LayerMemories] = MappingProxyType({}),
 ) -> Explanation:
-    """Explain a partition; ``devices`` are those of the mix, in its order.
+    """Return the explanation of a partition; ``devices`` are those of the mix, in its order.
 
-    ``kernels`` says how regions are computed, by their names, where that is known, ``memories``
-    where their parts lie.
+    ``kernels`` says how regions are computed, by their names, if that is known. ``memories`` has
+    the memories of their parts.
     """
     shapes = {tensor.name: tensor.shape for tensor in partition.tensors}
     operators = tuple(
@@ -115,9 +115,9 @@ def explain(
 
 
 def count_boundaries(partition: Partition, last: str) -> int:
-    """Count the tensors that cross from one device to another; a view passes its input on.
+    """Return the number of tensors that cross from one device to another.
 
-    One that joins is a tensor of its own, all of whose parts one device wrote.
+    A view passes its input on. A view that joins is a separate tensor; one device wrote all parts.
     """
     writer = dict.fromkeys(partition.inputs, last)
     origin = {tensor: tensor for tensor in partition.inputs}
@@ -142,8 +142,8 @@ def count_boundaries(partition: Partition, last: str) -> int:
 def format_table(explanation: Explanation, width: int | None = None) -> str:
     """Return a table with a line for each operator, and below it the rules that it breaks.
 
-    A device's reason to take operators is told once. On a terminal of ``width`` columns names are
-    cut to what fits, and longer lines go on below.
+    A device's reason to accept operators is shown once. On a terminal of ``width`` columns, names
+    are cut to the width and longer lines are wrapped.
     """
     rows: list[tuple[str, ...]] = [("kind", "shape", "MACs", "device", "kernel", "operator")]
     for o in explanation.operators:
@@ -172,7 +172,7 @@ def format_table(explanation: Explanation, width: int | None = None) -> str:
 
 
 def cut_names(rows: Sequence[tuple[str, ...]], width: int | None) -> list[tuple[str, ...]]:
-    """Cut the last column, the names of a region's operators, to what fits a line."""
+    """Cut the last column, the names of a region's operators, to the width of a line."""
     room = LONGEST_NAME
     if width is not None:
         others = zip(*(row[:-1] for row in rows), strict=True)
@@ -181,7 +181,7 @@ def cut_names(rows: Sequence[tuple[str, ...]], width: int | None) -> list[tuple[
 
 
 def wrap_line(line: str, width: int | None) -> list[str]:
-    """Return a line in parts of at most ``width`` columns, further in below the first."""
+    """Return a line in parts of at most ``width`` columns, indented further after the first."""
     if width is None or len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 4)
@@ -205,7 +205,7 @@ def format_count(count: int, one: str, several: str) -> str:
 
 
 def compute_mac_share(summary: Summary, device: str) -> float:
-    """Return a device's part of the network's multiply-accumulates, in percent."""
+    """Return a device's share of the network's multiply-accumulates, in percent."""
     return 100 * summary.macs_by_device[device] / summary.macs if summary.macs else 0.0
 
 
@@ -215,13 +215,13 @@ def check_offload(
     require_offload: float | None,
     ends_on_processor: bool = True,
 ) -> dict[str, str]:
-    """Return a text for each demand that is not met, with the operators and rules they break.
+    """Return a text for each requirement that is not met, with the operators and broken rules.
 
     The texts are by the recipe's keys.
 
     ``require_offload`` is in percent of the network's multiply-accumulates. A mix of one device
-    meets every demand. Nothing falls back to the processor in a mix that ends with an accelerator,
-    one that runs C.
+    meets every requirement. No operator falls back to the processor in a mix that ends with an
+    accelerator that runs C.
     """
     *offered, last = explanation.summary.macs_by_device
     problems: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Every file of a bundle's report, by its name in the bundle."""
+"""Writes every file of a bundle's report, by its name in the bundle."""
 
 from __future__ import annotations
 

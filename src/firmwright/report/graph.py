@@ -1,6 +1,6 @@
-"""The graph of a network as a list: a row a layer, and lanes for tensors that are read later.
+"""Draws the graph of a network as a list: one row per layer, and lanes for tensors.
 
-As version control shows its history: a layer stands in a lane, which stays taken until the last
+It is like the history in version control: a layer is in a lane, which is occupied until the last
 layer that reads its result.
 """
 
@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Row(Protocol):
-    """A row of a graph: its number, and those of the rows whose results it reads."""
+    """A row of a graph: its number, and the numbers of the rows whose results it reads."""
 
     @property
     def number(self) -> int: ...
@@ -24,12 +24,12 @@ class Row(Protocol):
 R = TypeVar("R", bound=Row)
 
 ROW, LANE = 28, 16
-"""Pixels of a row and of a lane."""
+"""The height of a row and the width of a lane, in pixels."""
 
 
 @dataclass(frozen=True)
 class Node(Generic[R]):
-    """A layer, or a stage of a build, and the lane that it stands in, both from 0 on."""
+    """A layer, or a stage of a build, with its row and its lane, both counted from 0."""
 
     layer: R
     row: int
@@ -46,7 +46,7 @@ class Node(Generic[R]):
 
 @dataclass(frozen=True)
 class Graph(Generic[R]):
-    """Nodes, and edges as the data of SVG paths; ``width`` and ``height`` in pixels."""
+    """Nodes, and edges as the data of SVG paths; ``width`` and ``height`` are in pixels."""
 
     nodes: tuple[Node[R], ...]
     edges: tuple[str, ...]
@@ -55,7 +55,7 @@ class Graph(Generic[R]):
 
 
 def draw_graph(layers: Sequence[R]) -> Graph[R]:
-    """Return the layers in order of execution, and the lines from those that they follow."""
+    """Return the layers in order of execution, and the lines from the layers that they follow."""
     last_reader = {number: layer.number for layer in layers for number in layer.follows}
     lanes: list[int | None] = []
     nodes: dict[int, Node[R]] = {}
@@ -72,6 +72,6 @@ def draw_graph(layers: Sequence[R]) -> Graph[R]:
 
 
 def draw_edge(start: Node[R], end: Node[R]) -> str:
-    """Return a line down the lane of ``start`` that turns into the one of ``end`` at last."""
+    """Return a line down the lane of ``start`` that turns to the lane of ``end`` at its end."""
     above, middle = end.y - ROW, end.y - ROW // 2
     return f"M{start.x} {start.y}V{above}C{start.x} {middle} {end.x} {middle} {end.x} {end.y}"

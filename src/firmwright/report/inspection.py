@@ -1,4 +1,4 @@
-"""What ``firmwright inspect`` tells of a bundle or of an ELF image."""
+"""Formats the facts that ``firmwright inspect`` prints about a bundle or an ELF image."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Inspection:
 
 
 def format_inspection(found: Inspection) -> str:
-    """Return the tables that a terminal shows."""
+    """Return the tables for a terminal."""
     head = [("file", f"{found.file} ({found.bytes:,} bytes)"), ("sha256", found.sha256)]
     parts = []
     if found.manifest is not None:
@@ -103,7 +103,7 @@ def describe_mcuboot(image: McubootImage) -> Iterator[tuple[str, str]]:
 
 
 def describe_network(image: NetworkImage) -> Iterator[tuple[str, str]]:
-    """Yield what the image of a network says."""
+    """Yield the facts that the image of a network states."""
     yield "network", f"{image.name}, version {image.version}, counter {image.counter}"
     yield "build id", image.build_id
     yield "interface", image.interface
@@ -113,7 +113,7 @@ def describe_network(image: NetworkImage) -> Iterator[tuple[str, str]]:
 
 
 def describe_networks(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield what the manifest of a firmware of several networks says."""
+    """Yield the facts in the manifest of a firmware of several networks."""
     yield "name", f"{manifest['name']} on {manifest['platform']}"
     yield "build id", manifest["build_id"]
     if manifest["flash_bytes"] is not None:
@@ -131,7 +131,7 @@ def describe_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
     recipe, model, memory = manifest["recipe"], manifest["model"], manifest["memory"]
     yield "name", f"{manifest['name']} on {manifest['platform']}, target {manifest['target']}"
     if "description" in recipe:
-        yield "about", " ".join(recipe["description"].split())  # no line that passes for another
+        yield "about", " ".join(recipe["description"].split())  # a line break could forge a line
     yield "build id", manifest["build_id"]
     yield "recipe", recipe["sha256"]
     yield "model", f"{model['sha256']} ({model['format']})"
@@ -154,7 +154,7 @@ def describe_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
     for name, size in memory.get("constants", {}).items():
         yield f"constants in {name}", f"{size:,} bytes"
     yield "run", describe_run(manifest)
-    versions = manifest["versions"].items()  # a compiler's begins with its name
+    versions = manifest["versions"].items()  # a compiler's version begins with its name
     yield "made by", ", ".join(v if v.startswith(name) else f"{name} {v}" for name, v in versions)
 
 
@@ -176,7 +176,7 @@ def describe_run(manifest: Manifest) -> str:
 
 
 def describe_image(image: InspectedImage) -> list[str]:
-    """Return a table of the sections: at rest in flash (stored), at run time in RAM (written)."""
+    """Return a table of sections: *stored* are in flash at rest, *written* in RAM at run time."""
     rows = [("section", "address", "bytes", "memory")]
     for section in image.sections:
         places = [
@@ -191,7 +191,7 @@ def describe_image(image: InspectedImage) -> list[str]:
 
 
 def list_layers(manifest: Manifest) -> list[str]:
-    """Return a table of the devices, and one of the layers with their cycles where counted."""
+    """Return a table of the devices, and a table of the layers with their cycles if counted."""
     layers, timeline = manifest["layers"], manifest["cycles"]
     cycles = {
         layer["name"]: f"{layer['end_cycle'] - layer['start_cycle'] + 1:,}"

@@ -1,16 +1,16 @@
-"""Names of layers as people read them."""
+"""Shortens the names of layers for readers."""
 
 from __future__ import annotations
 
 ROOM = 48
-"""Characters of a name on a page."""
+"""The maximum number of characters of a name on a page."""
 
 
 def shorten_name(name: str, room: int = ROOM) -> str:
     """Return at most about ``room`` characters of a name.
 
-    TFLite joins the names of fused operators by ";": the first one stands for all, with the number
-    of the others. Names are paths, so that of a long one the last parts tell more.
+    TFLite joins the names of fused operators with ";": the first name represents all, followed by
+    the number of the others. Names are paths, so a long name is cut at its beginning.
     """
     first, *others = name.split(";")
     if len(first) > room:

@@ -1,4 +1,4 @@
-"""One layer as text, from the model's operator to the lines of C."""
+"""Formats one layer as text, from the model's operator to the lines of C."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class FollowedLayers:
 
 
 def find_layers(layers: Sequence[ReportedLayer], wanted: str) -> list[ReportedLayer]:
-    """Return the layers of this name: of a region, an operator or tensor of the model.
+    """Return the layers of a region, an operator or a tensor of the model with this name.
 
-    Without one, those with a name of which it is a part. Raises UserError if there is none.
+    If there are none, return the layers whose names contain it. Raises UserError if none do.
     """
     names = {layer.number: {layer.name, *layer.sources, *layer.results} for layer in layers}
     exact = [layer for layer in layers if wanted in names[layer.number]]
@@ -55,7 +55,7 @@ def find_layers(layers: Sequence[ReportedLayer], wanted: str) -> list[ReportedLa
 def format_layer(followed: FollowedLayer, count: int, width: int) -> str:
     """Return the lines of a layer, one of ``count``, and of its code.
 
-    What is not printable in a name is left out.
+    Characters of a name that are not printable are left out.
     """
     layer = followed.layer
     title = shorten_name(escape_comment(layer.title))
@@ -69,7 +69,7 @@ def format_layer(followed: FollowedLayer, count: int, width: int) -> str:
 
 
 def list_facts(layer: ReportedLayer) -> Iterator[tuple[str, str]]:
-    """Yield what is known of a layer, in the order in which the compiler finds it."""
+    """Yield the facts about a layer, in the order in which the compiler finds them."""
     yield "model", ", ".join(layer.sources) or "no operator: it only moves data"
     yield "rewritten", ", ".join(layer.operators)
     yield "region", f"{layer.name}, results of {' x '.join(map(str, layer.shape)) or 'a scalar'}"

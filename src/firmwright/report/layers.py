@@ -1,4 +1,4 @@
-"""The layers of a network as a report shows them: where each runs, why, and what it costs."""
+"""Describes the layers of a network for a report: device, reason and cost of each layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from firmwright.report.memories import LayerMemories
 from firmwright.report.timeline import LayerCycles, Timeline
 
 QUANTIZED = "_QuantizeLinear"
-"""What an operator is called that quantizes a tensor, behind the tensor's name."""
+"""The suffix of a tensor's name in the name of the operator that quantizes the tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class LayerTime:
 
     @property
     def cycles(self) -> int:
-        """The cycles of the layer's own work, also where it runs beside others."""
+        """Return the cycles of the layer's work, also if it runs in parallel to other layers."""
         return self.counted + (self.modelled_cycles or 0)
 
     @property
@@ -69,7 +69,7 @@ class LayerSize:
 
     @property
     def moved(self) -> int:
-        """Activations and weights, each moved once."""
+        """Return the bytes of activations and weights, each moved once."""
         return self.reads + self.writes + self.weights
 
 
@@ -134,31 +134,31 @@ class ReportedLayer:
 
     @property
     def title(self) -> str:
-        """The first of its names in the model, its own name where it has none."""
+        """Return the first of the layer's names in the model, or the region's name without one."""
         return self.sources[0] if self.sources else self.name
 
     @property
     def cycles(self) -> int | None:
-        """Cycles of its own work, None if nothing was counted."""
+        """Return the cycles of the layer's work, None if no cycles were counted."""
         return self.time.cycles if self.time else None
 
     @property
     def snr(self) -> float | None:
-        """The SNR of its result against the float network's in dB; None if there is none."""
+        """Return the SNR of the result against the float network's, in dB; None if unknown."""
         return self.accuracy.signal.snr if self.accuracy else None
 
     @property
     def lost(self) -> float | None:
-        """By how many dB its result is worse than the worst of its own inputs."""
+        """Return by how many dB the result is worse than the worst of the layer's inputs."""
         return self.accuracy.lost if self.accuracy else None
 
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """What stages recorded of a network's layers; None, or nothing, for those that did not run.
+    """The records of stages about a network's layers; None or empty if a stage did not run.
 
     ``operators`` are the model's, ``code`` has the lines of each region's function, ``memories``
-    where its parts lie.
+    the memories of its parts.
     """
 
     partition: Partition
@@ -174,7 +174,7 @@ class LayerFacts:
 
 
 def describe_layers(facts: LayerFacts) -> tuple[ReportedLayer, ...]:
-    """Return the regions that run, in order of execution; views are left out."""
+    """Return the regions that run, in order of execution; views are excluded."""
     regions = {region.name: region for region in facts.partition.regions if not region.view}
     order = [step.region for step in facts.schedule.steps if step.region in regions]
     number = {name: place for place, name in enumerate(order, 1)}
@@ -216,7 +216,7 @@ def describe_layers(facts: LayerFacts) -> tuple[ReportedLayer, ...]:
 
 
 def find_turns(facts: LayerFacts) -> dict[str, LayerTurn]:
-    """Return when each region has its turn, by its name, and the buffers of its results."""
+    """Return each region's turn in the schedule and the buffers of its results, by its name."""
     roots, regions = facts.partition.view_roots, {r.name: r for r in facts.partition.regions}
     buffers = {buffer.name: buffer for buffer in facts.buffers}
 
@@ -229,13 +229,13 @@ def find_turns(facts: LayerFacts) -> dict[str, LayerTurn]:
 
 
 def map_results(operators: Sequence[Operator]) -> dict[str, tuple[str, ...]]:
-    """Map the names of operators, and of the tensors that they make, to these tensors."""
+    """Map the names of operators, and of the tensors that they compute, to these tensors."""
     tensors = {name: (name,) for operator in operators for name in operator.results}
     return tensors | {operator.name: operator.results for operator in operators}
 
 
 def find_results(region: Region, tensors_of: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the model's names of the tensors that a region's operators make.
+    """Return the model's names of the tensors that a region's operators compute.
 
     An operator that quantization added is named after the tensor that it reads.
     """

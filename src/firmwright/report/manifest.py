@@ -1,4 +1,4 @@
-"""The file ``manifest.json`` of a bundle; ``manifest.schema.json`` is its published schema."""
+"""Defines ``manifest.json`` of a bundle; ``manifest.schema.json`` is its published schema."""
 
 from __future__ import annotations
 
@@ -223,11 +223,11 @@ INCLUDED: Mapping[type, tuple[str, ...]] = {
         "calibrated", "labelled", "reference", "firmware", "top1", "agreement", "metric", "boxes",
     ),
 }  # fmt: skip
-"""The fields that the manifest has of these records, in its order; of others it has them all."""
+"""The fields of these records that the manifest contains, in order; other records are complete."""
 
 
 def to_content(manifest: Manifest) -> dict[str, Any]:
-    """Return what ``manifest.json`` has: the included fields of each record."""
+    """Return the content of ``manifest.json``: the included fields of each record."""
     content: dict[str, Any] = to_plain(manifest)
     for key, record in content.items():
         names = INCLUDED.get(type(getattr(manifest, key)))
@@ -237,7 +237,7 @@ def to_content(manifest: Manifest) -> dict[str, Any]:
 
 
 def build_manifest_schema() -> dict[str, Any]:
-    """Return the schema of ``manifest.json``, without the fields that it leaves out."""
+    """Return the schema of ``manifest.json``, without the fields that it excludes."""
     schema = build_schema(Manifest)
     definitions = schema["$defs"]
     for kind, names in INCLUDED.items():

@@ -1,4 +1,4 @@
-"""Which memories the parts of each layer lie in, where a platform has several to choose from."""
+"""Lists the memories of each layer's parts, if a platform has several to choose from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from firmwright.ir.regions import Partition
 from firmwright.planning.plan import Plan, Slot
 
 CALLER = "the caller's"
-"""Where a result lies that is an output of the network."""
+"""The place of a result that is an output of the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class LayerMemories:
 def find_memories(
     partition: Partition, kernels: Kernels, plan: Plan, home: str
 ) -> dict[str, LayerMemories]:
-    """Return the memories of each layer's parts, by its region; ``home`` is that of constants."""
+    """Return the memories of each layer's parts, by its region; ``home`` is for constants."""
     bytes_of = {tensor.name: tensor.bytes for tensor in partition.tensors}
     regions = {region.name: region for region in partition.regions}
 
@@ -54,7 +54,7 @@ def find_memories(
 
 
 def add(parts: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Return the bytes by memory, the most first."""
+    """Return the bytes by memory, the largest first."""
     total = Counter[str]()
     for memory, size in parts:
         total[memory] += size

@@ -1,6 +1,6 @@
-"""The page ``report.html``: one file that needs no network, and no script to be read.
+"""Renders the page ``report.html``: one file that is readable without a network or a script.
 
-Every text is escaped, for names in models may hold anything.
+Every text is escaped, because names in models may contain any characters.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from firmwright.report.report import Report
 
 FOLDER = "report"
 NAMED_LAYERS = 3
-"""Layers that an advice names on the page."""
+"""The maximum number of layers that an advice on the page names."""
 BETWEEN_TAGS = re.compile(r">\n+<")
-"""Line breaks that a browser would keep a node for: half of the nodes of a long table."""
+"""Line breaks for which a browser would make a node: half of the nodes of a long table."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Card:
 
 @cache
 def make_page_environment() -> jinja2.Environment:
-    """Return the environment of the page: it escapes whatever is not marked as safe."""
+    """Return the environment of the page: it escapes all text that is not marked as safe."""
     return new_environment(read_template, escapes=True)
 
 
 def render_page(report: Report, code: Mapping[int, str] = MappingProxyType({})) -> str:
-    """Return the page; the same report gives the same text.
+    """Return the page; the same report gives the same bytes.
 
     ``code`` has the C of layers, by their numbers.
     """
@@ -94,12 +94,12 @@ def group_advice(report: Report) -> dict[str, list[Advice]]:
 
 
 def read_asset(name: str) -> Markup:
-    """Return a style sheet or a script of ours, which is not escaped."""
+    """Return a style sheet or a script of firmwright, which is not escaped."""
     return Markup(read_template(f"{FOLDER}/{name}"))
 
 
 def summarize(report: Report) -> Iterable[Card]:
-    """Yield the answers to what people ask first."""
+    """Yield the answers to the most frequent questions."""
     yield tell_exactness(report)
     yield tell_fit(report)
     yield tell_speed(report)
@@ -137,7 +137,7 @@ def tell_fit(report: Report) -> Card:
     )
     if not lines:
         return Card("Does it fit?", f"{memory.ram:,} bytes of RAM", (bound,))
-    # The linker, and the planner before it, refuse what does not fit.
+    # The planner and the linker have rejected any network that does not fit.
     return Card("Does it fit?", "it fits", (*lines, bound), "good")
 
 

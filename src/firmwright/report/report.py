@@ -1,4 +1,4 @@
-"""The file ``report.json`` of a bundle: all that the page and the files for viewers show.
+"""Defines ``report.json`` of a bundle: all data of the page and of the files for viewers.
 
 ``report.schema.json`` is its published schema.
 """

@@ -1,4 +1,4 @@
-"""The rows of a build's table, as its last stage keeps them: showing them reads nothing else."""
+"""Keeps the rows of a build's table, so that showing them again reads no other files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from firmwright.errors import UserError
 GOOD, WARNING = "green", "bold yellow"
 
 Part = tuple[str, str]
-"""A text and its style on a terminal, '' for none."""
+"""A text and its style on a terminal, or '' for no style."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: what it is about, and what it says."""
+    """A row of the table: its subject and its text."""
 
     label: str
     parts: tuple[Part, ...]
@@ -27,12 +27,12 @@ class Row:
 
 
 def make_row(label: str, *parts: str | Part) -> Row:
-    """Return a row of texts, each with its style or plain."""
+    """Return a row of texts, each with or without a style."""
     return Row(label, tuple((part, "") if isinstance(part, str) else part for part in parts))
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read rows back; UserError for a damaged file."""
+    """Return the rows of a file; raises UserError if the file is damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[Row])
     except msgspec.DecodeError as error:

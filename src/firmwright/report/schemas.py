@@ -1,4 +1,4 @@
-"""Write the published JSON schemas of the files that a build writes, or check that they are fresh.
+"""Writes the published JSON schemas of a build's files, or checks that they are up to date.
 
 ``python -m firmwright.report.schemas [--check]``
 """

@@ -1,4 +1,4 @@
-"""What a firmware of several networks records: how it ran, and the manifest of its bundle."""
+"""Defines the records of a firmware of several networks: its run, and its bundle's manifest."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The page of ``firmwright diff --html``: two builds side by side, and what moved between them.
+"""Renders the page of ``firmwright diff --html``: two builds side by side, and the differences.
 
-It is one file, like a report, whose style and script it has.
+It is one file, like a report, with a report's style and script.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LayerPair:
 
     @property
     def more(self) -> float | None:
-        """How much more the second build takes."""
+        """Return the additional cost of the second build, None if a cost is not known."""
         if self.cost_before is None or self.cost_after is None:
             return None
         return self.cost_after - self.cost_before
@@ -53,14 +53,14 @@ class LayerPair:
 
 @dataclass(frozen=True)
 class Answers:
-    """One question and how both builds answer it."""
+    """The answers of both builds to one question."""
 
     before: Card
     after: Card
 
 
 def render_comparison(before: Report, after: Report, found: Difference) -> str:
-    """Return the page; the same two bundles give the same text."""
+    """Return the page; the same two bundles give the same bytes."""
     measure, unit = choose_measure(before, after)
     layers = pair_layers(before.layers, after.layers, measure)
     page = make_page_environment().get_template(f"{FOLDER}/comparison.html.j2")
@@ -88,7 +88,7 @@ def render_comparison(before: Report, after: Report, found: Difference) -> str:
 def choose_measure(
     before: Report, after: Report
 ) -> tuple[Callable[[ReportedLayer], float | None], str]:
-    """Return what a layer costs, in a unit that both builds have, and that unit."""
+    """Return a function for a layer's cost in a unit that both builds have, and that unit."""
     if before.total and after.total:
         return lambda layer: layer.cycles, "cycles"
     return lambda layer: layer.estimated_us, "µs"

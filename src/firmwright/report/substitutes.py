@@ -1,4 +1,4 @@
-"""What can stand for an operator that a device has not, from ``substitutes.yaml``."""
+"""Finds substitutes for operators that a device does not support, in ``substitutes.yaml``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Place = Literal["start", "end"]
 
 @dataclass(frozen=True)
 class Substitute:
-    """What can stand for operators of some ``kinds``, on devices that have all those it ``needs``.
+    """A substitute for operators of some ``kinds``, on devices that support all of ``needs``.
 
-    ``when`` is about the operator's facts, ``at`` about its place in the network, if any counts.
+    ``when`` has conditions on the operator's facts, ``at`` on its place in the network, if any.
     """
 
     kinds: tuple[str, ...]
@@ -37,9 +37,9 @@ def read_substitutes() -> tuple[Substitute, ...]:
 def find_substitute(
     facts: Facts, operators: Collection[str], places: Collection[Place]
 ) -> Remedy | None:
-    """Return what can stand for an operator of these facts on a device that has ``operators``.
+    """Return the substitute for an operator with these facts on a device with ``operators``.
 
-    ``places`` says whether it reads the network's inputs, and makes its outputs.
+    ``places`` says whether the operator reads the network's inputs, and writes its outputs.
     """
     kind = facts["kind"]
     for known in read_substitutes():

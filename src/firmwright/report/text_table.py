@@ -1,4 +1,4 @@
-"""Tables for a terminal."""
+"""Formats tables for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When each layer of an inference runs, in clock cycles (file ``stats/<name>_stats.yaml``)."""
+"""Computes the clock cycles at which layers run (file ``stats/<name>_stats.yaml``)."""
 
 from __future__ import annotations
 
@@ -128,10 +128,10 @@ def make_timeline(
 
 @dataclass
 class Clock:
-    """The processor's time, and when the jobs next to it end, by the function that waits for them.
+    """The processor's time, and the ends of parallel jobs, by the function that waits for them.
 
-    A device begins a job when the processor has started it and the job before is done, and those
-    of others that it waits for.
+    A device begins a job when the processor has started it and the job before is done, and the
+    jobs of other devices that it waits for.
     """
 
     now: int = 0
@@ -141,7 +141,7 @@ class Clock:
         self.now = max([self.now, *map(self.find_end, waits)])
 
     def find_end(self, wait: Wait) -> int:
-        """Return when all jobs but the pending ones are done."""
+        """Return the time at which all jobs but the pending ones are done."""
         return self.ends[wait.function][-1 - wait.pending]
 
     def run(
@@ -154,7 +154,7 @@ class Clock:
         """Run a layer; return when it, or its job, begins and ends.
 
         ``beside`` is the function that waits for its job, None for a layer on the processor. The
-        job begins ``after`` those of others.
+        job begins ``after`` jobs of other devices.
         """
         took = modelled.total if modelled else 0
         before, self.now = self.now, self.now + instructions
@@ -167,9 +167,7 @@ class Clock:
 
 
 def draw_tracks(found: Timeline, width: int = 64) -> list[str]:
-    """Return a line of ``width`` columns for each device: where one of its layers runs, and where
-    none does.
-    """
+    """Return one line of ``width`` columns per device: "#" if one of its layers runs, else "."."""
     devices = list(dict.fromkeys(layer.device for layer in found.layers))
     longest = max(map(len, devices))
     lines = []
@@ -186,7 +184,7 @@ def draw_tracks(found: Timeline, width: int = 64) -> list[str]:
 
 
 def compute_means(totals: Sequence[int], samples: int) -> list[int]:
-    """Divide totals by the number of samples, rounded so that the means add up."""
+    """Return the totals divided by the number of samples, rounded so that the means add up."""
     sums = (total // samples for total in accumulate(totals, initial=0))
     return [after - before for before, after in pairwise(sums)]
 

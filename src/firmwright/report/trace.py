@@ -1,4 +1,4 @@
-"""The timeline as a trace that Perfetto's viewer opens: TrackEvents, as protobuf.
+"""Writes the timeline as a trace for Perfetto's viewer: TrackEvents, as protobuf.
 
 A cycle is shown as a nanosecond. Sources: perfetto.dev/docs/reference/synthetic-track-event.
 """
@@ -14,13 +14,13 @@ from firmwright.report.layers import ReportedLayer
 from firmwright.report.report import Report
 
 SEQUENCE = 1
-"""All packets come from one writer."""
+"""One sequence for all packets, because they have one writer."""
 
 
 def write_trace(report: Report) -> bytes:
-    """Return a trace with a track for each device, and one for the transfers of each.
+    """Return a trace with a track for each device, and a track for the transfers of each.
 
-    It is empty if nothing was counted.
+    The trace is empty if no cycles were counted.
     """
     builder = TraceProtoBuilder()
     slices = [part for layer in report.layers for part in list_slices(layer)]
@@ -48,9 +48,9 @@ def write_trace(report: Report) -> bytes:
 
 
 def list_slices(layer: ReportedLayer) -> Iterator[tuple[str, ReportedLayer, int, int]]:
-    """Yield the track, the layer, and the first and last moment of each part of a layer's time.
+    """Yield the track, the layer, and the start and end of each part of a layer's time.
 
-    What a device transfers comes behind what it computes, as the cost model adds them up.
+    A device's transfers come after its computing, because the cost model adds the two.
     """
     if layer.time is None or not layer.time.cycles:
         return
@@ -63,7 +63,7 @@ def list_slices(layer: ReportedLayer) -> Iterator[tuple[str, ReportedLayer, int,
 
 
 def describe(event: TrackEvent, layer: ReportedLayer) -> None:
-    """Give an event its layer's name and facts."""
+    """Set an event's layer name and facts."""
     event.name = layer.title
     origin = layer.time.origin if layer.time else "none"
     facts = {"region": layer.name, "operator": layer.kind, "cycles": origin}

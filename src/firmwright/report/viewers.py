@@ -1,4 +1,4 @@
-"""Files for programs that people look at networks with: spreadsheets and Model Explorer."""
+"""Writes files for programs that show networks: spreadsheets and Model Explorer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.report.report import Report
 Value = str | int | float | None
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
+"""Characters with which a formula of a spreadsheet begins."""
 
 COLUMNS: Mapping[str, Callable[[ReportedLayer], Value]] = {
     "number": lambda layer: layer.number,
@@ -38,7 +38,7 @@ COLUMNS: Mapping[str, Callable[[ReportedLayer], Value]] = {
     "source_line": lambda layer: layer.code.first if layer.code else None,
     "refused_by": lambda layer: ", ".join(f"{r.device}: {r.rule}" for r in layer.refusals),
 }
-"""The columns of ``layers.csv``: a name, and what a layer has there; None for what is not known."""
+"""The columns of ``layers.csv``: a name, and the layer's value, None if it is not known."""
 
 OVERLAYS: Mapping[str, tuple[str, Callable[[ReportedLayer], Value]]] = {
     "cycles": ("cycles", lambda layer: layer.cycles),
@@ -47,18 +47,18 @@ OVERLAYS: Mapping[str, tuple[str, Callable[[ReportedLayer], Value]]] = {
     "error": ("SNR, dB", lambda layer: layer.snr),
     "device": ("device", lambda layer: layer.device),
 }
-"""The files that Model Explorer lays over a model: the name shown there, a layer's value."""
+"""The files that Model Explorer shows over a model: the name shown there, a layer's value."""
 
 COLORS = ("#9ecbff", "#ffc9a1", "#d9c7ff", "#a3e8de", "#ffc4e4", "#ebe79b")
 """Backgrounds of the devices, in the order of the target; the text on them is black."""
 LOW, HIGH = "#ffffff", "#ff8f5a"
-"""Ends of the scale of numbers."""
+"""The ends of the color scale for numbers."""
 
 
 def write_csv(layers: Iterable[ReportedLayer]) -> str:
     """Return a table with a line for each layer.
 
-    A text that a spreadsheet would run as a formula gets an apostrophe in front.
+    A text that a spreadsheet would run as a formula gets an apostrophe as a prefix.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -74,10 +74,10 @@ def disarm(cell: Value) -> Value:
 
 
 def make_overlays(report: Report) -> dict[str, dict[str, Any]]:
-    """Return Model Explorer's node data by file name, without those that would be empty.
+    """Return Model Explorer's node data by file name, without empty files.
 
-    They lie over the user's own model: a value belongs to the tensor that a layer writes, by its
-    name in the model, and a device to all tensors of its layers.
+    The data is shown over the user's model: a value belongs to the tensor that a layer writes, by
+    its name in the model, and a device to all tensors of its layers.
     """
     scale = [{"stop": 0, "bgColor": LOW}, {"stop": 1, "bgColor": HIGH}]
     found = {}
@@ -106,7 +106,7 @@ def make_result(value: Value, report: Report) -> dict[str, Value]:
 
 
 def make_graph(report: Report) -> dict[str, Any]:
-    """Return the compiled network as a graph of Model Explorer: a node a layer."""
+    """Return the compiled network as a graph of Model Explorer: one node per layer."""
     nodes = [
         {
             "id": str(layer.number),
