@@ -1,4 +1,4 @@
-"""About how many instructions a region takes here, and what would let it take fewer."""
+"""Estimates the instructions of a region on the device ``c``, and suggests how to reduce them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from firmwright.targets import Context
 from firmwright.toolchain.families import find_family, load_families
 
 LOOPS = 5.0
-"""Instructions of a multiply-accumulate in loops from TIR."""
+"""Instructions per multiply-accumulate in loops from TIR."""
 ELEMENT = 3.5
-"""Those of an integer that is added or shifted, one for each of the largest tensor's."""
+"""Instructions per element of the largest tensor, if integers are added or shifted."""
 MOVED = 2.0
-"""Those of one that is only moved."""
+"""Instructions per element of the largest tensor, if elements are only moved."""
 MOVING = frozenset({
     "concat", "flatten", "expand_dims", "pad", "permute_dims", "reshape", "split", "squeeze",
     "strided_slice", "take",
 })  # fmt: skip
 """Operators that only move elements."""
 SOFT_FLOAT = 140.0
-"""Those of one in software."""
+"""Instructions per multiply-accumulate of floats in software."""
 SHARED = dict.fromkeys(LayerRounding, 3.0) | {LayerRounding.FLOAT: 10.0}
-"""Instructions that a result takes more in a function that layers share."""
+"""Additional instructions per result in a function that layers share."""
 
 WITHOUT_FLOATS = frozenset({
     "cortex-m0", "cortex-m0+", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33",
@@ -47,7 +47,7 @@ ON_INTEGERS = {
 
 
 def estimate_cycles(region: Region, module: IRModule, context: Context) -> int | None:
-    """Return about how many instructions a region takes; None for floats without products."""
+    """Return the approximate instructions of a region; None for floats without products."""
     if not region.macs:
         return None if has_floats(region, module, context) else estimate_moves(region, module)
     return estimate_products(region, module, context, *select_kernel(region, module, context))
@@ -56,14 +56,14 @@ def estimate_cycles(region: Region, module: IRModule, context: Context) -> int |
 def estimate_products(
     region: Region, module: IRModule, context: Context, layer: AnyLayer | None, choice: Choice
 ) -> int:
-    """Return about how many instructions a region takes that is written in this way."""
+    """Return the approximate instructions of a region that is written by this choice."""
     is_float = isinstance(layer, FloatLayer) if layer else has_floats(region, module, context)
     cost = estimate_mac(choice.form, is_float, context.platform.architecture)
     return round(region.macs * cost)
 
 
 def estimate_moves(region: Region, module: IRModule) -> int:
-    """Return about how many instructions a region takes that multiplies no integers."""
+    """Return the approximate instructions of a region that has no multiply-accumulates."""
     function = module[region.name]
     tensors = (*function.params, *function.body.body.fields)
     each = MOVED if {*region.operators} <= MOVING else ELEMENT
@@ -71,14 +71,14 @@ def estimate_moves(region: Region, module: IRModule) -> int:
 
 
 def estimate_mac(form: Form | None, is_float: bool, architecture: str) -> float:
-    """Return about how many instructions a multiply-accumulate takes, by a form or in loops."""
+    """Return the approximate instructions per multiply-accumulate, by a form or in loops."""
     if is_float and architecture in WITHOUT_FLOATS:
         return SOFT_FLOAT
     return form.cost if form else LOOPS
 
 
 def has_floats(region: Region, module: IRModule, context: Context) -> bool:
-    """Tell whether loops compute floats: those of the model, or quantized values in float32."""
+    """Return whether loops compute floats: those of the model, or quantized values in float32."""
     use = use_integer_arithmetic(region, module, ROUNDINGS[context.rounding])[1]
     result = module[region.name].body.body.fields[0]
     is_float_model = not use.quantized_operators and dtype_of(result).startswith("float")
@@ -86,7 +86,7 @@ def has_floats(region: Region, module: IRModule, context: Context) -> bool:
 
 
 def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Suggestion]:
-    """Yield what lets a region take fewer instructions: less work, integers, a core, a function."""
+    """Yield changes that save instructions of a region: less work, integers, a core, a function."""
     layer, choice = select_kernel(region, module, context)
     now = None
     if region.macs:
@@ -109,15 +109,15 @@ def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Sugg
 
 
 def estimate_integers(kind: LayerKind, features: Collection[str]) -> float:
-    """Return about how many instructions a multiply-accumulate of integers takes on a core."""
+    """Return the approximate instructions per multiply-accumulate of integers on a core."""
     fitting = (f.cost for f in FORMS if f.kind is kind and f.features <= {*features})
     return next(fitting, LOOPS)
 
 
 def suggest_core(region: Region, layer: AnyLayer, context: Context) -> Iterator[Suggestion]:
-    """Yield the next core of the platform's family that takes fewer instructions.
+    """Yield the next core of the platform's family that needs fewer instructions.
 
-    The platform's own comes first: it may have more than the platform states.
+    The platform's core comes first, because it may have more features than the platform states.
     """
     platform = context.platform
     members = load_families().get(find_family(platform.architecture) or "", {})

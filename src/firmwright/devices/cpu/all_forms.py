@@ -1,4 +1,4 @@
-"""All forms of the device ``c``; the first that fits a layer's kind and core is used.
+"""Lists all forms of the device ``c``; the first that fits a layer's kind and core is used.
 
 A core whose instructions include those of another core is listed before that core.
 """

@@ -1,4 +1,4 @@
-"""The C functions of layers: of a layer's own, with its numbers in it, or shared by layers."""
+"""Writes the C functions of layers: separate functions with a layer's numbers, or shared ones."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from firmwright.ir.layer import FloatLayer, Layer, LayerRounding, MatrixProduct,
 AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax
 
 Variables = Mapping[str, Any]
-"""What a template is rendered with."""
+"""The variables of a template."""
 
 
 @dataclass(frozen=True)
 class LayerFunction:
     """A C function in ``files``.
 
-    A function that layers share reads their numbers from a ``struct``, and from it calls its
-    ``parts``, C names by the names of their templates. A function of one layer has no struct.
+    A function that layers share reads their numbers from a ``struct``. Through the struct it also
+    calls its ``parts``, which maps the names of their templates to names in C. The function of one
+    layer has no struct.
     """
 
     name: str
@@ -52,12 +53,12 @@ def write_function(
     results: Sequence[Parameter],
     shared: bool,
 ) -> LayerFunction:
-    """Render a form's template: a layer's own function, or one for all layers of its text.
+    """Return the function of a form for a layer: a separate one, or one for all layers of its text.
 
-    Layers with the same numbers have one function in either case.
+    In both cases, layers with equal numbers have one function.
     """
     text = packing.choose_text(shared)
-    # What may lie in one place is not `restrict`.
+    # Pointers to memory that may overlap are not `restrict`.
     qualifier = "*" if form.in_place else "*restrict "
     own_ports = [f"const {p.c_type} {qualifier}{p.name}" for p in constants]
     own_ports += [f"{p.c_type} {qualifier}{p.name}" for p in results]
@@ -82,7 +83,7 @@ def write_function(
 
 
 _shared: dict[str, LayerFunction] = {}
-"""By what they are rendered with: thousands of layers may share a few."""
+"""The shared functions by the variables of their templates; thousands of layers may share a few."""
 
 
 def write_single(
@@ -141,7 +142,7 @@ def make_source(name: str, texts: Sequence[str]) -> SourceFile:
 def split_includes(text: str) -> tuple[list[str], str]:
     """Return the lines that include headers on every machine, sorted, and the text without them.
 
-    Each part of a template has those that it needs, so that several have the same.
+    Each part of a template has the lines that it needs, so several parts may have equal lines.
     """
     found, depth = set[str](), 0
     for line in text.splitlines():
@@ -156,7 +157,7 @@ def split_includes(text: str) -> tuple[list[str], str]:
 
 
 def write_headers(form: Form) -> tuple[SourceFile, ...]:
-    """Return what a form's C includes besides; a project has each file once."""
+    """Return the additional headers of a form's C; a project has each file once."""
     return tuple(SourceFile(name, render_file(name, {}) + "\n") for name in form.headers)
 
 
@@ -172,7 +173,7 @@ def render_file(name: str, given: Variables, folder: str = "c/layers") -> str:
 
 
 def list_parameters(given: Variables) -> str:
-    """Return the parameters of a function that gets a record, in C."""
+    """Return the C parameters of a function that gets a record."""
     return f"const struct {given['record']}_layer *restrict l, {given['ports']}"
 
 
@@ -185,7 +186,7 @@ def digest(*told: object) -> str:
 
 
 def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
-    """Return what the templates of all forms know of a layer."""
+    """Return the variables about a layer that the templates of all forms use."""
     if isinstance(layer, FloatLayer):
         return {"input_type": "float", "output_type": "float"}
     types: dict[str, Any] = {"output_type": C_TYPES[layer.output_dtype]}
@@ -202,9 +203,9 @@ def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
 
 
 def describe_requantization(layer: Layer, float_scaled: bool) -> dict[str, Any]:
-    """Return what the templates of all forms know of a layer's requantization.
+    """Return the variables about a layer's requantization that the templates of all forms use.
 
-    ``float_scaled``: by the core's own floats, as ONNX Runtime does.
+    If ``float_scaled``, the core's floats scale the sums, as in ONNX Runtime.
     """
     once = layer.scaling.rounding is LayerRounding.ONCE
     steps = layer.scaling.has_own_steps and not float_scaled

@@ -1,4 +1,4 @@
-"""A layer becomes C by the first form that fits its core; all else is lowered from TIR."""
+"""Lowers regions to C: layers by the first form that fits the core, other regions from TIR."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from firmwright.targets import Context
 
 
 def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
-    """Lower a region by a form, or from TIR where none fits or the user has a strategy."""
+    """Lower a region by a form, or from TIR if no form fits or the user has a strategy."""
     layer, choice = select_kernel(region, module, context)
     if layer and choice.form:
         return lower_by_form(region, module, layer, choice.form, choice.shared)
@@ -48,7 +48,7 @@ def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> Lowere
 def lower_by_form(
     region: Region, module: tvm.IRModule, layer: AnyLayer, form: Form, shared: bool = False
 ) -> LoweredRegion:
-    """Lower a region that is a layer by a form that fits it."""
+    """Lower a region that is a layer by a form that fits the layer."""
     lowered = write_layer(region, layer, form, shared)
     operators = list_quantized_operators(region, module[region.name])
     kernel = replace(lowered.kernel, quantized_operators=len(operators))
@@ -56,7 +56,7 @@ def lower_by_form(
 
 
 def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> str:
-    """Return the form of a region, or "loops" and why no form fits."""
+    """Return the form of a region, or "loops" and the reasons why no form fits."""
     _, choice = select_kernel(region, module, context)
     if choice.form:
         return choice.form.name
@@ -64,7 +64,7 @@ def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> s
 
 
 def list_ways(region: Region, module: tvm.IRModule, context: Context) -> tuple[str, ...]:
-    """Return the names of all ways to write a region's C, first the usual one."""
+    """Return the names of all variants of a region's C, the default first."""
     layer, _ = find_form(region, module, context)
     return () if layer is None else name_ways(layer, context)
 
@@ -72,7 +72,7 @@ def list_ways(region: Region, module: tvm.IRModule, context: Context) -> tuple[s
 def select_kernel(
     region: Region, module: tvm.IRModule, context: Context
 ) -> tuple[AnyLayer | None, Choice]:
-    """Return the layer that a region is, and how it is written: as it was tuned, or as usual."""
+    """Return the layer of a region and the choice for it: the tuned choice, or else the default."""
     layer, choice = find_form(region, module, context)
     return layer, choice if layer is None else choose_way(region.name, layer, choice, context)
 
@@ -80,7 +80,7 @@ def select_kernel(
 def find_form(
     region: Region, module: tvm.IRModule, context: Context, forms: Sequence[Form] = FORMS
 ) -> tuple[AnyLayer | None, Choice]:
-    """Return the layer that a region is and the first of the forms that fits, if any does."""
+    """Return the layer of a region and the first of the forms that fits it, if any."""
     function = module[region.name]
     layer = None if has_strategy(function, context) else recognize_layer(function, context.rounding)
     if layer is None:
@@ -89,14 +89,14 @@ def find_form(
 
 
 def has_strategy(function: relax.Function, context: Context) -> bool:
-    """Tell whether the user has a strategy for an operator of a region."""
+    """Return whether the user has a strategy for an operator of a region."""
     wanted = {strategy.operator for strategy in context.strategies}
     values = (b.value for b in list_bindings(function))
     return any(operator_name(value) in wanted for value in values)
 
 
 def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
-    """Return what forms can be chosen for; None for all else."""
+    """Return the layer that a function computes; None if forms do not support it."""
     layer: AnyLayer | None = read_layer(function, rounding) or read_float_layer(function)
     if layer is None:
         shifted = read_shifted_layer(function)
@@ -107,10 +107,10 @@ def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
 
 
 def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> LoweredRegion:
-    """Return the function of a region that is a layer, by a form, and its packed weights.
+    """Return the kernel of a region that is a layer, written by a form, and its packed weights.
 
-    ``shared`` layers of one variant call one function; others get their own, with their numbers
-    in it.
+    Layers of one variant call one function if they are ``shared``. Other layers get separate
+    functions that contain their numbers.
     """
     packing = form.pack_layer(layer)
     inputs, output = make_ports(region, layer)
@@ -144,13 +144,13 @@ def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> Lo
 
 
 def describe_form(form: Form) -> str:
-    """Return the line about a form above the function that it wrote."""
+    """Return the comment about a form above the function that it wrote."""
     cost = f" About {form.cost:g} instructions a multiply-accumulate." if form.cost else ""
     return f"Form {form.name}: {form.sentence}{cost}"
 
 
 def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], Parameter]:
-    """Return the parameters of a layer's inputs and its output: whole batches."""
+    """Return the parameters of a layer's inputs and of its output, for whole batches."""
     (result,) = region.outputs
     if isinstance(layer, Pair):
         inputs = tuple(
@@ -182,7 +182,7 @@ def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], 
 def write_calls(
     function: LayerFunction, layer: AnyLayer, packing: Packing, parameters: Sequence[Parameter]
 ) -> str:
-    """Return the body of a region's function: a call for each sample of the batch."""
+    """Return the body of a region's function, with a call for each sample of the batch."""
     definition = function.define_record(packing.record)
     record = f"    {definition}\n\n" if definition else ""
     names = [*(["&layer"] if definition else []), *(p.name for p in parameters)]

@@ -1,4 +1,4 @@
-"""The ways to write a layer: by each form that fits, in a function of its own or a shared one."""
+"""Lists the variants of a layer: each form that fits, in a separate or in a shared function."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from firmwright.ir.layer import FloatLayer, Pair, Softmax
 from firmwright.targets import Context
 
 RESULTS_WORTH_A_FUNCTION = 2**14
-"""Of one layer: each takes some instructions more in shared loops; own ones take two kilobytes."""
+"""The number of results from which a layer gets a separate function. Each result needs some more
+instructions in shared loops; separate loops need two kilobytes."""
 
 LOOPS = "loops"
 FUNCTIONS = {False: "own", True: "shared"}
-"""What a function is, by whether layers share it."""
+"""The kind of a function in the name of a variant, by whether layers share the function."""
 
 
 def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:
-    """Tell whether a layer usually calls a function that others call, too."""
+    """Return whether a layer by default calls a function that other layers also call."""
     if specialize == "auto":
         results = 0 if isinstance(layer, Pair | Softmax) else layer.output_elements
         return form.shared and results < RESULTS_WORTH_A_FUNCTION
@@ -28,7 +29,7 @@ def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:
 
 
 def choose_way(region: str, layer: AnyLayer, choice: Choice, context: Context) -> Choice:
-    """Return the way for which a region was tuned, or the usual one."""
+    """Return the variant for which a region was tuned, or the default variant."""
     name = context.ways.get(region)
     if name is None:
         form, asked = choice.form, read_specialize(context)
@@ -37,21 +38,23 @@ def choose_way(region: str, layer: AnyLayer, choice: Choice, context: Context) -
 
 
 def name_ways(layer: AnyLayer, context: Context) -> tuple[str, ...]:
-    """Return the names of a layer's ways: the usual function and form come first, loops last.
+    """Return the names of a layer's variants: the default function and form first, loops last.
 
-    Sums of floats have other bits in loops, so that these are no way to write them; nor are they
-    for softmax.
+    Layers of floats have no variant with loops, because loops produce sums with different bits.
+    Softmax has no such variant either.
     """
     loops = () if isinstance(layer, FloatLayer | Softmax) else (LOOPS,)
     return (*(name for name, _ in list_ways(layer, context)), *loops)
 
 
 def list_ways(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choice]]:
-    """Yield the names of a layer's ways by forms, and how it is written then.
+    """Yield the names of a layer's variants by forms, and the choice for each variant.
 
-    What the user asks for by ``-specialize`` has no alternative. Tiles that are not the usual one
-    are named. These are tried for the usual form alone, in a function of its own unless others
-    are asked for: each way of a layer may be one more build of the network.
+    If the user sets ``-specialize`` to one kind of function, the variants have only this kind. The
+    name of a variant contains its tile, if this is not the default tile. Other tiles are listed
+    only for the default form, in a separate function unless the user asks for shared functions.
+    This limits the number of variants, because each variant of a layer may need one more build of
+    the network.
     """
     asked = read_specialize(context)
     forms = list_fitting(layer, context)
@@ -66,7 +69,7 @@ def list_ways(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choice]]
 
 
 def list_fitting(layer: AnyLayer, context: Context) -> list[Form]:
-    """Return all forms for a layer on a core, in the order of the table."""
+    """Return all forms that fit a layer on a core, in the order of the table."""
     features = context.platform.features
     return [f for f in FORMS if f.is_for(layer, features) and not f.find_broken(layer)]
 

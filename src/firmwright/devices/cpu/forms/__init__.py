@@ -1,1 +1,1 @@
-"""The forms of the device ``c``: their table, their conditions, how they pack a layer's numbers."""
+"""Defines the forms of the device ``c``: their table, their conditions, and their packing."""

@@ -1,4 +1,4 @@
-"""Two multiplications and a shift for a sum or a difference, proven for every pair of bytes."""
+"""Finds multipliers and a shift for a sum or difference, proven for every pair of bytes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from firmwright.devices.cpu.forms.form import Packing
 from firmwright.ir.layer import Addition, Array, Pair
 
 MULTIPLIER_BITS = (23, 22, 21)
-"""Of the larger factor: more fit more sums, as long as these stay below 2^31."""
+"""Bits of the larger multiplier: more bits fit more sums, if these stay below 2^31."""
 
 NEIGHBORS = sorted(
     product(range(-2, 3), repeat=2), key=lambda pair: (abs(pair[0]) + abs(pair[1]), pair)
 )
-"""Steps from the nearest multipliers, the closest first."""
+"""Distances of the multipliers to try from the nearest multipliers, the closest first."""
 
 
 @lru_cache(maxsize=4)
 def find_factors(layer: Addition) -> tuple[int, int, int, int] | None:
     """Return multipliers, offset and shift: (a ma + b mb + offset) >> shift for every a and b.
 
-    Results are clamped to ``low`` to ``high`` after that. None where no four numbers were found.
+    These results are then clamped to ``low`` to ``high``. The result of the function is None if it
+    finds no such numbers.
     """
     left, right = (np.arange(np.iinfo(d).min, np.iinfo(d).max + 1) for d in layer.input_dtypes)
     for bits, steps in product(MULTIPLIER_BITS, NEIGHBORS):
@@ -43,7 +44,10 @@ def find_factors(layer: Addition) -> tuple[int, int, int, int] | None:
 
 
 def bound_offset(layer: Pair, sums: Array, shift: int) -> tuple[int, int]:
-    """Return the smallest and the largest offset that give all results; clamped ones bound less."""
+    """Return the smallest and the largest offset for which all results are exact.
+
+    A result at a limit of the clamp bounds the offset on one side only.
+    """
     begins = layer.results << shift
     low = np.where(layer.results > layer.low, begins - sums, -(2**40)).max()
     high = np.where(layer.results < layer.high, begins + (1 << shift) - 1 - sums, 2**40).min()

@@ -1,4 +1,4 @@
-"""What forms of several families ask of a layer."""
+"""Defines the conditions for layers that forms of several families share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDED = Condition(
     "results that are rounded to the nearest",
     lambda layer: layer.scaling.rounding is not LayerRounding.SHIFT,
 )
-"""What forms ask whose C has no offset for each channel."""
+"""The condition of forms whose C has no offset per channel."""
 
 FACTORS = Condition(
     "scales for which two multiplications and a shift are exact for all bytes",

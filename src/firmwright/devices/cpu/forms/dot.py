@@ -1,8 +1,8 @@
-"""Forms for 64-bit Arm cores with dot products, and with products of matrices (i8mm).
+"""Defines forms for 64-bit Arm cores with dot products, and with products of matrices (i8mm).
 
-Weights are blocks of output channels, with four successive taps of each channel, or eight for
-SMMLA. A convolution reads rows of the input. They are copied to a ring, between their borders,
-unless the layer has no padding and reads whole steps of signed bytes: these are read in place.
+Weights are in blocks of output channels, with four successive taps of each channel, or eight for
+SMMLA. A convolution reads rows of the input. The rows are copied to a ring, between their borders,
+unless the layer has no padding and reads whole steps of signed bytes. Such rows are read in place.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from firmwright.devices.cpu.forms.vectors import (
 from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 STEP = 16
-"""Bytes of a vector, and what a load may read beyond the last pixel of a row."""
+"""Bytes of a vector, and bytes that a load may read after the last pixel of a row."""
 
 MOST_PIXELS = 5
-"""With 16 channels their sums take 20 of 32 registers."""
+"""The maximum number of pixels at once: with 16 channels their sums need 20 of 32 registers."""
 
 PLANE = 16 * 1024
-"""Bytes of input that the first cache holds beside weights: so many are taken as one row."""
+"""Bytes of input that fit the first cache next to weights; an input up to this size is one row."""
 
 
 def pack_convolution(layer: Layer) -> Packing:
-    """Pack for SDOT: four taps of a channel behind each other."""
+    """Pack for SDOT, with four successive taps of a channel."""
     return pack_units(layer, 4)
 
 
 def pack_matrices(layer: Layer) -> Packing:
-    """Pack for SMMLA: eight taps of a channel behind each other."""
+    """Pack for SMMLA, with eight successive taps of a channel."""
     return pack_units(layer, 8)
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Where a layer's input is contiguous: ``spans`` in each row of the kernel, of ``bytes``.
+    """The contiguous runs of a layer's input: ``spans`` per row of the kernel, of ``bytes`` each.
 
-    ``unit`` is how many taps of a channel lie behind each other; ``words`` whole units.
+    ``unit`` is the number of successive taps of a channel. ``words`` is ``bytes`` in whole units.
     """
 
     layer: Layer
@@ -75,7 +75,7 @@ class Runs:
         return layer.input_dtype == "int8" and not any(layer.padding) and self.words == self.bytes
 
     def pack(self, indices: Array) -> Array:
-        """Return the weights of the channels of blocks (blocks, lanes).
+        """Return the weights of the channels ``indices``, (blocks, lanes).
 
         They are int8 (blocks, runs, units, lanes, taps of a unit), flat.
         """
@@ -89,7 +89,7 @@ class Runs:
 
 
 def pack_units(layer: Layer, unit: int) -> Packing:
-    """Pack (channel block, run, unit, channel, tap); the last block overlaps the one before it."""
+    """Pack (channel block, run, unit, channel, tap); the last block overlaps the previous one."""
     runs = Runs(layer, unit)
     lanes = choose_lanes(layer.out_channels)
     indices = fill_lanes(layer.out_channels, lanes)
@@ -101,7 +101,7 @@ def pack_units(layer: Layer, unit: int) -> Packing:
     record, scratch = describe_rows(layer)
 
     def count_products(pixels: int) -> int:
-        """Instructions of a block's step: products, loads, the loop."""
+        """Return the instructions of a block's step: products, loads, the loop."""
         return pixels * (lanes + 1) + lanes // 4 + 2
 
     return Packing(
@@ -131,7 +131,7 @@ def pack_units(layer: Layer, unit: int) -> Packing:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack (channel block, column, channel, row): a lane has a channel's taps of a column."""
+    """Pack (channel block, column, channel, row); a lane has a channel's taps of a column."""
     lanes = choose_lanes(layer.channels)
     indices = fill_lanes(layer.channels, lanes)
     height, width = layer.kernel
@@ -142,7 +142,7 @@ def pack_depthwise(layer: Layer) -> Packing:
     reach = (width - 1) * layer.dilation[1]
 
     def count_columns(pixels: int) -> int:
-        """Instructions of a block: eleven a column, those of sums and results a pixel."""
+        """Return the instructions of a block: 11 per column, and per pixel for sums and results."""
         return 11 * ((pixels - 1) * layer.strides[1] + reach + 1) + (4 * width + 25) * pixels
 
     return Packing(
@@ -163,16 +163,16 @@ def pack_depthwise(layer: Layer) -> Packing:
 
 
 def choose_pixels(width: int, count: Callable[[int], int], multiple: int = 1) -> int:
-    """Return how many pixels of a row of ``width`` take the fewest instructions together.
+    """Return the pixels at once with which a row of ``width`` needs the fewest instructions.
 
-    ``count`` gives those of a block of so many pixels.
+    ``count`` returns the instructions of a block of so many pixels.
     """
     choices = range(multiple, min(MOST_PIXELS, width) + 1, multiple)
     return min(choices, key=lambda pixels: (-(-width // pixels) * count(pixels), -pixels))
 
 
 def describe_rows(layer: Layer) -> tuple[dict[str, int], Scratch]:
-    """Return the numbers of the ring of rows, in bytes and rows, and its memory."""
+    """Return the sizes of the ring of rows, in bytes and rows, and the ring's memory."""
     reach = [(k - 1) * d for k, d in zip(layer.kernel, layer.dilation, strict=True)]
     columns = (layer.out_width - 1) * layer.strides[1] + reach[1] + 1
     before = min(layer.padding[1], columns)

@@ -1,9 +1,9 @@
-"""Forms for Cortex-M cores with the DSP instructions of Armv7E-M.
+"""Defines forms for Cortex-M cores with the DSP instructions of Armv7E-M.
 
 :mod:`firmwright.devices.cpu.forms.dsp_bytes` packs the weights of layers of bytes. Two activations
-of 16 bits share a word. Products of two activations subtract the zero point from the right's
-columns, as halfwords. Both use SXTB16, which widens bytes 0 and 2 of a word, then 1 and 3: the
-middle ones of four weights, or of four rows, change places.
+of 16 bits share a word. Products of two activations subtract the zero point from the right
+operand's columns, as halfwords. Both use SXTB16, which widens bytes 0 and 2 of a word, then bytes 1
+and 3. So the middle two of four weights, or of four rows, change places.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from firmwright.devices.cpu.forms.layer_numbers import describe_record, make_bor
 from firmwright.ir.layer import Layer, LayerKind, MatrixProduct
 
 PIXELS, CHANNELS = 2, 2
-"""Sums at once: with four inputs, a word of weights and pointers they fill the registers."""
+"""Pixels and channels at once: with four inputs, a word of weights and pointers, their sums fill
+the registers."""
 
 STEP = 4
-"""Taps of a word of weights."""
+"""The number of taps in a word of weights."""
 
 COLUMNS = 4
-"""At once: with as many words of weights their sums leave registers for the left and pointers."""
+"""Columns at once: with an equal number of words of weights, their sums leave registers for the
+left operand and for pointers."""
 
 
 def pack_wide_convolution(layer: Layer) -> Packing:
-    """Pack (pair of channels, four taps, channel, tap); what lies behind them weighs nothing."""
+    """Pack (pair of channels, four taps, channel, tap); taps after the last have zero weights."""
     words = -(-layer.taps // STEP) * STEP
     padded = np.zeros((layer.out_channels, words), np.int64)
     padded[:, : layer.taps] = layer.matrix
@@ -59,7 +61,7 @@ def pack_wide_convolution(layer: Layer) -> Packing:
 
 
 def pack_product(product: MatrixProduct) -> Packing:
-    """Pack nothing but numbers: a block of columns is made when the layer runs."""
+    """Pack only numbers, because a block of columns is packed when the layer runs."""
     inner, last = product.inner, product.columns - 1
     scales = {name: int(array[0]) for name, array in scale_channels(product.sums).items()}
     whole = inner // 4

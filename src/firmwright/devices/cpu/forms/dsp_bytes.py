@@ -1,11 +1,11 @@
-"""Weights of bytes for Arm's DSP extension: two channels in a halfword, two taps in a word.
+"""Packs weights of bytes for Arm's DSP extension: two channels per halfword, two taps per word.
 
-A halfword is h = w0 + 2^8 w1. SMLAD on halves of words adds products of two taps: with h to
-t = s0 + 2^8 s1, with the sign-extended lower bytes (SXTB16) to s0. So t - s0 is 2^8 s1, which is
-multiplied as it is. It is exact while t fits 32 bits; in layers with larger sums the bytes lie
-side by side and both are sign-extended.
+A halfword is h = w0 + 2^8 w1. SMLAD on halves of words adds the products of two taps. With h, it
+adds to t = s0 + 2^8 s1; with the sign-extended lower bytes (SXTB16), it adds to s0. So t - s0 is
+2^8 s1, which is multiplied as it is. The result is exact if t fits 32 bits. In layers with larger
+sums, the bytes are next to each other and both are sign-extended.
 
-SXTB16 widens bytes 0 and 2 of a word, then 1 and 3: the order of taps in fours.
+SXTB16 widens bytes 0 and 2 of a word, then bytes 1 and 3. That defines the order of taps in fours.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from firmwright.devices.cpu.forms.requantize import Requantization, make_requant
 from firmwright.ir.layer import Array, Layer
 
 PAIRED_LIMIT = 2**31 // 257
-"""Sums below it fit 32 bits with 2^8 times another one."""
+"""The limit for sums: a sum below it and 2^8 times another such sum fit 32 bits together."""
 
 LARGEST_OFFSET = 2**24
-"""Offsets below it times 2^6 can be added to a high product."""
+"""The limit for offsets: 2^6 times an offset below it can be added to a high product."""
 
 STEPS = (2, 4, 8)
 """Words of weights between two branches; few choices, so that layers can share functions."""
 
 MOST_STEPS = 4
-"""Of four taps between two branches, where weights or columns are widened words."""
+"""The maximum groups of four taps between two branches, if weights or columns are widened words."""
 
 LARGEST_PATCH = 512
-"""Inputs of a product that get a widened copy, of twice their bytes."""
+"""The maximum number of inputs of a product with a widened copy, which has twice their bytes."""
 
 FEW_CHANNELS = 12
-"""Output channels up to which widening each input for every four of them is not slower."""
+"""The maximum number of output channels for which it is not slower to widen each input for every
+four channels."""
 
 
 def is_paired(layer: Layer) -> bool:
-    """Tell whether two channels' sums can share a word, and their weights a halfword."""
+    """Return whether two channels' sums can share a word, and their weights a halfword."""
     if layer.largest_sum >= PAIRED_LIMIT or int(layer.weights.min()) <= -128:
         return False
     offsets = find_offsets(layer, make_requantization(layer))
@@ -47,21 +48,22 @@ def is_paired(layer: Layer) -> bool:
 
 
 def find_offsets(layer: Layer, numbers: Requantization) -> Array:
-    """Return what is added to sums' high products: SSAT clamps to bytes, not from ``low`` on.
+    """Return the offsets to add to the high products of sums.
 
-    What has no multiplier keeps its mantissa instead.
+    The offsets include ``low``, because SSAT clamps to bytes and not to a range that starts at
+    ``low``. A channel without a multiplier has its mantissa in place of an offset.
     """
     offsets = numbers.offsets + (layer.low << numbers.shifts)
     return np.where(numbers.multipliers == 0, numbers.offsets, offsets)
 
 
 def is_given(layer: Layer) -> bool:
-    """Tell whether offsets do not follow from shifts."""
+    """Return whether offsets do not follow from shifts."""
     return layer.scaling.has_own_steps
 
 
 def order_taps(run: int) -> Array:
-    """Return the taps of a run in the order of widened words; ``run`` stands for a zero."""
+    """Return the taps of a run in the order of widened words; the number ``run`` means a zero."""
     fours = run // 4 * 4
     rest = np.arange(fours, run + (run & 1))
     order: Array = np.concatenate(
@@ -75,9 +77,9 @@ def largest_divisor(count: int, limit: int) -> int:
 
 
 def choose_step(words: int) -> int:
-    """Return how many words of weights are used between two branches.
+    """Return the number of words of weights between two branches.
 
-    A word takes 8.5 instructions, a branch two; the last step is filled with zeros.
+    A word needs 8.5 instructions, a branch needs two. The last step is filled with zeros.
     """
     return min(STEPS, key=lambda step: -(-words // step) * (8.5 * step + 2))
 
@@ -85,7 +87,7 @@ def choose_step(words: int) -> int:
 def pair_channels(taps: Array, paired: bool) -> Array:
     """Return words of two taps and two channels, (blocks, pairs of channels, pairs of taps).
 
-    ``taps`` is (blocks, channels, taps), both even.
+    ``taps`` is (blocks, channels, taps); the numbers of channels and taps are even.
     """
     low, high = taps[:, ::2], taps[:, 1::2]
     halves = (low if paired else low & 255) + 256 * high
@@ -94,14 +96,17 @@ def pair_channels(taps: Array, paired: bool) -> Array:
 
 
 def choose_channels(layer: Layer, size: int) -> Array:
-    """Return the channels of blocks, (blocks, size): the last overlaps, or repeats its last."""
+    """Return the channels of blocks, (blocks, size).
+
+    The last block overlaps the previous one, or repeats its last channel.
+    """
     count = layer.out_channels
     starts = np.array([*range(0, count - size, size), max(count - size, 0)])
     return np.minimum(starts[:, None] + np.arange(size), count - 1)
 
 
 def start_sums(layer: Layer, channels: Array, paired: bool) -> Array:
-    """Return what the sums of blocks of channels start from."""
+    """Return the start values of the sums of blocks of channels."""
     bias = layer.folded_bias[channels]
     if paired:
         bias[:, 1::2] = bias[:, ::2] + 256 * bias[:, 1::2]
@@ -109,9 +114,9 @@ def start_sums(layer: Layer, channels: Array, paired: bool) -> Array:
 
 
 def scale_blocks(layer: Layer, channels: Array, paired: bool) -> Array:
-    """Return, for blocks of channels, multipliers, in one word shifts, and maybe offsets.
+    """Return multipliers, one word of shifts, and offsets if needed, for blocks of channels.
 
-    Sums times 2^8 are divided by 2^6 more than sums times four.
+    Sums times 2^8 are divided by a number that is 2^6 times larger than for sums times four.
     """
     numbers = make_requantization(layer)
     shifts = numbers.shifts[channels] - 1
@@ -127,7 +132,7 @@ def scale_blocks(layer: Layer, channels: Array, paired: bool) -> Array:
 
 
 def scale_channels(layer: Layer) -> dict[str, Array]:
-    """Return multipliers, shifts, and offsets where they do not follow, by channel."""
+    """Return multipliers, shifts, and offsets that do not follow from shifts, by channel."""
     numbers = make_requantization(layer)
     arrays = {
         "multipliers": numbers.multipliers.astype("int32"),
@@ -222,16 +227,16 @@ def pack_dense(layer: Layer) -> Packing:
 
 
 def widens_in_loop(layer: Layer) -> bool:
-    """Tell whether a product widens its input for every four channels, without a copy.
+    """Return whether a product widens its input for every four channels, without a copy.
 
-    It takes two instructions more for 16 multiply-accumulates, and no memory.
+    This needs two more instructions per 16 multiply-accumulates, and no memory.
     """
     few = layer.out_channels <= FEW_CHANNELS
     return layer.taps % 4 == 0 and (few or layer.taps > LARGEST_PATCH)
 
 
 def reads_one_border(layer: Layer) -> bool:
-    """Tell whether no output reads more than one row or column of the border."""
+    """Return whether no output reads more than one row or column of the border."""
     bottom, right = (
         (count - 1) * stride - before + 3 - size
         for count, stride, before, size in zip(
@@ -246,7 +251,7 @@ def reads_one_border(layer: Layer) -> bool:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack 3x3 weights by channel; the longer side of the output is walked along."""
+    """Pack 3x3 weights by channel; the C moves along the longer side of the output."""
     turned = layer.out_height > layer.out_width and layer.strides[0] <= 2
     by_rows = (layer.width * layer.channels, layer.channels)
     out_by_rows = (layer.out_width * layer.channels, layer.channels)

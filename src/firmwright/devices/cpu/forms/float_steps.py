@@ -1,4 +1,4 @@
-"""The steps of a layer's results: from which sums on they begin, and integers that make them."""
+"""Finds the sums at which a layer's results step, and integers that produce these steps."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from firmwright.lowering.kernels.float_steps import (
 )
 
 SUM_LIMIT = 2**29
-"""Sums below it can be multiplied by four in 32 bits."""
+"""The limit for sums; sums below it can be multiplied by four in 32 bits."""
 
 
 def fits_steps(layer: Layer) -> bool:
-    """Tell whether a layer whose results have steps of their own can be scaled with integers."""
+    """Return whether integers can scale a layer whose steps do not follow from its factors."""
     shifts = layer.scaling.rounding is LayerRounding.SHIFT
     if layer.largest_sum >= (SUM_LIMIT if shifts else EXACT_FLOATS) or not are_usual(
         layer.scaling.factors
@@ -31,7 +31,7 @@ def fits_steps(layer: Layer) -> bool:
 
 @lru_cache(maxsize=4)
 def find_steps(layer: Layer) -> tuple[Array, Array, Array]:
-    """Return multipliers, offsets and shifts of a layer: several parts of a form ask for them."""
+    """Return multipliers, offsets and shifts of a layer, cached because several parts need them."""
     factors, limits = layer.scaling.factors, bound_sums(layer)
     if layer.scaling.rounding is LayerRounding.SHIFT:
         begins = find_shifted_begins(layer, limits)
@@ -41,7 +41,7 @@ def find_steps(layer: Layer) -> tuple[Array, Array, Array]:
 
 
 def bound_sums(layer: Layer) -> Array:
-    """Return the largest magnitude of each channel's sum, with the input's zero point in it."""
+    """Return the largest magnitude of each channel's sum, including the input's zero point."""
     bounds: Array = np.abs(layer.folded_bias) + np.abs(layer.matrix).sum(1) * largest_input(layer)
     return bounds
 
@@ -52,7 +52,7 @@ def largest_input(layer: Layer) -> int:
 
 
 def find_shifted_begins(layer: Layer, limits: Array) -> Array:
-    """Return the same for sums that are multiplied, moved and shifted."""
+    """Return the sums at which steps begin, for sums that are multiplied, moved and shifted."""
     scaling = layer.scaling
     results = np.arange(layer.low + 1, layer.high + 1)
     steps = results - layer.zero_point

@@ -1,8 +1,9 @@
-"""Weights of float32 layers: blocks of output channels whose weights of a tap lie together.
+"""Packs weights of float32 layers: blocks of output channels, with the weights of a tap together.
 
-A block's channels are the lanes of vectors, or variables where a core has none. So each sum adds
-its products one after another, and its bits depend on no core. A product is rounded before it is
-added: fused multiplications would give other bits, and cores without them could not follow.
+The channels of a block are the lanes of vectors, or variables if a core has no vectors. So each sum
+adds its products one after another, and its bits do not depend on the core. A product is rounded
+before it is added. Fused multiplications would produce other bits, which cores without them cannot
+reproduce.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from firmwright.ir.layer import Array, FloatLayer
 
 
 class Level(NamedTuple):
-    """Instructions that a machine may have: the lanes of a vector, and how sums are blocked.
+    """Instructions that a machine may have: the lanes of a vector, and the blocks of sums.
 
-    ``registers`` are what sums, and the weights beside them, may take. ``attribute`` makes the
-    compiler use the instructions where :c:func:`find_level` gives ``least`` and more; without one
-    the code is for every machine of the family.
+    ``registers`` are available for sums, and for the weights next to them. ``attribute`` makes the
+    compiler use the instructions if :c:func:`find_level` returns at least ``least``. Without an
+    attribute the code is for every machine of the family.
     """
 
     name: str
@@ -33,7 +34,7 @@ class Level(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Cores whose weights have the same blocks: so many channels, for these levels."""
+    """Cores whose weights have equal blocks: the number of channels per block, and the levels."""
 
     block: int
     levels: tuple[Level, ...]
@@ -51,17 +52,17 @@ NEON = Family(16, (Level("neon", 4, 28),))
 PLAIN = Family(4, (Level("plainly", 1, 20),))
 
 MOST_CHANNELS = 64
-"""Output channels at once with the widest vectors."""
+"""The maximum number of output channels at once, with the widest vectors."""
 
 
 def choose_pixels(level: Level, vectors: int, pixels: int) -> int:
-    """Return how many pixels a level computes at once, for the fewest that are computed twice."""
+    """Return the pixels that a level computes at once, for the fewest that it computes twice."""
     most = min(pixels, max((level.registers - vectors) // vectors, 1), 12)
     return min(range(most, max(most // 2, 1) - 1, -1), key=lambda n: -(-pixels // n) * n)
 
 
 def plan_level(level: Level, family: Family, channels: int, pixels: int) -> dict[str, Any]:
-    """Return what a template knows of a level: as many blocks at once as divide the channels."""
+    """Return a level's template variables, with as many blocks at once as divide the channels."""
     blocks = -(-channels // family.block)
     vectors = min(family.block // level.lanes, 4)
     if level.lanes == family.block:
@@ -77,7 +78,7 @@ def plan_level(level: Level, family: Family, channels: int, pixels: int) -> dict
 
 
 def describe_layer(layer: FloatLayer) -> dict[str, Any]:
-    """Return what the templates of all forms know of a layer."""
+    """Return the variables about a layer that the templates of all forms use."""
     return {
         "low": layer.low if np.isfinite(layer.low) else None,
         "high": layer.high if np.isfinite(layer.high) else None,
@@ -120,7 +121,7 @@ CHANNELS_LAST = Condition("an input with channels last", lambda layer: not layer
 
 
 def pack_depthwise(layer: FloatLayer, family: Family) -> Packing:
-    """Pack (channel block, tap, channel); the last block overlaps the one before it."""
+    """Pack (channel block, tap, channel); the last block overlaps the previous one."""
     lanes = next(n for n in (family.block, 8, 4, 1) if n <= min(layer.channels, family.block))
     indices = fill_lanes(layer.channels, lanes)
     levels = [

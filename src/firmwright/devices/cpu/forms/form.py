@@ -1,8 +1,8 @@
-"""Forms: the ways in which this device writes a layer's C, and the choice between them.
+"""Defines forms, the variants of a layer's C on the device ``c``, and the choice of a form.
 
-A form is a row of its core's table and a template of its name in a folder of templates.
+A form is a row in the table of its core, and a template of its name in a folder of templates.
 :mod:`firmwright.devices.cpu.all_forms` lists the tables. The C of a form compiles on every machine:
-instructions of one family of cores are inside ``#if``, with plain C that computes the same.
+instructions of one family of cores are inside ``#if``, next to plain C that computes equal results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KnownLayer = LinearLayer | Pair | MatrixProduct | Softmax
 
 @dataclass(frozen=True)
 class Scratch:
-    """Working memory of a layer: C's name of it, and how many elements of a type."""
+    """The working memory of a layer: its name in C, and its number of elements of a type."""
 
     name: str
     dtype: str
@@ -27,10 +27,10 @@ class Scratch:
 
 @dataclass(frozen=True)
 class TemplateVariables:
-    """What a form's C is rendered with: layers of the same text can share a function.
+    """The variables of a form's C. Layers with equal variables can share a function.
 
-    ``parts`` are functions that it calls by its record: the variables of the templates
-    ``<form>_<part>.c.j2``, None for a part that a layer does without.
+    ``parts`` are functions that the C calls through its record. They have the variables of the
+    templates ``<form>_<part>.c.j2``, or None for a part that a layer does not need.
     """
 
     variant: Mapping[str, Any]
@@ -39,12 +39,12 @@ class TemplateVariables:
 
 @dataclass(frozen=True)
 class Packing:
-    """A layer's numbers as a form's C reads them.
+    """The numbers of a layer in the format that a form's C reads.
 
-    ``arrays`` are constants by their name in C, ``record`` is what the C finds in the layer's
-    struct. ``variant`` are the variables of the form's template, with ``parts`` and their
-    parameters behind the record. ``shared`` is the text of a function that layers share, where
-    that depends on less.
+    ``arrays`` has constants by their names in C, ``record`` has the members of the layer's struct.
+    ``variant`` has the variables of the form's template. ``parts`` has those of its parts, with
+    ``part_parameters`` as parameters after the record. ``shared`` has the variables of a function
+    that layers share, if these depend on less.
     """
 
     arrays: Mapping[str, Array]
@@ -56,21 +56,21 @@ class Packing:
     shared: TemplateVariables | None = None
 
     def choose_text(self, shared: bool) -> TemplateVariables:
-        """Return the text of a function that layers share, or of a layer's own."""
+        """Return the variables of a function that layers share, or of a separate function."""
         own = TemplateVariables(self.variant, self.parts)
         return self.shared or own if shared else own
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What a form asks of a layer of its kind; the sentence completes "needs"."""
+    """A condition of a form for layers of its kind; the sentence completes "needs"."""
 
     sentence: str
     holds: Callable[[Any], bool]
 
 
 class Tile(NamedTuple):
-    """How many pixels and channels of a layer's output a form computes at once."""
+    """The numbers of pixels and channels of a layer's output that a form computes at once."""
 
     pixels: int
     channels: int
@@ -80,24 +80,27 @@ class Tile(NamedTuple):
 
 
 def shrink_tile(layer: Any, tile: Tile) -> Tile:
-    """Return a tile that is no larger than the output of a group of a layer."""
+    """Return a tile that is at most as large as the output of a group of a layer."""
     channels = layer.out_channels // layer.groups
     return Tile(min(tile.pixels, layer.pixels), min(tile.channels, channels))
 
 
 @dataclass(frozen=True)
 class Form:
-    """One way to compute layers of a kind on cores with these ``features``.
+    """A method to compute layers of a kind on cores with these ``features``.
 
-    ``cost`` is about how many instructions a multiply-accumulate takes. ``sentence`` says how it
-    works, ``headers`` names what its C includes of ``templates/c/layers``; its own template is in
-    ``folder``. ``pack`` may be slow: it runs once a layer, and never for one that breaks a
-    condition.
-    ``shared``: layers share its functions unless the user asks for speed, because these are large
-    and a layer's numbers in them save few instructions.
-    It reads element i of the inputs ``in_place`` before it writes element i, and never after.
-    ``tiles`` are sizes of what its C computes at once, if it has several; ``fit_tile`` makes one
-    smaller for a layer. ``pack`` gets the first of them, or the one for which a layer was tuned.
+    ``cost`` is the approximate number of instructions per multiply-accumulate. ``sentence``
+    describes the method. ``headers`` names the files of ``templates/c/layers`` that the C includes;
+    the form's template is in ``folder``. ``pack`` may be slow: it runs once per layer, and never
+    for a layer that breaks a condition.
+
+    If ``shared``, layers share the form's functions unless the user asks for speed. Such functions
+    are large, and a layer's numbers in them save few instructions.
+
+    The C reads element i of the inputs ``in_place`` before it writes element i, and never after
+    that. ``tiles`` are the sizes that the C can compute at once, if there are several. ``fit_tile``
+    makes a tile smaller for a layer. ``pack`` gets the first tile, or the tile for which a layer
+    was tuned.
     """
 
     name: str
@@ -115,31 +118,31 @@ class Form:
     fit_tile: Callable[[Any, Tile], Tile] = shrink_tile
 
     def is_for(self, layer: KnownLayer, features: Collection[str]) -> bool:
-        """Tell whether a layer is of its kind, and the core has all that it uses."""
+        """Return whether a layer is of the form's kind, and the core has the form's features."""
         return self.kind is layer.kind and self.features <= set(features)
 
     def list_tiles(self, layer: KnownLayer) -> list[Tile]:
-        """Return the tiles of a layer that differ, the usual one first."""
+        """Return the different tiles of a layer, the default first."""
         return [*dict.fromkeys(self.fit_tile(layer, tile) for tile in self.tiles)]
 
     def with_tile(self, tile: Tile) -> Form:
-        """Return the same form with this tile alone, for which its sentence stands."""
+        """Return the form with only this tile, which its sentence then states."""
         return replace(self, tiles=(tile,), sentence=f"Pixels by channels at once: {tile}.")
 
     def pack_layer(self, layer: KnownLayer) -> Packing:
-        """Return a layer's numbers, in the usual tile."""
+        """Return a layer's numbers, in the default tile."""
         return self.pack(layer, *self.list_tiles(layer)[:1])
 
     def find_broken(self, layer: KnownLayer) -> list[str]:
-        """Return the sentences of the conditions that a layer of its kind breaks."""
+        """Return the sentences of the conditions that a layer of the form's kind breaks."""
         return [c.sentence for c in self.conditions if not c.holds(layer)]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The form of a layer, None where none fits, and why those before it in the table do not.
+    """The form of a layer, None if no form fits, and the reasons against earlier forms.
 
-    ``shared``: the layer calls a function that others call, too.
+    If ``shared``, the layer calls a function that other layers also call.
     """
 
     form: Form | None
@@ -152,9 +155,9 @@ def choose(
     features: Collection[str],
     forms: Sequence[Form],
 ) -> Choice:
-    """Return the first form for this layer on a core with these features.
+    """Return the first form that fits this layer on a core with these features.
 
-    Forms of other kinds and of other cores are not worth a refusal.
+    Forms of other kinds and forms for other cores are not listed as reasons.
     """
     refusals: list[str] = []
     for form in forms:

@@ -1,4 +1,4 @@
-"""The numbers of a layer as the C of several families reads them."""
+"""Provides the numbers of a layer in the format that the C of several families reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from firmwright.ir.layer import Array, Layer, LayerRounding, LinearLayer
 
 
 def scale_arrays(layer: Layer) -> dict[str, Array]:
-    """Return bias, multipliers, shifts, and offsets where they do not follow, by channel."""
+    """Return bias, multipliers, shifts, and offsets that do not follow from these, by channel."""
     numbers = make_requantization(layer)
     arrays = {
         "bias": layer.folded_bias.astype("int32"),
@@ -22,7 +22,10 @@ def scale_arrays(layer: Layer) -> dict[str, Array]:
 
 
 def scale_vectors(layer: Layer) -> dict[str, Array]:
-    """Return the same for cores with floats in vectors: their bits stand for multipliers."""
+    """Return the scales for cores with floats in vectors: multipliers have the bits of floats.
+
+    Layers that are not scaled in float32 have the arrays of ``scale_arrays``.
+    """
     if layer.scaling.rounding is not LayerRounding.FLOAT:
         return scale_arrays(layer)
     return {
@@ -33,7 +36,7 @@ def scale_vectors(layer: Layer) -> dict[str, Array]:
 
 
 def make_border(layer: Layer) -> dict[str, Array]:
-    """Return the constant row of zero points next to a padded input; nothing without padding."""
+    """Return the constant row of zero points next to a padded input; empty without padding."""
     if not any(layer.padding):
         return {}
     row = layer.kernel[1] * layer.channels
@@ -41,7 +44,7 @@ def make_border(layer: Layer) -> dict[str, Array]:
 
 
 def describe_geometry(layer: LinearLayer) -> dict[str, int]:
-    """Return the shape of a convolution as the C of every form finds it in its record."""
+    """Return the record's members about a convolution's shape, which every form reads."""
     return {
         "height": layer.height,
         "width": layer.width,
@@ -61,5 +64,5 @@ def describe_geometry(layer: LinearLayer) -> dict[str, int]:
 
 
 def describe_record(layer: Layer) -> dict[str, int]:
-    """Return what the C of every convolution of integers finds in its record."""
+    """Return the members of a record that the C of every convolution of integers reads."""
     return {**describe_geometry(layer), "halves": 1 + 2 * (layer.zero_point - layer.low)}

@@ -1,11 +1,12 @@
-"""Numbers for products of two activations: the right's columns are packed when the layer runs.
+"""Packs numbers for products of two activations; columns are packed when the layer runs.
 
-With a zero point za of the left and zb of the right, a sum is
+With a zero point za of the left operand and zb of the right operand, a sum is
 
     sum(a b) - zb sum(a) - za sum(b) + inner za zb
 
-so it starts from what a row and a column add to it, and the products read integers as they are. The
-right's are signed bytes: unsigned ones become less by 128 when they are packed, as does zb.
+So a sum starts from the terms of its row and its column, and the products use the stored integers.
+The integers of the right operand are packed as signed bytes: unsigned integers, and zb with them,
+are reduced by 128.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SCALED = Condition(INTEGERS.sentence, lambda product: INTEGERS.holds(product.sum
 
 
 def describe_product(product: MatrixProduct) -> dict[str, int]:
-    """Return what the C of every form finds in its record; a row of the left is a run."""
+    """Return the record's members that the C of every form reads; a row of the left is a run."""
     sums, numbers = product.sums, make_requantization(product.sums)
     left, right = product.left.steps, product.right.steps
     record = {
@@ -44,7 +45,7 @@ def describe_product(product: MatrixProduct) -> dict[str, int]:
 
 
 def lower_by(product: MatrixProduct) -> int:
-    """Return what is subtracted from the right to make signed bytes of it."""
+    """Return the number that is subtracted from the right operand to make signed bytes."""
     return int(np.iinfo(product.right.dtype).min - np.iinfo("int8").min)
 
 
@@ -54,12 +55,12 @@ def pack_blocks(product: MatrixProduct) -> Packing:
 
 
 def pack_large_blocks(product: MatrixProduct) -> Packing:
-    """Pack blocks for cores with 32 registers, whose order of products compilers keep to."""
+    """Pack blocks for cores with 32 registers; the C makes compilers keep the order of products."""
     return pack_bytes(product, LARGE_BLOCK, LARGE_BLOCK, kept=True)
 
 
 def pack_bytes(product: MatrixProduct, rows: int, columns: int, kept: bool) -> Packing:
-    """Pack blocks of so many rows by columns; a block of the right is copied as signed bytes."""
+    """Pack blocks of ``rows`` by ``columns``; a block of the right is copied as signed bytes."""
     sums, lowered = product.sums, lower_by(product)
     rows, columns = min(rows, product.rows), min(columns, product.columns)
     return Packing(
@@ -84,19 +85,20 @@ def pack_bytes(product: MatrixProduct, rows: int, columns: int, kept: bool) -> P
 
 
 def pack_pairs(product: MatrixProduct) -> Packing:
-    """Pack numbers for AVX2, which adds up pairs of taps of 16 columns."""
+    """Pack numbers for AVX2, which adds pairs of taps of 16 columns."""
     return pack_vectors(product, columns=16, taps=2)
 
 
 def pack_lanes(product: MatrixProduct) -> Packing:
-    """Pack numbers for NEON, which takes eight taps of a row in turn for eight columns."""
+    """Pack numbers for NEON, which uses eight taps of a row in turn for eight columns."""
     return pack_vectors(product, columns=8, taps=8)
 
 
 def pack_vectors(product: MatrixProduct, columns: int, taps: int) -> Packing:
-    """Pack numbers for vectors of columns; rows end with whole numbers of taps.
+    """Pack numbers for vectors of columns; the length of a row is a multiple of ``taps``.
 
-    No zero point of the right is subtracted later: its words have room for that.
+    The zero point of the right operand is subtracted when its columns are packed, because 16-bit
+    elements have room for the differences.
     """
     sums = product.sums
     rows, row = min(LARGE_BLOCK, product.rows), -(-product.inner // taps) * taps

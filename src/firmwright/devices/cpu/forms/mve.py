@@ -1,8 +1,8 @@
-"""Forms for Cortex-M cores with Helium (Armv8.1-M): each output channel has all taps in a row.
+"""Defines forms for Cortex-M cores with Helium (Armv8.1-M): a channel's taps are in a row.
 
 One instruction adds 16 products of bytes to a sum in a general register. At the end of a row it
-takes no more bytes than are left, so that rows need no padding. Signed bytes are multiplied:
-unsigned inputs are moved by 128.
+reads only the bytes that are left, so rows need no padding. The bytes are signed: 128 is subtracted
+from unsigned inputs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from firmwright.devices.cpu.forms.vectors import (
 from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding
 
 BLOCK = 4
-"""Output channels whose sums are scaled at once."""
+"""The number of output channels whose sums are scaled at once."""
 
 PIXELS = 3
-"""Pixels at once: with two channels their sums take six of the seven even registers."""
+"""Pixels at once: with two channels their sums need six of the seven even registers."""
 
 LANES = 16
 """Bytes in a vector."""
@@ -35,7 +35,7 @@ LANES = 16
 def pack_scales(layer: Layer) -> dict[str, Array]:
     """Return the numbers of whole blocks of channels; shifts are to the left, thus negative.
 
-    Offsets take sums to results, not to steps above the lowest one.
+    With the offsets, sums become results, and not steps above the lowest result.
     """
     is_float = layer.scaling.rounding is LayerRounding.FLOAT
     numbers = scale_vectors(layer)
@@ -55,7 +55,7 @@ def pack_scales(layer: Layer) -> dict[str, Array]:
 
 
 def pack_convolution(layer: Layer) -> Packing:
-    """Pack (channel, tap), whole blocks of channels."""
+    """Pack (channel, tap), in whole blocks of channels."""
     count = -(-layer.out_channels // BLOCK) * BLOCK
     pixels = PIXELS if layer.pixels >= PIXELS else 1
     direct = layer.is_pointwise and layer.input_dtype == "int8"
@@ -79,7 +79,10 @@ def pack_convolution(layer: Layer) -> Packing:
 
 
 def list_reaches(layer: Layer) -> Array:
-    """Return where the taps of a pixel lie in a padded channel, in elements from the first."""
+    """Return the distances of a pixel's taps from its first tap in a padded channel.
+
+    They count elements.
+    """
     rows, length = (Axis(layer, axis) for axis in order_axes(layer))
     down = np.arange(rows.kernel) * rows.dilation * length.padded_size
     along = np.arange(length.kernel) * length.dilation
@@ -88,7 +91,7 @@ def list_reaches(layer: Layer) -> Array:
 
 
 def reaches_few(layer: Layer) -> bool:
-    """Tell whether one vector holds a pixel's taps, bytes say where they lie, and 16 bits step."""
+    """Return whether a pixel's taps fit a vector, their distances bytes, and 7 steps 16 bits."""
     step = Axis(layer, order_axes(layer)[1]).step
     return (
         layer.taps <= LANES
@@ -98,7 +101,7 @@ def reaches_few(layer: Layer) -> bool:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack (channel, 16 taps), zeros behind the last."""
+    """Pack (channel, 16 taps), with zeros after the last tap."""
     axes = order_axes(layer)
     rows, length = (Axis(layer, axis) for axis in axes)
     taps = layer.weights[..., 0].transpose(0, *(1 + axis for axis in axes))
@@ -106,7 +109,7 @@ def pack_depthwise(layer: Layer) -> Packing:
     weights[:, : layer.taps] = taps.reshape(layer.channels, -1)
     reaches = np.zeros(LANES, np.uint8)
     reaches[: layer.taps] = list_reaches(layer)
-    # The last step of a row computes four results, however many there are.
+    # The last step of a row computes four results, even if fewer are left.
     plane = rows.padded_size * length.padded_size + BLOCK * length.stride
     return Packing(
         {"weights": weights.reshape(-1), **pack_scales(layer), "reaches": reaches},

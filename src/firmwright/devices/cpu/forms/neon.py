@@ -1,7 +1,7 @@
-"""Forms for 64-bit Arm cores with NEON: blocks of four channels, with 16 taps of each channel.
+"""Defines forms for 64-bit Arm cores with NEON: blocks of four channels, with 16 taps per channel.
 
-Two products of bytes fit 16 bits, where no weight is -128: they are added up in eight lanes, and
-those two by two to 32 bits.
+The sum of two products of bytes fits 16 bits if no weight is -128. These sums are added in eight
+lanes, and pairs of lanes are added to sums of 32 bits.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from firmwright.devices.cpu.forms.vectors import (
 from firmwright.ir.layer import Layer, LayerKind, LayerRounding
 
 BLOCK = 4
-"""Output channels at once: with as many pixels their sums take 16 of 32 registers."""
+"""Output channels at once: with as many pixels, their sums need 16 of 32 registers."""
 
 PIXELS = 4
 STEP = 16
-"""Taps of one product."""
+"""The number of taps of one product."""
 
 
 def has_small_weights(layer: Layer) -> bool:
-    """Tell whether two products with bytes always fit 16 bits."""
+    """Return whether the sum of two products with bytes always fits 16 bits."""
     return int(layer.weights.min()) > -128
 
 
 def pack_convolution(layer: Layer) -> Packing:
-    """Pack (channel block, 16 taps, channel, tap); eight taps more where no more are left."""
+    """Pack (channel block, 16 taps, channel, tap); the last step has 8 taps if no more are left."""
     count, words = -(-layer.out_channels // BLOCK) * BLOCK, -(-layer.taps // 8) * 8
     padded = pad_matrix(layer, count, words)
     steps = [
@@ -69,7 +69,7 @@ def pack_convolution(layer: Layer) -> Packing:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack (channel block, tap, channel); the last block overlaps the one before it."""
+    """Pack (channel block, tap, channel); the last block overlaps the previous one."""
     lanes = choose_lanes(layer.channels)
     indices = fill_lanes(layer.channels, lanes)
     weights = pad_channels(layer.matrix, max(layer.channels, lanes))[indices]

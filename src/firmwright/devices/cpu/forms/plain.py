@@ -1,4 +1,4 @@
-"""Weights for any core: blocks of output channels whose sums stay in registers."""
+"""Packs weights for any core: blocks of output channels whose sums stay in registers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from firmwright.devices.cpu.forms.vectors import fill_lanes
 from firmwright.ir.layer import Array, Layer
 
 PIXELS, CHANNELS = 2, 4
-"""Sums at once: with two inputs, a weight and three pointers they fill 14 registers."""
+"""Pixels and channels at once: with two inputs, a weight and three pointers, their sums fill 14
+registers."""
 
 LARGE_BLOCK = 4
-"""As many of both at once: with a row of weights and pointers they fill 25 of 32 registers."""
+"""Pixels, and channels, of a large block: with a row of weights and pointers, their sums fill 25 of
+32 registers."""
 
 UNROLLED = (4, 3, 2, 1)
-"""Taps between two branches."""
+"""The possible numbers of taps between two branches."""
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack (group, channel block, tap, channel); a group's last block overlaps the one before.
+    """Pack (group, channel block, tap, channel); a group's last block overlaps the previous one.
 
-    The taps of a group lie in runs, one for each place of the kernel; without groups in one.
+    The taps of a group are in runs, one for each position in the kernel. Without groups there is
+    one run.
     """
     return pack_blocks(layer, *tile, scale_arrays(layer))
 
@@ -35,10 +38,11 @@ def pack_blocks(
     run: int = 0,
     kept: bool = False,
 ) -> Packing:
-    """Pack the same in blocks of so many pixels by channels, with such arrays by channel.
+    """Pack blocks of ``pixels`` by ``channels``, with the arrays ``scales`` by channel.
 
-    A layer without groups may have shorter runs, whose sums are joined in 64 bits. ``kept``: the
-    order of products is kept up by the C.
+    The layout of the weights is that of ``pack_convolution``. A layer without groups may have
+    shorter runs, ``run``, whose sums are joined in 64 bits. If ``kept``, the C keeps the order of
+    products.
     """
     groups = layer.groups
     outputs = layer.out_channels // groups

@@ -1,4 +1,4 @@
-"""One channel of a depthwise layer's input, copied between its borders: a plane of rows."""
+"""Describes a plane: one channel of a depthwise layer's input, copied between its borders."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Axis:
         self.dilation = layer.dilation[axis]
         reach = (self.out_size - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
         self.padded_size = max(reach, self.before + self.size)
-        """Elements with those of the padding that are read."""
+        """The number of elements, with the elements of the padding that are read."""
 
 
 def order_axes(layer: Layer) -> tuple[int, int]:
-    """Return the axes of a channel's copy: rows lie along the longer one."""
+    """Return the axes of a channel's copy; each row extends along the longer axis."""
     return (0, 1) if layer.out_width >= layer.out_height else (1, 0)
 
 
 def describe_plane(layer: Layer, rows: Axis, length: Axis, plane: int) -> dict[str, int]:
-    """Return what the C finds in its record of a plane of so many elements."""
+    """Return the members of a record that describe a plane of ``plane`` elements."""
     return {
         "channels": layer.channels,
         "rows": rows.size,

@@ -1,4 +1,4 @@
-"""Forms for every core."""
+"""Defines forms for every core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A multiplication by a factor for the product of two tensors, proven for every pair of bytes."""
+"""Finds a multiplier for the product of two tensors, and proves it for every pair of bytes."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from firmwright.devices.cpu.forms.form import Packing
 from firmwright.ir.layer import Product
 
 LIFT = 13
-"""Bits that a product, below 2^16, is shifted by before its upper half is taken."""
+"""Bits by which a product, below 2^16, is shifted left before its upper half is used."""
 
 SHIFTS = range(1, 23)
-"""With more, results would leave 32 bits."""
+"""The possible shifts; with larger shifts, results would exceed 32 bits."""
 
 STEPS = sorted(range(-(2**12), 2**12 + 1, 2**6), key=abs)
-"""Multipliers beside the nearest one."""
+"""Distances of the multipliers to try from the nearest multiplier."""
 
 
 @lru_cache(maxsize=4)
 def find_multiplier(layer: Product) -> tuple[int, int, int] | None:
-    """Return multiplier, offset and shift of the product of every a and b.
+    """Return the multiplier, offset and shift for the products of all a and b.
 
-    With h the upper half of (a b << LIFT) · multiplier, a result is low + (h + offset) >> shift,
-    clamped. None where no three numbers were found.
+    Let h be the upper half of (a b << LIFT) · multiplier. Then a result is low + (h + offset) >>
+    shift, clamped. The result of the function is None if it finds no such numbers.
     """
     left, right = (
         np.arange(np.iinfo(dtype).min, np.iinfo(dtype).max + 1) - point

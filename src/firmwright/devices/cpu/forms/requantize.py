@@ -1,18 +1,18 @@
-"""The fewest instructions that make a layer's stored integers of its sums, exactly.
+"""Computes the numbers that convert a layer's sums to stored integers, exactly and fast.
 
-With h the high 32 bits of the 64-bit product (4 · sum) · multiplier, a result is
+Let h be the high 32 bits of the 64-bit product (4 · sum) · multiplier. With one shift, a result is
 
     low + clamp((h + offset) >> shift, 0, high - low)
 
-in one shift; in two, h is first rounded: r = (h + 1) >> 1, r += r >> 31, and takes its place. Both
-equal TFLite's arithmetic for |sum| < 2^29. One shift is enough where a sum is rounded once, and
-where the clamp removes all negative results: the two roundings differ for those alone.
+With two shifts, h is first rounded: r = (h + 1) >> 1, r += r >> 31, and r replaces h. Both methods
+equal TFLite's arithmetic for |sum| < 2^29. One shift is enough if a sum is rounded once, or if the
+clamp removes all negative results. The two roundings differ only for negative results.
 
-A product in float32 is rounded to 24 bits and then, half to even, to a whole number. That too is a
-step function of the sum with at most 255 steps, and so is a sum that a graph of integers
-multiplies, moves and shifts. For most channels there is a multiplier and an
-offset that have the same steps (:mod:`firmwright.devices.cpu.forms.float_steps`). The others get
-the multiplier 0, the float's mantissa as offset, and float32 arithmetic done with integers.
+A product in float32 is rounded to 24 bits and then, half to even, to an integer. That too is a step
+function of the sum with at most 255 steps. A sum that a graph of integers multiplies, moves and
+shifts is also such a function. For most channels, a multiplier and an offset have the same steps
+(:mod:`firmwright.devices.cpu.forms.float_steps`). The other channels get the multiplier 0, the
+float's mantissa as offset, and float32 arithmetic done with integers.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from firmwright.devices.cpu.forms.float_steps import SUM_LIMIT, find_steps, fits
 from firmwright.ir.layer import Array, Layer, LayerRounding
 
 LARGEST_SHIFT = 21
-"""Bits: with more, an offset would not fit 32 bits."""
+"""Bits: with a larger shift, an offset would not fit 32 bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Requantization:
-    """Numbers for each output channel, int64: ``multipliers``, ``offsets``, ``shifts``."""
+    """The numbers of each output channel, int64: ``multipliers``, ``offsets``, ``shifts``."""
 
     one_shift: bool
     multipliers: Array
@@ -39,7 +39,7 @@ class Requantization:
 
 
 def fits_fixed_point(layer: Layer) -> bool:
-    """Tell whether a layer's sums are scaled in fixed point, and can be here."""
+    """Return whether a layer's sums are scaled in fixed point, with supported shifts."""
     scaling = layer.scaling
     return bool(
         not scaling.has_own_steps
@@ -50,21 +50,21 @@ def fits_fixed_point(layer: Layer) -> bool:
 
 
 def fits_integers(layer: Layer) -> bool:
-    """Tell whether a layer's sums can be scaled with integers, whichever way they are rounded."""
+    """Return whether a layer's sums can be scaled with integers, for every kind of rounding."""
     if layer.scaling.has_own_steps:
         return fits_steps(layer)
     return fits_fixed_point(layer)
 
 
 def make_requantization(layer: Layer) -> Requantization:
-    """Return the numbers of a layer that fits."""
+    """Return the numbers of a layer whose sums can be scaled with integers."""
     scaling = layer.scaling
     if scaling.has_own_steps:
         return Requantization(True, *find_steps(layer))
     once = scaling.rounding is LayerRounding.ONCE
     one_shift = once or layer.low >= layer.zero_point
     shifts = scaling.shifts + 1 if one_shift else scaling.shifts
-    # Half a step, and the distance of zero from the lowest result, in units of h.
+    # Half a step, plus the distance of the zero point from the lowest result, in units of h.
     offsets = (1 + 2 * (layer.zero_point - layer.low)) * (np.int64(1) << (shifts - 1))
     if one_shift and not once:
         offsets = offsets + 1

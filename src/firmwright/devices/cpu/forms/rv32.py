@@ -1,11 +1,11 @@
-"""Forms for 32-bit RISC-V cores with multiplication: two sums of 16 bits share a word.
+"""Defines forms for 32-bit RISC-V cores with multiplication: two sums of 16 bits share a word.
 
-x0 + 2^16 x1 times w is x0 w + 2^16 x1 w. A group of taps adds up in one word, started at 2^15 so
-that the lower half never borrows; then its upper half is added to one sum and the word to another,
-from which the lower sum follows at the end.
+The product of x0 + 2^16 x1 and w is x0 w + 2^16 x1 w. The products of a group of taps are added in
+one word, which starts at 2^15 so that the lower half never borrows. Then its upper half is added to
+one sum and the word to another sum, from which the lower sum follows at the end.
 
-What packs a block's inputs and what adds up its products are functions apart, so that layers which
-share them differ in numbers alone.
+The C that packs a block's inputs and the C that adds its products are separate functions. So layers
+that share these functions differ only in numbers.
 """
 
 from __future__ import annotations
@@ -40,38 +40,39 @@ SHARED_SIZES = range(3, LARGEST_GROUP + 1)
 """Sizes of groups for which a function that layers share has loops."""
 
 SHARED_ROW = ((3, 3), (1, 1))
-"""Kernel and strides, the commonest of all, of which layers share a function that packs rows."""
+"""The most frequent kernel and strides. Layers with these share a function that packs rows."""
 
 WIDEST_ROW = 5
-"""Columns of a kernel for which a block's inputs stay in registers."""
+"""The maximum number of columns of a kernel for which a block's inputs stay in registers."""
 
 REACH = 127
-"""Places by which a tap may move: a byte tells."""
+"""The maximum number of places by which a tap may move, which fits a byte."""
 
 NARROW = 2**10
-"""Output channels up to which the places and shifts of two lie in a word."""
+"""The maximum number of output channels for which a word holds the places and shifts of two
+channels."""
 
 SHIFT_BITS = 6
-"""Bits of a shift; that of a product with a float's mantissa is up to 45."""
+"""Bits of a shift; the shift of a product with a float's mantissa is up to 45."""
 
 
 PART = (
     "const void *restrict from, const int8_t *restrict moves, int32_t *restrict patch, "
     "int32_t y, int32_t x"
 )
-"""Parameters of what packs the pixels that a block reads, from output pixel (x, y) on."""
+"""Parameters of the functions that pack the pixels of a block, from output pixel (x, y) on."""
 
 
 def fit_tile(layer: Layer, tile: Tile) -> Tile:
-    """Return a tile of whole pairs of pixels, no larger than a layer's output."""
+    """Return a tile of whole pairs of pixels, at most as large as a layer's output."""
     return Tile(min(tile.pixels, layer.pixels // 2 * 2), min(tile.channels, layer.out_channels))
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack (channel block, tap, channel), and what belongs to blocks in the order of their use.
+    """Pack (channel block, tap, channel), and the numbers of blocks in the order of their use.
 
-    ``blocks`` has runs of blocks with groups of one size. ``moves`` says by how many places each
-    tap of the input moves.
+    ``blocks`` has runs of blocks whose groups have one size. ``moves`` has the number of places by
+    which each tap of the input moves.
     """
     pairs = tile.pixels // 2
     if layer.is_pointwise:
@@ -109,7 +110,7 @@ def pack_convolution(layer: Layer, tile: Tile) -> Packing:
 
 
 def join_rows(layer: Layer) -> Layer:
-    """Return a pointwise layer as one of a single row."""
+    """Return a pointwise layer as a layer with a single row."""
     pixels = layer.pixels
     return replace(layer, height=1, width=pixels, out_height=1, out_width=pixels, dilation=(1, 1))
 
@@ -117,7 +118,7 @@ def join_rows(layer: Layer) -> Layer:
 def describe_texts(
     layer: Layer, sizes: set[int], tile: Tile
 ) -> tuple[TemplateVariables, TemplateVariables]:
-    """Return the variables of a layer's own function, and of one that layers share."""
+    """Return the variables of a layer's separate function, and of a function that layers share."""
     pairs = tile.pixels // 2
     words = share_columns(layer, pairs)
     reads_rows = bool(words) and find_inner_blocks(layer, tile.pixels)["inner_columns"] > 0
@@ -164,8 +165,8 @@ def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tupl
     """Return the weights and the numbers of all runs of blocks.
 
     A run begins with its size of groups, the words that a block reads, the carries of its groups
-    and the words of its blocks. A block has its channels' bias, multiplier, offset where it does
-    not follow, and place and shift.
+    and the words of its blocks. A block has its channels' biases, multipliers, and offsets that do
+    not follow from shifts. After these it has the channels' places and shifts.
     """
     padded = np.zeros((layer.out_channels, longest), np.int64)
     padded[:, : layer.taps] = layer.matrix[:, found.order]
@@ -192,13 +193,13 @@ def pack_blocks(layer: Layer, found: TapOrder, tile: Tile, longest: int) -> tupl
 
 
 def fill_blocks(channels: Array, size: int) -> Array:
-    """Return (blocks, size): channels, some of them twice where they do not fill whole blocks."""
+    """Return channels as (blocks, size); some occur twice if they do not fill whole blocks."""
     count = -(-channels.size // size) * size
     return np.sort(np.resize(channels, count)).reshape(-1, size)
 
 
 def find_inner_blocks(layer: Layer, pixels: int) -> dict[str, int]:
-    """Return where blocks of so many pixels may start that lie in a row and read no padding."""
+    """Return the start positions of blocks of ``pixels`` that are in a row and read no padding."""
     starts, counts = [], []
     sizes = zip((layer.height, layer.width), (layer.out_height, layer.out_width), strict=True)
     for axis, (size, out_size) in enumerate(sizes):
@@ -219,7 +220,7 @@ def find_inner_blocks(layer: Layer, pixels: int) -> dict[str, int]:
 def share_columns(layer: Layer, pairs: int) -> list[tuple[int, int, list[tuple[int, int]]]]:
     """Return the pairs of input columns that a block in a row reads.
 
-    With each are the columns of the kernel and the pairs of output pixels that it serves.
+    Each pair is followed by the columns of the kernel and the pairs of output pixels that use it.
     """
     if layer.dilation[1] != 1 or layer.kernel[1] > WIDEST_ROW:
         return []
@@ -232,7 +233,7 @@ def share_columns(layer: Layer, pairs: int) -> list[tuple[int, int, list[tuple[i
 
 
 TILES = (Tile(6, 2), Tile(4, 2), Tile(4, 3))
-"""Three pairs of pixels by two channels fill the registers, and so do two pairs by three."""
+"""Three pairs of pixels by two channels fill the registers; two pairs by three channels also do."""
 
 FORMS = (
     Form(

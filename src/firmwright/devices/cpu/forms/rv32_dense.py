@@ -1,12 +1,12 @@
-"""Weights of products for 32-bit RISC-V: four channels in a word, two in a multiplication.
+"""Packs weights of products for 32-bit RISC-V: four channels per word, two per multiplication.
 
-A word V has the bytes w + 128 of four channels. O = V >> 8 & 0x00ff00ff has the odd ones in
-halves of 16 bits, and V - 256 O has the even ones. So V x and O x are two multiplications for four
-products; 256 times the sum of O x is taken from the sum of V x once a group of inputs. What the
-128 adds is taken off where a group starts: it depends on the inputs alone.
+A word V has the bytes w + 128 of four channels. O = V >> 8 & 0x00ff00ff has the odd channels in
+halves of 16 bits, and V - 256 O has the even channels. So V x and O x are two multiplications for
+four products. Once per group of inputs, 256 times the sum of O x is subtracted from the sum of V x.
+The contribution of the 128 depends only on the inputs, so it is subtracted at the start of a group.
 
-Within a group, each channel's sum fits 16 bits. Small weights allow large groups, so channels
-stand in the order of their groups, in runs of one size.
+Within a group, each channel's sum fits 16 bits. Small weights allow large groups, so channels are
+sorted by the size of their groups, in runs of one size.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from firmwright.devices.cpu.forms.tap_order import Grouping, Taps, largest_group
 from firmwright.ir.layer import Array, Layer
 
 LARGEST_RUNS = 3
-"""Sizes of groups in a layer."""
+"""The maximum number of different group sizes in a layer."""
 
 GROUP_SIZES = (4, 8, 16, 32)
-"""Inputs in a group for which an order is sought."""
+"""The numbers of inputs in a group for which an order of inputs is searched."""
 
 MARGIN = 1.2
-"""By how much the weights of a channel are below what such groups could hold."""
+"""The factor by which the weights of a channel are below the limit of such groups."""
 
 ORDERING = 6
-"""Instructions that bring an input to its place."""
+"""Instructions that move an input to its place."""
 
 
 def pack_dense(layer: Layer) -> Packing:
     """Pack (block of channels, input, channel); ``runs`` has the channels of each group size.
 
-    ``order`` says which input is read for a place, ``places`` where a result goes.
+    ``order`` has the input that is read for each place, ``places`` has the place of each result.
     """
     words = 1 if layer.out_channels % 8 in (1, 2, 3, 4) else 2
     arrangement = min(
@@ -89,9 +89,10 @@ def pack_dense(layer: Layer) -> Packing:
 
 @dataclass(frozen=True, eq=False)
 class Arrangement:
-    """Inputs and channels in the order of their products; each block's inputs in a group, rising.
+    """Inputs and channels in the order of their products.
 
-    ``cost`` is about how many instructions groups take that products do not.
+    ``sizes`` has the number of inputs in a group for each block, in rising order. ``cost`` is the
+    approximate number of instructions for groups, in addition to the products.
     """
 
     inputs: Array
@@ -101,7 +102,7 @@ class Arrangement:
 
 
 def find_orders(layer: Layer) -> list[Array]:
-    """Return orders of inputs: as they are, and such in which many channels have large groups."""
+    """Return orders of inputs: the original one, and orders with large groups for many channels."""
     magnitudes = np.abs(layer.matrix).T.astype("int16")
     limit = largest_group_weight(layer)
     possible = layer.taps * limit / np.maximum(magnitudes.sum(0, dtype="int64"), 1)
@@ -117,8 +118,8 @@ def find_orders(layer: Layer) -> list[Array]:
 def arrange_channels(layer: Layer, inputs: Array, block: int) -> Arrangement:
     """Return the best blocks of channels for an order of inputs.
 
-    Where channels do not fill the last block, some stand there twice. All sizes are multiples of
-    those before them.
+    If channels do not fill the last block, some occur twice. Each size of groups is a multiple of
+    the smaller sizes.
     """
     largest = find_group_sizes(layer, inputs)
     order = np.argsort(largest, kind="stable")
@@ -132,7 +133,7 @@ def arrange_channels(layer: Layer, inputs: Array, block: int) -> Arrangement:
         for chosen in combinations(others, number):
             kept = np.array([first, *chosen])
             groups = kept[np.searchsorted(kept, fitting, side="right") - 1]
-            # About 3.5 instructions a channel and group, and three to join groups.
+            # About 3.5 instructions per channel and group, and three to join groups.
             cost = layer.taps * float((3.5 * block / groups).sum() + (3 / kept[:-1]).sum())
             if not (kept[1:] % kept[:-1]).any():
                 found.append((cost, groups))

@@ -1,4 +1,4 @@
-"""Weights of depthwise convolutions for 32-bit RISC-V: a channel at a time, between its borders."""
+"""Packs depthwise weights for 32-bit RISC-V: the C copies one channel at a time between borders."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from firmwright.devices.cpu.forms.plane import Axis, describe_plane, order_axes
 from firmwright.ir.layer import Array, Layer
 
 LONGEST_COPY = 8
-"""Elements that a channel's copy moves in one step."""
+"""The maximum number of elements that the copy of a channel moves in one step."""
 
 TILES = (Tile(5, 1), Tile(12, 1))
-"""Results that a round of the loop along a row stores, at most: more take more flash."""
+"""The maximum results that a round of the loop along a row stores; more results need more flash."""
 
 
 def fit_tile(layer: Layer, tile: Tile) -> Tile:
-    """Return a tile of which a row has a whole number."""
+    """Return a tile whose number of pixels divides the length of a row."""
     length = Axis(layer, order_axes(layer)[1]).out_size
     return Tile(max(n for n in range(1, tile.pixels + 1) if length % n == 0), 1)
 
 
 def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
-    """Pack (channel, row, column); rows lie along the longer axis, where sums roll.
+    """Pack (channel, row, column); each row extends along the longer axis.
 
-    A row begins with products that no sum gets back from the row before, and ends with some for
-    results that are not there.
+    Sums roll along a row. A row begins with products of its first columns, because no sum continues
+    from the previous row. It ends with products for results that do not exist.
     """
     return pack_channels(layer, tile, scale_arrays(layer))
 
 
 def pack_channels(layer: Layer, tile: Tile, scales: Mapping[str, Array]) -> Packing:
-    """Pack the same with such arrays by channel."""
+    """Pack a layer as ``pack_depthwise`` does, with the arrays ``scales`` by channel."""
     axes = order_axes(layer)
     rows, length = (Axis(layer, axis) for axis in axes)
     weights = layer.weights[..., 0].transpose(0, *(1 + axis for axis in axes))

@@ -1,9 +1,9 @@
-"""Chooses biases with which the sums of a shifted layer have an offset in whole steps of a product.
+"""Chooses biases for a shifted layer, so that the offsets of its sums are whole steps of a product.
 
-A form adds its offset behind the product h = (sum · multiplier) >> 30, whose unit is about that of
-the sums. What a graph adds is finer. A bias that is larger by b and an offset that is smaller by b
-products are the same layer, and among some hundred of them there is one whose offset lies near
-enough to a whole number for every step to begin at the same sum.
+A form adds its offset after the product h = (sum · multiplier) >> 30, whose unit is about the unit
+of the sums. The offset in a graph is finer. A bias that is larger by b and an offset that is
+smaller by b products are the same layer. Some hundred values of b contain one for which the offset
+is nearly an integer, so that every step begins at the same sum.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ NEAR, NEARBY, FAR = (
     np.array(sorted(range(-count, count + 1), key=abs)) * distance
     for count, distance in ((16, 1), (2048, 1), (2048, 509))
 )
-"""Biases to try: results of 8 bits have up to 255 steps, which share a unit between them."""
+"""The biases to try: results of 8 bits have up to 255 steps, which share a unit between them."""
 
 AT_ONCE = 64
 """Moves that are tried together: their arrays of 255 steps fit a cache."""
 
 OTHER_MULTIPLIERS = CANDIDATES[1:128:8].tolist()
-"""Beside the nearest one, for the few channels that it fits with no bias."""
+"""Distances from the nearest multiplier, for the few channels that it fits with no bias."""
 
 
 def choose_biases(layer: Layer) -> Layer:
-    """Return the same shifted layer with other biases, where offsets are whole with them."""
+    """Return the shifted layer with other biases, if its offsets are whole with them."""
     scaling = layer.scaling
     if layer.largest_sum >= SUM_LIMIT or not are_usual(scaling.factors):
         return layer
@@ -50,7 +50,7 @@ def choose_biases(layer: Layer) -> Layer:
 
 
 def find_move(begins: Array, heights: Array, nearest: int, limits: Array) -> int:
-    """Return the smallest move of a channel's bias for which an offset fits; 0 where none does."""
+    """Return the smallest move of a channel's bias for which an offset fits; 0 if no move fits."""
     for moves, steps in ((NEAR, [0]), (NEARBY, [0]), (FAR, [0]), (NEARBY, OTHER_MULTIPLIERS)):
         for step in steps:
             for start in range(0, moves.size, AT_ONCE):

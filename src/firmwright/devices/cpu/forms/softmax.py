@@ -1,13 +1,14 @@
-"""A softmax on integers, with a bound of its error: where that reaches the middle between two
-results, float32 arithmetic decides.
+"""Packs a softmax on integers, with a bound of its error.
 
-Exponentials of the distances from a row's largest element are a table, times 2^``exponent``. Steps
-of the result come with ``point`` bits behind the point, from one division a row. They differ from
-what float32 gives by at most
+If the error may reach the middle between two results, float32 arithmetic decides.
+
+A table has the exponentials of the distances from a row's largest element, times 2^``exponent``.
+Results are computed in steps with ``point`` bits after the binary point, with one division per row.
+They differ from the results of float32 by at most
 
 - four units: the roundings of the table, of the division and of the product;
-- the ``error``-th power of 1/2 of themselves: the roundings of float32, most of which are those of
-  the dequantized elements, and the table's in the sum.
+- 2^-``error`` times the result: the roundings of float32, most of which are those of the
+  dequantized elements, and the roundings of the table in the sum.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ HALF_ULP = 2.0**-24
 """The largest relative error of a float32 operation."""
 
 EXPONENTIAL = 2.0**-21
-"""That of expf, with a margin: C's libraries keep to a quarter of it."""
+"""The largest relative error of expf, with a margin: C's libraries keep to a quarter of it."""
 
 MARGIN = 1.5
-"""By how much the bound is larger than the first-order errors that it adds up."""
+"""The factor by which the bound exceeds the sum of the first-order errors."""
 
 POINTS = range(8, 17)
-"""Bits behind the point."""
+"""The possible numbers of bits after the binary point."""
 
 BYTES = 256
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """What the C computes with; ``numerator`` / sum of a row is 2^(32 + point) steps of 1."""
+    """The numbers of the C; ``numerator`` / sum of a row is 2^(32 + point) steps of 1."""
 
     exponent: int
     point: int
@@ -49,7 +50,7 @@ class Numbers:
 
 @lru_cache(maxsize=16)
 def find_numbers(layer: Softmax) -> Numbers | None:
-    """Return the numbers of a softmax; None where its bound is wider than a quarter of a step."""
+    """Return the numbers of a softmax; None if its bound exceeds a quarter of a step."""
     exponent = 31 - ceil(log2(layer.length))
     point = min(floor(log2(layer.scale)) + exponent - 1, POINTS[-1])
     limits = np.iinfo(layer.input_dtype)
@@ -71,7 +72,7 @@ BOUNDED = Condition(
 
 
 def pack_softmax(layer: Softmax) -> Packing:
-    """Return the table by distance, and both scales."""
+    """Pack the table by distance, and both scales."""
     numbers = find_numbers(layer)
     assert numbers is not None  # no layer that breaks the condition is packed
     distances = np.arange(BYTES) * np.float64(layer.input_scale)

@@ -1,9 +1,9 @@
-"""An order of a layer's taps in groups whose sums fit 16 bits, as large as they can be.
+"""Orders a layer's taps in groups whose sums fit 16 bits, as large as possible.
 
-Two sums share a word of 32 bits as long as the lower one fits 16 bits; then they are taken apart,
-which costs as much as a product and a half. Taps may be added in any order, and large weights that
-stand apart allow larger groups. Channels with small weights may have larger groups than the others,
-in the same order of taps.
+Two sums share a word of 32 bits as long as the lower sum fits 16 bits. Then they are separated,
+which costs as much as one and a half products. Taps may be added in any order, and large weights in
+different groups allow larger groups. Channels with small weights may have larger groups than other
+channels, with one order of taps.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ import numpy as np
 from firmwright.ir.layer import Array, Layer
 
 LARGEST_GROUP = 6
-"""Taps: beyond, there is little to gain, and each size is a loop of its own in flash."""
+"""The maximum number of taps in a group: larger groups save little, and the separate loop of each
+size needs flash."""
 
 SMALL_GROUP = 4
-"""Taps up to which a group does not make up for a round of its loop."""
+"""The maximum number of taps of a group that is too small for a separate round of its loop."""
 
 EXCHANGES = 300
-"""How often two taps change places before a size of groups is given up."""
+"""The maximum number of exchanges of two taps before a size of groups is abandoned."""
 
 PARTNERS = 192
-"""Places that are tried for a tap of the worst group."""
+"""The number of places to try for a tap of the worst group."""
 
 MARGINS = (1.15, 1.25, 1.35, 1.5)
-"""By how much a channel's weights may be below what its groups could hold."""
+"""Factors by which a channel's weights may be below the limit of its groups."""
 
 ATTEMPTS = 24
-"""Ways to split the channels that are tried."""
+"""The maximum number of splits of the channels to try."""
 
 
 def largest_group_weight(layer: Layer) -> int:
-    """Return what the magnitudes of a group's weights may add up to."""
+    """Return the maximum sum of the magnitudes of a group's weights."""
     limits = np.iinfo(layer.input_dtype)
     return 32767 // max(-int(limits.min), int(limits.max))
 
@@ -56,10 +57,10 @@ class TapOrder:
 
 
 def find_tap_order(weights: Array, limit: int, block: int, reach: int) -> TapOrder:
-    """Return an order in which large groups keep to ``limit``, with one or two sizes of groups.
+    """Return an order of taps for large groups of one or two sizes, within ``limit``.
 
-    ``weights`` is (O, taps). In each group, the magnitudes of each channel's weights add up to
-    ``limit`` at most; one tap alone never exceeds it. All but one grouping have a multiple of
+    ``weights`` is (O, taps). In each group, the magnitudes of each channel's weights add up to at
+    most ``limit``; a single tap never exceeds it. Each grouping except one has a multiple of
     ``block`` channels. No tap moves by more than ``reach`` places.
     """
     magnitudes = np.abs(weights).T.astype(np.int16)
@@ -78,7 +79,7 @@ def find_tap_order(weights: Array, limit: int, block: int, reach: int) -> TapOrd
 
 
 def split_channels(magnitudes: Array, size: int, limit: int, block: int) -> list[list[Grouping]]:
-    """Return ways to give larger groups to some channels, that which costs the least first."""
+    """Return splits that assign larger groups to some channels, the cheapest split first."""
     taps, count = magnitudes.shape
     possible = taps * limit / np.maximum(magnitudes.sum(0, dtype=np.int64), 1)
     order = np.argsort(possible, kind="stable")
@@ -97,29 +98,29 @@ def split_channels(magnitudes: Array, size: int, limit: int, block: int) -> list
 
 
 def groups_of_round(size: int) -> int:
-    """Return how many groups of a size make a round of the loop over taps."""
+    """Return the number of groups of a size in a round of the loop over taps."""
     return 2 if size <= SMALL_GROUP else 1
 
 
 def count_groups(taps: int, size: int) -> int:
-    """Return the groups of a sum: whole rounds, what lies beyond the taps has weights of zero."""
+    """Return the number of groups of a sum, in whole rounds; additional taps have zero weights."""
     taken = size * groups_of_round(size)
     return -(-taps // taken) * groups_of_round(size)
 
 
 def cost_of(taps: int, size: int) -> float:
-    """Return about how many instructions a sum takes.
+    """Return the approximate number of instructions for a sum.
 
-    For twelve sums 17 a tap, 18 a group, and 3 a round.
+    Twelve sums need 17 instructions per tap, 18 per group and 3 per round.
     """
     rounds = 3 / groups_of_round(size)
     return count_groups(taps, size) * (17 * size + 18 + rounds) / 12
 
 
 class Taps:
-    """A layer's taps, to be put in order: ``magnitudes`` is (taps, O).
+    """The taps of a layer, which this class puts in order: ``magnitudes`` is (taps, O).
 
-    A group's sums keep to ``limit``, and no tap moves by more than ``reach`` places.
+    A group's sums stay within ``limit``, and no tap moves by more than ``reach`` places.
     """
 
     def __init__(self, magnitudes: Array, limit: int, reach: int) -> None:
@@ -127,7 +128,7 @@ class Taps:
         self.placed: dict[int, Array] = {}
 
     def fill_groups(self, groupings: list[Grouping]) -> Array | None:
-        """Return an order whose groups keep to the limit, None where none is found."""
+        """Return an order whose groups stay within the limit, None if the search fails."""
         tables = [Table(g.size, self.magnitudes[:, g.channels], self.limit) for g in groupings]
         order = np.arange(len(self.magnitudes))
         sums = (table.sum_groups(order) for table in tables)
@@ -137,7 +138,7 @@ class Taps:
         return order if exchange_taps(tables, order, self.reach) else None
 
     def place(self, size: int) -> Array:
-        """Return the order to begin with, for groups of a size."""
+        """Return the initial order for groups of a size."""
         if size not in self.placed:
             span = self.reach + 1
             starts = range(0, len(self.magnitudes), span)
@@ -147,7 +148,7 @@ class Taps:
 
 
 def place_greedily(magnitudes: Array, size: int) -> Array:
-    """Return the taps by group, the largest placed first and where it adds the least."""
+    """Return the taps by group; the largest goes first, to the group with the smallest peak."""
     taps, channels = magnitudes.shape
     count = -(-taps // size)
     sums = np.zeros((count, channels), np.int16)
@@ -180,7 +181,7 @@ class Table:
 
 
 def sum_excess(sums: Array, limit: int) -> Array:
-    """Return by how much sums (..., channels) exceed the limit, over all channels."""
+    """Return the amount by which sums (..., channels) exceed the limit, over all channels."""
     over = sums - np.int16(limit)
     np.maximum(over, 0, out=over)
     total: Array = np.add.reduce(over, -1, dtype=np.int32)
@@ -195,7 +196,7 @@ class Groups:
         self.excess = sum_excess(self.sums, table.limit)
 
     def change(self, order: Array, own: Array, others: Array) -> Array:
-        """Return what an exchange of places ``own`` with ``others`` adds to the excess."""
+        """Return the change of the excess for each exchange of places ``own`` with ``others``."""
         size, magnitudes, limit = self.table.size, self.table.magnitudes, self.table.limit
         mine, theirs = own // size, others // size
         difference = magnitudes[order[others]][None] - magnitudes[order[own]][:, None]
@@ -206,7 +207,7 @@ class Groups:
         return changes
 
     def exchange(self, order: Array, first: int, second: int) -> None:
-        """Exchange the taps at two places, which ``order`` still has where they were."""
+        """Update the sums for an exchange of two taps; ``order`` is still the old order."""
         size, magnitudes = self.table.size, self.table.magnitudes
         difference = magnitudes[order[second]] - magnitudes[order[first]]
         groups = [first // size, second // size]
@@ -216,7 +217,10 @@ class Groups:
 
 
 def exchange_taps(tables: list[Table], order: Array, reach: int) -> bool:
-    """Exchange taps of the worst group with others in reach until none exceeds the limit."""
+    """Exchange taps of the worst group with others in reach until no group exceeds the limit.
+
+    Return whether that succeeds.
+    """
     stride = -(-len(order) // PARTNERS)
     failures = 0
     grouped = [Groups(table, order) for table in tables]

@@ -1,4 +1,4 @@
-"""Blocks of channels for cores with vectors: a vector has an element of each channel of a block."""
+"""Arranges blocks of channels for cores with vectors: a vector has one element per channel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fill_lanes(channels: int, lanes: int) -> Array:
 
 
 def pad_channels(array: Array, count: int, value: int = 0) -> Array:
-    """Return the array with a first axis of ``count``."""
+    """Return the array with a first axis of ``count``, padded with ``value``."""
     padding = [(0, count - len(array)), *[(0, 0)] * (array.ndim - 1)]
     return np.pad(array, padding, constant_values=value)
 

@@ -1,8 +1,8 @@
-"""Weights for activations of 16 bits in TFLite's arithmetic: weights of 8, sums of up to 64.
+"""Packs layers with 16-bit activations in TFLite's arithmetic: 8-bit weights, sums up to 64 bits.
 
-A sum is rounded once, by a mantissa of 15 bits in convolutions, of 31 in products. Half a step has
-no bits below the high 32 of sum · mantissa: so a result is (high + 2^(shift - 1)) >> shift, where
-the sum fits 32 bits. A sum that does not is joined from sums of runs that do.
+A sum is rounded once, by a mantissa of 15 bits in convolutions and of 31 bits in products. Half a
+step has no bits below the high 32 bits of sum · mantissa. So a result is (high + 2^(shift - 1)) >>
+shift, if the sum fits 32 bits. A larger sum is joined from the sums of runs that fit 32 bits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from firmwright.devices.cpu.forms.rv32_depthwise import pack_channels
 from firmwright.ir.layer import Array, Layer
 
 LARGEST_RUN = (2**31 - 1) // 2**15
-"""What the magnitudes of a run's weights may add up to."""
+"""The maximum sum of the magnitudes of a run's weights."""
 
 SCALED = Condition(
     "factors of 2^-32 to 1/4",
@@ -38,7 +38,7 @@ def scale_arrays(layer: Layer) -> dict[str, Array]:
 
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
-    """Pack as for bytes."""
+    """Pack as for bytes, with the scales and the runs of this module."""
     return pack_blocks(layer, *tile, scale_arrays(layer), find_run(layer))
 
 
@@ -49,7 +49,7 @@ def pack_large_convolution(layer: Layer) -> Packing:
 
 
 def find_run(layer: Layer) -> int:
-    """Return the taps of the longest runs whose sums fit 32 bits; 0 where all sums do."""
+    """Return the number of taps of the longest runs whose sums fit 32 bits; 0 if all sums fit."""
     if NARROW_SUMS.holds(layer):
         return 0
     magnitudes = np.abs(layer.matrix)
@@ -63,5 +63,5 @@ def find_run(layer: Layer) -> int:
 
 
 def pack_depthwise(layer: Layer, tile: Tile) -> Packing:
-    """Pack as for bytes."""
+    """Pack as for bytes, with the scales of this module."""
     return pack_channels(layer, tile, scale_arrays(layer))

@@ -1,9 +1,9 @@
-"""Forms for x86-64: blocks of 16 output channels, with four successive taps of each channel.
+"""Defines forms for x86-64: blocks of 16 output channels, with four successive taps per channel.
 
-The C asks at run time whether the machine has AVX-512 or AVX2. AVX-512's vpdpbusd multiplies
-unsigned bytes by signed ones, so inputs are read as bytes above the lowest integer of their type.
-The bias corrects for that. AVX2 widens both operands to 16 bits and adds up neighbors, so four
-channels by four taps fill a vector.
+The C checks at run time whether the machine has AVX-512 or AVX2. The instruction vpdpbusd of
+AVX-512 multiplies unsigned bytes by signed bytes. So inputs are read as their distance from the
+lowest integer of their type, which is an unsigned byte. The bias corrects for that. AVX2 widens
+both operands to 16 bits and adds neighbors, so four channels by four taps fill a vector.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from firmwright.devices.cpu.forms.vectors import (
 from firmwright.ir.layer import Layer, LayerKind, LayerRounding
 
 BLOCK = 16
-"""Output channels in a block: 32-bit sums in a vector of 512 bits."""
+"""Output channels in a block: their 32-bit sums fill a vector of 512 bits."""
 
 PIXELS = 4
-"""Pixels at once with AVX2: their sums of eight channels take half of the 16 registers."""
+"""Pixels at once with AVX2: their sums of eight channels need half of the 16 registers."""
 
 WIDE_PIXELS = {1: 12, 2: 8, 3: 8, 4: 6}
-"""Pixels at once with AVX-512, by blocks of channels at once: the sums take 12 to 24 of 32."""
+"""Pixels at once with AVX-512, by the number of blocks at once: the sums need 12 to 24 of 32
+registers."""
 
 
 def pack_convolution(layer: Layer) -> Packing:
@@ -48,7 +49,7 @@ def pack_convolution(layer: Layer) -> Packing:
     }
     groups = next(n for n in (4, 3, 2, 1) if blocks % n == 0)
     pixels, wide_pixels = min(PIXELS, layer.pixels), min(WIDE_PIXELS[groups], layer.pixels)
-    # The bytes of a single pixel are widened where they are read; those of more, only once.
+    # The bytes of a single pixel are widened when they are read; several pixels are widened once.
     narrow = pixels == 1
     integers = words if narrow else max(pixels, -(-wide_pixels // 2)) * words
     return Packing(
@@ -69,9 +70,9 @@ def pack_convolution(layer: Layer) -> Packing:
 
 
 def pack_depthwise(layer: Layer) -> Packing:
-    """Pack (channel block, two taps, channel, tap) as 16 bits, which no form has to widen.
+    """Pack (channel block, two taps, channel, tap) as 16 bits, so that no variant has to widen.
 
-    The last block overlaps the one before it; fewer than eight channels are a block of eight.
+    The last block overlaps the previous one. Fewer than eight channels are a block of eight.
     """
     lanes = choose_lanes(layer.channels)
     indices = fill_lanes(layer.channels, lanes)
