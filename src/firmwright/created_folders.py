@@ -23,8 +23,7 @@ from firmwright.errors import UserError
 MARKER = ".firmwright"
 HEADER = "# firmwright created this folder, and replaces or removes its results in it.\n"
 OWNER = "recipe: "
-"""The prefix of a marker's line with the recipe of the folder; the path is relative to the folder.
-"""
+"""The prefix, in a marker, of the folder's recipe, whose path is relative to the folder."""
 
 INDEX_FILE = "stage.json"
 """The list of a stage's files with their digests; later stages depend on it."""
