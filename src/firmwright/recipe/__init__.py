@@ -1,4 +1,4 @@
-"""Recipes: what a user writes, read, checked and completed."""
+"""Reads, checks and completes recipes, which users write in YAML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The build systems that a recipe names, as ``templates/exports`` describes each of them."""
+"""Reads the descriptions of the build systems that a recipe names (``templates/exports``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.toolchain.descriptions import read_own_yaml
 
 
 class SampleKind(msgspec.Struct, frozen=True):
-    """What the bytes of a sample are, of networks with so many elements."""
+    """The meaning of a sample's bytes, for networks with these numbers of elements."""
 
     kind: str
     inputs: int
@@ -22,11 +22,12 @@ class SampleKind(msgspec.Struct, frozen=True):
 
 
 class Export(msgspec.Struct, frozen=True):
-    """What is said of a package beside its templates: ``network`` is the folder of the C files.
+    """The description of a package, next to its templates.
 
-    ``reserved`` are names that it cannot have, because they mean something else there. ``archive``
-    is the file in which all others are packed as well, if there is one. ``samples`` tells networks
-    whose samples are loaded in another form than the input's.
+    ``network`` is the folder of the C files. ``reserved`` are names that the package cannot have,
+    because they have another meaning in the build system. ``archive`` is the file in which all
+    other files are also packed, if there is one. ``samples`` lists networks whose samples are loaded in
+    another form than the form of the input.
     """
 
     network: str
@@ -42,9 +43,9 @@ def load_export(name: str) -> Export:
 
 
 def find_export_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the prefix where a package cannot have that name.
+    """Yield the prefix if a package cannot have that name.
 
-    Values of the wrong type are skipped: the schema has reported them.
+    Values of the wrong type are skipped, because the schema has reported them.
     """
     schema = load_schema()
     prefix = data.get("c_prefix", schema["properties"]["c_prefix"]["default"])
@@ -56,6 +57,6 @@ def find_export_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _list_names(stated: Any) -> list[Any]:
-    """Return what a recipe says under ``export`` in any of its forms."""
+    """Return the build systems that a recipe names under ``export`` in any of its forms."""
     named = stated.get("to") if isinstance(stated, Mapping) else stated
     return named if isinstance(named, list) else [named]

@@ -1,4 +1,4 @@
-"""Valid recipes by content, so that a build with nothing to do validates nothing."""
+"""Stores valid recipes by content, so that a build with nothing to do validates no recipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.recipe.recipe import Recipe, read_recipe
 
 
 def make_cache_key(decisive: Any) -> str:
-    """Return a digest of everything that a checked recipe depends on, but its files."""
+    """Return a digest of everything on which a checked recipe depends, except its files."""
     plain = msgspec.to_builtins(decisive)
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode("ascii")).hexdigest()
 
@@ -24,7 +24,7 @@ def make_cache_key(decisive: Any) -> str:
 def read_cache(folder: Path, key: str, layers: Layers) -> Recipe | None:
     """Return the recipe stored under ``key``.
 
-    It is None if it is missing or damaged, or if one of the recipe's files has changed.
+    Returns None if it is missing or damaged, or if one of the recipe's files has changed.
     """
     content = read_checked(folder / f"{key}.json")
     if content is None:

@@ -1,4 +1,4 @@
-"""The names that a recipe may use, and the checks against them."""
+"""Checks the names in a recipe against the installed platforms, toolchains and devices."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from firmwright.toolchain.descriptions import suggest_name
 
 @dataclass(frozen=True)
 class KnownDevice:
-    """A device's options; a fallback takes whatever operator it is given.
+    """The options of a device. A fallback accepts every operator.
 
-    One that ``quantizes`` does so with the float layers that it takes.
+    A device that ``quantizes`` quantizes the float layers that it accepts.
     """
 
     options: Mapping[str, OptionValues]
@@ -30,9 +30,9 @@ class KnownDevice:
 
 @dataclass(frozen=True)
 class KnownPlatform:
-    """A platform's toolchains and emulators, the default first, and its other names.
+    """The toolchains, emulators and aliases of a platform. The default is first.
 
-    ``host`` is the platform that stands in for it, None where none does.
+    ``host`` is the platform that can replace it, or None.
     """
 
     toolchains: tuple[str, ...]
@@ -43,9 +43,9 @@ class KnownPlatform:
 
 @dataclass(frozen=True)
 class Catalog:
-    """What is installed, by name.
+    """The installed platforms, toolchains and devices, by name.
 
-    ``digest`` tells the platforms, which are then read as they are asked for, from others.
+    ``digest`` identifies the platforms, if they are read only at their first use.
     """
 
     platforms: Mapping[str, KnownPlatform]
@@ -55,19 +55,19 @@ class Catalog:
 
     @property
     def decisive(self) -> tuple[Any, ...]:
-        """All that a recipe's check depends on."""
+        """Everything on which the check of a recipe depends."""
         return (self.digest or self.platforms, self.toolchains, self.devices)
 
     def resolve_platform(self, name: str) -> str:
-        """Return the platform's own name for an alias of it; any other is itself."""
+        """Return the platform's name for one of its aliases. Other names are returned unchanged."""
         if name in self.platforms:
             return name
         return next((n for n, p in self.platforms.items() if name in p.aliases), name)
 
     def find_build_platform(self, name: str, for_device: bool) -> tuple[str, KnownPlatform | None]:
-        """Return the platform whose toolchains and emulators serve: itself or its host.
+        """Return the platform whose toolchains and emulators are used: the platform or its host.
 
-        None stands for a platform that is not known, such as a file of the user's.
+        The second value is None for an unknown platform, such as a custom file.
         """
         platform = self.platforms.get(name)
         if platform and platform.host and not for_device:
@@ -78,7 +78,7 @@ class Catalog:
 def find_name_errors(data: Mapping[str, Any], catalogue: Catalog) -> Iterator[Finding]:
     """Yield the names in ``data`` that do not exist, or that the platform does not list.
 
-    Values of the wrong type are skipped: the schema has reported them.
+    Values of the wrong type are skipped, because the schema has reported them.
     """
     stated = data.get("platform")
     name = catalogue.resolve_platform(stated) if isinstance(stated, str) else ""
@@ -143,7 +143,7 @@ def _find_device_errors(
 def _find_order_errors(
     devices: Sequence[tuple[Pointer, DeviceSpec]], known: Mapping[str, KnownDevice]
 ) -> Iterator[Finding]:
-    """A mix ends with a device that takes what is left, so that nothing is left behind it."""
+    """Yield the devices in the wrong position: only the last device must run every operator."""
     for place, (pointer, device) in enumerate(devices, 1):
         last, fallback = place == len(devices), known[device.name].is_fallback
         if last and not fallback:

@@ -1,6 +1,6 @@
-"""Rules between the keys of a recipe, which a schema cannot state.
+"""Checks the rules between the keys of a recipe, which a schema cannot state.
 
-Values of the wrong type are skipped: the schema has reported them.
+Values of the wrong type are skipped, because the schema has reported them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from firmwright.targets.custom import load_custom_target
 
 
 def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> Iterator[Finding]:
-    """Yield every mistake that the schema cannot find."""
+    """Yield every error that the schema cannot find."""
     stated = data.get("devices")
     own, mistakes = load_custom_devices(stated, path.parent, catalogue.devices)
     yield from mistakes
     devices = {**catalogue.devices, **own}
-    # Where a custom device cannot be imported, its options cannot be checked.
+    # If a custom device cannot be imported, its options cannot be checked.
     unknown = stated.keys() - own.keys() if isinstance(stated, dict) else set()
     named = {**data, "target": None, "compare": None} if unknown else data
     yield from find_name_errors(named, replace(catalogue, devices=devices))
@@ -62,9 +62,9 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
 def load_custom_devices(
     devices: Any, folder: Path, installed: Collection[str]
 ) -> tuple[dict[str, KnownDevice], list[Finding]]:
-    """Import the devices of a recipe in ``folder``; return them by name, and the mistakes.
+    """Import the devices of a recipe in ``folder``; return them by name, and the errors.
 
-    Values of the wrong type and missing files are skipped: other checks report them.
+    Values of the wrong type and missing files are skipped, because other checks report them.
     """
     found: dict[str, KnownDevice] = {}
     mistakes: list[Finding] = []
@@ -93,12 +93,12 @@ def find_format_errors(model: Any) -> Iterator[Finding]:
 
 
 def find_digest_errors(model: Any, folder: Path) -> Iterator[Finding]:
-    """Yield a local model that is another than the recipe states; one to download comes later."""
+    """Yield an error if a local model has another digest. Downloads are checked later."""
     source = defaults.complete_model(model)
     file, stated = source["path"], source["sha256"]
     if not (isinstance(file, str) and isinstance(stated, str)):
         return
-    with suppress(OSError, ValueError):  # it is not there: told with the other missing files
+    with suppress(OSError, ValueError):  # reported together with the other missing files
         try:
             check_digest((folder / file).read_bytes(), stated.lower(), file)
         except WrongDigestError as error:
@@ -106,10 +106,10 @@ def find_digest_errors(model: Any, folder: Path) -> Iterator[Finding]:
 
 
 def find_class_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield classes of a classifier that say nothing, or that a detector's contradict.
+    """Yield errors of class names: a count without names, or classes next to a detection.
 
-    A detector's names are those of its labels: each may stand for one class. Of a classifier there
-    are data sets with two classes of one name.
+    The names of a detector are the names in its labels, so each name must be unique. Some data
+    sets for classifiers have two classes with one name.
     """
     pointer: Pointer = ("postprocess", "classes")
     classes = get_value(data, pointer)
@@ -131,7 +131,7 @@ def find_class_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def find_evaluate_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield labels and thresholds of what the recipe neither computes nor measures."""
+    """Yield labels and thresholds for values that the recipe does not compute or measure."""
     labels = get_value(data, ("evaluate", "labels"))
     boxes = {
         ("evaluate", "labels"): isinstance(labels, str) and labels.endswith(".json"),
@@ -151,7 +151,7 @@ def find_evaluate_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def find_rounding_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """A TFLite model states its arithmetic to the bit, so it is rounded in no other way."""
+    """Yield a rounding that contradicts a TFLite model, which defines its arithmetic exactly."""
     if defaults.find_default_rounding(data) == "tflite" and data.get("rounding") == "onnx":
         message = "a TFLite model defines its own rounding; leave the key out, or state tflite"
         yield Finding(("rounding",), message)
@@ -168,7 +168,7 @@ def find_transform_errors(transforms: Any) -> Iterator[Finding]:
 
 
 def find_duplicate_names(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the libraries that share a name, and their files that do: they go into one folder."""
+    """Yield libraries with one name, and their files with one name, as they share a folder."""
     libraries = data.get("libraries")
     listed = enumerate(libraries if isinstance(libraries, list) else ())
     named = [(("libraries", i, "name"), e.get("name")) for i, e in listed if isinstance(e, dict)]
@@ -184,7 +184,7 @@ def find_duplicate_names(data: Mapping[str, Any]) -> Iterator[Finding]:
 def find_device_calibration_errors(
     data: Mapping[str, Any], devices: Mapping[str, KnownDevice]
 ) -> Iterator[Finding]:
-    """Yield samples by which no device quantizes, or the network is quantized before."""
+    """Yield calibration samples that no device uses, or that `quantize` makes useless."""
     if data.get("calibration") is None:
         return
     if data.get("quantize") is not None:
@@ -199,7 +199,10 @@ def find_device_calibration_errors(
 
 
 def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
-    """Shift arithmetic is one shift a layer, between int8 tensors on grids of powers of two."""
+    """Yield keys that contradict shift arithmetic.
+
+    It has one shift per layer, between int8 tensors whose scales are powers of two.
+    """
     if quantize.get("arithmetic") != "shift":
         return
     if quantize.get("scheme", "affine") == "affine":
@@ -219,7 +222,10 @@ def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
-    """A calibration has samples, or a quantized model's own ranges, with which not all can go."""
+    """Yield calibration keys that contradict the method.
+
+    A calibration has samples, or it uses the ranges of a quantized model. Some keys need samples.
+    """
     calibration = quantize.get("calibration")
     if not isinstance(calibration, dict):
         return
@@ -252,7 +258,7 @@ def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def get_value(data: Any, pointer: Pointer) -> Any:
-    """Return the value at a place, or None where there is no such place."""
+    """Return the value at a pointer, or None if there is no such value."""
     for key in pointer:
         data = data.get(key) if isinstance(data, dict) else None
     return data

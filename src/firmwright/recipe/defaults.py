@@ -1,4 +1,4 @@
-"""Values of a recipe that follow from other keys, from its file's name and from the catalogue."""
+"""Derives values of a recipe from other keys, from its file name and from the catalog."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMATS_BY_SUFFIX = {suffix: f.name for f in FORMATS.values() for suffix in f.su
 
 
 def complete_data(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> dict[str, Any]:
-    """Return valid data with the values that follow from other keys, the file and the catalogue."""
+    """Return valid data with the values that follow from other keys, the file and the catalog."""
     platform = catalogue.resolve_platform(data["platform"])
     _, built = catalogue.find_build_platform(platform, data["compile_for_device"])
     toolchains, emulators = (built.toolchains, built.emulators) if built else ((), ())
@@ -40,11 +40,11 @@ def complete_data(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> di
 
 
 def find_default_tolerance(data: Mapping[str, Any]) -> dict[str, float]:
-    """Return the error that the reference's sums in float32 may have.
+    """Return the tolerance for the errors of the reference's sums in float32.
 
-    A sum of n terms of float32 errs by up to n · 2^-24 of its magnitude, of a few thousand by a
-    ten-thousandth. An error that decides between two neighbors of a grid, or of a 16-bit float,
-    moves a result by a step.
+    The error of a float32 sum of n terms is at most n · 2^-24 of its magnitude. For a few
+    thousand terms, it is a ten-thousandth. If a result is near the middle of two quantized values
+    or 16-bit floats, the error can move it by one step.
     """
     steps = float(data.get("rounding", find_default_rounding(data)) == "onnx")
     return {"absolute": 0.0, "relative": 0.0, "range": 1e-4, "steps": steps}
@@ -79,7 +79,7 @@ def get_suffix(file: str) -> str:
 
 
 def describe_unknown_format(file: str) -> str:
-    """Say of a model whose suffix tells no format what to do."""
+    """Return the message for a model whose suffix does not identify a format."""
     suffix = get_suffix(file)
     if suffix in UNSUPPORTED_SUFFIXES:
         return UNSUPPORTED_SUFFIXES[suffix]
@@ -89,6 +89,6 @@ def describe_unknown_format(file: str) -> str:
 
 
 def find_default_rounding(data: Mapping[str, Any]) -> str:
-    """Return the model's own rounding; what firmwright quantizes is a QDQ ONNX graph."""
+    """Return the rounding of the model. A model that firmwright quantizes is QDQ ONNX."""
     quantized_tflite = complete_model(data.get("model"))["format"] == "tflite"
     return "tflite" if quantized_tflite and "quantize" not in data else "onnx"

@@ -52,7 +52,7 @@ _KINDS = {
     "board": "board",
     "board_access": "board at hand",
 }
-"""What the files are called, by their schemas."""
+"""The names of the files on the page, by their schemas."""
 
 _TYPES = {
     "string": "text",
@@ -94,7 +94,7 @@ def render_description_files() -> str:
 
 
 def _format_keys(schema: Schema, level: int) -> str:
-    """Return the keys as lists: those without a block first, then a section for each block."""
+    """Return the keys as lists: first the keys without a block, then one section per block."""
     keys = {key.name: key for key in _find_keys(schema, "", schema, set())}
     blocks: dict[str, list[str]] = {}
     for name in keys:
@@ -128,9 +128,10 @@ def _describe_overrides() -> str:
 
 
 def _find_keys(schema: Schema, prefix: str, root: Schema, described: set[str]) -> Iterator[_Key]:
-    """Yield every key that a value of ``schema`` may hold, outer ones first.
+    """Yield every key that a value of ``schema`` may contain, outer keys first.
 
-    A definition of the schema is described once; ``described`` holds the references that were.
+    A definition of the schema is described once. ``described`` has the references of the
+    definitions that are already described.
     """
     referred = list(_resolve_forms(schema, root))
     forms = [
@@ -160,7 +161,7 @@ def list_required(form: Schema) -> list[str]:
 
 
 def _resolve_forms(schema: Schema, root: Schema) -> Iterator[tuple[str, Schema]]:
-    """Yield every form of a value and the reference it comes by, if it does."""
+    """Yield every form of a value, with its reference or ''."""
     outer = schema.get("$ref", "")
     whole = resolve_reference(schema, root)
     for form in [whole] if "type" in whole else whole.get("oneOf", [whole]):
@@ -202,7 +203,7 @@ def _format_form(form: Schema, root: Schema) -> str:
 
 
 def _format_limits(form: Schema) -> str:
-    """Return between which numbers one is; limits of a computer's integers say nothing."""
+    """Return the limits of a number. The limits of 32-bit integers are not shown."""
     least, most = form.get("minimum"), form.get("maximum", LARGE)
     if most >= LARGE:
         return "" if least is None else f" ≥ {least}"

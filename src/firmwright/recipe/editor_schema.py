@@ -1,4 +1,4 @@
-"""The recipe's schema for editors: it also lists the names of what is installed here."""
+"""Writes the recipe's schema for editors, with the names of installed platforms and devices."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ADDED = "^\\+|\\+$"
 """The keys that add items to a list of a base."""
 
 OWN_FILE = {"type": "string", "pattern": "/|\\.ya?ml$"}
-"""A platform or toolchain of the user's own, by its path."""
+"""A custom platform or toolchain, by its path."""
 
 
 FIRST_LINE = f"# yaml-language-server: $schema={FILE_NAME}"
-"""What tells an editor where a recipe's schema is."""
+"""The line from which an editor knows the location of a recipe's schema."""
 
 
 def list_platforms() -> list[str]:
@@ -38,19 +38,19 @@ def list_emulators() -> list[str]:
 
 
 def list_targets() -> list[str]:
-    """Return the devices, each with the general one behind it if it takes only some operators."""
+    """Return the devices. A device that rejects some operators is followed by the fallback `c`."""
     return [
         name if load_target(name).is_fallback else f"{name}, c" for name in sorted(target_names())
     ]
 
 
 def allow_names(schema: Any, names: Sequence[str], *others: Schema) -> None:
-    """Have a value of the schema be one of the names, or of another form."""
+    """Change a schema so that its value is one of the names, or has another form."""
     schema["anyOf"] = [{"enum": list(names)}, *others]
 
 
 def write_editor_schema(folder: Path) -> Path:
-    """Write the schema into a folder of recipes; UserError where that fails."""
+    """Write the schema into a folder of recipes. Raises UserError if that fails."""
     path = folder / FILE_NAME
     if path.exists() and path.samefile(schema_file()):
         raise UserError(f"{path} is firmwright's own; name the folder of your recipes")
@@ -66,10 +66,10 @@ def format_editor_schema() -> str:
 
 
 def make_editor_schema() -> dict[str, Any]:
-    """Return the schema with the platforms, devices, toolchains and emulators that are installed.
+    """Return the schema with the installed platforms, devices, toolchains and emulators.
 
-    Names that are not listed stay legal where a recipe may name a file of its own: a custom
-    device, or options of a device, are any text.
+    Other names stay valid if a recipe may name a custom file. A custom device and options of a
+    device may be any text.
     """
     schema: dict[str, Any] = copy.deepcopy(dict(load_schema()))
     keys = schema["properties"]
@@ -84,7 +84,10 @@ def make_editor_schema() -> dict[str, Any]:
 
 
 def allow_parts(schema: Any) -> None:
-    """Have each mapping be a part of one that a base completes, with ``null`` and ``key+``."""
+    """Change a schema so that each mapping may be incomplete, with ``null`` and ``key+``.
+
+    A base of the recipe may complete it.
+    """
     for key, part in schema.items() if isinstance(schema, dict) else enumerate(schema):
         if isinstance(part, dict | list) and key not in ("if", "then", "not"):
             allow_parts(part)

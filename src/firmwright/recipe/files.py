@@ -1,4 +1,4 @@
-"""The user's files that a recipe names: the values that have one of FILE_FORMATS in its schema."""
+"""Finds the user's files that a recipe names: values with one of FILE_FORMATS in the schema."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from firmwright.recipe.schema import rewrite_data
 
 @dataclass(frozen=True)
 class FileFormat:
-    """How a value names files.
+    """The rule by which a value names files.
 
-    ``find_required`` gives the path, from the recipe's folder, of what has to be there when the
-    recipe is read; None for nothing. ``list_files`` gives the files that the build reads, those
-    that there are; a function is made of its module and of all that this imports in the folder.
+    ``find_required`` returns the path, relative to the recipe's folder, that must exist when the
+    recipe is read, or None. ``list_files`` returns the existing files that the build reads. The
+    files of a function are its module and all modules in the folder that it imports.
     """
 
     find_required: Callable[[str], str | None] = lambda _: None
@@ -41,7 +41,7 @@ class FileFormat:
 
 @dataclass(frozen=True)
 class FileReference:
-    """A value that names files of the user's, and its place in the recipe."""
+    """A value that names files of the user, and its pointer in the recipe."""
 
     pointer: Pointer
     value: Any
@@ -52,7 +52,7 @@ class FileReference:
 
 
 def is_description_file(name: str) -> bool:
-    """Tell the path of a custom platform or toolchain from the name of a known one."""
+    """Return whether a name is the path of a custom platform or toolchain."""
     return "/" in name or name.endswith((".yaml", ".yml"))
 
 
@@ -89,16 +89,16 @@ FILE_FORMATS = {
     ),
     "python-function": FileFormat(list_files=_list_modules, is_function=True),
 }
-"""By the schema's ``format``. A ``user-function`` is in the recipe's folder, a
+"""The formats, by the schema's ``format``. A ``user-function`` is in the recipe's folder. A
 ``python-function`` may be in an installed package."""
 
 
 DISTRIBUTIONS = {"skimage": "scikit-image", "sklearn": "scikit-learn"}
-"""Packages with data that pip knows by another name."""
+"""The names in pip of packages with data, if they differ from the names in Python."""
 
 
 def find_references(data: Any) -> list[FileReference]:
-    """Return what names files in a recipe's data; values of the wrong type are passed over."""
+    """Return the values that name files in a recipe's data. Skip values of the wrong type."""
     found: list[FileReference] = []
 
     def visit(pointer: Pointer, value: Any, schema: Schema) -> Any:
@@ -133,7 +133,7 @@ def find_missing_files(data: Any, folder: Path) -> Iterator[Finding]:
 
 
 def find_wide_pattern(reference: FileReference, folder: Path) -> Iterator[Finding]:
-    """Yield the reason if the pattern of a reference leads too far, or finds too many files."""
+    """Yield an error if the pattern of a reference is too wide, or matches too many files."""
     value = reference.value
     stated = value if isinstance(value, dict) else {"path": value}
     path, package = stated.get("path"), stated.get("package")
@@ -146,12 +146,12 @@ def find_wide_pattern(reference: FileReference, folder: Path) -> Iterator[Findin
 
 
 def is_name(package: object) -> bool:
-    """Return whether a value is the name of a package, or None; the schema reports all others."""
+    """Return whether an optional package name is valid. The schema reports invalid names."""
     return package is None or (isinstance(package, str) and package.isidentifier())
 
 
 def find_missing_package(reference: FileReference) -> Iterator[Finding]:
-    """Yield the Python package that holds the files of a reference, if it is not installed."""
+    """Yield the Python package that contains the files of a reference, if it is not installed."""
     package = reference.value.get("package") if isinstance(reference.value, dict) else None
     if package and is_name(package) and not find_package_folder(package):
         advice = f"python -m pip install {DISTRIBUTIONS.get(package, package)}"
@@ -160,7 +160,7 @@ def find_missing_package(reference: FileReference) -> Iterator[Finding]:
 
 
 def make_portable(data: Any) -> Any:
-    """Return a recipe's data without absolute paths: of those only the file's name stays."""
+    """Return a recipe's data with only the file name of each absolute path."""
 
     def visit(_: Pointer, value: Any, schema: Schema) -> Any:
         form = FILE_FORMATS.get(schema.get("format", ""))

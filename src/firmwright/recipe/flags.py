@@ -1,4 +1,4 @@
-"""Flags of a recipe with which a compiler reads files that the build does not know of."""
+"""Rejects compiler flags of a recipe that read files which the build does not know."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ READING = (
     "-fpass-plugin", "-fplugin", "-fprofile-instr-use", "-fprofile-use", "-idirafter", "-imacros",
     "-include", "-iprefix", "-iquote", "-isysroot", "-isystem", "-iwithprefix", "-specs",
 )  # fmt: skip
-"""What such flags begin with (manuals of GCC and Clang)."""
+"""The prefixes of such flags (manuals of GCC and Clang)."""
 
 
 def find_flag_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the flags that read files: no change of one would be noticed, no bundle has them."""
+    """Yield flags that read files. The build misses their changes, and bundles lack the files."""
     flags = data.get("cflags")
     for number, flag in enumerate(flags if isinstance(flags, list) else ()):
         if isinstance(flag, str) and flag.startswith(READING):

@@ -1,4 +1,4 @@
-"""From the files of a recipe to a Recipe, with every mistake in them reported at once."""
+"""Converts the files of a recipe to a Recipe, and reports all of their errors at once."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def load_recipe(
 ) -> Recipe:
     """Read, check and complete a recipe.
 
-    ``words`` are values of the command line, texts in YAML by their keys; their paths start at the
-    recipe's folder. ``cache`` is a folder that keeps valid recipes, by content. Raises
-    DiagnosticError with all errors: in YAML, schema, names and rules, and missing files.
+    ``words`` are values of the command line, as texts in YAML by their keys. Their paths start at
+    the recipe's folder. ``cache`` is a folder that stores valid recipes by content. Raises
+    DiagnosticError with all errors in YAML, schema, names, rules, and missing files.
     """
     layers = make_layers(source, words)
     decisive = (
@@ -41,7 +41,7 @@ def load_recipe(
     key = make_cache_key(decisive)
     if cache:
         known = read_cache(cache, key, layers)
-        # The options of a custom device may have changed without the recipe.
+        # The options of a custom device may change without a change of the recipe.
         if known and not known.devices and not any(find_missing_files(known.data, layers.folder)):
             return known
     recipe = _check_recipe(layers, catalogue)

@@ -1,7 +1,7 @@
-"""The lock of a recipe: what its build reads that the recipe itself does not fix.
+"""Reads, writes and compares the lock of a recipe: the inputs that the recipe does not fix.
 
-A file ``<recipe>.lock`` beside the recipe, for version control; ``lock.schema.json`` is its
-published schema. With one, a build that reads anything else fails and says what.
+The lock is a file ``<recipe>.lock`` next to the recipe, for version control. Its published schema
+is ``lock.schema.json``. With a lock, a build with different inputs fails and lists them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CORE_PACKAGES = (
     *("apache-tvm", "apache-tvm-ffi", "firmwright", "jinja2", "markupsafe", "ml-dtypes", "msgspec"),
     *("numpy", "perfetto", "protobuf", "pyelftools", "pyyaml"),
 )
-"""Packages that compute or write what is in every bundle."""
+"""Packages that compute or write the content of every bundle."""
 QUANTIZATION_PACKAGES = ("onnx", "onnxruntime")
 PICTURE_PACKAGES = ("pillow",)
 
@@ -39,12 +39,13 @@ SampleDigests = Mapping[str, tuple[str, ...]]
 class Lock:
     """SHA-256 of files, by their path from the recipe's folder, and of every sample, in order.
 
-    ``samples`` has them under ``calibration``, ``evaluate`` and ``run``, as the network takes
-    them. ``versions`` are those of the tools that decide about the bytes; toolchains and emulators
-    stand there by their own names. ``programs`` has, for each compiler and processor, the SHA-256
-    of all files that it opens: its programs, headers, libraries and start-up files. ``bases`` are
-    the files that the recipe extends, and its overlays; ``values`` are those of the command line,
-    by their keys. Bundles have neither: their recipe is complete.
+    ``samples`` has the digests under ``calibration``, ``evaluate`` and ``run``, in the form that
+    the network reads. ``versions`` has the tools that decide the bytes of a bundle; toolchains and
+    emulators are listed by name. ``programs`` has the SHA-256 of all files that each compiler opens
+    per processor: programs, headers, libraries and start-up files.
+
+    ``bases`` are the files that the recipe extends, and its overlays. ``values`` are values of the
+    command line, by their keys. Bundles have neither, because their recipe is complete.
     """
 
     lock_version: int
@@ -57,14 +58,14 @@ class Lock:
 
 
 read_version = cache(version)
-"""Return the version of an installed package, which a process reads once."""
+"""Return the version of an installed package. A process reads it once."""
 
 
 def find_package_versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of those packages that are installed, sorted."""
+    """Return the versions of the installed packages among ``names``, sorted."""
     found = {}
     for name in sorted(names):
-        with suppress(PackageNotFoundError):  # the stage that needs it says how to get it
+        with suppress(PackageNotFoundError):  # the stage that needs it reports how to install it
             found[name] = read_version(name)
     return found
 
@@ -72,10 +73,10 @@ def find_package_versions(names: Iterable[str]) -> dict[str, str]:
 def name_files(
     files: Iterable[Path], folder: Path, packages: Mapping[str, Path] = MappingProxyType({})
 ) -> dict[str, Path]:
-    """Return files by their path from ``folder``; by the name alone what lies on another branch.
+    """Return files by their path from ``folder``, or by name if they are not below it.
 
-    Those in the folders of installed ``packages`` have the package's name in front. Where other
-    files are differs from machine to machine. A name that is taken gets a number.
+    The folders of other files differ between machines. Files in the folders of installed
+    ``packages`` have the package's name as a prefix. A number follows a name that exists already.
     """
     roots = [(folder.absolute(), ""), *((f.absolute(), f"{n}/") for n, f in packages.items())]
     found: dict[str, Path] = {}
@@ -89,7 +90,7 @@ def name_files(
 
 
 def read_lock(recipe: Path) -> Lock | None:
-    """Read a recipe's lock; None where it has none, UserError for one that cannot be read."""
+    """Read a recipe's lock; None without one. Raises UserError if it cannot be read."""
     path = lock_path(recipe)
     try:
         lock = msgspec.json.decode(path.read_bytes(), type=Lock)
@@ -108,16 +109,16 @@ def read_lock(recipe: Path) -> Lock | None:
 
 
 def write_lock(recipe: Path, lock: Lock) -> bool:
-    """Write a recipe's lock, whole or not at all; tell whether it is another than before."""
+    """Write a recipe's lock completely or not at all; return whether it has changed."""
     from firmwright.ir.records import encode_record
 
     return write_whole(lock_path(recipe), encode_record(lock))
 
 
 def compare_locks(lock: Lock, found: Lock, alternatives: Collection[str]) -> list[str]:
-    """Return a sentence for everything in ``found``, which the build reads, that is not locked.
+    """Return a sentence for each difference between ``found``, the build's inputs, and the lock.
 
-    Of ``alternatives``, toolchains and emulators, a lock may have others than the build uses.
+    A lock may have ``alternatives``, toolchains and emulators, that the build does not use.
     """
     return [
         *compare_files(lock.files, found.files),
@@ -140,7 +141,7 @@ def compare_files(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterat
 
 
 def compare_samples(locked: SampleDigests, found: SampleDigests) -> Iterator[str]:
-    """Yield what differs; a run may take fewer samples than are locked."""
+    """Yield the differences of samples. A run may use fewer samples than the lock has."""
     for purpose in sorted({*locked, *found}):
         ours, theirs = found.get(purpose, ()), locked.get(purpose, ())
         if len(ours) > len(theirs) or (len(ours) < len(theirs) and purpose != "run"):
@@ -166,7 +167,7 @@ def compare_versions(
 
 
 def compare_programs(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
-    """Yield the compilers whose files differ; a lock may have compilers that the build lacks."""
+    """Yield the compilers whose files differ. A lock may have compilers that the build lacks."""
     for name, digest in sorted(found.items()):
         if name not in locked:
             yield f"the files that {name} opens are not in the lock"
@@ -180,7 +181,7 @@ def compare_programs(locked: Mapping[str, str], found: Mapping[str, str]) -> Ite
 def compare_bases(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
     """Yield the files of the recipe that differ.
 
-    A lock may have bases that the recipe no longer extends: the recipe itself is not locked.
+    A lock may have bases that the recipe no longer extends, because the recipe is not locked.
     """
     for name, digest in sorted(found.items()):
         if name not in locked:

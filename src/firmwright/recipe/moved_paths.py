@@ -1,6 +1,7 @@
-"""Paths of values that another file than the recipe wrote: they start at the folder of that file.
+"""Converts paths that another file than the recipe states, and that start at its folder.
 
-A recipe's own paths start at its folder, so these paths are rewritten as seen from there.
+The paths of a recipe start at the recipe's folder, so the other paths are rewritten to start
+there.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from firmwright.recipe.schema import rewrite_data
 
 
 def move_document(document: Document) -> tuple[Document, list[Finding]]:
-    """Return a document whose paths start at its own folder, and functions that stay behind."""
+    """Return a document with all paths from its folder, and functions that cannot be moved."""
     home = Path(document.path).parent
 
     def find_folder(pointer: Pointer) -> Path:
@@ -41,7 +42,7 @@ def move_document(document: Document) -> tuple[Document, list[Finding]]:
 def find_far_functions(
     data: Any, find_folder: Callable[[Pointer], Path], home: Path
 ) -> Iterator[Finding]:
-    """Yield the functions whose module is in the folder of the base that names it."""
+    """Yield functions whose module is in the folder of a base, not in the recipe's folder."""
     for reference in find_references(data):
         folder, value = find_folder(reference.pointer), reference.value
         if reference.format.is_function and isinstance(value, str) and folder != home:
@@ -52,11 +53,11 @@ def find_far_functions(
 
 
 def place_word(key: str, text: str, start: Path, home: Path) -> str:
-    """Return a value of the command line, whose paths start at ``start``, as seen from ``home``."""
+    """Return a value of the command line with paths from ``home``, not from ``start``."""
     document, found = read_values({key: text})
     moved = move_paths(document.data, lambda _: start, home)
     if found or moved == document.data:
-        return text  # errors are reported where the recipe is read
+        return text  # errors are reported when the recipe is read
     value: Any = moved
     for part in parse_key(key):
         value = value[part]
@@ -64,9 +65,9 @@ def place_word(key: str, text: str, start: Path, home: Path) -> str:
 
 
 def move_paths(data: Any, find_folder: Callable[[Pointer], Path], home: Path) -> Any:
-    """Return a recipe's data with its paths as seen from ``home``.
+    """Return a recipe's data with paths that start at ``home``.
 
-    ``find_folder`` returns the folder that the paths of a value start at.
+    ``find_folder`` returns the folder at which the paths of a value start.
     """
 
     def visit(pointer: Pointer, value: Any, schema: Schema) -> Any:
@@ -83,7 +84,7 @@ def move_paths(data: Any, find_folder: Callable[[Pointer], Path], home: Path) ->
         folder = find_folder(pointer)
         if folder == home or Path(path).is_absolute():
             return path
-        if folder.is_absolute() and not home.is_absolute():  # of an installed package
+        if folder.is_absolute() and not home.is_absolute():  # a folder of an installed package
             return str(folder / path)
         return os.path.relpath(folder / path, home)
 

@@ -1,4 +1,4 @@
-"""A recipe of several networks: which recipes, for which platform, in one firmware."""
+"""Reads a recipe of several networks: the recipes and the platform of one firmware."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from firmwright.toolchain.descriptions import is_own_file
 class Networks:
     """Several networks in one firmware: ``recipes`` by the prefix of their C names.
 
-    Paths are as seen from here. ``concurrent``: they run at the same time.
+    Paths are relative to the current folder. ``concurrent``: the networks run at the same time.
     """
 
     layers: Layers
@@ -47,7 +47,7 @@ class Networks:
         return c_identifier(self.name)
 
     def list_overrides(self, recipe: Layers) -> dict[str, str]:
-        """Return what takes the place of a recipe's own words, as seen from its folder."""
+        """Return the values that replace a network recipe's values, with paths from its folder."""
         stated = {"platform": self.platform, "toolchain": self.toolchain}
         return {
             key: place_name(value, self.path.parent, recipe.folder)
@@ -56,7 +56,7 @@ class Networks:
         }
 
     def make_member(self, prefix: str, recipe: Recipe) -> Recipe:
-        """Return the recipe of a network as it is part of this firmware."""
+        """Return the recipe of a network as a part of this firmware."""
         name = f"{self.name}-{prefix}"
         own = {"name": name, "c_prefix": prefix, "arena": "caller"}
         return recipe.restate({**recipe.data, **own})
@@ -70,7 +70,7 @@ def names_networks(layers: Layers) -> bool:
 def load_networks(layers: Layers, catalogue: Catalog) -> Networks:
     """Read and check a recipe of several networks, but not the recipes that it names.
 
-    Values of the command line are left to those recipes. Raises DiagnosticError with all errors.
+    Values of the command line belong to those recipes. Raises DiagnosticError with all errors.
     """
     chain = read_chain(replace(layers, words={}))
     document, found = complete_document(
@@ -96,7 +96,7 @@ def load_networks(layers: Layers, catalogue: Catalog) -> Networks:
 
 
 def place_names(document: Document, folder: Path) -> Document:
-    """Return a document whose paths start at ``folder``, whichever file wrote them."""
+    """Return a document in which the paths of all files start at ``folder``."""
 
     def place(pointer: Pointer, value: Any) -> Any:
         start = Path(document.positions[pointer].file).parent
@@ -113,7 +113,7 @@ def place_names(document: Document, folder: Path) -> Document:
 
 
 def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> Iterator[Finding]:
-    """Yield what the schema cannot find; values of the wrong type are skipped."""
+    """Yield the errors that the schema cannot find. Values of the wrong type are skipped."""
     schema = load_schema()["properties"]["c_prefix"]
     name = data.get("name", path.stem)
     networks = data.get("networks")
@@ -136,7 +136,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
         if missing:
             yield Finding(pointer, f"no such file: {missing[0]}")
             continue
-        with suppress(DiagnosticError):  # reported where the recipe is loaded
+        with suppress(DiagnosticError):  # reported when the recipe is loaded
             if names_networks(recipe):
                 yield Finding(pointer, f"{recipe} names several networks itself; name those")
     named = {key: data[key] for key in ("platform", "toolchain") if key in data}
@@ -145,5 +145,5 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
 
 
 def place_name(value: str, start: Path, folder: Path) -> str:
-    """Return a name as it is, a path as seen from another folder."""
+    """Return a name unchanged, or a path relative to another folder."""
     return os.path.relpath(start / value, folder) if is_own_file(value) else value

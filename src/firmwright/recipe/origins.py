@@ -1,4 +1,4 @@
-"""A resolved recipe, each value with its origin: a file's line, the command line, a default."""
+"""Finds the origin of each value of a resolved recipe: a line, the command line, a default."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from firmwright.recipe.schema import load_schema
 
 DEFAULT = "default"
 LONGEST_LINE, LONGEST_COLUMN = 100, 60
-"""Characters: of a list on one line, and of the values before aligned comments."""
+"""Limits in characters: a list on one line, and the values before aligned comments."""
 
 
 @dataclass(frozen=True)
 class Origins:
-    """A recipe's data, complete, and the chain that it comes from."""
+    """The complete data of a recipe, and the chain of files with its values."""
 
     data: Mapping[str, Any]
     chain: Chain
@@ -29,7 +29,7 @@ class Origins:
         positions = self.chain.document.positions
         if pointer in positions:
             return format_origin(positions[pointer])
-        # A model that is a path has its format, too, once it is complete.
+        # A model that is stated as a path also has a format, once it is complete.
         above = pointer[:-1]
         is_short = above in positions and not isinstance(get(self.chain.root, above), dict)
         return format_origin(positions[above]) if is_short and pointer[-1] == "path" else DEFAULT
@@ -39,7 +39,7 @@ class Origins:
         yield from list_leaves(self.data, ())
 
     def list_history(self, pointer: Pointer) -> list[tuple[str, Any]]:
-        """Return the values that a key had, each with its origin; the last one is in effect."""
+        """Return the values of a key, each with its origin. The last value is in effect."""
         node = find_node(self.chain.root, pointer)
         if node is None:
             return [(DEFAULT, get_value(self.data, pointer))]
@@ -55,7 +55,7 @@ def read_origins(layers: Layers, data: Mapping[str, Any]) -> Origins:
 
 
 def remove_supplied(pointer: Pointer, value: Any) -> Any:
-    """Return a value without the parts that are filled in and may not always be stated."""
+    """Return a value without the completed parts that are not always valid in a recipe."""
     if isinstance(value, dict):
         return {key: remove_supplied((*pointer, key), part) for key, part in value.items()}
     return None if (pointer, value) in SUPPLIED else value
@@ -94,7 +94,7 @@ def get_value(data: Any, pointer: Pointer) -> Any:
 
 
 def format_recipe(origins: Origins) -> str:
-    """Return the recipe as YAML; a comment on each line has the origin of its value."""
+    """Return the recipe as YAML. A comment on each line has the origin of its value."""
     lines = list(format_lines(origins, origins.data, (), ""))
     width = min(max((len(text) for text, _ in lines), default=0), LONGEST_COLUMN)
     return "\n".join(f"{text:<{width}}  # {note}" if note else text for text, note in lines)

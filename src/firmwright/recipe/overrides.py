@@ -1,4 +1,4 @@
-"""The keys of a recipe that the command line sets: each by its name, some also by a short word."""
+"""Defines the recipe keys of the command line: every key by name, some by a short word."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from firmwright.recipe.schema import load_schema
 
 @dataclass(frozen=True)
 class Override:
-    """A key with a short word: its place, the schema of its value, a sentence of help."""
+    """A key with a short word: its pointer, the schema of its value, and a sentence of help."""
 
     pointer: Pointer
     schema: Schema
     help: str
 
     def find_file(self, text: str) -> str | None:
-        """Return the path of the file that the text has to name, None for other texts."""
+        """Return the path of the file that the text must name; None for other texts."""
         kind = FILE_FORMATS.get(self.schema.get("format", ""))
         return kind.find_required(text) if kind else None
 
@@ -38,7 +38,7 @@ class Override:
 
 @cache
 def list_overrides() -> Mapping[str, Override]:
-    """Return the keys that have a short word, by this word, in the order of the schema."""
+    """Return the keys with a short word, by this word, in the order of the schema."""
     schema = load_schema()
     return dict(_find_overrides(schema, (), schema["$defs"]))
 
@@ -60,7 +60,7 @@ def complete_key(word: str) -> str:
 
 
 def is_key(word: str) -> bool:
-    """Return whether a word of the command line is a key of recipes, or adds to a key's list."""
+    """Return whether a word of the command line is a recipe key, or adds to a key's list."""
     try:
         *parents, last = parse_key(complete_key(word))
     except ValueError:
@@ -70,7 +70,7 @@ def is_key(word: str) -> bool:
 
 
 def knows(pointer: Pointer, schema: Schema) -> bool:
-    """Return whether the schema has a place for a value."""
+    """Return whether a value at the pointer is possible in the schema."""
     whole = resolve_reference(schema, load_schema())
     if not pointer:
         return True
@@ -95,7 +95,7 @@ def refuse_unknown_key(word: str, others: tuple[str, ...] = ()) -> None:
 
 @cache
 def list_keys() -> tuple[str, ...]:
-    """Return the names of all keys that no user chooses, such as ``run.samples``."""
+    """Return all keys with fixed names, such as ``run.samples``."""
     return tuple(dict.fromkeys(format_pointer(p) for p in _find_keys(load_schema(), ())))
 
 

@@ -1,4 +1,4 @@
-"""What of a recipe is code that runs on this machine, found before any of it does."""
+"""Finds the parts of a recipe that run code on this machine, before any of it runs."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ COMPILED = {
     "cflags": "flags can make a compiler run programs",
     "libraries": "C of a recipe is compiled, and run here for the platform `host`",
 }
-"""Keys by which a recipe runs code that is not Python."""
+"""Keys by which a recipe runs code other than Python."""
 
 
 @dataclass(frozen=True)
 class OwnCode:
-    """Code of a recipe: its place with a sentence on it, and the name of what Python runs."""
+    """Code of a recipe: its location with a sentence, and the name of the Python code, if any."""
 
     place: Diagnostic
     python: str | None
 
 
 def find_own_code(source: Path | Layers) -> list[OwnCode]:
-    """Return the code of a recipe; of a wrong recipe what can be told.
+    """Return the code of a recipe. For an invalid recipe, return the code that can be found.
 
-    Raises DiagnosticError for a file that is no mapping in YAML.
+    Raises DiagnosticError for a file that is not a mapping in YAML.
     """
     layers = source if isinstance(source, Layers) else Layers(source)
     document = read_chain(layers).document
@@ -44,7 +44,7 @@ def find_own_code(source: Path | Layers) -> list[OwnCode]:
 
 
 def find_functions(data: Any) -> Iterator[tuple[Pointer, str, str | None]]:
-    """Yield what Python runs: functions, and models whose format holds code."""
+    """Yield the code that Python runs: functions, and models whose format contains code."""
     for reference in find_references(data):
         if reference.format.is_function and isinstance(reference.value, str):
             yield reference.pointer, "a Python function", reference.value
@@ -56,7 +56,7 @@ def find_functions(data: Any) -> Iterator[tuple[Pointer, str, str | None]]:
 
 
 def find_programs(data: Any) -> Iterator[tuple[Pointer, str, str | None]]:
-    """Yield what other programs run: own platforms and toolchains, boards, flags, C."""
+    """Yield causes of other code: custom platforms and toolchains, boards, flags, C."""
     for key in ("platform", "toolchain"):
         if isinstance(data.get(key), str) and is_description_file(data[key]):
             yield (key,), "a description names programs and templates that run", None

@@ -1,4 +1,4 @@
-"""What a recipe's ``memory`` may say: everything of a kind, or layers, and in which memory."""
+"""Checks the key ``memory``: memories for all data of a kind, or for layers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from firmwright.toolchain.platforms import Platform
 
 WEIGHTS, ARENA = "weights", "arena"
 KINDS = (WEIGHTS, ARENA)
-"""What a pin names beside layers: all constants, and all that lies in an arena."""
+"""The kinds of data that a pin names, in addition to layers: all constants, and the arenas."""
 
 
 class PinError(UserError):
-    """A pin that cannot be followed: ``key`` is the recipe's word for what it pins."""
+    """An invalid pin. ``key`` is the recipe's key for the pinned data."""
 
     def __init__(self, key: str, message: str) -> None:
         self.key = key
@@ -21,7 +21,7 @@ class PinError(UserError):
 
 
 def find_pin_errors(pins: Mapping[str, str], platform: Platform) -> Iterator[PinError]:
-    """Yield the pins to memories that the platform does not have, or that are not written."""
+    """Yield the pins to memories that the platform does not have, or that are read-only."""
     for key, memory in pins.items():
         if not platform.memories:
             yield PinError(key, f"the platform '{platform.name}' states no memories")
@@ -33,5 +33,5 @@ def find_pin_errors(pins: Mapping[str, str], platform: Platform) -> Iterator[Pin
 
 
 def rank(key: str) -> int:
-    """Return how much a pin counts: a kind least, then a pattern, then a name."""
+    """Return the priority of a pin: a kind is lowest, then a pattern, then a name."""
     return 0 if key in KINDS else 1 if "*" in key or "?" in key else 2

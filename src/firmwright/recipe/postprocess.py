@@ -1,4 +1,4 @@
-"""What a recipe says of the boxes that a detector's outputs encode."""
+"""Defines the part of a recipe on the boxes that a detector's outputs encode."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from firmwright.data.sample_sources import DataFile
 
 
 class Head(msgspec.Struct, frozen=True):
-    """One grid of cells: an output (None: the network's only one), or a part of one.
+    """One grid of cells: a part of an output, or an output (None: the network's only output).
 
-    ``stride`` is the distance of two cells in pixels; needed where the output's shape does not
-    tell the grid. ``anchors`` are (width, height) in pixels, one a box of each cell.
+    ``stride`` is the distance of two cells in pixels. It is needed if the output's shape does not
+    define the grid. ``anchors`` are (width, height) in pixels, one per box of each cell.
     """
 
     output: str | None = None
@@ -28,9 +28,9 @@ class Confidence(msgspec.Struct, frozen=True):
 
 
 class BoxCode(msgspec.Struct, frozen=True):
-    """How a box is written: ``encoding`` names a rule of docs/howto/detection.md.
+    """The encoding of a box: ``encoding`` names a rule of docs/howto/detection.md.
 
-    ``channel`` is its first; ``bins`` counts the values of each distance's distribution.
+    ``channel`` is its first channel. ``bins`` is the number of values per distance distribution.
     """
 
     encoding: str
@@ -39,7 +39,7 @@ class BoxCode(msgspec.Struct, frozen=True):
 
 
 class Classes(msgspec.Struct, frozen=True):
-    """The classes: ``names`` as listed, or one a line in ``file``, or just ``count`` of them."""
+    """The classes: a list of ``names``, one name per line of ``file``, or only their ``count``."""
 
     names: tuple[str, ...] | None = None
     file: DataFile | None = None
@@ -47,7 +47,7 @@ class Classes(msgspec.Struct, frozen=True):
 
 
 class Detection(msgspec.Struct, frozen=True):
-    """How outputs become boxes; ``picture`` is the (width, height) of the network's input."""
+    """The decoding of outputs to boxes. ``picture`` is the network's input (width, height)."""
 
     picture: tuple[int, int]
     layout: str

@@ -1,4 +1,4 @@
-"""The part of a recipe that says how a float network becomes integers, and what that may cost."""
+"""Defines the part of a recipe on the quantization of float networks and its limits."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import msgspec
 from firmwright.data.sample_sources import DataSource
 
 Inputs = str | dict[str, DataSource]
-"""Where samples are, as in ``run.inputs``: one file, or sources by input name, sorted."""
+"""The location of samples, as in ``run.inputs``: one file, or sources by input name, sorted."""
 
 
 class CalibrationSamples(msgspec.Struct, frozen=True):
-    """The samples by which a device quantizes float layers itself; ``samples`` None takes all."""
+    """The samples with which a device quantizes float layers; None in ``samples`` means all."""
 
     inputs: Inputs
     samples: int | None = None
 
 
 class CalibrationOptions(msgspec.Struct, frozen=True):
-    """The samples that show what values each tensor takes, and how its range is chosen.
+    """The samples that show each tensor's values, and the method that selects its range.
 
-    ``samples`` limits their number; None takes all. ``percentile`` is only for that method.
-    The method ``model`` takes the ranges that a quantized model states: there are no ``inputs``.
+    ``samples`` is the maximum number of samples; None means all. ``percentile`` is only for the
+    method ``percentile``. The method ``model`` uses the ranges of a quantized model, without
+    ``inputs``.
     """
 
     method: str
@@ -39,7 +40,7 @@ class LayerTypes(msgspec.Struct, frozen=True):
 
 
 class KeepFloat(msgspec.Struct, frozen=True):
-    """What stays float32: layers by shell patterns of their names, operators by their type."""
+    """The parts that stay float32: layers by shell patterns of names, operators by type."""
 
     layers: tuple[str, ...]
     operators: tuple[str, ...]
@@ -48,8 +49,8 @@ class KeepFloat(msgspec.Struct, frozen=True):
 class QuantizeOptions(msgspec.Struct, frozen=True):
     """Static post-training quantization; ``scheme`` is ``affine`` or ``pow2``.
 
-    ``arithmetic`` is ``onnx`` (results are real numbers, rounded to the grid) or ``shift``.
-    ``io`` is ``integer`` (the firmware's inputs and outputs are on their grids) or ``float32``.
+    ``arithmetic`` is ``onnx`` (real results, rounded to quantized values) or ``shift``.
+    ``io`` is ``integer`` (the firmware's inputs and outputs are quantized) or ``float32``.
     """
 
     scheme: str
@@ -68,19 +69,19 @@ class QuantizeOptions(msgspec.Struct, frozen=True):
 
     @property
     def sees_samples(self) -> bool:
-        """Whether weights or biases follow from what layers compute on the calibration samples."""
+        """Whether weights or biases depend on layer results for the calibration samples."""
         return self.bias_correction or self.compensate_rounding
 
     @property
     def sixteen_bit(self) -> bool:
-        """Whether any tensor has 16 bits, which ONNX can say since operator set 21."""
+        """Whether any tensor has 16 bits, which ONNX supports since operator set 21."""
         types = [self.activations, self.weights]
         types += [t for entry in self.layers for t in (entry.activations, entry.weights) if t]
         return any(t.endswith("16") for t in types)
 
 
 class BoxThresholds(msgspec.Struct, frozen=True):
-    """Boxes are the same from an overlap of ``iou`` on; None is no limit."""
+    """Limits for boxes. Two boxes match if their overlap is at least ``iou``; None means no limit."""
 
     iou: float
     recall: float | None = None
@@ -89,11 +90,11 @@ class BoxThresholds(msgspec.Struct, frozen=True):
 
 
 class Thresholds(msgspec.Struct, frozen=True):
-    """What fails the build; None is no limit.
+    """The limits below which the build fails; None means no limit.
 
-    ``top1`` is in per cent, ``top1_loss`` in percentage points below the network that is the
-    measure (the float one, or the model in its own runtime), ``snr`` in dB and ``cosine`` for
-    every output, ``metric`` the least value of the user's own metric.
+    ``top1`` is in percent. ``top1_loss`` is in percentage points below the reference network: the
+    float network, or the model in its runtime. ``snr`` in dB and ``cosine`` hold for every output.
+    ``metric`` is the minimum value of the custom metric.
     """
 
     top1: float | None = None
@@ -107,8 +108,8 @@ class Thresholds(msgspec.Struct, frozen=True):
 class EvaluateOptions(msgspec.Struct, frozen=True):
     """The samples on which networks are compared.
 
-    ``labels`` is an ``.npy`` of class numbers, or a ``.json`` of boxes; ``metric`` is
-    ``module:function`` of a module beside the recipe.
+    ``labels`` is an ``.npy`` of class numbers, or a ``.json`` of boxes. ``metric`` is
+    ``module:function`` of a module next to the recipe.
     """
 
     inputs: Inputs

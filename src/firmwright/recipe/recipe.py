@@ -1,4 +1,4 @@
-"""A checked recipe, every default filled in, one spelling for each thing."""
+"""Defines a checked recipe with all defaults and one spelling per value."""
 
 from __future__ import annotations
 
@@ -41,14 +41,15 @@ BESIDE_THE_NETWORK = frozenset(
         "tune",
     }
 )
-"""The keys of a recipe that judge the network, try it or pack it, but are no part of it."""
+"""The keys that evaluate, run or pack the network, but are not part of it."""
 
 
 class ModelSource(msgspec.Struct, frozen=True):
-    """Where the model comes from: one of ``path``, ``url`` and ``python``, the others are None.
+    """The source of the model: one of ``path``, ``url`` and ``python``; the others are None.
 
-    A URL has a ``sha256``. ``python`` is ``module:function``, ``files`` what that function reads.
-    ``signature`` is the maker's, by the ``key`` in that file: both, or neither.
+    A URL has a ``sha256``. ``python`` is ``module:function``, and ``files`` are the files that
+    the function reads. ``signature`` is the file with the supplier's signature, and ``key`` is the
+    file with its key. Both are stated, or neither.
     """
 
     path: str | None
@@ -61,14 +62,15 @@ class ModelSource(msgspec.Struct, frozen=True):
     signature: str | None = None
     key: str | None = None
     state: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Inputs that are kept between runs, each with the output that is its next value."""
+    """The inputs that are kept between runs, each with the output that is its next value."""
 
 
 class InputOptions(msgspec.Struct, frozen=True):
-    """What a model leaves open of an input: elements along each axis, and its whole numbers.
+    """The options of an input that the model leaves open.
 
-    ``integers``: its floats are whole numbers, from the first to the second. ``value``: a number or
-    a list, by which the input becomes a constant.
+    ``shape``: the elements along each axis. ``integers``: the floats of the input are whole
+    numbers from the first to the second number. ``value``: a number or a list that makes the input
+    constant.
     """
 
     shape: tuple[int, ...] | None = None
@@ -79,9 +81,9 @@ class InputOptions(msgspec.Struct, frozen=True):
 class Tolerance(msgspec.Struct, frozen=True):
     """Allowed difference from the reference, the sum of four parts.
 
-    ``absolute`` is in units of the output (for integers, steps of the last digit), ``relative``
-    to the magnitude of the reference's value, ``range`` to the range of its values, for outputs
-    in floating point. ``steps`` are those of the last quantized tensor.
+    ``absolute`` is in units of the output (for integers, steps of the last digit). ``relative`` is
+    relative to the magnitude of the reference's value. ``range`` is relative to the range of its
+    values, for outputs in floating point. ``steps`` counts steps of the last quantized tensor.
     """
 
     absolute: float
@@ -95,7 +97,7 @@ class Tolerance(msgspec.Struct, frozen=True):
 
 
 class BatchRequest(msgspec.Struct, frozen=True):
-    """Samples at once: the largest number up to ``size`` that fits, or with ``require`` all."""
+    """The batch size: the largest up to ``size`` that fits, or exactly ``size`` if required."""
 
     size: int
     require: bool = False
@@ -110,10 +112,10 @@ class TransformOptions(msgspec.Struct, frozen=True):
 
 
 class RunOptions(msgspec.Struct, frozen=True):
-    """The run that proves the firmware.
+    """The run that verifies the firmware.
 
-    ``inputs`` is one file, or sources by input name, or None for random data.
-    ``emulator`` is None for a custom platform, whose file names the first one.
+    ``inputs`` is one file, or sources by input name, or None for random data. ``emulator`` is None
+    for a custom platform, whose file names the default emulator first.
     """
 
     inputs: Inputs | None
@@ -122,14 +124,14 @@ class RunOptions(msgspec.Struct, frozen=True):
     emulator: str | None
     tolerance: Tolerance
     board: str | None = None
-    """The file that reaches a board at hand, which takes the emulator's place."""
+    """The file that describes the connection to a board, which replaces the emulator."""
 
 
 class DemoOptions(msgspec.Struct, frozen=True):
-    """The demo application: what it measures (``profile``), checks, and whether it ever ends.
+    """The options of the demo application: measurement, comparison, and whether it ever ends.
 
-    ``profile`` is ``none``, ``global`` (the network), ``individual`` (each layer as well) or
-    ``no_dma`` (the same without the time in which a device moves data).
+    ``profile`` is ``none``, ``global`` (the network), ``individual`` (also each layer) or
+    ``no_dma`` (like ``individual``, without the time in which a device moves data).
     """
 
     profile: str
@@ -145,10 +147,10 @@ class ExportOptions(msgspec.Struct, frozen=True):
 
 
 class SlotOptions(msgspec.Struct, frozen=True):
-    """The network as an image of its own: ``size`` bytes of flash from ``address`` on.
+    """The network as a separate image: ``size`` bytes of flash, starting at ``address``.
 
-    ``workspace`` are the bytes of working memory that the firmware gives, None for as many as the
-    network needs.
+    ``workspace`` is the size in bytes of the working memory that the firmware provides. None
+    means the size that the network needs.
     """
 
     address: int
@@ -158,13 +160,13 @@ class SlotOptions(msgspec.Struct, frozen=True):
 
 
 class TuneOptions(msgspec.Struct, frozen=True):
-    """How the ways to write the layers are tried: in at most so many ``trials``, None for all."""
+    """The search for the fastest variants: at most ``trials`` variants are tried; None is all."""
 
     trials: int | None = None
 
 
 class Library(msgspec.Struct, frozen=True):
-    """C code of the user's: ``sources`` with their ``includes``, or an ``archive``; file paths."""
+    """C code of the user: ``sources`` with their ``includes``, or an ``archive``; file paths."""
 
     name: str
     sources: tuple[str, ...] = ()
@@ -173,7 +175,7 @@ class Library(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """What the firmware may take: bytes of ``flash`` and ``ram``, ``cycles`` of one inference."""
+    """The limits of the firmware: bytes of ``flash`` and ``ram``, ``cycles`` of one inference."""
 
     flash: int | None = None
     ram: int | None = None
@@ -182,9 +184,9 @@ class Budget(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Recipe:
-    """One recipe; ``path`` is its file as the user gave it, other paths are as the file has them.
+    """One recipe. ``path`` is its file as the user typed it; other paths are as in the file.
 
-    ``toolchain`` is None for a custom platform, whose file names the first one.
+    ``toolchain`` is None for a custom platform, whose file names the default toolchain first.
     """
 
     path: Path
@@ -194,26 +196,26 @@ class Recipe:
     platform: str
     target: tuple[DeviceSpec, ...]
     rounding: str
-    """``tflite`` or ``onnx``: how real results become integers again."""
+    """The rounding of real results to integers: ``tflite`` or ``onnx``."""
     toolchain: str | None
     c_prefix: str
     cflags: tuple[str, ...]
     batch: BatchRequest | None
     run: RunOptions
     compile_for_device: bool = True
-    """Without, the platform's host stands in for it."""
+    """If it is false, the platform's host replaces the platform."""
     fuse_layers: bool = True
     allow_fallback: bool = True
     require_offload: float | None = None
-    """Percentage of multiply-accumulates that the devices in front of the last have to take."""
+    """The percentage of multiply-accumulates that the devices before the last must run."""
     budget: Budget | None = None
     counter: int | None = None
-    """For the receivers' policies, which refuse bundles with a lower one."""
+    """The counter for receivers, whose policy rejects bundles with a lower counter."""
     classes: Classes | None = None
-    """The names of a classifier's classes; a detector has its own."""
+    """The names of a classifier's classes. A detector has separate classes."""
     detection: Detection | None = None
     calibration: CalibrationSamples | None = None
-    """For the devices that quantize what they take."""
+    """The samples for devices that quantize the layers that they accept."""
     quantize: QuantizeOptions | None = None
     evaluate: EvaluateOptions | None = None
     compare: tuple[DeviceSpec, ...] = ()
@@ -223,26 +225,26 @@ class Recipe:
     demo: DemoOptions | None = None
     export: ExportOptions | None = None
     arena: str = "static"
-    """``static`` or ``caller``: who holds the network's working memory."""
+    """The owner of the network's working memory: ``static`` or ``caller``."""
     memory: Mapping[str, str] = field(default_factory=dict)
     """The memories of all ``weights``, of the ``arena``, and of layers by their names."""
     hooks: bool = False
     """Whether the network calls functions of the program around each layer."""
     selftest: int = 0
-    """Golden samples in the firmware."""
+    """The number of golden samples in the firmware."""
     slot: SlotOptions | None = None
-    """The place of the network, where it is not part of the firmware."""
+    """The location of the network, if it is not part of the firmware."""
     extensions: tuple[str, ...] = ()
-    """Custom strategies: a ``module:function`` each."""
+    """Custom strategies, each as ``module:function``."""
     files: tuple[str, ...] = ()
-    """What the recipe's own Python reads beside the files that other keys name."""
+    """The files that the recipe's Python code reads, in addition to files of other keys."""
     libraries: tuple[Library, ...] = ()
     tune: TuneOptions | None = None
     description: str | None = None
     dimensions: Mapping[str, int] = field(default_factory=dict)
     """The lengths of the model's named dimensions."""
     data: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What the files say, complete, in the form of the schema."""
+    """The complete data of the files, in the form of the schema."""
     layers: Layers = field(default=Layers(Path()), compare=False, repr=False)
     """The files and values that the user named."""
     chain: Mapping[Path, str] = field(default_factory=dict, compare=False, repr=False)
@@ -255,7 +257,7 @@ class Recipe:
 
     @property
     def bases(self) -> list[Path]:
-        """The files of the recipe other than ``path``: those that it extends, and overlays."""
+        """The files of the recipe other than ``path``: the files that it extends, and overlays."""
         return [file for file in self.chain if file != self.path]
 
     @cached_property
@@ -268,11 +270,11 @@ class Recipe:
         return self.document.make_diagnostic(pointer, message)
 
     def states(self, pointer: Pointer) -> bool:
-        """Return whether a file or the command line states a value; else it is a default."""
+        """Return whether a file or the command line states a value, so it is not a default."""
         return pointer in self.document.positions
 
     def restate(self, data: Mapping[str, Any]) -> Recipe:
-        """Return the recipe with other data, complete and valid, of the same files."""
+        """Return the recipe with other complete, valid data, and with the same files."""
         return replace(read_recipe(self.path, data), layers=self.layers, chain=self.chain)
 
     def resolve(self, path: str) -> Path:
@@ -282,7 +284,7 @@ class Recipe:
     def list_files(self, *keys: str) -> list[Path]:
         """Return the user's files that the recipe names under ``keys``, or anywhere.
 
-        A key within another is written ``evaluate.inputs``. A function brings those of ``files``.
+        A nested key is written ``evaluate.inputs``. A function adds the files of the key ``files``.
         """
         places = [tuple(key.split(".")) for key in keys] or [()]
         named = [
@@ -306,9 +308,10 @@ class Recipe:
 
     @cached_property
     def canonical(self) -> dict[str, Any]:
-        """The recipe as plain data without absolute paths: of those only the file's name stays.
+        """The recipe as plain data, with only the file name of each absolute path.
 
-        What neither the recipe nor its schema states is left out: a new key changes no digest.
+        Keys without a value in the recipe or its schema are left out, so a new key does not change
+        the digest of old recipes.
         """
         normal = normalize_data(make_portable(self.data))
         recipe = convert_recipe(self.path, normal)
@@ -345,10 +348,10 @@ def convert_recipe(path: Path, normal: Mapping[str, Any]) -> Recipe:
 
 
 def lock_path(recipe: Path) -> Path:
-    """Return where a recipe's lock lies; see :mod:`firmwright.recipe.lock`."""
+    """Return the path of a recipe's lock; see :mod:`firmwright.recipe.lock`."""
     return recipe.with_suffix(".lock")
 
 
 def tuned_path(recipe: Path) -> Path:
-    """Return where the ways of a recipe's layers lie; see :mod:`firmwright.recipe.tuned`."""
+    """Return the path of a recipe's tuned file; see :mod:`firmwright.recipe.tuned`."""
     return recipe.with_suffix(".tuned")

@@ -1,4 +1,4 @@
-"""A recipe as it was built, written as a recipe again."""
+"""Writes the recipe of a build as a complete recipe."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from firmwright.recipe.schema import rewrite_data
 
 
 def restate(recipe: Recipe) -> str:
-    """Return a recipe's YAML with what the command line replaced, sorted, without comments.
+    """Return a recipe's YAML with the values of the command line, sorted, without comments.
 
-    What the schema gives by default is left out; of absolute paths only the file's name stays.
+    Defaults of the schema are left out. Only the file name of each absolute path stays.
     """
     stated = drop_empty(rewrite_data(make_portable(recipe.data), forget_default))
     return write_yaml(stated, sort_keys=True, width=100)
@@ -26,19 +26,19 @@ SUPPLIED = (
     (("model", "format"), "relax"),
     (("quantize", "calibration", "percentile"), 99.99),
 )
-"""What is filled in, and may not be stated, or not always."""
+"""The completed values that are not always valid in a recipe."""
 
 
 def forget_default(pointer: Pointer, value: Any, schema: Schema) -> Any:
-    """Return None for what is filled in anyway, and does not tell a reader the most."""
+    """Return None for a default value, unless readers need to see the value."""
     if pointer in SHOWN or pointer[:2] == ("run", "tolerance"):
-        return value  # a tolerance of 0 is not the default one
+        return value  # a tolerance of 0 differs from the default
     is_default = "default" in schema and value == schema["default"]
     return None if is_default or (pointer, value) in SUPPLIED else value
 
 
 def drop_empty(data: Any) -> Any:
-    """Return data without keys that have no value, nor any key that has one."""
+    """Return data without keys that have no value, and without mappings that become empty."""
     if isinstance(data, Mapping):
         kept = {key: drop_empty(value) for key, value in data.items()}
         return {key: value for key, value in kept.items() if value not in (None, {}, [])}

@@ -1,7 +1,7 @@
-"""The recipe's schema, and the walk over it and a recipe's data.
+"""Loads the recipe's schema, and visits a recipe's data together with the schema.
 
-Everything that goes through a recipe key by key is a visitor of this walk: which files it names,
-the form without absolute paths, the one spelling of each key.
+All code that processes a recipe key by key is a visitor of this walk. Examples are the search for
+files, the form without absolute paths, and the one spelling of each value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from firmwright.documents.schema_check import Schema, resolve_reference
 from firmwright.documents.yaml_text import Pointer
 
 Visit = Callable[[Pointer, Any, Schema], Any]
-"""Takes the place of a value, the value and its schema; returns what takes the value's place."""
+"""A function that gets a value's pointer, the value and its schema, and returns a new value."""
 
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
     "boolean": bool,
@@ -31,20 +31,20 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 @cache
 def load_schema(name: str = "recipe") -> Schema:
-    """Return the schema of a recipe, or of one that names several (``networks``)."""
+    """Return the schema of a recipe, or of a recipe with several networks (``networks``)."""
     schema: Schema = json.loads(schema_file(name).read_text("utf-8"))
     return schema
 
 
 def schema_file(name: str = "recipe") -> Path:
-    """Return the file of a schema, where firmwright is installed."""
+    """Return the file of a schema in the installation of firmwright."""
     return Path(str(files("firmwright.recipes").joinpath(f"{name}.schema.json")))
 
 
 def rewrite_data(data: Any, visit: Visit) -> Any:
-    """Return a recipe's data as ``visit`` changes it, inner values before those that hold them.
+    """Return a recipe's data as changed by ``visit``, which gets inner values before outer ones.
 
-    Mappings come back sorted. Data that breaks the schema is visited as far as it fits.
+    Mappings in the result are sorted. Invalid data is visited as far as it matches the schema.
     """
     root = load_schema()
 
@@ -69,7 +69,7 @@ def rewrite_data(data: Any, visit: Visit) -> Any:
 
 
 def _fits(value: Any, form: Schema) -> bool:
-    """Tell whether a value has the type and the keys that one of its forms asks for."""
+    """Return whether a value has the type and the required keys of a form."""
     if "type" in form and not isinstance(value, _TYPES[form["type"]]):
         return False
     return all(isinstance(value, dict) and key in value for key in form.get("required", ()))

@@ -1,4 +1,4 @@
-"""What a recipe cannot say of a network that is an image of its own (``slot``)."""
+"""Rejects recipe keys that do not work with a network in a separate image (``slot``)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ IN_ONE_IMAGE: Mapping[Pointer, str] = {
     ("libraries",): "what your functions keep in RAM has no place that both images know",
     ("postprocess", "detection"): "the firmware finds boxes by numbers of one network",
 }
-"""Keys that do not go with a slot, each with the reason."""
+"""Keys that do not work with a slot, each with the reason."""
 
 
 def find_slot_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield what does not go with a slot; values of the wrong type are skipped."""
+    """Yield keys that do not work with a slot. Values of the wrong type are skipped."""
     if not isinstance(data.get("slot"), Mapping):
         return
     if data.get("arena") != "caller":

@@ -1,4 +1,4 @@
-"""One spelling for what a recipe may say in several ways: the form that a ``Recipe`` holds."""
+"""Converts each value of a recipe to one spelling: the form in a ``Recipe``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.recipe.target import read_target
 
 
 def normalize_data(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return valid data in the one spelling that the types of a recipe have."""
+    """Return valid data in the spelling of the types of a recipe."""
     normal: dict[str, Any] = rewrite_data(data, _normalize)
     postprocess: dict[str, Any] = normal.pop("postprocess", {})
     return normal | postprocess
@@ -33,7 +33,7 @@ def _normalize(_: Pointer, value: Any, schema: Schema) -> Any:
 
 
 def _expand(long_form: Any, value: Any) -> Any:
-    """Return the long form with the value in the place of ``$``."""
+    """Return the long form with the value at the position of ``$``."""
     if isinstance(long_form, dict):
         return {key: _expand(part, value) for key, part in long_form.items()}
     if isinstance(long_form, list):
@@ -61,4 +61,4 @@ _SPELLINGS: Mapping[str, Callable[[Any], Any]] = {
     "source": _normalize_source,
     "target": _normalize_target,
 }
-"""By the schema's ``format``: how a written value becomes the one that a ``Recipe`` holds."""
+"""The functions that convert a written value to the form in a ``Recipe``, by ``format``."""

@@ -1,4 +1,4 @@
-"""The target mix: TVM's one-line notation, and the YAML list that says the same."""
+"""Parses the target: TVM's one-line notation, or the equivalent YAML list."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _OPTION = re.compile(r"--?([A-Za-z_][A-Za-z0-9_:-]*)(?:=(\S+))?")
 
 
 def parse_target(text: str) -> tuple[DeviceSpec, ...]:
-    """Return the devices of ``"npu -fast=1, c"``, the preferred one first.
+    """Return the devices of ``"npu -fast=1, c"``, in order of preference.
 
-    Raises UserError with every mistake of the notation; whether a device exists is not asked.
+    Raises UserError with every error of the notation. It does not check that a device exists.
     """
     devices, findings = read_target(text)
     if findings:
@@ -29,10 +29,10 @@ def parse_target(text: str) -> tuple[DeviceSpec, ...]:
 def read_target(
     value: Any, key: str = "target"
 ) -> tuple[list[tuple[Pointer, DeviceSpec]], list[Finding]]:
-    """Return the devices of a mix with their pointers, and its mistakes.
+    """Return the devices of a target with their pointers, and its errors.
 
-    The mix is the value of ``key``. Entries of the wrong type are skipped: the schema has reported
-    them.
+    ``value`` is the value of ``key``. Entries of the wrong type are skipped, because the schema
+    has reported them.
     """
     devices: list[tuple[Pointer, DeviceSpec]] = []
     findings: list[Finding] = []
@@ -102,7 +102,7 @@ def _read_mapping(entry: Any) -> DeviceSpec | None:
 
 
 def _format_option(value: Any) -> str:
-    # One spelling for `-fast=1` and `fast: true`, because the recipe's digest covers it.
+    # `-fast=1` and `fast: true` need one spelling, because the recipe's digest includes it.
     if isinstance(value, list):
         return ",".join(str(entry) for entry in value)
     return str(int(value)) if isinstance(value, bool) else str(value)

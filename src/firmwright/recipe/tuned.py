@@ -1,7 +1,7 @@
-"""The ways of a recipe's layers, as a search found them fastest.
+"""Reads and writes the fastest variants of a recipe's layers, which a search found.
 
-A file ``<recipe>.tuned`` beside the recipe, for version control: YAML, whose schema is
-``recipes/tuned.schema.json``. It has a part for each platform, because each has its own ways.
+The file ``<recipe>.tuned`` is next to the recipe, for version control. It is YAML, and its schema
+is ``recipes/tuned.schema.json``. It has a part for each platform, because variants differ.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ platforms:
 
 @dataclass(frozen=True)
 class TunedLayer:
-    """A layer's way and the usual one, with the instructions of one inference in each."""
+    """A layer's variant and the default variant, with the instructions per inference of both."""
 
     way: str
     instructions: int
@@ -39,7 +39,7 @@ class TunedLayer:
 
 @dataclass(frozen=True)
 class TunedNetwork:
-    """What was found on a platform: for which network, built how, and the ways of its layers."""
+    """The result for a platform: toolchain, target, network digest, and variants by layer."""
 
     toolchain: str
     target: str
@@ -49,14 +49,14 @@ class TunedNetwork:
 
 @dataclass(frozen=True)
 class TunedFile:
-    """The networks of a file by their platforms, and the file itself, to name places in it."""
+    """The networks of a file by platform, and the document, which has the positions."""
 
     document: Document
     platforms: Mapping[str, TunedNetwork]
 
 
 def read_tuned(path: Path) -> TunedFile:
-    """Read a file of ways; DiagnosticError with all that does not fit its schema."""
+    """Read a tuned file. Raises DiagnosticError with all values that do not match the schema."""
     document = load_document(path, load_schema("tuned"))
     found: Mapping[str, Any] = document.data["platforms"]
     platforms = msgspec.convert(found, dict[str, TunedNetwork])
@@ -64,12 +64,12 @@ def read_tuned(path: Path) -> TunedFile:
 
 
 def write_tuned(path: Path, platforms: Mapping[str, TunedNetwork]) -> bool:
-    """Write a file of ways, whole or not at all; tell whether it is another than before."""
+    """Write a tuned file completely or not at all; return whether it has changed."""
     return write_whole(path, format_tuned(platforms).encode())
 
 
 def format_tuned(platforms: Mapping[str, TunedNetwork]) -> str:
-    """Return the text of a file of ways, the platforms in order of their names."""
+    """Return the text of a tuned file, with the platforms in order of their names."""
     lines = [HEAD.format(version=FORMAT_VERSION).rstrip("\n")]
     for name, found in sorted(platforms.items()):
         lines += [
@@ -91,5 +91,5 @@ def format_tuned(platforms: Mapping[str, TunedNetwork]) -> str:
 
 
 def quote(text: str) -> str:
-    """Return text as YAML reads it back as text, whatever it looks like."""
+    """Return text in a form that YAML always reads as the same text."""
     return to_printable(msgspec.json.encode(text).decode())
