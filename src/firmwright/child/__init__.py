@@ -1,8 +1,8 @@
-"""Starts Python programs that import nothing from the current folder.
+"""Starts Python programs that do not import from the current folder.
 
-``python -m`` and ``python -c`` put the current folder first on Python's path, and the option ``-P``
-exists only from Python 3.11. A script puts its folder there instead: ``start.py`` is alone in this
-folder, and removes it.
+``python -m`` and ``python -c`` put the current folder first on Python's path. The option ``-P``
+exists only from Python 3.11 on. A script puts its folder there instead. So ``start.py`` is alone in
+this folder, and removes the folder from the path.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def make_command(module: str, *arguments: str) -> list[str]:
 
 
 def make_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return ``variables`` with absolute entries in PYTHONPATH; empty entries are left out.
+    """Return ``variables`` with absolute entries in PYTHONPATH, and without its empty entries.
 
-    Relative entries start in the folder of the command. In the child's current folder, which can
-    belong to somebody else, they would name other files.
+    Relative entries start in the folder of the command. In the child's current folder, which may
+    belong to another user, they would name other files.
     """
     start = Path(get_initial_workdir() or Path.cwd())
     entries = variables.get(PATH_VARIABLE, "").split(os.pathsep)
@@ -45,11 +45,11 @@ def run_python(
     env: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a module of Python in a process of its own, to its end.
+    """Run a Python module in a separate process and wait for its end.
 
-    ``wrapper`` is the beginning of a command line that runs the rest of it. ``env`` has the
-    variables of the process, by default those of this process. ``settings`` are further arguments
-    of :func:`subprocess.run`; the exit code is not checked.
+    ``wrapper`` is the start of a command line that runs the rest of it. ``env`` has the variables
+    of the process, by default the variables of this process. ``settings`` are further arguments
+    of :func:`subprocess.run`. The exit code is not checked.
     """
     command = [*wrapper, *make_command(module, *arguments)]
     variables = make_environment(os.environ if env is None else env)

@@ -1,1 +1,1 @@
-"""Jobs that are programs of their own, on this machine or on the workers of a dask cluster."""
+"""Runs jobs as separate programs, on this machine or on the workers of a dask cluster."""

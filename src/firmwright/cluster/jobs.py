@@ -1,7 +1,7 @@
 """Runs jobs on the workers of a dask cluster, one at a time on each.
 
-This process gives each worker its job. dask connects them and tells who is there: workers may come
-and go, and one that differs from us in what decides about bundles gets no job.
+This process assigns each job to a worker. dask connects the workers and reports their presence.
+Workers may come and go. A worker gets no job if its versions or code differ from this machine.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 POLL = 0.5
-"""Seconds after which a worker that came or went is noticed."""
+"""The interval in seconds at which new and lost workers are detected."""
 IDLE_TIMEOUT_S = 300.0
-"""Seconds without any worker after which nothing waits for one any more."""
+"""The time in seconds without any worker after which the run ends."""
 MAX_WORKER_DEATHS = 10
-"""Workers that may die over one job; then it is the job that kills them."""
+"""The maximum number of workers that may die during one job. Then the job is the cause."""
 CONNECTION = 10
-"""Seconds in which a scheduler accepts a connection."""
+"""The time in seconds in which a scheduler must accept a connection."""
 ANSWER_S = 300.0
-"""Seconds in which a scheduler answers a question, and a worker sends the result of a job."""
+"""The time in seconds for an answer of the scheduler, or for the result of a job."""
 DEFAULT_PORT = 8786
 GREETING, LONGEST_GREETING = Struct("<Q"), 1 << 20
 
@@ -46,14 +46,14 @@ SILENT = "the scheduler did not answer within {seconds:.0f} s; finished jobs are
 
 
 class ClusterError(UserError):
-    """Jobs that cannot go on, and why: the scheduler or all workers are gone."""
+    """The reason why jobs cannot continue: the scheduler or all workers are gone."""
 
 
 @dataclass
 class Stop:
-    """Why jobs have to stop, empty as long as they may go on.
+    """The reason why jobs must stop; empty while they may continue.
 
-    ``code`` is the exit code of a command that a signal stops, else 0.
+    ``code`` is the exit code of a command that a signal stops, otherwise 0.
     """
 
     reason: str = ""
@@ -61,7 +61,7 @@ class Stop:
 
 
 class Watcher(Protocol):
-    """Is told how the jobs go."""
+    """Receives the events of jobs."""
 
     def refuse(self, worker: str, reasons: Sequence[str]) -> None: ...
 
@@ -83,7 +83,7 @@ def require_extra() -> None:
 
 @contextmanager
 def connect(scheduler: str) -> Iterator[Client]:
-    """Yield a client of the scheduler at an address; ClusterError if none answers."""
+    """Yield a client of the scheduler at an address. Raises ClusterError without an answer."""
     require_extra()
     from distributed import Client
 
@@ -98,9 +98,9 @@ def connect(scheduler: str) -> Iterator[Client]:
 
 
 def refuse_stranger(scheduler: str) -> None:
-    """Raise OSError if something else than a scheduler listens; dask would wait, or believe it.
+    """Raise OSError if the server is not a scheduler, because dask would wait or trust it.
 
-    Each side begins with the bytes of its greeting, as a number of 64 bits.
+    Each side begins with the length of its greeting in bytes, as a 64-bit number.
     """
     from distributed.comm.addressing import normalize_address, parse_address, parse_host_port
 
@@ -115,7 +115,7 @@ def refuse_stranger(scheduler: str) -> None:
 
 @contextmanager
 def tell_gone() -> Iterator[None]:
-    """Raise ClusterError for what dask raises where the scheduler went away in the middle."""
+    """Convert dask's exceptions for a lost scheduler to ClusterError."""
     from distributed.client import ClosedClientError
 
     try:
@@ -125,14 +125,14 @@ def tell_gone() -> Iterator[None]:
 
 
 def silence_dask() -> None:
-    """Let dask's own messages go: we tell what happens in our words."""
+    """Hide dask's messages. This module reports the events instead."""
     for name in [*logging.root.manager.loggerDict]:
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def list_other_versions(wanted: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Return a sentence for everything that a worker has otherwise than this machine."""
+    """Return a sentence for each difference between a worker and this machine."""
     return [
         f"{name} is {found.get(name, 'missing')}, here {wanted.get(name, 'missing')}"
         for name in sorted({*wanted, *found})
@@ -141,7 +141,7 @@ def list_other_versions(wanted: Mapping[str, str], found: Mapping[str, str]) -> 
 
 
 class Workers:
-    """The workers of a cluster, by their addresses: those that may get jobs have a name here."""
+    """The workers of a cluster, by address. Workers that may get jobs are in ``accepted``."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Workers:
         self.looked = -POLL
 
     def look(self) -> None:
-        """Learn which workers are there, now and then; ClusterError if the scheduler is not."""
+        """Update the workers at intervals. Raises ClusterError if the scheduler is gone."""
         if self.client.status != "running":
             raise ClusterError(GONE)
         if time.monotonic() - self.looked < POLL and not any(f.done() for f in self.asked.values()):
@@ -189,7 +189,7 @@ class Workers:
         return {address: str(worker["name"]) for address, worker in found.items()}
 
     def judge(self, address: str, name: str) -> None:
-        """Accept a worker, or refuse it by name with the reasons."""
+        """Accept a worker, or reject it by name with the reasons."""
         answer = self.asked.pop(address)
         found = read_result(answer)
         if found is not None:
@@ -203,14 +203,14 @@ class Workers:
         self.watcher.refuse(name, reasons)
 
     def tell_absence(self) -> str:
-        """Say why nobody can be given a job."""
+        """Return the reason why no worker can get a job."""
         if self.refused:
             return f"all workers were refused: {', '.join(sorted(self.refused.values()))}"
         return "there is no worker"
 
 
 class Dispatch(Generic[T]):
-    """Which jobs wait, and which run where: by the address of the worker."""
+    """The waiting jobs, and the running jobs by the address of the worker."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class Dispatch(Generic[T]):
         self.deaths: Counter[str] = Counter()
 
     def collect(self) -> Iterator[T]:
-        """Yield what came out of jobs that have ended; one whose worker died waits again."""
+        """Yield the results of finished jobs. A job whose worker died waits again."""
         for address, (order, future) in [*self.running.items()]:
             if address in self.workers.accepted and not future.done():
                 continue
@@ -241,7 +241,7 @@ class Dispatch(Generic[T]):
                 yield answer
 
     def read_answer(self, order: Order, future: Future[Any]) -> T | None:
-        """Return the answer of a job, None if its worker died or is silent: it is tried again."""
+        """Return the answer of a job; None if its worker died or is silent, to try it again."""
         from distributed import KilledWorker
 
         answer: T | None = read_result(future)
@@ -257,7 +257,7 @@ class Dispatch(Generic[T]):
         return self.fail(name, f"{MAX_WORKER_DEATHS} workers died over it")
 
     def hand_out(self) -> None:
-        """Give each worker that has none a job, while there are any."""
+        """Assign a waiting job to each worker without a job."""
         idle = [address for address in self.workers.accepted if address not in self.running]
         for address in idle[: len(self.waiting)]:
             order = self.waiting.popleft()
@@ -268,7 +268,7 @@ class Dispatch(Generic[T]):
             self.workers.watcher.start(order.name, self.workers.accepted[address])
 
     def pause(self) -> None:
-        """Wait until a job or a question ends, or it is time to look who is there."""
+        """Wait until a job or a question ends, or until the next check of the workers."""
         from distributed import wait
 
         asked = [*(future for _, future in self.running.values()), *self.workers.asked.values()]
@@ -280,7 +280,7 @@ class Dispatch(Generic[T]):
 
 
 def read_result(future: Future[Any]) -> Any:
-    """Return the result of a job, None if it has none or its worker does not send it in time."""
+    """Return the result of a job; None if it has no result or does not arrive in time."""
     if future.status == "finished":
         with suppress(asyncio.TimeoutError):
             return future.result(ANSWER_S)
@@ -288,7 +288,7 @@ def read_result(future: Future[Any]) -> Any:
 
 
 def run_alone(work: Callable[[Order, int], T], order: Order) -> T:
-    """Do a job on a worker; what it starts ends with the worker."""
+    """Run a job on a worker. Programs that it starts end with the worker."""
     with hold_lifeline() as watched:
         return work(order, watched)
 
@@ -301,12 +301,12 @@ def run_jobs(
     stop: Stop,
     patience: float = IDLE_TIMEOUT_S,
 ) -> Iterator[T]:
-    """Yield what came out of each job, in the order in which they end.
+    """Yield the result of each job, in the order in which they end.
 
-    ``work`` runs on a worker, with the job and an end of a lifeline. ``fail`` makes what comes out
-    of a job that gave nothing, of its name and a message. The job of a worker that dies is given to
-    another one. Raises ClusterError if ``stop`` has a reason, if the scheduler goes away or does
-    not answer, and if there is no worker for ``patience`` seconds.
+    ``work`` runs on a worker, with the job and an end of a lifeline. ``fail`` makes the result of
+    a failed job from its name and a message. The job of a worker that dies is assigned to another
+    worker. Raises ClusterError if ``stop`` has a reason, if the scheduler is gone or does not
+    answer, or if there is no worker for ``patience`` seconds.
     """
     dispatch = Dispatch(orders, work, fail, workers)
     last_seen = time.monotonic()

@@ -1,4 +1,4 @@
-"""A pipe by which a process ends with the one that started it, however that one ends."""
+"""Provides a pipe by which a process ends together with its parent, even if that is killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threading import Thread
 
 @contextmanager
 def hold_lifeline() -> Iterator[int]:
-    """Yield the end of the pipe that processes inherit (``pass_fds``); then they end."""
+    """Yield the pipe end that processes inherit (``pass_fds``). They end after the block."""
     watched, held = os.pipe()
     try:
         yield watched
@@ -21,7 +21,7 @@ def hold_lifeline() -> Iterator[int]:
 
 
 def follow_lifeline(watched: int) -> None:
-    """From now on, end this process and its group when nobody holds the other end any more."""
+    """End this process and its group as soon as no process holds the other end of the pipe."""
 
     def follow() -> None:
         os.read(watched, 1)

@@ -1,4 +1,4 @@
-"""A job as a program: what a worker needs to run it, and what it says of itself."""
+"""Defines a job as a program: its inputs for a worker, and its output."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from firmwright.created_folders import claim_folder
 from firmwright.errors import UserError
 
 LOG = "build.log"
-"""In the folder of a job: what its program showed."""
+"""The file in the folder of a job with the output of its program."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """A job for a worker, which sees the same files: ``root`` is the repository.
+    """A job for a worker, which sees the same files. ``root`` is the repository.
 
     ``program`` is a module. It gets the job's ``folder`` and ``words``, and reads ``text`` from its
-    standard input. ``environment`` has variables that take the place of the worker's own.
-    ``files`` has the SHA-256 of each file that makes the recipe, by its path from ``root``.
+    standard input. ``environment`` has variables that replace the worker's variables. ``files`` has
+    the SHA-256 of each file of the recipe, by its path from ``root``.
     """
 
     name: str
@@ -46,7 +46,7 @@ def make_order(
     environment: Mapping[str, str],
     text: str = "",
 ) -> Order:
-    """Return the order of a job that reads a recipe; paths are as seen from here, the root."""
+    """Return the order of a job that reads a recipe. Paths start at the current folder."""
     return Order(
         name, program, {str(file): digest_file(file) for file in files},
         str(Path.cwd()), str(folder), tuple(words), environment, text,
@@ -54,7 +54,7 @@ def make_order(
 
 
 def digest_file(path: Path) -> str:
-    """Return the SHA-256 of a file of a recipe, empty if it is missing."""
+    """Return the SHA-256 of a file of a recipe; empty if it is missing."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
@@ -62,10 +62,10 @@ def digest_file(path: Path) -> str:
 
 
 def run_program(order: Order, watched: int) -> str:
-    """Return what the program of a job prints; UserError with its mistakes if it fails.
+    """Return the output of a job's program. Raises UserError with its errors if it fails.
 
-    Its standard error is added to the job's log. The program's first arguments are ``watched``, the
-    end of a lifeline with which it ends, and the folder of the job.
+    Its standard error is added to the job's log. The program's first arguments are ``watched`` and
+    the folder of the job. ``watched`` is the end of a lifeline with which the program ends.
     """
     for name, digest in order.files.items():
         if digest_file(Path(order.root, name)) != digest:

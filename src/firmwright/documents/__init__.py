@@ -1,1 +1,1 @@
-"""YAML files of a user's: their text with places, and what a schema says of them."""
+"""Reads the user's YAML files with the position of each value, and checks them by a schema."""

@@ -1,7 +1,7 @@
-"""Documents that build on one another: a file, its bases, overlays, values of the command line.
+"""Merges documents that build on one another: a file, its bases, overlays and values.
 
-All of them become one document before a schema sees them. Each value keeps the position of the
-file that wrote it.
+All of them become one document before it is checked by a schema. Each value keeps its position in
+the file that states it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from firmwright.errors import Diagnostic, DiagnosticError, UserError
 
 EXTENDS = "extends"
 FRAGMENT = "x-"
-"""The beginning of keys at the top that hold fragments for YAML's anchors."""
+"""The prefix of top-level keys that contain fragments for YAML's anchors."""
 
 MAX_DEPTH = 64
-"""Files that extend one another; a chain that people read is below ten."""
+"""The maximum number of files that extend one another. Usual chains have fewer than ten."""
 
 PACKAGED = re.compile(r"([A-Za-z_]\w*):([^/].*)", re.ASCII)
 """A file of an installed package: ``package:path``."""
@@ -36,9 +36,9 @@ PACKAGED = re.compile(r"([A-Za-z_]\w*):([^/].*)", re.ASCII)
 
 @dataclass(frozen=True)
 class Layers:
-    """A file, overlays that follow it, and values of the command line that follow both.
+    """A file, its overlays and values of the command line, each merged over the earlier ones.
 
-    ``words`` are texts in YAML by their keys, such as ``run.samples``; their paths start at the
+    ``words`` are texts in YAML by their keys, such as ``run.samples``. Their paths start at the
     file's folder.
     """
 
@@ -52,7 +52,7 @@ class Layers:
 
     @property
     def folder(self) -> Path:
-        """The folder that relative paths of the whole document start at."""
+        """The folder at which relative paths of the whole document start."""
         return self.path.parent
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Layers:
 class Chain:
     """The document of layers, its nodes, and all files, in the order in which they merge.
 
-    ``files`` has the SHA-256 of each. ``findings`` are errors of YAML and of merges.
+    ``files`` has the SHA-256 of each file. ``findings`` are errors of YAML and of merges.
     """
 
     document: Document
@@ -74,14 +74,14 @@ class Chain:
 
 @dataclass
 class Reader:
-    """Reads files after their bases; a file that several files extend is read once."""
+    """Reads files after their bases. A file that several files extend is read once."""
 
     documents: dict[str, Document] = field(default_factory=dict)
     files: dict[Path, str] = field(default_factory=dict)
     findings: list[Diagnostic] = field(default_factory=list)
 
     def read(self, path: Path, content: bytes, above: Sequence[Path] = ()) -> None:
-        """Read a file whose ``content`` is known, and first its bases; ``above`` extend it."""
+        """Read the bases of a file, then its ``content``. The files ``above`` extend it."""
         real = os.path.realpath(path)
         if real in self.documents:
             return
@@ -109,7 +109,7 @@ class Reader:
     def read_base(
         self, document: Document, pointer: Pointer, name: str, above: Sequence[Path]
     ) -> None:
-        """Read a base; an error is reported at the value that names it, with all files above.
+        """Read a base. Errors are reported at the value that names it, with all files above.
 
         Raises DiagnosticError.
         """
@@ -129,7 +129,7 @@ class Reader:
 
 @lru_cache(maxsize=1024)
 def parse(content: bytes, shown: str) -> tuple[Document, list[Diagnostic]]:
-    """Return the document of a file; many recipes share their bases."""
+    """Return the document of a file. It is cached, because many recipes share their bases."""
     return parse_document(content, shown)
 
 
@@ -153,7 +153,7 @@ def find_base(name: str, folder: Path) -> Path:
 
 
 def find_packaged(package: str, name: str) -> Path:
-    """Return a file of an installed package, which is not imported. Raises UserError."""
+    """Return a file of an installed package without an import. Raises UserError."""
     *folders, file = name.split("/")
     try:
         spec = find_spec(package)
@@ -167,7 +167,7 @@ def find_packaged(package: str, name: str) -> Path:
 
 
 def read_chain(layers: Layers) -> Chain:
-    """Read the files of layers and their bases; return the document that they make.
+    """Read the files of layers and their bases; return the merged document.
 
     Raises DiagnosticError if the file, an overlay or a base cannot be read as a mapping in YAML.
     """
@@ -190,7 +190,7 @@ def read_chain(layers: Layers) -> Chain:
 
 
 def list_chain(layers: Layers) -> list[Path]:
-    """Return all files of layers; of wrong ones those that are known, and those with errors."""
+    """Return all files of layers. If there are errors, return the named and the wrong files."""
     try:
         return [*read_chain(layers).files]
     except DiagnosticError as error:

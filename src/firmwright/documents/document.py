@@ -1,6 +1,6 @@
-"""YAML files that a user writes, checked by a JSON schema.
+"""Loads YAML files that a user writes, and checks them by a JSON schema.
 
-``load_document`` is the one way in: every finding of a file comes in one
+``load_document`` is the only entry point. It reports all findings of a file in one
 DiagnosticError, each with its line and column.
 """
 
@@ -17,10 +17,10 @@ from firmwright.documents.yaml_text import Pointer, Position, format_pointer, re
 from firmwright.errors import Diagnostic, DiagnosticError
 
 MAX_BYTES = 1 << 20
-"""A larger file is refused unread: what a person writes by hand stays far below 1 MiB."""
+"""Larger files are rejected without a read. Files that people write are far below 1 MiB."""
 
 MAX_FINDINGS = 50
-"""Findings shown of one file; more of them would hide the first."""
+"""The maximum number of findings per file. More findings would hide the first."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Document:
         return f"; {place} removes it" if place else ""
 
     def get_source_text(self, pointer: Pointer) -> str:
-        """Return the source text of a scalar, before YAML read it; empty for all else."""
+        """Return the source text of a scalar, before YAML read it; empty for other values."""
         place = self.positions.get(pointer)
         return place.source_text if place else ""
 
 
 def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = None) -> Document:
-    """Read, validate and complete a YAML file; its data holds the schema's defaults.
+    """Read, validate and complete a YAML file. Its data has the schema's defaults.
 
     Messages name the file ``shown_as``, or as ``path`` is given. Raises DiagnosticError
     with all findings if the file cannot be read, is not YAML or does not fit the schema.
@@ -68,7 +68,7 @@ def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = 
 
 
 def make_diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic:
-    """Return ``message`` at a value of a YAML file that was read before, or at what holds it."""
+    """Return ``message`` at a value, or the part around it, of a YAML file that was read."""
     document, _ = parse_document(read_bytes(path, str(path)), str(path))
     return document.make_diagnostic(pointer, message)
 
@@ -78,8 +78,8 @@ def check_document(
 ) -> tuple[Document, list[Diagnostic]]:
     """Parse and validate ``content``; return it with the defaults, and the findings.
 
-    Lets a caller add findings of its own before it raises them all. Raises
-    DiagnosticError where there is no data at all.
+    A caller can add its findings before it raises all of them. Raises DiagnosticError if
+    ``content`` has no data.
     """
     document, found = parse_document(content, shown)
     return complete_document(document, schema, found)
@@ -88,7 +88,7 @@ def check_document(
 def complete_document(
     document: Document, schema: Mapping[str, Any], known: Iterable[Diagnostic]
 ) -> tuple[Document, list[Diagnostic]]:
-    """Validate a document; return it with the defaults, and the findings after those known."""
+    """Validate a document; return it with the defaults, and the findings after ``known``."""
     found = list(known)
     places = {(d.path, d.line, d.column) for d in found}
     for finding in islice(
@@ -108,7 +108,7 @@ def complete_document(
 
 
 def read_bytes(path: Path, shown: str) -> bytes:
-    """Return a file's content, MAX_BYTES at most. Raises DiagnosticError if it cannot be had."""
+    """Return a file's content, at most MAX_BYTES. Raises DiagnosticError if it cannot be read."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -128,9 +128,9 @@ def read_bytes(path: Path, shown: str) -> bytes:
 
 
 def parse_document(content: bytes, shown: str) -> tuple[Document, list[Diagnostic]]:
-    """Return the data as it is written, not validated, and what YAML itself has to say.
+    """Return the data as it is written, without validation, and the errors of YAML.
 
-    Raises DiagnosticError for what is no mapping.
+    Raises DiagnosticError if the data is not a mapping.
     """
     try:
         text = content.decode("utf-8-sig")

@@ -1,4 +1,4 @@
-"""The merge of documents that build on one another, value by value.
+"""Merges documents that build on one another, value by value.
 
 Mappings merge by key, and every other value replaces the earlier one. ``null`` removes a key,
 ``key+`` appends to a list and ``+key`` prepends.
@@ -20,7 +20,7 @@ class Node:
     """A value with its position.
 
     A mapping contains nodes by key, and a list contains nodes. ``earlier`` are the values that
-    this value replaced, the first one first.
+    this value replaced, in order.
     """
 
     value: Any
@@ -30,9 +30,9 @@ class Node:
 
 @dataclass
 class Merger:
-    """Merges mappings; collects errors, and the positions of ``null`` by the removed key.
+    """Merges mappings. Collects errors, and the position of each ``null`` by the removed key.
 
-    A ``null`` of the first document removes nothing: with ``keeps_null`` it stays, for the schema.
+    A ``null`` of the first document removes no key. With ``keeps_null``, it stays for the schema.
     """
 
     keeps_null: bool = True
@@ -68,7 +68,7 @@ class Merger:
         return follow(old, node)
 
     def join(self, old: Node | None, node: Node, pointer: Pointer, before: bool) -> Node:
-        """Return a list with the items of ``node`` after those of ``old``, or before them."""
+        """Return a list with the items of ``node`` after the items of ``old``, or before them."""
         if not isinstance(node.value, list) or not (old is None or isinstance(old.value, list)):
             self.report(old, node, pointer, "cannot be added to")
             return node

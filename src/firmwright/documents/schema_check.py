@@ -1,7 +1,7 @@
-"""JSON Schema (2020-12) findings in plain words, and the defaults a schema states.
+"""Reports JSON Schema (2020-12) errors in plain words, and fills in the schema's defaults.
 
-Besides the standard's own keywords, two that editors know are honored:
-``patternErrorMessage`` and ``errorMessage`` hold the sentence to show.
+In addition to the keywords of the standard, two keywords of editors are supported:
+``patternErrorMessage`` and ``errorMessage`` contain the sentence to show.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GetSourceText = Callable[[Pointer], str]
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence about the value at ``pointer``, or about its key, or about its ``missing`` key."""
+    """A sentence about the value at ``pointer``, about its key, or about its ``missing`` key."""
 
     pointer: Pointer
     message: str
@@ -60,27 +60,27 @@ _LIMITS = {
 def find_errors(
     data: Any, schema: Schema, written: GetSourceText = lambda _: ""
 ) -> Iterator[Finding]:
-    """Yield what is wrong with ``data``; ``written`` gives a scalar's source text."""
+    """Yield the errors in ``data``; ``written`` returns a scalar's source text."""
     for error in _make_validator_class()(schema).iter_errors(data):
         yield from _translate(error, written, schema.get("properties", {}))
 
 
 @functools.cache
 def _make_validator_class() -> Any:
-    import jsonschema  # 76 ms: only when a file is really validated
+    import jsonschema  # needs 76 ms, so it is imported only for a validation
 
     def ecma_pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Any]:
-        # In JSON Schema `$` is the end of the text; in Python also before a last line break.
+        # In JSON Schema `$` is the end of the text. In Python it also precedes a last line break.
         python_pattern = re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
         if isinstance(instance, str) and not re.search(python_pattern, instance):
             yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
 
     standard = jsonschema.Draft202012Validator
-    # The standard takes 4.0 for an integer; a recipe's digest must not depend on that.
+    # The standard accepts 4.0 as an integer. A recipe's digest must not depend on that.
     types = standard.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     )
-    extend: Any = jsonschema.validators.extend  # typeshed leaves it untyped
+    extend: Any = jsonschema.validators.extend  # typeshed has no type for it
     return extend(standard, validators={"pattern": ecma_pattern}, type_checker=types)
 
 
@@ -118,11 +118,11 @@ def _find_missing_keys(error: Any, top: Properties) -> Iterator[tuple[str, str]]
 
 
 def _show_example(name: str, properties: Properties) -> str:
-    """Return an example of a block; of a single value, its name says enough."""
+    """Return an example of a block, or '' for a single value."""
     examples = properties.get(name, {}).get("examples", ())
     if not examples or not isinstance(examples[0], Mapping):
         return ""
-    import yaml  # only for a message
+    import yaml  # needed only for a message
 
     shown = yaml.safe_dump(examples[0], default_flow_style=True, sort_keys=False, width=1000)
     return f"; for example `{name}: {shown.strip()}`"
@@ -157,7 +157,7 @@ def _find_unknown_keys(
 
 
 def _suggest_key(name: str, known: Properties, top: Properties) -> str:
-    """Return the blocks that have the key, where it was meant, else the nearest known one."""
+    """Return the blocks that have the key, or the nearest known key."""
     blocks = [f"'{block}'" for block, part in top.items() if name in part.get("properties", {})]
     if name in top:
         return "; it is a key of the file's top level"
@@ -167,7 +167,7 @@ def _suggest_key(name: str, known: Properties, top: Properties) -> str:
 def _report_nearest_alternative(
     error: Any, schema: Schema, pointer: Pointer, written: GetSourceText, top: Properties
 ) -> Iterator[Finding]:
-    """Report the nearest alternative alone: of the right type, with the fewest findings."""
+    """Report only the nearest alternative: of the correct type, with the fewest findings."""
     branches: dict[Any, list[Any]] = {}
     for part in error.context:
         branches.setdefault(part.relative_schema_path[0], []).append(part)
@@ -198,7 +198,7 @@ def _format_type_error(types: Iterable[str], found: Any, written: str) -> str:
 
 
 def _explain_yaml_type(types: set[str], found: Any, written: str) -> str:
-    """Return what to do where YAML 1.1 read a scalar as something its writer did not mean."""
+    """Return advice if YAML 1.1 read a scalar with another type than its author intended."""
     if "string" in types and isinstance(found, bool):
         return f" (YAML reads {written} as a truth value; put it in quotes for text)"
     if "string" in types and isinstance(found, int | float):
@@ -220,7 +220,7 @@ def _explain_yaml_type(types: set[str], found: Any, written: str) -> str:
 
 
 def describe(value: Any) -> str:
-    """Name a value for a message, in bounded length."""
+    """Return a name of a value for a message, with limited length."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -234,7 +234,7 @@ def describe(value: Any) -> str:
 
 
 def quote(text: str) -> str:
-    """Return text in quotes, on one line, of bounded length, without secrets of an address."""
+    """Return text in quotes, on one line, of limited length, without secrets of an address."""
     return _shorten(mask_addresses(repr(text)))
 
 
@@ -243,7 +243,7 @@ def _shorten(text: str, limit: int = 80) -> str:
 
 
 def fill_defaults(value: Any, schema: Schema, root: Schema | None = None) -> Any:
-    """Return a copy of a valid ``value`` in which every default of ``schema`` is written out."""
+    """Return a copy of a valid ``value`` with every default of ``schema``."""
     root = schema if root is None else root
     schema = resolve_reference(schema, root)
     for part in schema.get("allOf", ()):
@@ -276,7 +276,7 @@ def _fill_object_defaults(value: dict[str, Any], schema: Schema, root: Schema) -
 
 
 def resolve_reference(schema: Schema, root: Schema) -> Schema:
-    """Return ``schema`` with a local reference (``#/$defs/name``) replaced by what it names."""
+    """Return ``schema`` with a local reference (``#/$defs/name``) replaced by its definition."""
     if "$ref" not in schema:
         return schema
     target: Any = root

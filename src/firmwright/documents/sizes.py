@@ -1,4 +1,4 @@
-"""Sizes in bytes, as recipes and platforms write them."""
+"""Parses sizes in bytes, as recipes and platforms write them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
 def parse_size(size: int | str) -> int:
-    """Return a size in bytes, given as a number of bytes or as ``4 MiB`` (B, KiB, MiB, GiB)."""
+    """Return a size in bytes, stated as a number of bytes or as ``4 MiB`` (B, KiB, MiB, GiB)."""
     if isinstance(size, int):
         return size
     match = _SIZE.fullmatch(size)

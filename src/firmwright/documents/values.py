@@ -1,4 +1,4 @@
-"""Values of the command line as a document: ``budget.flash=64KiB``, ``cflags+=["-DLOG"]``."""
+"""Reads values of the command line: ``budget.flash=64KiB``, ``cflags+=["-DLOG"]``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from firmwright.documents.yaml_text import Pointer, Position, format_pointer, re
 from firmwright.errors import Diagnostic, DiagnosticError
 
 COMMAND_LINE = "command line"
-"""The file of values that the command line gives."""
+"""The file name for values of the command line."""
 
 _PART = re.compile(r"""\.?(?:\[(['"])(?P<quoted>.*?)\1\]|(?P<plain>[^.\[\]'"]+))""")
 
@@ -19,7 +19,7 @@ _PART = re.compile(r"""\.?(?:\[(['"])(?P<quoted>.*?)\1\]|(?P<plain>[^.\[\]'"]+))
 def parse_key(key: str) -> Pointer:
     """Return the pointer of a key: ``run.inputs['input.1']``, ``cflags+``, ``+cflags``.
 
-    A sign at the beginning or the end belongs to the last part. Raises ValueError.
+    A sign at the start or the end belongs to the last part. Raises ValueError.
     """
     before = "+" if key.startswith("+") else ""
     after = "+" if key.endswith("+") and not before else ""
@@ -40,7 +40,7 @@ def parse_key(key: str) -> Pointer:
 
 
 def read_values(words: Mapping[str, str]) -> tuple[Document, list[Diagnostic]]:
-    """Return the document that keys and their values in YAML make, and the errors in them."""
+    """Return a document with the values of the keys, which are in YAML, and its errors."""
     findings: list[Diagnostic] = []
     positions: dict[Pointer, Position] = {(): make_position(0)}
     data: dict[str, Any] = {}
@@ -72,12 +72,12 @@ def read_values(words: Mapping[str, str]) -> tuple[Document, list[Diagnostic]]:
 
 
 def make_position(number: int, text: str = "") -> Position:
-    """Return the position of the n-th value: a command line has no lines."""
+    """Return the position of the n-th value, without a line: a command line has no lines."""
     return Position(0, number, 0, number, text, COMMAND_LINE)
 
 
 def put(data: dict[str, Any], pointer: Pointer, value: Any) -> bool:
-    """Write a value into nested mappings; return whether its place is free."""
+    """Write a value into nested mappings; return whether its place was free."""
     *parents, last = pointer
     holder: Any = data
     for parent in parents:

@@ -1,4 +1,4 @@
-"""Files that commands write: whole or not at all."""
+"""Writes files completely or not at all."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from firmwright.errors import UserError
 
 
 def write_whole(path: Path, content: bytes) -> bool:
-    """Write a file as a whole or not at all; tell whether it is another than before.
+    """Write a file completely or not at all; return whether it has changed.
 
-    Raises UserError where it cannot be written.
+    Raises UserError if it cannot be written.
     """
     try:
         if path.is_file() and path.read_bytes() == content:

@@ -1,8 +1,8 @@
-"""YAML text to plain data, with the place of every key and value.
+"""Converts YAML text to plain data, with the position of every key and value.
 
-Stricter than YAML where YAML 1.1 surprises: a key is text and is written once,
-a number is decimal (or 0x…, 0b…) and finite, a date is text, nesting and the
-use of aliases are bounded, and no tag constructs an object.
+It is stricter than YAML 1.1 to avoid surprises. A key is text and is written once. A
+number is decimal (or 0x…, 0b…) and finite, and a date is text. Nesting and the use of
+aliases are limited, and no tag constructs an object.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Pointer = tuple[str | int, ...]
 
 MAX_DEPTH = 32
 MAX_VALUES = 100_000
-"""Bounds against nests and alias bombs; a recipe has fewer than a hundred values."""
+"""Limits against deep nesting and alias bombs. A recipe has fewer than a hundred values."""
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
-# What YAML 1.1 calls a printable character; escapes in quotes can write others.
+# The characters that are not printable in YAML 1.1. Escapes in quotes can write them.
 _NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -39,12 +39,12 @@ _ADVICE = {
     "alias|anchor": "; put text that begins with & or * in quotes",
     "another document": "; a file holds one: remove `---` and what follows",
 }
-"""What to do about YAML's mistakes, by the words of its messages; the first that fits counts."""
+"""Advice for YAML errors, by patterns of their messages. The first match counts."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """The place of a value and of its key, 1-based; ``source_text`` is that of a scalar."""
+    """The position of a value and of its key, 1-based; ``source_text`` is a scalar's text."""
 
     line: int
     column: int
@@ -71,11 +71,11 @@ def format_pointer(pointer: Pointer) -> str:
 
 
 def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Position], list[Diagnostic]]:
-    """Return the data of ``text``, the places in it, and the findings that leave data readable.
+    """Return the data of ``text``, its positions, and errors that leave the data readable.
 
-    Raises DiagnosticError, naming the file as ``shown``, where no data can be had.
+    Raises DiagnosticError, with the file name ``shown``, if the data cannot be read.
     """
-    import yaml  # costs 20 ms, and a build with nothing to do needs none of it
+    import yaml  # needs 20 ms, and a build with nothing to do does not use it
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     if odd := _NOT_PRINTABLE.search(text):
@@ -97,9 +97,9 @@ def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Position], list
 
 
 def write_yaml(data: Any, **options: Any) -> str:
-    """Return the YAML of plain data, readable, with control characters as escapes.
+    """Return plain data as readable YAML, with control characters as escapes.
 
-    ``options`` are those of ``yaml.safe_dump``.
+    ``options`` are the options of ``yaml.safe_dump``.
     """
     import yaml
 
@@ -142,7 +142,7 @@ def _make_syntax_diagnostic(error: Any, text: str, shown: str) -> Diagnostic:
 
 
 class _Builder:
-    """Turns composed nodes into data; collects places and findings on the way."""
+    """Converts composed nodes to data, and collects positions and findings."""
 
     def __init__(self, shown: str) -> None:
         self.shown = shown
@@ -200,7 +200,7 @@ class _Builder:
         }
 
     def _merge_pairs(self, node: Any, pointer: Pointer, depth: int) -> tuple[list[Any], list[Any]]:
-        """Return the pairs that merge keys (``<<``) bring, strongest last, and the own pairs."""
+        """Return the pairs of merge keys (``<<``), strongest last, and the direct pairs."""
         self._count(node, depth)
         inherited: list[Any] = []
         own: list[Any] = []
@@ -233,7 +233,7 @@ class _Builder:
         mark = node.start_mark
         if depth > MAX_DEPTH:
             raise DiagnosticError([_make_depth_diagnostic(mark, self.shown)])
-        # Text counts too, because an alias to long text multiplies what is later written out.
+        # Text also counts, because an alias to long text multiplies the size of the output.
         self._visited += 1 + (len(node.value) // 64 if node.id == "scalar" else 0)
         if self._visited > MAX_VALUES:
             message = f"too much data: over {MAX_VALUES} values, aliases (*name) written out"

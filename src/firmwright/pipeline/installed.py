@@ -24,7 +24,7 @@ from firmwright.tvm_import import find_versions
 Row = tuple[str, ...]
 
 PACKAGES = {"onnx": "", "onnxruntime": "", "torch": "torch"}
-"""Optional packages, and the extra of firmwright that installs each package."""
+"""Packages that decide what can be built, and firmwright's extra for each package or ''."""
 
 
 def list_platforms() -> Iterator[Row]:

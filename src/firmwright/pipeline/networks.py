@@ -73,7 +73,7 @@ def make_network_jobs(
 
 
 def refuse_own_keys(words: Mapping[str, str]) -> None:
-    """Raise DiagnosticError for values of the command line that belong to no network's recipe."""
+    """Raise DiagnosticError for command-line keys that only the networks' file may state."""
     message = "the file of several networks states this key; values go to the networks' recipes"
     found = [name for name in words if name.split(".")[0] in OWN_KEYS]
     if found:
@@ -131,7 +131,7 @@ def format_value(value: tuple[str, ...] | str | bool | None) -> str:
 def join_jobs(
     networks: Networks, members: list[Job], make_job: MakeJob, pipeline: tuple[Stage, ...]
 ) -> Job:
-    """Return the firmware's job. Its recipe has the values that the stages need of members."""
+    """Return the firmware's job. Its recipe has the members' values that its stages need."""
     first, board = members[0].recipe, members[0].board_access
     recipe = Recipe(
         path=networks.path,

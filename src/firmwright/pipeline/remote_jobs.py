@@ -24,7 +24,7 @@ def describe_worker() -> dict[str, str]:
 
 
 def list_environment() -> dict[str, str]:
-    """Return the environment variables for a remote worker. It uses one thread per job.
+    """Return a worker's environment: with one worker per core, each uses one thread.
 
     They include the cache settings of the user's file, because a worker may have another home.
     """

@@ -89,7 +89,8 @@ def read_network_columns(
 def read_run_columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
     """Return ``count`` samples for a batch of 1 from the recipe's data; empty without data.
 
-    The data must have one sample per batch. They are repeated if they do not fill all batches.
+    The data must have at least one sample per batch. The samples are repeated if they do not
+    fill all batches.
     """
     given = select_run_inputs(job)
     if given is None:

@@ -41,7 +41,7 @@ class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def select_task(self, node: Any, tasks: Any) -> bool:
-        """Start processes only for tasks with actions. A group of stages needs no process.
+        """Start processes only for tasks with actions. A group of stages has no process or record.
 
         The modules of the first stages are imported here, before all processes are forked.
         """

@@ -1,1 +1,1 @@
-"""Builds that are compared: with a bundle, with a revision, or with a second build."""
+"""Repeats builds, and compares them with a bundle, a revision, or a second build."""

@@ -1,8 +1,8 @@
-"""rebuild: make a bundle again from what it says of itself, and compare the two file by file.
+"""Builds a bundle again from its content, and compares the two bundles file by file.
 
-The recipe, its lock, and descriptions of platforms are in the bundle. A user's own files (model,
-samples, Python) are not: they may be large or secret. They are found by the digests that the
-manifest lists, among the files in the bundle, in a folder that is given, and in mirrors.
+The recipe, its lock, and descriptions of platforms are in the bundle. The user's files (model,
+samples, Python) are not, because they may be large or secret. They are found by the digests in the
+manifest: among the files in the bundle, in a given folder, and in mirrors.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from firmwright.recipe.lock import find_package_versions
 
 
 class RebuildError(UserError):
-    """A bundle that cannot be built again here, and why."""
+    """The reason why a bundle cannot be built again on this machine."""
 
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """A bundle that was built again; ``place`` is the folder of that build, to be removed."""
+    """A bundle that was built again; ``place`` is the temporary folder of that build."""
 
     bundle: Bundle
     place: Path
 
     def is_same(self, other: Bundle) -> bool:
-        """Return whether all files are the same, however the archives were compressed."""
+        """Return whether all files are equal. The compression of the archives does not count."""
         return (self.bundle.folder, self.bundle.files) == (other.folder, other.files)
 
     def remove(self) -> None:
@@ -46,12 +46,12 @@ class Rebuilt:
 def rebuild(bundle: Bundle, words: Sequence[str] = ()) -> Rebuilt:
     """Build a bundle again in a new folder; ``words`` are options of the build.
 
-    Raises RebuildError if its tools or its files are not here, or the build fails.
+    Raises RebuildError if tools or files are missing here, or if the build fails.
     """
     refuse_other_versions(bundle)
     place = Path(tempfile.mkdtemp(prefix="firmwright-rebuild-"))
     recipe, missing = write_inputs(bundle, place / "inputs")
-    environment = os.environ | {"FIRMWRIGHT_CACHE": ""}  # what others made proves nothing
+    environment = os.environ | {"FIRMWRIGHT_CACHE": ""}  # cached results are not a proof
     try:
         words = [f"recipe={recipe.name}", f"outdir={place / 'build'}", *words]
         built = read_bundle(run_build(words, recipe.parent, environment))
@@ -65,7 +65,7 @@ def rebuild(bundle: Bundle, words: Sequence[str] = ()) -> Rebuilt:
 
 
 def refuse_other_versions(bundle: Bundle) -> None:
-    """Raise RebuildError for Python packages of other versions than those that built a bundle."""
+    """Raise RebuildError if installed Python packages differ from the versions in a bundle."""
     wanted = bundle.manifest["versions"]
     found = find_package_versions(wanted)
     others = [f"  {n} {wanted[n]}, here is {v}" for n, v in found.items() if v != wanted[n]]
@@ -75,9 +75,9 @@ def refuse_other_versions(bundle: Bundle) -> None:
 
 
 def write_inputs(bundle: Bundle, root: Path) -> tuple[Path, dict[str, str]]:
-    """Write what the build reads below ``root``, as it lay around the recipe.
+    """Write the inputs of the build below ``root``, in their places relative to the recipe.
 
-    Returns the recipe's place, and the digests of files that were not found, by name.
+    Returns the path of the recipe, and the digests of missing files by name.
     """
     wanted = bundle.manifest["inputs"]["files"]
     folder = root.joinpath(*["recipe"] * max([1, *map(count_levels_up, wanted)]))
@@ -99,9 +99,9 @@ def write_inputs(bundle: Bundle, root: Path) -> tuple[Path, dict[str, str]]:
 
 
 def count_levels_up(name: str) -> int:
-    """Return how many folders above the recipe's a file's name leads to.
+    """Return the number of folders by which a file's name is above the recipe's folder.
 
-    Raises BrokenBundleError for a name that no build gives, such as an absolute one.
+    Raises BrokenBundleError for a name that no build writes, such as an absolute path.
     """
     path = posixpath.normpath(name)
     levels = path.split("/").count("..")
@@ -118,7 +118,7 @@ def write_input(path: Path, data: bytes) -> None:
 
 
 def tell_missing(missing: Mapping[str, str]) -> list[str]:
-    """Return lines about files that were not found, if any."""
+    """Return lines about missing files, if there are any."""
     if not missing:
         return []
     head = f"These files are neither in the bundle nor in --files, nor in {MIRROR_VARIABLE}:"
@@ -126,6 +126,6 @@ def tell_missing(missing: Mapping[str, str]) -> list[str]:
 
 
 def search_in(folder: Path) -> None:
-    """Let a folder be searched for files by digest, before the mirrors; also by the build."""
+    """Search a folder for files by digest, before the mirrors. The build also searches it."""
     others = os.environ.get(MIRROR_VARIABLE)
     os.environ[MIRROR_VARIABLE] = os.pathsep.join([str(folder.resolve()), *filter(None, [others])])

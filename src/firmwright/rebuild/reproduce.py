@@ -1,4 +1,4 @@
-"""reproduce: build twice, under conditions that must not matter, and compare."""
+"""Builds a recipe twice under different conditions that must not matter, and compares both."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ EVERYWHERE = (
     *("folder", "umask", "jobs", "time zone", "locale", "hash seed", "HOME", "caches"),
     "compilers' variables",
 )
-"""What the second build varies on every machine."""
+"""The conditions that the second build varies on every machine."""
 
 DIFFOSCOPE = "diffoscope"
-"""Explains all differences of two archives, in the words of many formats."""
+"""A program that explains all differences of two archives, for many file formats."""
 
 SENTENCE = "build twice, under conditions that must not matter, and compare"
 
 
 @dataclass(frozen=True)
 class Variation:
-    """How a build is done; variables with the value None are taken away."""
+    """The conditions of a build. Variables with the value None are removed."""
 
     folder: str
     umask: int
     jobs: int
     variables: Mapping[str, str | None]
     wrappers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What runs the build under other conditions, by what it varies."""
+    """Commands that run the build under other conditions, by the name of the condition."""
     installation: Path | None = None
     """The folder of another installation of firmwright."""
 
 
 PLAIN = Variation("plain", 0o022, 1, {"TZ": "UTC", "LC_ALL": "C", "PYTHONHASHSEED": "0"})
-"""The user's own machine, with the caches that it has."""
+"""The user's machine with its caches."""
 
 OTHER = Variation(
     "bätch & söhne: 100% 日本 (copy)",
@@ -63,7 +63,7 @@ OTHER = Variation(
         "TZ": "Pacific/Kiritimati",
         "LC_ALL": "tr_TR.UTF-8",  # in Turkish, I is not the capital of i
         "PYTHONHASHSEED": "4242",
-        "HOME": "{place}/home",  # without any cache
+        "HOME": "{place}/home",  # without caches
         "XDG_CACHE_HOME": None,
         "FIRMWRIGHT_CACHE": "",
         "SOURCE_DATE_EPOCH": "1",
@@ -77,13 +77,13 @@ OTHER = Variation(
             'hostname other.example && exec unshare --user --map-user=4242 "$@"',
             "sh",
         ),
-        "clock": ("faketime", "-f", "+25h"),  # by then certificates of servers still hold
+        "clock": ("faketime", "-f", "+25h"),  # server certificates are still valid then
     },
 )
 
 
 def reproduce(job: Job) -> None:
-    """Build twice; raise UserError if the results differ, with the place and the stage."""
+    """Build twice. Raise UserError with the stage and the location if the results differ."""
     place = Path(tempfile.mkdtemp(prefix="firmwright-reproduce-"))
     other, left_out = prepare(place)
     first, second = (build(job, place, variation) for variation in (PLAIN, other))
@@ -105,7 +105,7 @@ def reproduce(job: Job) -> None:
 
 
 def prepare(place: Path) -> tuple[Variation, dict[str, str]]:
-    """Return how the second build is done here, and why not in which other ways."""
+    """Return the conditions of the second build, and the reasons for missing variations."""
     usable = {name: words for name, words in OTHER.wrappers.items() if runs(words)}
     missing = {name: words[0] for name, words in OTHER.wrappers.items() if name not in usable}
     left_out = {name: f"{program} does not run here" for name, program in missing.items()}
@@ -118,7 +118,7 @@ def prepare(place: Path) -> tuple[Variation, dict[str, str]]:
 
 
 def build(job: Job, place: Path, variation: Variation) -> Path:
-    """Build a copy of what the recipe reads; return the folder of the results."""
+    """Build a copy of the recipe's inputs; return the folder of the results."""
     folder = place / variation.folder
     recipe, start = copy_inputs(job, folder / "recipe")
     files = [os.path.relpath(file, start) for file in recipe]
@@ -141,7 +141,7 @@ def build(job: Job, place: Path, variation: Variation) -> Path:
 
 
 def runs(wrapper: Sequence[str]) -> bool:
-    """Return whether a program is here that runs others, and may."""
+    """Return whether a program that runs other programs exists here and works."""
     try:
         return subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -149,10 +149,9 @@ def runs(wrapper: Sequence[str]) -> bool:
 
 
 def copy_inputs(job: Job, folder: Path) -> tuple[list[Path], Path]:
-    """Copy what the build reads of the user's, with the folders between the files.
+    """Copy the user's files that the build reads, with the folders between the files.
 
-    Returns the copies of the recipe and of its overlays, and the folder that stands for the one of
-    the command.
+    Returns the copies of the recipe and of its overlays, and the copy of the command's folder.
     """
     start = to_absolute(find_start())
     named = [*map(to_absolute, job.recipe.layers.files)]
@@ -171,7 +170,7 @@ def copy_inputs(job: Job, folder: Path) -> tuple[list[Path], Path]:
 
 
 def read_result(bundle: Path) -> dict[str, bytes]:
-    """Return the files of the bundle of a build; UserError if it left none."""
+    """Return the files of a build's bundle. Raises UserError if there is no bundle."""
     from firmwright.bundle.first_difference import read_folder
 
     if not bundle.is_file():
@@ -196,7 +195,7 @@ def explain(job: Job, first: Path, second: Path) -> str:
 
 
 def write_all_differences(place: Path, first: Path, second: Path) -> Iterator[str]:
-    """Have diffoscope, where it is installed, write all that differs; yield where that is."""
+    """Write all differences with diffoscope, if it is installed; yield the path of the report."""
     if shutil.which(DIFFOSCOPE):
         report = place / "differences.txt"
         command = (DIFFOSCOPE, "--text", str(report), str(first), str(second))
@@ -207,7 +206,7 @@ def write_all_differences(place: Path, first: Path, second: Path) -> Iterator[st
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     """Yield the task of each job: reproduce:digits-rv32-bare.
 
-    A network of a firmware of several has none: it is built with the others.
+    A network in a firmware of several networks has no task, because the firmware has one.
     """
     yield {"basename": "reproduce", "name": None, "doc": SENTENCE}
     for job in leave_out_members(jobs):
@@ -228,7 +227,7 @@ FILES = ("pyproject.toml", "build_backend.py", "README.md", "LICENSE")
 def install_wheel(place: Path) -> Path:
     """Build a wheel of a copy of the sources and install it; return the folder for PYTHONPATH.
 
-    Raises UserError with the reason where there are no sources, or no pip and setuptools.
+    Raises UserError with the reason if there are no sources, or no pip and setuptools.
     """
     if not IS_CHECKOUT:
         raise UserError("firmwright is no editable installation")
@@ -245,7 +244,7 @@ def install_wheel(place: Path) -> Path:
 
 
 def run_pip(command: str, *words: str) -> None:
-    """Run a command of pip for one package alone; UserError with the last line that it says."""
+    """Run a pip command for one package only. Raises UserError with its last line of output."""
     options = "--no-deps", "--quiet", "--disable-pip-version-check"
     done = run_python("pip", command, *options, *words, capture_output=True, text=True)
     if done.returncode:

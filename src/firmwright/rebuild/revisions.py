@@ -1,4 +1,4 @@
-"""Bundles that a command names by their recipe, now or in a revision of git."""
+"""Opens bundles by a file, or by a recipe in the current or an earlier revision of git."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from firmwright.pipeline.run_build import run_build
 
 
 def open_bundle(text: str, place: Path, words: Sequence[str] = ()) -> Bundle:
-    """Return the bundle of a file, or build that of a recipe: ``net.yaml``, ``HEAD~1:net.yaml``.
+    """Return the bundle of a file, or build a recipe: ``net.yaml``, ``HEAD~1:net.yaml``.
 
-    Overlays may follow: ``net.yaml:small.yaml``. A path behind a revision starts at the top of the
-    repository, as for git. What is built lies in the folder ``place``; ``words`` are options of the
-    build. Raises UserError for what cannot be read or built.
+    Overlays may follow: ``net.yaml:small.yaml``. As for git, a path after a revision starts at the
+    top of the repository. The folder ``place`` contains the build; ``words`` are options of the
+    build. Raises UserError if the bundle cannot be read or built.
     """
     if not text.endswith((".yaml", ".yml")) or text.startswith("-"):
         return read_bundle(Path(text))
@@ -35,11 +35,11 @@ def open_bundle(text: str, place: Path, words: Sequence[str] = ()) -> Bundle:
 
 
 def check_out(revision: str, folder: Path) -> Path:
-    """Write the files of a revision into a new folder, and return that; UserError where git fails.
+    """Write the files of a revision into a new folder; return it. Raises UserError if git fails.
 
-    Git's own folders and files that it does not track are not there. An empty repository with the
-    objects of this one writes them: git then runs no hook, filter or monitor that this repository
-    configures, only filters of the user and the system.
+    Untracked files and the folders of git are not written. An empty repository with the objects of
+    this one writes the files. So git runs no hook, filter or monitor of this repository's
+    configuration, but only the filters of the user and the system.
     """
     found = run_git("rev-parse", "--verify", "--end-of-options", revision)
     form = run_git("rev-parse", "--show-object-format")
@@ -57,10 +57,10 @@ def check_out(revision: str, folder: Path) -> Path:
 
 
 def run_git(*words: str) -> str:
-    """Return what a command of git prints; UserError if it fails.
+    """Return the output of a git command. Raises UserError if it fails.
 
-    It reads no repository that lies among the tracked files of another, and fetches nothing:
-    both would run programs that the configuration of a repository names.
+    The command reads no repository that is among the tracked files of another, and fetches no
+    files. Both would run programs that the configuration of a repository names.
     """
     command = ("git", "-c", "safe.bareRepository=explicit", *words)
     variables = {**os.environ, "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}

@@ -1,7 +1,7 @@
-"""The command ``firmwright vendor``: all inputs of recipes in one folder, for builds offline.
+"""Runs ``firmwright vendor``: it copies all inputs of recipes to one folder for offline builds.
 
-``files`` in the folder has the recipes with all files that they read, at the same places relative
-to one another. ``mirror`` has the files that recipes name by digest. The folder has no tools.
+The subfolder ``files`` has the recipes with all files that they read, at the same relative
+locations. ``mirror`` has the files that recipes name by digest. The folder contains no tools.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.recipe_words import find_start
 
 COMPLETE, INCOMPLETE, WRONG = 0, 1, 2
-"""Exit codes: everything is there, ``--check`` misses something, an error."""
+"""Exit codes: all inputs exist, ``--check`` finds missing inputs, an error."""
 
 FILES, MIRROR = "files", "mirror"
 
 
 def add_command(commands: Any) -> None:
-    """Add the parser of the command to those of the command line."""
+    """Add the parser of the command to the parsers of the command line."""
     sentence = "copy every input of recipes into a folder, for builds without network"
     codes = "exit code: 0 complete, 1 an input is missing (--check), 2 an error"
     vendor = commands.add_parser("vendor", help=sentence, description=sentence, epilog=codes)
@@ -70,7 +70,7 @@ def check_folder(folder: Path, inputs: Mapping[str, Input]) -> int:
 
 @dataclass(frozen=True)
 class Input:
-    """A file of the user's, or one that a recipe names by its digest, with its address if any."""
+    """A file of the user, or a file that a recipe names by digest, with its URL if there is one."""
 
     digest: str
     name: str
@@ -87,12 +87,12 @@ class Input:
         return download(self.url or "", self.digest, "the file") if data is None else data
 
     def is_in(self, place: Path) -> bool:
-        """Return whether a place has the file with this content."""
+        """Return whether the file at ``place`` has this content."""
         return place.is_file() and file_digest(place) == self.digest
 
 
 def list_sources(job: Job) -> list[Path]:
-    """Return the files of a recipe but those of installed packages, which have versions."""
+    """Return the files of a recipe, except files of installed packages, which have versions."""
     recipe = job.recipe
     own = (*recipe.layers.files, *recipe.bases, *user_files(job), *job.lock_files, *job.tuned_files)
     packages = [*list_package_folders()]
@@ -101,7 +101,7 @@ def list_sources(job: Job) -> list[Path]:
 
 
 def find_root(jobs: Sequence[Job]) -> Path:
-    """Return the folder that has all sources, and the folder of the command."""
+    """Return the folder that contains all sources and the folder of the command."""
     folders = [path.parent for job in jobs for path in list_sources(job)]
     return Path(os.path.commonpath([to_absolute(find_start()), *folders]))
 

@@ -26,8 +26,8 @@ class Export(msgspec.Struct, frozen=True):
 
     ``network`` is the folder of the C files. ``reserved`` are names that the package cannot have,
     because they have another meaning in the build system. ``archive`` is the file in which all
-    other files are also packed, if there is one. ``samples`` lists networks whose samples are loaded in
-    another form than the form of the input.
+    other files are also packed, if there is one. ``samples`` lists networks whose samples are
+    loaded in another form than the form of the input.
     """
 
     network: str

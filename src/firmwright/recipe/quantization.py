@@ -81,7 +81,7 @@ class QuantizeOptions(msgspec.Struct, frozen=True):
 
 
 class BoxThresholds(msgspec.Struct, frozen=True):
-    """Limits for boxes. Two boxes match if their overlap is at least ``iou``; None means no limit."""
+    """Limits for boxes, or None. Two boxes match if their overlap is at least ``iou``."""
 
     iou: float
     recall: float | None = None
@@ -90,7 +90,7 @@ class BoxThresholds(msgspec.Struct, frozen=True):
 
 
 class Thresholds(msgspec.Struct, frozen=True):
-    """The limits below which the build fails; None means no limit.
+    """The limits outside of which the build fails; None means no limit.
 
     ``top1`` is in percent. ``top1_loss`` is in percentage points below the reference network: the
     float network, or the model in its runtime. ``snr`` in dB and ``cosine`` hold for every output.

@@ -20,7 +20,7 @@ from .rewriting import rewrite_network
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``batch.json``. Raises UserError if no sample fits, or if samples are mixed.
+    """Write ``batch.json``. Raises UserError if one sample does not fit, or if samples mix.
 
     If the recipe has a comparison, the batch fits both targets.
     """

@@ -1,1 +1,1 @@
-"""The search for the fastest variants of a network's layers."""
+"""Searches for the fastest variants of a network's layers."""

@@ -1,8 +1,8 @@
-"""tune: write the layers in all of their ways, count instructions, keep the fastest way of each.
+"""Tries all variants of the layers, counts instructions, and keeps each layer's fastest variant.
 
-A trial writes every layer in the next of its ways. Instructions are counted for each layer by
-itself, so there are as many trials as the layer with the most ways has, not as many as there are
-combinations. What comes before the kernels is shared by all.
+A trial uses the next variant of every layer. Instructions are counted per layer. So the number of
+trials is the maximum number of variants of a layer, not the number of combinations. All trials
+share the results before the kernels.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from firmwright.tune.trials import TrialResult
 
 USUAL, TOGETHER = 0, "together"
-"""The trial of the usual ways, and that of the fastest of all layers."""
+"""The trial of the default variants, and the trial of the fastest variants of all layers."""
 
 
 def tune(job: Job) -> None:
-    """Write the fastest way of each layer into the recipe's file of ways.
+    """Write the fastest variant of each layer into the tuned file of the recipe.
 
-    Raises UserError if nothing counts instructions, or the network in its usual ways does not
-    build. Other trials may fail: their ways are left out.
+    Raises UserError if instructions cannot be counted, or if the default variants do not build.
+    Other trials may fail. Their variants are left out.
     """
     refuse_uncounted(job)
-    read_all(job)  # a file that cannot be read is refused before anything is tried
+    read_all(job)  # a damaged file is rejected before the first trial
     partition, module = PARTITION.read(job), LOWERED.read(job)
-    # Imported late, with TVM: where nothing counts instructions nothing needs it.
+    # Imported late, with TVM: without counted instructions it is not needed.
     from firmwright.targets.custom_strategies import load_extensions
 
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.layers) as mix:
@@ -60,7 +60,7 @@ def tune(job: Job) -> None:
 
 
 def refuse_uncounted(job: Job) -> None:
-    """Raise UserError if a trial would count nothing."""
+    """Raise UserError if a trial cannot count instructions."""
     if job.members:
         recipes = ", ".join(str(member.recipe.path) for member in job.members)
         raise UserError(f"{job.recipe.path}: tune the recipes of its networks: {recipes}")
@@ -70,14 +70,14 @@ def refuse_uncounted(job: Job) -> None:
 
 
 def count_trials(job: Job, ways: Ways) -> int:
-    """Return how many trials the layers need, at most as many as the recipe allows."""
+    """Return the number of trials that the layers need, or the maximum of the recipe."""
     most = max(map(len, ways.values()))
     asked = job.recipe.tune.trials if job.recipe.tune else None
     return min(most, asked or most)
 
 
 def make_trial(network: TunedNetwork, ways: Ways, number: int) -> TunedNetwork:
-    """Return each layer in the way of this number, in the usual one if it has no more."""
+    """Return each layer's variant with this number, or the default if it has fewer variants."""
     layers = {
         name: TunedLayer(of[number] if number < len(of) else of[USUAL], 0, of[USUAL], 0)
         for name, of in ways.items()
@@ -86,9 +86,9 @@ def make_trial(network: TunedNetwork, ways: Ways, number: int) -> TunedNetwork:
 
 
 def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, TrialResult]:
-    """Return what came out of the trials by their numbers; a note says which failed.
+    """Return the results of the trials by number. A note reports each failed trial.
 
-    Raises UserError if the usual ways failed.
+    Raises UserError if the default variants failed.
     """
     from firmwright.tune.trials import run_trials
 
@@ -107,9 +107,9 @@ def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, TrialResult]:
 
 
 def try_together(job: Job, found: TunedNetwork, usual: TrialResult) -> TrialResult:
-    """Return what came out of the fastest ways of all layers.
+    """Return the result of the fastest variants of all layers.
 
-    Raises UserError if they do not build together, though each was in a trial that did.
+    Raises UserError if they do not build together, although each was built in a trial.
     """
     if all(layer.way == layer.usual for layer in found.layers.values()):
         return usual
@@ -126,7 +126,7 @@ def try_together(job: Job, found: TunedNetwork, usual: TrialResult) -> TrialResu
 
 
 def check_outputs(usual: TrialResult, tried: TrialResult) -> None:
-    """Raise UserError if a trial has other outputs than the usual ways: all have to agree."""
+    """Raise UserError if the outputs of a trial and of the default variants differ."""
     other = [name for name, digest in usual.outputs.items() if tried.outputs[name] != digest]
     if other:
         raise UserError(
@@ -136,7 +136,7 @@ def check_outputs(usual: TrialResult, tried: TrialResult) -> None:
 
 
 def choose_ways(ways: Ways, tried: Mapping[int, TrialResult]) -> dict[str, TunedLayer]:
-    """Return the way of each layer that takes the fewest instructions, the first of several."""
+    """Return each layer's variant with the fewest instructions, or the first of equal variants."""
     chosen = {}
     for name, of in ways.items():
         counted = [(t.by_region[name], n) for n, t in tried.items() if n < len(of)]
@@ -147,11 +147,11 @@ def choose_ways(ways: Ways, tried: Mapping[int, TrialResult]) -> dict[str, Tuned
 
 
 def update_file(job: Job, found: TunedNetwork) -> bool:
-    """Write what was found for the platform beside what the file has for others."""
+    """Write the result for the platform, and keep the results for other platforms."""
     return write_tuned(tuned_path(job.recipe.path), {**read_all(job), job.platform.name: found})
 
 
 def read_all(job: Job) -> Mapping[str, TunedNetwork]:
-    """Return what the recipe's file of ways has, by platform; DiagnosticError for a damaged one."""
+    """Return the recipe's tuned file by platform. Raises DiagnosticError if it is damaged."""
     path = tuned_path(job.recipe.path)
     return read_tuned(path).platforms if path.exists() else {}

@@ -1,4 +1,4 @@
-"""The tasks `tune:…`, without the search: every build makes them, and few run one."""
+"""Declares the tasks `tune:…`, without the search code: every build declares them, few run one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tune(job: Job) -> None:
 
 
 def list_shared_results(job: Job) -> list[str]:
-    """Return the results that the trials read: those of stages before the kernels."""
+    """Return the results that the trials read, from the stages before the kernels."""
     stages = [name for name in job.stages if job.has_stage(name)]
     before = [name for name in stages if not job.depends_on_kernels(name)]
     needed = {
@@ -37,7 +37,7 @@ def list_shared_results(job: Job) -> list[str]:
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     """Yield the task of each job: tune:digits-rv32-bare.
 
-    That of a firmware of several networks says to tune these by themselves.
+    The task of a firmware of several networks advises to tune the networks separately.
     """
     yield {"basename": "tune", "name": None, "doc": SENTENCE}
     for job in leave_out_members(jobs):

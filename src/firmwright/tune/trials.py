@@ -1,7 +1,7 @@
-"""Trials of a search: builds in given ways, each a program of its own.
+"""Runs the trials of a search: builds with given variants, each as a separate program.
 
-They run on this machine, or on the workers of a cluster. What fails there is tried here once more:
-this machine alone decides that a way cannot be built, so that both find the same.
+They run on this machine or on the workers of a cluster. A trial that fails on a cluster is tried
+again here. Only this machine decides that a variant cannot be built, so both have equal results.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ TRIAL = "firmwright.tasks.trial"
 """The program that builds and runs a trial."""
 
 WAYS = "ways.tuned"
-"""In the folder of a trial: the file of ways that the build reads."""
+"""The tuned file in the folder of a trial, which the build reads."""
 
 side_by_side = count_cores()
-"""The most trials that run here at a time: one for each core, unless the command says `-n`."""
+"""The maximum number of parallel trials here: one per core, unless the command states `-n`."""
 
 Trials = Mapping[str, TunedNetwork]
-"""The ways to try, by the names of the trials."""
+"""The variants to try, by the names of the trials."""
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What came out of a trial, or the ``failure`` that says why nothing did.
+    """The result of a trial, or the ``failure`` that explains a missing result.
 
-    ``instructions`` are those of one inference, ``by_region`` its parts. ``outputs`` has the
-    SHA-256 of each output.
+    ``instructions`` are the instructions of one inference, and ``by_region`` has its parts.
+    ``outputs`` has the SHA-256 of each output.
     """
 
     trial: str
@@ -56,7 +56,7 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class ClusterObserver:
-    """Notes what happens on a cluster."""
+    """Adds notes about events on a cluster."""
 
     job: Job
 
@@ -64,14 +64,14 @@ class ClusterObserver:
         self.job.note(f"the worker '{worker}' gets no trial: {'; '.join(reasons)}")
 
     def start(self, job: str, worker: str) -> None:
-        """Say nothing: how many trials are done is told."""
+        """Add no note, because the progress shows the number of finished trials."""
 
     def lose(self, job: str) -> None:
         self.job.note(f"trial {job}: its worker died; another one gets it")
 
 
 def run_trials(job: Job, trials: Trials) -> Iterator[TrialResult]:
-    """Yield what came out of each trial, in the order in which they end."""
+    """Yield the result of each trial, in the order in which they end."""
     scheduler = get_var(SCHEDULER)
     ended = try_on_cluster(job, trials, scheduler) if scheduler else try_here(job, trials)
     report("trials", 0, len(trials))
@@ -81,14 +81,14 @@ def run_trials(job: Job, trials: Trials) -> Iterator[TrialResult]:
 
 
 def try_here(job: Job, trials: Trials) -> Iterator[TrialResult]:
-    """Try on this machine; all that comes before the kernels is shared."""
+    """Run the trials on this machine. They share all results before the kernels."""
     orders = make_orders(job, trials, job.cache / "tune", job.outdir, {})
     return run_here(orders, try_ways, side_by_side)
 
 
 def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[TrialResult]:
-    """Try on the workers of a scheduler, which may see no file of this build folder."""
-    # Imported late: other commands reach no cluster.
+    """Run the trials on the workers of a scheduler, which may not see this build folder."""
+    # Imported late: other commands do not use a cluster.
     from firmwright.cluster.jobs import Stop, Workers, connect, run_jobs
     from firmwright.pipeline.remote_jobs import describe_worker, list_environment
 
@@ -108,7 +108,7 @@ def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[TrialRe
 def make_orders(
     job: Job, trials: Trials, folder: Path, outdir: Path | None, environment: Mapping[str, str]
 ) -> list[Order]:
-    """Return the orders of trials; without ``outdir`` each builds all in its own folder."""
+    """Return the orders of trials. Without ``outdir``, each builds in a separate folder."""
     recipe = job.recipe.layers
     words = [f"{name}={value}" for name, value in place_paths(job.words, Path("_")).items()]
     words += [f"{NO_USER_CODE}=1"] if refuses_code() else []
@@ -129,7 +129,7 @@ def make_orders(
 
 
 def try_ways(order: Order, watched: int) -> TrialResult:
-    """Build and run a trial; no mistake is raised."""
+    """Build and run a trial. Return errors instead of raising them."""
     try:
         return msgspec.json.decode(run_program(order, watched), type=TrialResult)
     except UserError as error:
@@ -137,16 +137,16 @@ def try_ways(order: Order, watched: int) -> TrialResult:
 
 
 def make_trial_job(job: Job, folder: Path) -> Job:
-    """Return the job of a trial, with the results of its own in ``folder``.
+    """Return the job of a trial, with its results in ``folder``.
 
-    It takes what comes before the kernels from the job, unless that has the same folder.
+    It uses the results before the kernels from ``job``, unless both have the same folder.
     """
     origin = None if job.outdir == folder else job
     return replace(job, origin=origin, ways=folder / WAYS, outdir=folder)
 
 
 def read_tried(job: Job, trial: str) -> TrialResult:
-    """Return what came out of a trial, once its job has run."""
+    """Return the result of a trial after its job has run."""
     run, outputs = RUN.read(job), RUN_OUTPUTS.read(job)
     by_region = {name: count // run.samples for name, count in run.instructions_by_region.items()}
     digests = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in outputs.items()}
@@ -157,10 +157,10 @@ T = TypeVar("T")
 
 
 def run_here(orders: Sequence[Order], work: Callable[[Order, int], T], most: int) -> Iterator[T]:
-    """Yield what ``work`` returns for each job, in the order in which they end.
+    """Yield the result of ``work`` for each job, in the order in which they end.
 
-    So many run at a time. ``work`` gets an end of a lifeline too: all programs end where the caller
-    does not go on.
+    At most ``most`` jobs run at a time. ``work`` also gets an end of a lifeline, so that all
+    programs end if the caller stops.
     """
     with ThreadPoolExecutor(most) as pool, hold_lifeline() as watched:
         running = [pool.submit(work, order, watched) for order in orders]

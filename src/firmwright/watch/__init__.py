@@ -1,1 +1,1 @@
-"""Builds that start again when a file changes."""
+"""Repeats builds when a file changes."""

@@ -1,8 +1,8 @@
-"""Builds again whenever a file changes, in copies of a process that has imported all there is to.
+"""Builds again after each change of a file, in forks of a process that has imported all modules.
 
-Most of a small build is the start of Python and the import of TVM. The watching process itself
-never builds: a copy does, and says what it imported and what it read. So nothing of one build is
-left for the next, and a build here gives the bytes of any other.
+Most of the time of a small build is the start of Python and the import of TVM. The watching
+process never builds. A fork builds, and reports the modules that it imported and the files that it
+read. So no state of one build remains for the next, and each result equals a separate build.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 
 PAUSE, REST = 0.1, 0.002
-"""Seconds between two looks at the files, and between two that have to be the same.
+"""Seconds between two checks of the files, and between two checks that must agree.
 
-A look at a thousand files takes as long as that rest. Where Linux tells of a change, the next look
-is at once. What changes later, during the build, is built again.
+A check of a thousand files needs as much time as REST. If Linux reports a change, the next check is
+immediate. A file that changes later, during the build, causes another build.
 """
 
 WAITING = "waiting for a change; ctrl-C ends"
 
 STATEFUL = "firmwright.tasks.dodo"
-"""The task file: it reads the command line while it is imported."""
+"""The module of the task file, which reads the command line during its import."""
 
 PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 """Folders that change when a package is installed or removed."""
@@ -62,10 +62,10 @@ def watch(
 ) -> int:
     """Build, and build again after each change of a file, until ctrl-C; return the exit code.
 
-    ``list_paths`` is called behind the build, in its process; what all recipes depend on and the
-    ``recipes`` are watched where no recipe could be read.
+    ``list_paths`` is called after the build, in the same process. If no recipe could be read, the
+    ``recipes`` and the files of every build are watched.
     """
-    # A script's shell lets what it starts in the background ignore the signal.
+    # A shell script starts background processes with the signal ignored, so set the handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         with FileWatcher() as alarm:
@@ -77,7 +77,7 @@ def watch(
 def build_until_code_changes(
     build: Callable[[], BuildResult], recipes: Sequence[str], alarm: FileWatcher
 ) -> None:
-    """Build, and build again after each change of a file, until this process has old code."""
+    """Build after each change of a file, until the code of this process has changed."""
     paths: Sequence[str] = [*recipes, *snapshot.list_always()]
     begun, before, after = 0, dict[str, Identity](), dict[str, Identity]()
     while True:
@@ -89,7 +89,7 @@ def build_until_code_changes(
                 print(f"changed: {name_changed(changed)}", file=sys.stderr, flush=True)
                 if any(map(is_in_memory, changed)):
                     return
-                snapshot.find_snapshot().unlink(missing_ok=True)  # no build has to look at it
+                snapshot.find_snapshot().unlink(missing_ok=True)  # the build need not check it
             begun = time.time_ns()
             told = copy.build()
             paths = told.paths or paths
@@ -102,7 +102,7 @@ def build_until_code_changes(
 
 
 def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]) -> BuildResult:
-    """Build in this process; a recipe that cannot be read ends it, with a message."""
+    """Build in this process. A recipe that cannot be read ends the build with a message."""
     freshness.BEGUN = time.time_ns()
     known = set(sys.modules)
     try:
@@ -114,7 +114,7 @@ def build_here(build: Callable[[], int], list_paths: Callable[[], Iterable[str]]
 
 
 def list_imported(known: Collection[str]) -> list[str]:
-    """Return what was imported beside ``known``, but for the user's own and the task file's."""
+    """Return the imported modules except ``known``, the user's modules and the task file."""
     places = (*PREFIXES, sysconfig.get_path("stdlib"), *PACKAGES)
     found = []
     for name, module in [each for each in sys.modules.items() if each[0] not in known]:
@@ -125,14 +125,14 @@ def list_imported(known: Collection[str]) -> list[str]:
 
 
 def import_all(names: Iterable[str]) -> None:
-    """Import modules; some are parts of others, which import them in a way of their own."""
+    """Import modules. Some fail, because their package imports them in a special way."""
     for name in names:
         with suppress(ImportError):
             import_module(name)
 
 
 def read_own_files() -> None:
-    """Read what no build changes: a change of it starts this process again."""
+    """Read the files that no build changes. A change of them restarts this process."""
     code_digest(CODE_FOLDERS)
     list(make_catalog().platforms.values())
     for package in find_deciding_packages():
@@ -142,7 +142,7 @@ def read_own_files() -> None:
 
 
 def learn_records() -> None:
-    """Let msgspec look at the classes of records that a build has read, once for all copies."""
+    """Let msgspec prepare the classes of records that a build has read, once for all forks."""
     for artifact in vars(artifacts).values():
         if isinstance(artifact, Artifact) and artifact.kind.partition(":")[0] in sys.modules:
             kind = resolve_name(artifact.kind)
@@ -153,10 +153,10 @@ def learn_records() -> None:
 def list_changed_since(
     begun: int, before: dict[str, Identity], after: dict[str, Identity]
 ) -> list[str]:
-    """Return the files that have changed while a build read them, and only they: it makes folders.
+    """Return the files that changed while a build read them, without folders.
 
-    What was not looked at ``before`` has changed if it did so since the build began, a time in
-    nanoseconds.
+    Folders are left out, because the build itself changes them. A file that is not in
+    ``before`` counts if it changed after ``begun``, the start of the build in nanoseconds.
     """
     changed = [
         path
@@ -171,7 +171,7 @@ def list_changed(before: dict[str, Identity], after: dict[str, Identity]) -> lis
 
 
 def wait_for_change(before: dict[str, Identity], alarm: FileWatcher) -> dict[str, Identity]:
-    """Return what is not all as it was, as soon as it is not and has come to rest."""
+    """Wait for a change and until no more changes follow; return the new identities."""
     alarm.listen_beside(before)
     now = before
     while True:
@@ -184,35 +184,35 @@ def wait_for_change(before: dict[str, Identity], alarm: FileWatcher) -> dict[str
 
 
 def is_in_memory(path: str) -> bool:
-    """Return whether a path is code of this process: firmwright's, or a package's folder."""
+    """Return whether this process has loaded a path: firmwright's code, or a package's folder."""
     own = path.startswith(PREFIXES) and Path(path).suffix in CODE_SUFFIXES
     return own or path in PACKAGES
 
 
 def start_again() -> None:
-    """Put a new process in the place of this one."""
+    """Replace this process with a new process."""
     os.chdir(get_initial_workdir())
     command = make_command("firmwright.cli", *sys.argv[1:])
     os.execve(command[0], command, make_environment(os.environ))
 
 
 def name_changed(changed: Sequence[str]) -> str:
-    """Return the names of changed files, of folders only where no file has changed."""
+    """Return the names of changed files, or of changed folders if no file has changed."""
     files = [path for path in changed if not Path(path).is_dir()]
     return ", ".join(dict.fromkeys(map(shorten, files or changed)))
 
 
 def shorten(path: str) -> str:
-    """Return a path as seen from here, if it lies below."""
+    """Return a path relative to the current folder, if it is below this folder."""
     absolute = Path(path).absolute()
     return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else path
 
 
 class FileWatcher:
-    """Sleeps until something changes in the folders of files, or for a time where none tells.
+    """Sleeps until a change in the folders of files, or for a time if no system call reports it.
 
-    Not every file system tells, and only so many folders are told of: the files have the word.
-    One alarm serves all waits: to close it takes the system up to 20 ms.
+    Not every file system reports changes, and the number of watched folders is limited. So only
+    the files themselves decide. One object serves all waits, because its close needs up to 20 ms.
     """
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ class FileWatcher:
         if sys.platform == "linux":
             from inotify_simple import INotify
 
-            with suppress(OSError):  # the user has as many as the system grants
+            with suppress(OSError):  # the system limits the number of objects per user
                 self.inotify = INotify()
 
     def __enter__(self) -> FileWatcher:
@@ -231,14 +231,14 @@ class FileWatcher:
             self.inotify.close()
 
     def listen_beside(self, paths: Iterable[str]) -> None:
-        """Have the next sleeps end at a change in these folders, or in those of these files."""
+        """End the next sleeps at a change in these folders, or in the folders of these files."""
         if not self.inotify:
             return
         from inotify_simple import flags, masks
 
         changes = flags.MODIFY | flags.ATTRIB | flags.CREATE | flags.DELETE | masks.MOVE
         for folder in {p if os.path.isdir(p) else os.path.dirname(p) for p in paths}:  # noqa: PTH112, PTH120
-            with suppress(OSError):  # it is missing, or one too many
+            with suppress(OSError):  # the folder is missing, or the limit is reached
                 self.inotify.add_watch(folder, changes)
 
     def sleep(self, seconds: float) -> None:

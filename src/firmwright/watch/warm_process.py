@@ -1,7 +1,7 @@
-"""A copy of this process that does a build when it is told to, and says what that read.
+"""Forks a process that does a build on request, and reports the files that the build read.
 
-A copy has what this process has imported, and nothing that it does is left here. It is made, and
-takes its own copy of the memory, before there is something to do.
+A fork has all modules of this process, and changes no state of this process. It is created, and
+copies its memory, before a build is needed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ DIED = "the build's process has ended before it was done; the next change builds
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What a build says of itself: what it imported, and what it depends on, if it knows.
+    """The report of a build: the modules that it imported, and the paths on which it depends.
 
-    ``answers`` are what programs print, such as a compiler's version, each with the question.
+    ``paths`` is empty if they are unknown. ``answers`` are outputs of programs, such as a
+    compiler's version, each with the question.
     """
 
     modules: Sequence[str]
@@ -33,15 +34,15 @@ class BuildResult:
 
 
 class WarmProcess:
-    """The other end of a copy, which builds at the word.
+    """The connection to a fork, which builds on request.
 
-    It ends with its build, with this process, and at ctrl-C, without a word of its own.
+    The fork ends after its build, together with this process, and at ctrl-C, without a message.
     """
 
     def __init__(self, build: Callable[[], BuildResult]) -> None:
         word, self.word = os.pipe()
         self.told, told = os.pipe()
-        gc.freeze()  # a collection in the copy would copy all of these objects
+        gc.freeze()  # a garbage collection in the fork would copy all of these objects
         self.process = os.fork()
         if not self.process:
             os.close(self.word)
@@ -54,13 +55,13 @@ class WarmProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let the copy end, and wait for it: ctrl-C is for both, and it has something to say."""
+        """End the fork and wait for it. At ctrl-C, which both receive, it may print an error."""
         os.close(self.word)
         os.close(self.told)
         os.waitpid(self.process, 0)
 
     def build(self) -> BuildResult:
-        """Give the word, and return what the copy tells; nothing, with a message, if it dies."""
+        """Request the build; return its report. If the fork dies, print a message."""
         with suppress(BrokenPipeError):
             os.write(self.word, b"!")
         with os.fdopen(self.told, encoding="utf-8", closefd=False) as stream:
@@ -72,7 +73,7 @@ class WarmProcess:
 
 
 def live_as_copy(word: int, told: int, build: Callable[[], BuildResult]) -> None:
-    """Be the copy, until the end."""
+    """Run the fork until its end."""
     try:
         touch_memory()
         if os.read(word, 1):
@@ -89,7 +90,7 @@ def live_as_copy(word: int, told: int, build: Callable[[], BuildResult]) -> None
 
 
 def touch_memory() -> None:
-    """Count a reference to each object: the system copies the memory of a page at the first."""
+    """Count a reference to each object, because the first write copies a memory page."""
     gc.unfreeze()
     gc.get_objects()
     gc.freeze()
