@@ -1,7 +1,7 @@
-"""Platforms, on which firmware runs, and toolchains, which compile and link it.
+"""Loads the platforms that run a firmware and the toolchains that compile and link it.
 
-Both are described by YAML files in ``toolchains/``; a new one is a new file.
-Images of the linked firmware are the business of :mod:`firmwright.toolchain.image`.
+YAML files in ``toolchains/`` describe both; a new platform or toolchain is a new file.
+:mod:`firmwright.toolchain.image` writes the images of the linked firmware.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Boards: folders with start-up code, linker script and HAL, for families of cores.
+"""Loads boards: folders with start-up code, linker script and HAL, for families of cores.
 
-The built-in boards are in ``templates/boards``. A user's is any folder with the same content.
+The built-in boards are in ``templates/boards``. A custom board is any folder with such content.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ DESCRIPTION = "board.yaml"
 TEMPLATE_SUFFIX = ".j2"
 MAKEFILE = f"Makefile{TEMPLATE_SUFFIX}"
 SUFFIXES = (".c", ".h", ".S", ".ld", TEMPLATE_SUFFIX)
-"""Suffixes of a board's files in a project: templates, and files that are copied."""
+"""Suffixes of a board's files in a project: templates, and files that are only copied."""
 
 
 @dataclass(frozen=True)
 class Sdk:
     """The inputs and the output of a board's Makefile.
 
-    ``folders`` has, by the variable of the environment that names a folder, what is read there: a
-    file by which the folder is known, then patterns of others. ``firmware`` is the pattern of the
-    ELF's path in the project.
+    The keys of ``folders`` are environment variables that name a folder. The values are the files
+    that the build reads there: a file that identifies the folder, then patterns of further files.
+    ``firmware`` is the pattern of the ELF's path in the project.
     """
 
     folders: Mapping[str, tuple[str, ...]]
@@ -43,10 +43,11 @@ class Sdk:
 class Board:
     """A board, as its ``board.yaml`` describes it.
 
-    ``families`` are those of the architectures that its code is for. ``machine`` is the machine of
-    the emulator unicorn, empty if there is none. ``data_section`` is the linker script's section of
-    weights and activations, empty for the default sections. ``sdk`` is for a board that is built
-    elsewhere. ``least_stack`` are the bytes of stack that its linker script asks for.
+    ``families`` are the families of architectures that its code supports. ``machine`` is the
+    machine of the emulator unicorn, empty if unicorn has no such machine. ``data_section`` is the
+    linker script's section of weights and activations, empty for the default sections. ``sdk`` is
+    for a board that another build system builds. ``least_stack`` is the stack that its linker
+    script requires, in bytes.
     """
 
     description: str
@@ -63,12 +64,12 @@ def board_names() -> tuple[str, ...]:
 
 
 def is_own_board(name: str) -> bool:
-    """Return whether a board is a folder of the user, not the name of a built-in one."""
+    """Return whether a board is a folder of the user, not a built-in name."""
     return "/" in name
 
 
 def find_board(name_or_path: str) -> Traversable:
-    """Return a board's folder. Raises UserError if there is none."""
+    """Return a board's folder. Raises UserError if the board does not exist."""
     if is_own_board(name_or_path):
         folder = Path(name_or_path)
         if not folder.is_dir():
@@ -84,7 +85,7 @@ def find_board(name_or_path: str) -> Traversable:
 def load_board(name_or_path: str) -> Board:
     """Return the board of this name, or of a custom folder.
 
-    Raises UserError for an unknown name, and DiagnosticError for a wrong description.
+    Raises UserError for an unknown name, and DiagnosticError for an invalid description.
     """
     folder = find_board(name_or_path)
     if not isinstance(folder, Path) or not is_own_board(name_or_path):
@@ -101,7 +102,7 @@ def load_board(name_or_path: str) -> Board:
 
 
 def list_board_files(name_or_path: str) -> list[Traversable]:
-    """Return the files of a board that go into a project, sorted by name."""
+    """Return the files of a board that are copied or rendered into a project, sorted by name."""
     entries = [e for e in find_board(name_or_path).iterdir() if e.name.endswith(SUFFIXES)]
     return sorted(entries, key=lambda entry: entry.name)
 
@@ -113,7 +114,7 @@ def has_board_file(name_or_path: str, name: str) -> bool:
 
 
 def list_own_files(name_or_path: str) -> list[Path]:
-    """Return all files that are read of a custom board; empty for a built-in one."""
+    """Return all files of a custom board that a build reads; empty for a built-in board."""
     if not is_own_board(name_or_path):
         return []
     files = [Path(name_or_path, file.name) for file in list_board_files(name_or_path)]
@@ -121,7 +122,7 @@ def list_own_files(name_or_path: str) -> list[Path]:
 
 
 def is_built_elsewhere(name_or_path: str) -> bool:
-    """Return whether another build system compiles and links for a board: it has a Makefile."""
+    """Return whether another build system builds for a board: the board has a Makefile."""
     return any(file.name == MAKEFILE for file in list_board_files(name_or_path))
 
 

@@ -1,8 +1,8 @@
-"""Compile and link one firmware.
+"""Compiles and links one firmware.
 
-The functions that return command lines are pure; the Makefile of the generated project is written
-from the same ones. Every command runs in the project folder with relative paths, so that no path of
-the machine gets into an object.
+The functions that return command lines are pure, and the Makefile of the generated project is
+written from the same functions. Every command runs in the project folder with relative paths, so
+objects contain no path of the machine.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from firmwright.toolchain.toolchains import ArchitectureSettings, Toolchain, loa
 T = TypeVar("T")
 
 THREADS = "FIRMWRIGHT_THREADS"
-"""Says how many sources are compiled at once; else one for each core."""
+"""The environment variable for the number of parallel compilations; the default is one per core."""
 
 LINKER_SCRIPT = f"{BOARD}/link.ld"
 SLOT_SCRIPT = f"{NETWORK}/slot.ld"
-"""Links the network as a separate image."""
+"""The script that links the network as a separate image."""
 RUNTIME_OBJECT = "compiler_rt.o"
 
 # Extra compiler flags for a host build that stops at the first undefined behavior (gcc, clang).
@@ -51,7 +51,7 @@ SANITIZERS = (
 class Build:
     """The inputs that affect the objects: toolchain, platform, and the user's extra flags.
 
-    ``include`` are the folders with headers, as the compiler's folder sees them.
+    ``include`` are the folders with headers, relative to the folder in which the compiler runs.
     """
 
     toolchain: Toolchain
@@ -66,7 +66,9 @@ class Build:
 
     @property
     def compile_flags(self) -> tuple[str, ...]:
-        """All flags of a compilation behind its ``compile``; a user's flags come last and win."""
+        """All flags of a compilation after ``compile``; the user's flags are last and have
+        priority.
+        """
         headers = [f"-I{folder}" for folder in self.include]
         headers += [] if self.settings.libc else ["-isystem", FREESTANDING]
         return (*self.settings.flags, *self.toolchain.flags, *headers, *self.cflags)
@@ -89,12 +91,12 @@ def compile_command(build: Build, compiler: Compiler, source: str, output: str) 
 
 
 def driver_words(build: Build, compiler: Compiler) -> tuple[str, ...]:
-    """Return how the compiler's driver is called, and all flags of a compilation."""
+    """Return the words that call the compiler's driver, and all flags of a compilation."""
     return fill_folder((*build.settings.compile, *build.compile_flags), compiler.folder)
 
 
 def fill_folder(words: Iterable[str], folder: str) -> tuple[str, ...]:
-    """Return the words of a command with the folder of the compiler's installation filled in."""
+    """Return the words of a command with the folder of the compiler's installation inserted."""
     return tuple(word.replace("{folder}", folder) for word in words)
 
 
@@ -103,7 +105,7 @@ def link_flags(
 ) -> tuple[str, ...]:
     """Return the flags for the linker.
 
-    The names of the linker script, the map and the installation's folder are filled in.
+    They contain the names of the linker script, the map and the installation's folder.
     """
     names = {"script": script, "map": map_file, "folder": folder}
     return tuple(flag.format(**names) for flag in build.settings.link_flags)
@@ -112,8 +114,8 @@ def link_flags(
 def link_command(
     build: Build, compiler: Compiler, objects: Sequence[str], elf: str, script: str = LINKER_SCRIPT
 ) -> tuple[str, ...]:
-    """Return the command line that links objects, in the order given, to ``elf`` and its map."""
-    # A driver gets the compiler's flags too: by them it picks its libraries.
+    """Return the command line that links objects, in the given order, to ``elf`` and its map."""
+    # A driver also needs the compiler's flags, because it selects its libraries by them.
     driver = driver_words(build, compiler)
     runtime = (_sibling_path(elf, RUNTIME_OBJECT),) if build.settings.runtime else ()
     return (
@@ -136,9 +138,10 @@ def runtime_command(build: Build, compiler: Compiler, output: str) -> tuple[str,
 def compile_object(
     build: Build, compiler: Compiler, project: Path, source: str, output: Path, cache: Path
 ) -> None:
-    """Compile one C or assembly source, by its path from the folder in which the compiler runs.
+    """Compile one C or assembly source.
 
-    ``cache`` is a folder for the compiler's cache. Raises ToolError when it fails.
+    The path of ``source`` is relative to ``project``, in which the compiler runs. ``cache`` is a
+    folder for the compiler's cache. Raises ToolError if the compiler fails.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     command = compile_command(build, compiler, source, relative_path(output, project))
@@ -148,7 +151,7 @@ def compile_object(
 def compile_project(
     build: Build, compiler: Compiler, project: Path, folder: Path, cache: Path
 ) -> list[Path]:
-    """Compile all sources of a generated project; return the objects in the order of linking."""
+    """Compile all sources of a generated project, and return the objects in link order."""
 
     def compile_one(source: str) -> Path:
         target = folder / object_path(source)
@@ -166,10 +169,10 @@ def object_path(source: str) -> str:
 def compile_each(
     compile_one: Callable[[str], T], project: Path, sources: Collection[str]
 ) -> list[T]:
-    """Return the results of a function for every source, in order; it is called in threads.
+    """Return the results of a function for every source, in order; threads call the function.
 
-    The largest of the ``project`` is begun first: at the end no core waits for it alone. The error
-    of the first source is raised.
+    The largest sources of the ``project`` start first, so that no core works alone at the end. If
+    functions fail, the error of the first source is raised.
     """
     largest_first = sorted(sources, key=lambda source: -(project / source).stat().st_size)
     pool = ThreadPoolExecutor(count_threads())
@@ -177,11 +180,11 @@ def compile_each(
         begun = {source: pool.submit(compile_one, source) for source in largest_first}
         return [each.result() for each in track([begun[s] for s in sources], "files")]
     finally:
-        pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C no further job is started
+        pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C no new job starts
 
 
 def count_threads() -> int:
-    """Return the number of parallel compilations; UserError for a variable that is not a number."""
+    """Return the number of parallel compilations; UserError if THREADS is not a number."""
     text = os.environ.get(THREADS) or str(count_cores())
     if not (text.isascii() and text.isdigit() and int(text)):
         raise UserError(f"{THREADS}: expected a whole number from 1 on, found {text!r}")
@@ -192,11 +195,11 @@ def link_firmware(
     build: Build, compiler: Compiler, project: Path, objects: Sequence[Path], elf: Path,
     cache: Path, script: str = LINKER_SCRIPT,
 ) -> None:  # fmt: skip
-    """Link objects to ``elf``, with its map (``.map``) next to it.
+    """Link objects to ``elf``, and write its map (``.map``) next to it.
 
-    ``project`` is the folder that has the linker ``script``; objects are linked in the order
-    given. The compiler's run-time library, if it needs one, is built once per user. Raises
-    ToolError when the linker fails, and UserError for soft-float code that is labelled hard-float.
+    ``project`` is the folder with the linker ``script``. Objects are linked in the given order. The
+    compiler's run-time library, if the toolchain needs one, is built once per user. Raises
+    ToolError if the linker fails, and UserError for soft-float code that is labelled hard-float.
     """
     elf.parent.mkdir(parents=True, exist_ok=True)
     if build.settings.runtime:
@@ -206,7 +209,7 @@ def link_firmware(
     try:
         run_tool(command, project, cache, elf.name, "the linker failed")
     except UserError:
-        # LLD leaves its unfinished output under a random name.
+        # LLD leaves an unfinished output with a random name.
         for unfinished in elf.parent.glob(f"{elf.name}.tmp*"):
             unfinished.unlink()
         raise
@@ -218,7 +221,7 @@ def link_firmware(
 
 
 def _build_runtime(build: Build, compiler: Compiler, cache: Path) -> Path:
-    """Return the run-time object from the user's cache, building it there when it is missing."""
+    """Return the run-time object from the user's cache; build it there if it is missing."""
     recipe = [compiler.version, *build.settings.runtime, *build.settings.runtime_flags]
     digest = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
     library = find_library_cache(cache)
@@ -233,9 +236,10 @@ def _build_runtime(build: Build, compiler: Compiler, cache: Path) -> Path:
 
 
 def run_tool(command: Sequence[str], folder: Path, cache: Path, what: str, failure: str) -> None:
-    """Run a compiler or linker in a folder; ToolError with the lines of its output that matter.
+    """Run a compiler or linker in a folder.
 
-    ``what`` is the file that is made of it. The command and the whole output go to ``cache``.
+    ``what`` is the file that the tool writes. Raises ToolError with the important lines of the
+    output. If the tool fails, the command and the whole output are stored in ``cache``.
     """
     try:
         run_compiler(command, folder, cache)
@@ -249,17 +253,17 @@ def run_tool(command: Sequence[str], folder: Path, cache: Path, what: str, failu
 
 
 def drop_folder(map_file: Path, project: Path) -> None:
-    """Remove the folder of a linker's map from the file names in it.
+    """Remove the folder of a linker's map from the file names in the map.
 
-    The linker ran in ``project``. The folder is that of an unfinished stage, which is renamed.
+    The linker ran in ``project``. The folder belongs to an unfinished stage and is renamed later.
     """
     folder = f"{relative_path(map_file.parent, project)}/".encode()
     map_file.write_bytes(map_file.read_bytes().replace(folder, b""))
 
 
 def relative_path(path: Path, folder: Path) -> str:
-    """Return a path as seen from a folder."""
-    # Resolved first: `..` out of a folder that is a symbolic link leads elsewhere.
+    """Return a path relative to a folder."""
+    # Both are resolved first: `..` out of a folder that is a symbolic link leads to another folder.
     return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 

@@ -1,4 +1,7 @@
-"""Files that take long to build, kept for all builds. A damaged file counts as missing."""
+"""Stores files whose build takes long, so that all builds share them.
+
+A damaged file counts as missing.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ def find_kept(folder: Path, name: str, suffix: str) -> Path | None:
 
 
 def keep(unfinished: Path, folder: Path, name: str, suffix: str) -> Path:
-    """Store a file under a name; several processes may do this at once."""
+    """Store a file under a name; several processes may call this at once."""
     return unfinished.replace(place(unfinished, folder, name, suffix))
 
 
 def place(file: Path, folder: Path, name: str, suffix: str) -> Path:
-    """Return the path of a file with that content."""
+    """Return the path at which a file with this content is stored."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest()[:DIGITS]
     return folder / f"{name}-{digest}{suffix}"

@@ -1,4 +1,4 @@
-"""Find a toolchain's compiler on this machine, and call it."""
+"""Finds a toolchain's compiler on this machine, and calls it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
 from firmwright.toolchain.toolchains import Toolchain, load_toolchain, toolchain_names
 from firmwright.user_folders import find_cache_folder
 
-# The variables that a compiler sees: others such as CPATH, CFLAGS or LANG would change its output.
+# The variables that a compiler gets: others such as CPATH, CFLAGS or LANG would change its output.
 _INHERITED_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A compiler that is present: how its command line begins, and its version.
+    """An installed compiler: the first words of its command line, and its version.
 
-    ``folder`` is that of the installation, if a variable names it or a Python module has it; empty
-    for other compilers.
+    ``folder`` is the folder of the installation if a variable names it or a Python module contains
+    it; it is empty for other compilers.
     """
 
     command: tuple[str, ...]
@@ -37,25 +37,25 @@ class Compiler:
 
 
 UNREADABLE = re.compile("[%:\n]")
-"""Zig and its linker misread these characters in a path: they get a link instead."""
+"""Characters that zig and its linker misread in a path; a symbolic link replaces such a path."""
 
 Question = tuple[str | int, ...]
 """A command line, and the identity of the program's installation."""
 
 ANSWERS: dict[Question, str] = {}
-"""The outputs of programs."""
+"""The outputs of the programs that this process has called."""
 
 MOST_ERRORS = 6
-"""Lines of a compiler's or linker's output that a message has."""
+"""Lines of a compiler's or linker's output that a message has at most."""
 ERROR_LINE = re.compile(
     r"^>>> |\berror( #\d+)?: |undefined (reference|symbol)|overflowed by|\bld: ", re.IGNORECASE
 )
 
 
 class ToolError(UserError):
-    """A compiler or linker failed. The message has the lines that matter of its ``output``.
+    """A failure of a compiler or linker; the message has the important lines of its ``output``.
 
-    ``log`` is the file with the command and all of the output.
+    ``log`` is the file with the command and the whole output.
     """
 
     def __init__(self, failure: str, output: str, log: Path) -> None:
@@ -65,7 +65,7 @@ class ToolError(UserError):
 
 
 def find_errors(output: str) -> list[str]:
-    """Return the first lines with an error; of an output without such, the last lines."""
+    """Return the first lines with an error; the last lines if the output has no such line."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if ERROR_LINE.search(line)]
     if not errors:
@@ -77,8 +77,9 @@ def find_errors(output: str) -> list[str]:
 def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
     """Return the toolchain's compiler, or raise a UserError that says how to install it.
 
-    The message names the other toolchains that would do for ``architecture``; a version that does
-    not know it is rejected. The version of one that comes as a folder has the digest of its files.
+    The message names the installed toolchains that support ``architecture``. A compiler version
+    that does not know the architecture is rejected. If the toolchain is a folder, the version
+    includes the digest of its files.
     """
     command = find_command(toolchain)
     if command is None:
@@ -93,14 +94,14 @@ def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
 
 
 def explain_missing_compiler(toolchain: Toolchain, architecture: str) -> str:
-    """Say how to install a toolchain's compiler; empty if it is present."""
+    """Return how to install a toolchain's compiler; "" if it is installed."""
     return "" if find_command(toolchain) else _describe_missing(toolchain, architecture)
 
 
 def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> ToolFolder | None:
-    """Return the folder of a toolchain that is a folder; None if its variable is not set.
+    """Return the folder of a toolchain that a variable names; None if the variable is not set.
 
-    Raises UserError if it lacks a file that every build or the architecture needs.
+    Raises UserError if the folder lacks a file that every build or the architecture needs.
     """
     if not toolchain.variable:
         return None
@@ -109,10 +110,10 @@ def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> To
 
 
 def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
-    """Run a compiler in a folder and return its output; raises CalledProcessError.
+    """Run a compiler in a folder and return its output. Raises CalledProcessError.
 
-    Zig keeps libraries under ``cache`` if the user has no cache folder. It would keep objects
-    too, and not notice when one is damaged: they go to a folder for this call alone.
+    Zig stores libraries in ``cache`` if the user has no cache folder. Zig would also cache objects
+    and not notice a damaged one, so objects go to a folder that only this call uses.
     """
     with TemporaryDirectory(prefix="firmwright-zig-") as own:
         libraries = find_library_cache(cache.resolve() / "zig")
@@ -137,7 +138,7 @@ def _make_environment(libraries: Path, objects: Path) -> Mapping[str, str]:
     passed_on = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     return make_environment(passed_on) | {
         "LC_ALL": "C",
-        # A compiler can be a Python program: the build folder offers it no modules.
+        # A compiler can be a Python program: it must not import modules from the build folder.
         "PYTHONSAFEPATH": "1",
         "ZIG_GLOBAL_CACHE_DIR": str(libraries),
         "ZIG_LOCAL_CACHE_DIR": str(objects),
@@ -147,8 +148,8 @@ def _make_environment(libraries: Path, objects: Path) -> Mapping[str, str]:
 def find_library_cache(local: Path) -> Path:
     """Return the folder of the libraries that a compiler builds, one per core, by content.
 
-    They take up to 25 s and 75 MB, so all recipes of a user share them; ``local`` has them if the
-    user's cache folder cannot be written.
+    A library needs up to 25 s and 75 MB, so all recipes of a user share them. If the user's cache
+    folder is not writable, the folder is ``local``.
     """
     folder = find_cache_folder()
     if folder is None:
@@ -160,12 +161,12 @@ def find_library_cache(local: Path) -> Path:
 
 
 def find_command(toolchain: Toolchain) -> tuple[str, ...] | None:
-    """Return how a compiler's command line begins, None if it is not installed."""
+    """Return the first words of a compiler's command line; None if it is not installed."""
     if toolchain.variable:
         folder = compiler_folder(toolchain)
         return (str(folder.path / toolchain.program),) if folder else None
     if toolchain.python_module:
-        # Not by `python -m`: a Python for each file would take as long as its compiler.
+        # Not by `python -m`: the start of Python for each file needs as much time as the compiler.
         spec = find_spec(toolchain.python_module)
         origin = spec.origin if spec else None
         return (str(Path(origin).parent / toolchain.program),) if origin else None
@@ -186,7 +187,7 @@ def _read_version(toolchain: Toolchain, command: tuple[str, ...]) -> str:
 
 
 def _check_version(toolchain: Toolchain, version: str, architecture: str) -> None:
-    """Raise UserError for a compiler that is older than the architecture's support in it."""
+    """Raise UserError if the compiler is older than its support for the architecture."""
     since = toolchain.settings_for(architecture).since
     found = re.search(r"\d+(\.\d+)+", version)
     if since and found and _parse_version(found[0]) < _parse_version(since):
@@ -201,7 +202,9 @@ def _parse_version(version: str) -> tuple[int, ...]:
 
 
 def stamp_program(name: str) -> list[str | int]:
-    """Return a program's name, size (bytes) and time of change (ns); the name if it is missing."""
+    """Return a program's name, size (bytes) and modification time (ns); only the name if it is
+    missing.
+    """
     program = shutil.which(name)
     if program is None:
         return [name]
@@ -210,7 +213,7 @@ def stamp_program(name: str) -> list[str | int]:
 
 
 def _ask(command: Sequence[str], stamp: Sequence[str | int]) -> str:
-    """Return the output of a program; a process calls one installation once."""
+    """Return the output of a program; each process calls an installation only once."""
     question = (*command, *stamp)
     if question not in ANSWERS:
         try:
@@ -245,6 +248,6 @@ def _describe_missing(toolchain: Toolchain, architecture: str) -> str:
 def _supports(toolchain: Toolchain, architecture: str) -> bool:
     if architecture not in toolchain.architectures:
         return False
-    with suppress(UserError):  # half installed
+    with suppress(UserError):  # an incomplete installation
         return find_command(toolchain) is not None
     return False

@@ -1,4 +1,4 @@
-"""The largest contents of a memory: the symbols of a linked image, and sections without symbols."""
+"""Finds the largest contents of a memory: symbols of an image, and sections without symbols."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from firmwright.toolchain.image import Section, read_sections
 
 
 def find_contributors(elf: Path, counts: Callable[[Section], bool]) -> list[tuple[str, int]]:
-    """Return the bytes in the counted sections, by name, the largest first.
+    """Return the bytes in the counted sections by name, the largest first.
 
-    Symbols within others are not separated. Bytes without a symbol are listed by section.
+    A symbol within another symbol counts as part of it. Bytes without a symbol are listed by
+    section.
     """
     with elf.open("rb") as stream:
         image = ELFFile(stream)
@@ -26,7 +27,7 @@ def find_contributors(elf: Path, counts: Callable[[Section], bool]) -> list[tupl
         reached, end = section.address, section.address + section.bytes
         unnamed = section.bytes
         for address, (size, name) in symbols:
-            if reached <= address < end:  # a symbol within another one counts with it
+            if reached <= address < end:  # a symbol within another symbol counts as part of it
                 taken[name] += size
                 unnamed -= size
                 reached = address + size

@@ -1,7 +1,7 @@
-"""Read the YAML files that describe platforms and toolchains.
+"""Reads the YAML files that describe platforms and toolchains.
 
-Built-in files are read without validation (a test validates them), because the import of jsonschema
-is slow; a custom file is validated.
+Built-in files are read without validation, because the import of jsonschema is slow and a test
+validates them. A custom file is validated.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ T = TypeVar("T", covariant=True)
 
 
 def is_own_file(name: str) -> bool:
-    """Return whether a reference is a custom file, not a built-in name."""
+    """Return whether a reference is the path of a custom file, not a built-in name."""
     return Path(name).suffix in (".yaml", ".yml")
 
 
 class Loader(Protocol[T]):
-    """Loads a description by its name, or from a custom file in a folder."""
+    """A function that loads a description by its name, or from a custom file in a folder."""
 
     def __call__(self, name_or_path: str, relative_to: Path | None = None) -> T: ...
 
 
 def keep_ready(load: Loader[T]) -> Loader[T]:
-    """Let a process load a built-in description once; a custom file is read again."""
+    """Return a loader that reads a built-in description once, a custom file every time."""
     load_ready = cache(load)
 
     @wraps(load)
@@ -49,14 +49,14 @@ def keep_ready(load: Loader[T]) -> Loader[T]:
 
 
 def suggest_name(word: str, known: Iterable[str]) -> str:
-    """Return the nearest name, or all of them and how a file of the user's is named."""
+    """Return the nearest name, or all names and the form of a custom file's name."""
     hint = did_you_mean(word, known)
     own = f"; a custom file is named with its suffix, as {word}.yaml"
     return hint if hint.endswith("?") else f"{hint}{own}"
 
 
 def resolve_own(name: str, folder: Path) -> str:
-    """Return a name as it is; a path, which starts at ``folder``, always with a slash."""
+    """Return a name unchanged; return a path relative to ``folder`` joined to it, with a slash."""
     if "/" not in name and not is_own_file(name):
         return name
     path = (folder / name).as_posix()
@@ -64,8 +64,8 @@ def resolve_own(name: str, folder: Path) -> str:
 
 
 def read_own_yaml(text: str) -> dict[str, Any]:
-    """Return the data of a built-in file, unchecked."""
-    import yaml  # a build that is up to date does not need it
+    """Return the data of a built-in file without validation."""
+    import yaml  # an up-to-date build does not need this import
 
     data: dict[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return data
@@ -82,7 +82,8 @@ def read_schema(name: str) -> dict[str, Any]:
 class DescriptionKind:
     """One kind of description: its name, and the folder of the built-in files.
 
-    ``check`` finds errors that a schema cannot know, in data of a file in a folder.
+    ``check`` yields the errors that a schema cannot find; its arguments are the data of a file, and
+    the file's folder.
     """
 
     noun: str
@@ -96,7 +97,7 @@ class DescriptionKind:
         return tuple(sorted(entry.stem for entry in entries if entry.suffix == ".yaml"))
 
     def load(self, name_or_path: str, relative_to: Path | None = None) -> dict[str, Any]:
-        """Return the description of this name, or the one in this ``.yaml`` file.
+        """Return the description of this name, or of this ``.yaml`` file.
 
         Raises UserError for an unknown name and DiagnosticError for a file with errors.
         """
@@ -112,7 +113,7 @@ class DescriptionKind:
         return (self._folder() / f"{name}.yaml").read_text(encoding="utf-8")
 
     def find_file(self, name_or_path: str, relative_to: Path | None = None) -> Path:
-        """Return the file of a description that can be loaded."""
+        """Return the path of a description's file."""
         if is_own_file(name_or_path):
             return (relative_to or Path()) / name_or_path
         return Path(str(self._folder() / f"{name_or_path}.yaml"))

@@ -1,5 +1,7 @@
-"""The symbols of an ELF file. pyelftools needs 17 microseconds for each, so that reading a firmware
-of a thousand symbols takes longer than running it; this reads a table at once.
+"""Reads the symbols of an ELF file, a whole table at once.
+
+pyelftools needs 17 microseconds per symbol. With it, to read a firmware of a thousand symbols takes
+longer than to run the firmware.
 """
 
 from __future__ import annotations
@@ -18,14 +20,16 @@ LOCAL, GLOBAL = 0, 1
 """Bindings: STB_LOCAL, STB_GLOBAL."""
 
 UNDEFINED, RESERVED = 0, 0xFF00
-"""In the place of a section's number: SHN_UNDEF; from SHN_LORESERVE on it is none of a section."""
+"""Special section numbers: SHN_UNDEF, and SHN_LORESERVE. From SHN_LORESERVE on, numbers are not
+sections.
+"""
 
 FORMATS = {32: "IIIBBH", 64: "IBBHQQ"}
 """Elf32_Sym and Elf64_Sym. Source of all numbers here: System V ABI, chapter 4, symbol table."""
 
 
 class ElfSymbol(NamedTuple):
-    """A row of a symbol table. ``section`` is a number, ``size`` in bytes."""
+    """A row of a symbol table. ``section`` is the section's number, ``size`` is in bytes."""
 
     name: str
     value: int
@@ -36,7 +40,7 @@ class ElfSymbol(NamedTuple):
 
 
 def read_symbols(image: ELFFile) -> list[ElfSymbol]:
-    """Return the symbols of ``.symtab`` in its order; none of a stripped file.
+    """Return the symbols of ``.symtab`` in the order of the table; empty for a stripped file.
 
     Raises ELFParseError for a damaged table.
     """

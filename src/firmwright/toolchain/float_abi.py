@@ -1,8 +1,9 @@
-"""Reject firmware that is labelled hard-float and computes in software.
+"""Rejects firmware that is labelled hard-float but computes floats in software.
 
-Clang takes a CPU without floating-point unit for an ``eabihf`` target without complaint, and zig's
-`-mcpu=cortex_m4` is such a CPU: it emits calls such as ``__aeabi_fadd`` and stamps the object as
-hard-float. The program is right and ten times too slow, so the fault is not noticed.
+Clang accepts a CPU without floating-point unit for an ``eabihf`` target and prints no warning.
+Zig's `-mcpu=cortex_m4` is such a CPU: zig emits calls such as ``__aeabi_fadd`` and marks the object
+as hard-float. The program's results are right, so the user does not notice that it is ten times too
+slow.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import BinaryIO
 
 from firmwright.errors import UserError
 
-# Single-precision arithmetic in software (ARM run-time ABI, IHI 0043, and the GCC names).
-# Double precision is left out: a single-precision FPU computes it in software rightly.
+# Single-precision arithmetic in software (ARM run-time ABI, IHI 0043, and the GCC names). Double
+# precision is left out: a core with a single-precision FPU has to compute it in software.
 SOFT_FLOAT_FUNCTIONS = frozenset(
     [f"__aeabi_{name}" for name in ("fadd", "fsub", "frsub", "fmul", "fdiv")]
     + [f"__{name}sf3" for name in ("add", "sub", "mul", "div")]
@@ -25,7 +26,7 @@ _EF_ARM_ABI_FLOAT_HARD = 0x400  # ELF for the Arm architecture, section "ELF hea
 
 
 def check_hard_float_flags(flags: Sequence[str], where: str) -> None:
-    """Raise UserError for zig's flags that claim hard-float for a Cortex-M without FPU feature."""
+    """Raise UserError if zig's flags request hard-float for a Cortex-M without the FPU feature."""
     cpu = next((flag for flag in flags if flag.startswith("-mcpu=cortex_m")), None)
     claims_hard_float = any(re.search(r"eabihf|-mfloat-abi=hard", flag) for flag in flags)
     if cpu is None or not claims_hard_float or re.search(r"\+(vfp|fp_armv8|fpregs)", cpu):
@@ -38,7 +39,7 @@ def check_hard_float_flags(flags: Sequence[str], where: str) -> None:
 
 
 def check_float_abi(elf: Path) -> None:
-    """Raise UserError when a linked hard-float ARM image contains soft-float arithmetic."""
+    """Raise UserError if a linked hard-float ARM image contains soft-float arithmetic."""
     with elf.open("rb") as stream:
         found = find_soft_float_functions(stream)
     if found:
@@ -51,7 +52,7 @@ def check_float_abi(elf: Path) -> None:
 
 
 def find_soft_float_functions(stream: BinaryIO) -> list[str]:
-    """Return the software float functions in a hard-float ARM image, sorted; [] for any other."""
+    """Return the sorted software float functions in a hard-float ARM image; [] for others."""
     from elftools.elf.elffile import ELFFile
 
     from firmwright.toolchain.elf_symbols import read_symbols

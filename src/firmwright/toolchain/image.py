@@ -1,4 +1,4 @@
-"""From a linked ELF to the images that a programmer flashes, and to the memory it needs."""
+"""Writes the images that a programmer flashes from a linked ELF, and measures its memory."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class FirmwareSize:
 
     ``flash_bytes`` counts stored bytes: code, constants, and the initial values of variables.
     ``ram_bytes`` counts bytes that are writable at run time: variables, cleared memory, the arena,
-    and the stack: a section, or the platform's number if the linker script reserves none. A section
-    with initial values counts in both. Padding between sections is not counted. ``sections`` gives
-    the size of every section that takes memory, in order of address. ``other_bytes`` has what lies
-    in further memories, which counts in RAM in no case, and in flash only if it is copied from
-    there.
+    and the stack. The stack is a section, or the platform's number if the linker script reserves no
+    section. A section with initial values counts in both. Padding between sections is not counted.
+    ``sections`` has the size of every section that occupies memory, in order of address.
+    ``other_bytes`` has the bytes in further memories. They never count in RAM, and count in flash
+    only if the start-up code copies them from there.
     """
 
     flash_bytes: int
@@ -39,7 +39,9 @@ class FirmwareSize:
 
 @dataclass(frozen=True)
 class Section:
-    """Bytes at an address: ``stored`` in the image or not, ``writable`` at run time or not."""
+    """Bytes at an address; the image contains them if ``stored``, the program writes if
+    ``writable``.
+    """
 
     name: str
     address: int
@@ -66,7 +68,7 @@ class Segment:
 
 
 def measure_firmware(elf: Path, platform: Platform) -> FirmwareSize:
-    """Return the bytes that the firmware needs of each memory of the platform."""
+    """Return the bytes that the firmware needs in each memory of the platform."""
     with elf.open("rb") as stream:
         sections = read_sections(ELFFile(stream))
     if platform.stack and not any("stack" in section.name for section in sections):
@@ -85,20 +87,24 @@ def measure_firmware(elf: Path, platform: Platform) -> FirmwareSize:
 
 
 def is_in_flash(section: Section, platform: Platform) -> bool:
-    """Return whether the flash contains the section, or its initial values."""
+    """Return whether the flash contains the section or its initial values."""
     further = find_further(section, platform)
     return section.stored and not (further and platform.memories[further].read_only)
 
 
 def is_in_ram(section: Section, platform: Platform) -> bool:
-    """Return whether the section is in RAM: of what is stored only what is written, but for all."""
+    """Return whether the section is in RAM.
+
+    Writable sections are in RAM. On a platform without flash, all sections are in RAM, except those
+    in further memories.
+    """
     if find_further(section, platform):
         return False
     return section.writable or platform.all_in_ram
 
 
 def find_further(section: Section, platform: Platform) -> str | None:
-    """Return the memory of a section, None for flash and RAM."""
+    """Return the name of a section's memory; None for flash and RAM."""
     for name, memory in platform.memories.items():
         inside = memory.origin <= section.address < memory.origin + memory.size
         if inside and name not in ("flash", "ram"):
@@ -107,7 +113,7 @@ def find_further(section: Section, platform: Platform) -> str | None:
 
 
 def read_sections(image: ELFFile) -> tuple[Section, ...]:
-    """Return the sections in memory, by address."""
+    """Return the sections that occupy memory, in order of address."""
     sections = []
     for section in image.iter_sections():
         if section["sh_flags"] & SH_FLAGS.SHF_ALLOC and section["sh_size"]:
@@ -120,7 +126,7 @@ def read_sections(image: ELFFile) -> tuple[Section, ...]:
 
 
 def list_symbols(elf: Path) -> list[Symbol]:
-    """Return the functions and objects of an ELF, the largest first; empty for a stripped one."""
+    """Return the functions and objects of an ELF, the largest first; empty for a stripped ELF."""
     found = []
     with elf.open("rb") as stream:
         file = ELFFile(stream)
@@ -132,7 +138,7 @@ def list_symbols(elf: Path) -> list[Symbol]:
 
 
 def read_segments(elf: Path) -> tuple[Segment, ...]:
-    """Return the stored bytes of the ELF, by load address (the program headers' ``p_paddr``)."""
+    """Return the stored bytes of the ELF by load address (``p_paddr`` of program headers)."""
     with elf.open("rb") as stream:
         segments = [
             Segment(int(segment["p_paddr"]), segment.data())
@@ -151,9 +157,9 @@ DATA, END, BLOCK, ENTRY = 0, 1, 4, 5
 
 
 def write_images(elf: Path, output: Path, platform: Platform) -> None:
-    """Write the flat image, and one for each further memory that stores bytes.
+    """Write the flat image, and one image for each further memory that stores bytes.
 
-    Those have the memory's name before the suffix.
+    The file name of such an image has the memory's name before the suffix.
     """
     segments = [*read_segments(elf)]
     for name, memory in platform.memories.items():
@@ -170,9 +176,9 @@ def is_inside(segment: Segment, memory: Memory) -> bool:
 
 
 def write_bin(elf: Path, output: Path, segments: Sequence[Segment]) -> None:
-    """Write a flat image from the lowest load address on; gaps are filled with 0.
+    """Write a flat image that begins at the lowest load address; gaps are filled with 0.
 
-    Raises UserError if the stored bytes are so far apart that the image would be padding.
+    Raises UserError if the stored bytes are so far apart that most of the image would be padding.
     """
     start = min((segment.address for segment in segments), default=0)
     end = max((segment.address + len(segment.content) for segment in segments), default=0)
@@ -211,13 +217,13 @@ def format_segments(segments: Iterable[Segment]) -> Iterator[bytes]:
 
 
 def format_record(kind: int, offset: int, content: bytes) -> bytes:
-    """Return a line: length, offset in the block, type, content, and the checksum."""
+    """Return a line of Intel HEX: length, offset in the block, type, content, and checksum."""
     record = bytes((len(content), offset >> 8, offset & 0xFF, kind)) + content
     return b":%s%02X\n" % (record.hex().upper().encode(), -sum(record) & 0xFF)
 
 
 def split_blocks(segments: Iterable[Segment]) -> Iterator[Segment]:
-    """Yield the parts of segments in each block of 64 KiB: no record reaches over its end."""
+    """Yield the parts of segments in each block of 64 KiB: no record crosses the end of a block."""
     for segment in segments:
         start, end = segment.address, segment.address + len(segment.content)
         while start < end:
@@ -227,10 +233,10 @@ def split_blocks(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def write_map(elf: Path, output: Path) -> None:
-    """Write a map for linkers without one: every section in memory, by address.
+    """Write a map for a linker that cannot write one: every section in memory, by address.
 
-    Symbols are not listed: the one linker that needs this, that of `zig cc`, strips them together
-    with the debugging information of its own start-up code.
+    The map lists no symbols. Only the linker of `zig cc` needs this map, and it strips the symbols
+    together with the debugging information of its start-up code.
     """
     lines = [f"{'address':>16}  {'bytes':>8}  section"]
     with elf.open("rb") as stream:

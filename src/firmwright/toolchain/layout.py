@@ -1,19 +1,19 @@
-"""The folders of a generated C project."""
+"""Names the folders of a generated C project."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 NETWORK = "network"
-"""The files that a user's program needs of the network; they compile without the other folders."""
+"""The files that a user's program needs from the network; they compile without other folders."""
 BOARD = "board"
 """Start-up code, linker script, HAL, drivers of accelerators."""
 DEMO = "demo"
 """The program that runs the network on samples from the console."""
 FREESTANDING = "freestanding"
-"""Stands in for C's library if the toolchain has none."""
+"""The folder that replaces a missing C library of the toolchain."""
 LOADER = "loader"
-"""Finds the network in its slot, if it is a separate image."""
+"""The code that finds the network in its slot, if the network is a separate image."""
 
 FOLDERS = (BOARD, DEMO, FREESTANDING, LOADER, NETWORK)
 """The folders whose sources are linked to the firmware, in the linker's order."""
@@ -22,7 +22,7 @@ SOURCE_SUFFIXES = (".c", ".S")
 
 
 def list_sources(project: Path) -> list[str]:
-    """Return the sources of a project by their paths in it, in the order of linking."""
+    """Return the paths of a project's sources, relative to the project, in link order."""
     return [
         f"{folder}/{path.name}"
         for folder in FOLDERS

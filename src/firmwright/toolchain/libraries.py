@@ -1,4 +1,4 @@
-"""The user's archives in the link of a firmware, and missing symbols."""
+"""Checks the user's archives in the link of a firmware, and finds missing symbols."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from firmwright.toolchain.object_files import (
 
 
 def check_machine(archive: Path, like: Path) -> None:
-    """Raise UserError for an archive with code for another machine than the object file's."""
+    """Raise UserError if the archive has code for another machine than the object file ``like``."""
     machine = read_object(like).machine
     for member in read_archive(archive):
         if member.machine != machine:
@@ -28,10 +28,10 @@ def check_machine(archive: Path, like: Path) -> None:
 def find_failed_symbols(
     output: str, objects: Sequence[Path], archives: Sequence[Path]
 ) -> list[MissingSymbol]:
-    """Return the symbols that a link failed for, by the linker's output.
+    """Return the missing symbols that made a link fail, from the linker's output.
 
-    The linker names them, because only it knows the contents of C's libraries; the object files
-    show who needs them, and similar symbols.
+    Only the linker knows the contents of the C library, so its output has the names. The object
+    files show which file needs each symbol, and similar symbols.
     """
     archived = [member for archive in archives for member in read_archive(archive)]
     found = find_missing_symbols(
@@ -46,8 +46,8 @@ def check_definitions(
 ) -> None:
     """Raise UserError for a function that no object and no archive defines.
 
-    For a loadable: its linker leaves missing symbols to the loader, on the board. Archives may be
-    added by a ``variable`` of the environment.
+    The check is for loadables: their linker leaves missing symbols to the loader on the board. The
+    ``variable`` of the environment can add archives.
     """
     if not functions:
         return

@@ -1,4 +1,4 @@
-"""The variables of ``templates/project/Makefile.j2``."""
+"""Computes the variables of ``templates/project/Makefile.j2``."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def makefile_variables(
 ) -> dict[str, object]:
     """Return the variables of the Makefile template, for sources by their paths in the project.
 
-    The flags are those of the build itself, so ``make`` gives the firmware that firmwright gives;
-    objects are linked in the order of ``sources``, the project's ``archives`` behind them. Every
-    word is quoted for make and the shell; lists of words come as lists of lines.
+    The flags are equal to the build's flags, so ``make`` builds the same firmware as firmwright.
+    Objects are linked in the order of ``sources``, followed by the project's ``archives``. Every
+    word is quoted for make and the shell. Lists of words are returned as lists of lines.
     """
     toolchain, settings = build.toolchain, build.settings
     module = toolchain.python_module
@@ -61,7 +61,7 @@ def _quote(words: Iterable[str]) -> list[str]:
 
 
 def wrap_words(words: Iterable[str]) -> list[str]:
-    """Join words to lines of readable length."""
+    """Return the words joined to lines of readable length."""
     lines = [""]
     for word in words:
         joined = f"{lines[-1]} {word}".strip()

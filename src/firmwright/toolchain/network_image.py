@@ -1,6 +1,6 @@
-"""A network as a separate image: its header, as ``templates/slot/slot.h.j2`` declares it.
+"""Reads and seals a network's separate image; ``templates/slot/slot.h.j2`` declares its header.
 
-The linker knows neither the image's length nor its checksum: both are written into it afterwards.
+The linker does not know the image's length or its checksum: both are written after the link.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ MAGIC = b"FWNI"
 FORMAT = 1
 HEADER = struct.Struct("<4sIIIIII3I32s44s104s")
 LENGTHS = struct.Struct("<II")
-"""The image's size, the checksum of the bytes after the header, and the offsets of both in it."""
+"""The image's size, and the checksum of the bytes from CHECKED on."""
 LENGTHS_OFFSET = 8
 CHECKED = 16
-"""From here on to the end, bytes are part of the checksum."""
+"""The offset of the first byte that is part of the checksum; all later bytes are part of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkImage:
-    """The header of a network's image; ``workspace_bytes`` is what it works in.
+    """The header of a network's image; sizes are in bytes.
 
-    ``interface`` is the digest of what a firmware has to know of the network.
+    ``workspace_bytes`` is the size of the memory in which the network computes. ``interface`` is
+    the digest of the facts that a firmware has to know about the network.
     """
 
     name: str
@@ -41,9 +42,9 @@ class NetworkImage:
 
 
 def seal_image(elf: Path, image: Path) -> None:
-    """Write a linked network's image: the stored bytes, with their number and their checksum.
+    """Write the image of a linked network: the stored bytes, with their size and checksum.
 
-    The ELF gets both too.
+    The function also writes size and checksum into the ELF.
     """
     segments = read_segments(elf)
     start = segments[0].address
@@ -58,7 +59,7 @@ def seal_image(elf: Path, image: Path) -> None:
 
 
 def read_image(content: bytes) -> NetworkImage:
-    """Return the header of an image; ValueError or struct.error for a damaged one."""
+    """Return the header of an image. Raises ValueError or struct.error for a damaged image."""
     fields = HEADER.unpack_from(content)
     _, form, length, checksum, address, workspace, counter, *version = fields[:10]
     interface, build_id, name = fields[10:]

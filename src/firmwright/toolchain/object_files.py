@@ -1,4 +1,4 @@
-"""The symbols that object files and archives define and need, from their ELF tables."""
+"""Reads the symbols that object files and archives define and need, from their ELF tables."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from firmwright.toolchain.elf_symbols import GLOBAL, LOCAL, UNDEFINED, read_symb
 
 ARCHIVE_MAGIC = b"!<arch>\n"
 MEMBER_HEADER_BYTES = 60
-"""The header of a member: name (16), times and owner, size (10, from 48), end."""
+"""Bytes of a member's header: name (16), times and owner, size (10, at offset 48), end."""
 
 
 @dataclass(frozen=True)
 class ObjectFile:
-    """``conv.o``, or ``libfast.a(conv.o)``: machine, and global symbols by name."""
+    """An object file (``conv.o``, ``libfast.a(conv.o)``): its machine and global symbols."""
 
     name: str
     machine: str
@@ -30,7 +30,7 @@ class ObjectFile:
 
 @dataclass(frozen=True)
 class MissingSymbol:
-    """A symbol that an object file needs and no file defines."""
+    """A symbol that one object file needs and that no file defines."""
 
     needed_by: ObjectFile
     symbol: str
@@ -41,12 +41,15 @@ class MissingSymbol:
 
 
 def read_object(path: Path) -> ObjectFile:
-    """Read one object file; UserError unless it is ELF."""
+    """Return one object file. Raises UserError if it is not ELF."""
     return parse_object(path.name, path.read_bytes())
 
 
 def read_archive(path: Path) -> list[ObjectFile]:
-    """Read every member of an archive; UserError for another file, or one without objects."""
+    """Return every member of an archive.
+
+    Raises UserError for a file that is not an archive, and for an archive without object files.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -60,11 +63,11 @@ def read_archive(path: Path) -> list[ObjectFile]:
 
 
 def read_members(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of an archive's object files.
+    """Yield the name and the content of each object file of an archive.
 
-    Long names are GNU's, in a member ``//``, or BSD's, in front of the content. What begins with a
-    slash or ``__.SYMDEF`` otherwise is an index. Source: the System V ABI, and GNU ar's and BSD
-    ar's manual pages on the format.
+    GNU stores long names in a member ``//``, and BSD stores them before the content. Any other name
+    that begins with a slash or ``__.SYMDEF`` is an index. Source: the System V ABI, and the manual
+    pages of GNU ar and BSD ar on the format.
     """
     names = b""
     position = len(ARCHIVE_MAGIC)
@@ -103,7 +106,9 @@ def parse_object(name: str, content: bytes) -> ObjectFile:
 def select_linked_objects(
     objects: Sequence[ObjectFile], archived: Sequence[ObjectFile]
 ) -> list[ObjectFile]:
-    """Return the objects and the members that a linker adds for their symbols."""
+    """Return the objects, and the archive members that a linker adds because their symbols are
+    needed.
+    """
     taken = list(objects)
     waiting = list(archived)
     while True:
@@ -116,7 +121,7 @@ def select_linked_objects(
 
 
 def find_missing_symbols(files: Iterable[ObjectFile]) -> list[MissingSymbol]:
-    """Return the undefined symbols of the files, in order; symbols sorted."""
+    """Return the undefined symbols in the order of the files; the symbols of a file are sorted."""
     files = list(files)
     defined = {symbol for file in files for symbol in file.defined}
     return [
@@ -127,6 +132,6 @@ def find_missing_symbols(files: Iterable[ObjectFile]) -> list[MissingSymbol]:
 
 
 def suggest_symbol(symbol: str, defined: Iterable[str]) -> str:
-    """Return the hint of a symbol that is nearly the same; a list of all would not help."""
+    """Return a hint with a nearly equal symbol, or "": a list of all symbols would not help."""
     hint = did_you_mean(symbol, defined)
     return hint if hint.startswith("; did you mean") else ""

@@ -1,8 +1,8 @@
-"""The files that a compiler opens for a build: programs, headers, libraries, start-up files.
+"""Finds the files that a compiler opens: programs, headers, libraries, start-up files.
 
-A compiler of gcc's kind reports them itself: ``-M`` lists headers; ``-v`` and the linker's
-``--verbose`` show each program, file and folder in which it searches. Another compiler counts by
-all files of its folder, or by the record of its Python package.
+A compiler like gcc reports them: ``-M`` lists headers; ``-v`` and the linker's ``--verbose`` print
+each program, file and folder in which it searches. For another compiler, all files of its folder
+count, or the record of its Python package.
 """
 
 from __future__ import annotations
@@ -37,21 +37,22 @@ SYSTEM_LIBRARIES = (
     *("libgcc_s.so", "libstdc++.so", "libz.so", "libzstd.so", "liblzma.so", "libtinfo.so"),
     *("libedit.so", "libbsd.so", "libmd.so", "libxml2.so", "libffi.so", "libicu", "libjansson.so"),
 )
-"""Libraries that programs need to run, and that decide about no byte of an object."""
+"""Libraries that programs need to run, and that do not affect any byte of an object."""
 
 PATH_WORD = re.compile(r"(?<![\w./*$-])(?:-[LBI])?(/[\w.][^\s\"'`,;()=:]*)")
 INCLUDED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
 CONFIGURED = re.compile(r"^Configured with: .*$", re.M)
-"""The paths on this line are of the machine on which the compiler was built."""
+"""The paths on this line belong to the machine on which the compiler was built."""
 PROGRAM_START = b"\x7fELF"
 
 
 @dataclass(frozen=True)
 class OpenedFiles:
-    """Files that decide about the results of a tool, by their contents.
+    """The files that determine the results of a tool by their contents.
 
-    ``places`` are the folders in which it looks for them, and paths at which it finds no file now:
-    a new file there may come first. ``facts`` are further texts that decide, such as versions.
+    ``places`` are the folders in which the tool looks for them, and paths at which it finds no file
+    now: a new file there may come first. ``facts`` are further texts that affect the results, such
+    as versions.
     """
 
     files: tuple[str, ...]
@@ -73,20 +74,20 @@ def find_opened_files(build: Build, compiler: Compiler, headers: Collection[str]
 
 
 def list_included(sources: Iterable[Path]) -> list[str]:
-    """Return the names that sources include, sorted; those of missing sources are left out."""
+    """Return the names that sources include, sorted; missing sources are skipped."""
     texts = (path.read_bytes() for path in sources if path.is_file())
     return sorted({os.fsdecode(name) for text in texts for name in INCLUDED.findall(text)})
 
 
 def read_package(module: str, program: Path) -> OpenedFiles:
-    """Return the program of a Python package, and the digests of its files as pip recorded them."""
+    """Return the program of a Python package, and the digests of its files from pip's record."""
     try:
         installed = distribution(module)
     except PackageNotFoundError:
         return OpenedFiles((str(program),))
     record = installed.read_text("RECORD") or ""
-    # Scripts outside of the package name the environment; only the files of the package are equal
-    # everywhere.
+    # Scripts outside of the package contain the path of the environment. Only the package's files
+    # are equal on every machine.
     lines = sorted(line for line in record.splitlines() if line.startswith(f"{module}/"))
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     places = (str(program.parent), str(program.parent.parent))
@@ -94,7 +95,7 @@ def read_package(module: str, program: Path) -> OpenedFiles:
 
 
 def list_folder(folder: Path) -> OpenedFiles:
-    """Return all files below a folder, or the one file; hidden ones are left out."""
+    """Return all files below a folder, or the single file; hidden files are left out."""
     if folder.is_file():
         return OpenedFiles((str(folder),), (str(folder.parent),))
     files, places = [], []
@@ -106,8 +107,7 @@ def list_folder(folder: Path) -> OpenedFiles:
 
 
 def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> OpenedFiles:
-    """Let a compiler like gcc compile and link an empty program, and report the files that it
-    opens.
+    """Return the files that a compiler like gcc opens when it compiles and links an empty program.
 
     A header that does not exist for the processor is left out. A failed link is not an error here:
     the build's link reports it, and the linker opens its files before it fails.
@@ -137,13 +137,13 @@ def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> Op
 
 
 def list_stated_files(build: Build, compiler: Compiler) -> list[str]:
-    """Return the paths of the files that a toolchain's description names in its folder."""
+    """Return the paths of the files in its folder that a toolchain's description names."""
     names = (*build.toolchain.files, *build.settings.files) if compiler.folder else ()
     return [str(Path(compiler.folder, name)) for name in names]
 
 
 def run_probe(command: Sequence[str], folder: Path) -> str:
-    """Return the output of a compiler, also if it fails, without the line CONFIGURED."""
+    """Return a compiler's output without the line CONFIGURED, even if the compiler fails."""
     try:
         output = run_compiler(command, folder, folder)
     except subprocess.CalledProcessError as error:
@@ -152,7 +152,7 @@ def run_probe(command: Sequence[str], folder: Path) -> str:
 
 
 def find_programs(compiler: Compiler, words: Sequence[str], folder: Path) -> Iterator[str]:
-    """Yield the paths of the compiler, and of the assembler and the linker that it runs."""
+    """Yield the paths of the compiler and of the assembler and linker that it runs."""
     yield shutil.which(compiler.command[0]) or compiler.command[0]
     chosen = [word.partition("=")[2] for word in words if word.startswith("-fuse-ld=")]
     for name in ("as", "ld", *(f"ld.{linker}" for linker in chosen)):
@@ -171,7 +171,7 @@ def is_program(path: str) -> bool:
 
 
 def list_loaded(program: str) -> list[str]:
-    """Return the libraries that Linux loads with a program, without SYSTEM_LIBRARIES."""
+    """Return the libraries that Linux loads for a program, without SYSTEM_LIBRARIES."""
     if not sys.platform.startswith("linux"):
         return []
     with tempfile.TemporaryDirectory(prefix="firmwright-probe-") as folder:

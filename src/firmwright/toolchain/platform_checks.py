@@ -1,4 +1,4 @@
-"""Errors of a platform file that fits its schema: names, and keys that disagree."""
+"""Finds errors of a platform file that fits its schema: unknown names, and keys that disagree."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from firmwright.toolchain.toolchains import TOOLCHAINS, Toolchain, load_toolchai
 LINKER_SCRIPT = "link.ld"
 
 OF_PROGRAMS = ("native", "qemu-user")
-"""Emulators of programs of an operating system; the others have a machine's memories."""
+"""Emulators that run programs of an operating system; the others emulate a machine's memories."""
 
 WIDE_FAMILIES = ("rv64", "linux", "native")
 """Families of architectures with more than 32 bits in an address."""
 
 ADDRESS_LIMIT = 1 << 32
 WORD, UNICORN_PAGE = 4, 0x1000
-"""The bytes of which the address of a memory is a multiple: on any board, and in unicorn."""
+"""Alignment of a memory's address in bytes: on any board, and in unicorn."""
 
 Data = Mapping[str, Any]
 
 
 def find_platform_errors(data: Data, folder: Path) -> Iterator[Finding]:
-    """Yield the errors of a platform's file in a folder, each at its place."""
+    """Yield the errors of a platform's file in a folder, each at its key."""
     toolchains: dict[Pointer, Toolchain] = {}
     for pointer, name in _list_toolchains(data):
         try:
             toolchains[pointer] = load_toolchain(resolve_own(name, folder))
         except DiagnosticError:
             if not is_own_file(name) or (folder / name).is_file():
-                raise  # the errors are in that file
+                raise  # the errors are in the toolchain's file
             yield Finding(pointer, f"no such file: '{folder / name}'; a path starts at this file")
         except UserError:
             hint = suggest_known(name, TOOLCHAINS.names())
@@ -66,7 +66,7 @@ def _list_toolchains(data: Data) -> list[tuple[Pointer, str]]:
 def _find_architecture_errors(
     architecture: str, toolchains: Mapping[Pointer, Toolchain]
 ) -> Iterator[Finding]:
-    """Yield an architecture that no toolchain of the platform knows, or those without it."""
+    """Yield an architecture that no toolchain knows, or the toolchains that do not know it."""
     strangers = {p: t for p, t in toolchains.items() if not t.knows(architecture)}
     if toolchains and len(strangers) == len(toolchains):
         known = {name for toolchain in toolchains.values() for name in toolchain.architectures}
@@ -82,7 +82,7 @@ def _find_architecture_errors(
 def _find_board_errors(
     data: Data, folder: Path, toolchains: Sequence[Toolchain]
 ) -> Iterator[Finding]:
-    """Yield a board that is not there, or not for this architecture, linker and emulator."""
+    """Yield a board that does not exist or does not fit the architecture, linker or emulator."""
     architecture = data["architecture"]
     name = resolve_own(data["board"], folder)
     try:
@@ -127,7 +127,7 @@ def _find_unknown_features(data: Data) -> Iterator[Finding]:
 
 
 def _find_unknown_memories(data: Data) -> Iterator[Finding]:
-    """Yield the memories of accelerators that the platform does not have, or that are read-only."""
+    """Yield the memories of accelerators that the platform does not have, and ``flash``."""
     known = {name: None for name in data.get("memories", {}) if name != "flash"}
     for device, numbers in data.get("accelerators", {}).items():
         reached = numbers.get("memories", ()) if isinstance(numbers, dict) else ()
@@ -138,7 +138,7 @@ def _find_unknown_memories(data: Data) -> Iterator[Finding]:
 
 
 def _find_unknown_devices(data: Data) -> Iterator[Finding]:
-    """Yield the devices that one waits for and that the platform does not have."""
+    """Yield the devices that another device waits for and that the platform does not have."""
     known = data.get("accelerators", {})
     for device, numbers in known.items():
         others = {name: None for name in known if name != device}
@@ -151,7 +151,7 @@ def _find_unknown_devices(data: Data) -> Iterator[Finding]:
 
 
 def _find_overlaps(memories: Data) -> Iterator[Finding]:
-    """Yield memories that begin before the one below them ends."""
+    """Yield memories that begin before the memory below them ends."""
     ordered = sorted(memories.items(), key=lambda item: int(item[1]["origin"]))
     for (lower, first), (upper, second) in pairwise(ordered):
         end = first["origin"] + parse_size(first["size"])
@@ -161,7 +161,7 @@ def _find_overlaps(memories: Data) -> Iterator[Finding]:
 
 
 def _find_access_errors(memories: Data) -> Iterator[Finding]:
-    """Yield a read-only RAM, and memories without a cost next to others with one."""
+    """Yield a read-only RAM, and a flash or RAM without a cost if another memory has one."""
     if memories.get("ram", {}).get("read_only"):
         yield Finding(
             ("memories", "ram", "read_only"), "the program writes to `ram`; remove the key"
@@ -175,7 +175,7 @@ def _find_access_errors(memories: Data) -> Iterator[Finding]:
 
 
 def _find_address_errors(data: Data) -> Iterator[Finding]:
-    """Yield memories at addresses that the core does not have, or that are not aligned."""
+    """Yield memories at addresses that the core does not have or that are not aligned."""
     family = find_family(data["architecture"])
     for name, memory in data.get("memories", {}).items():
         origin, pointer = int(memory["origin"]), ("memories", name)
@@ -193,7 +193,7 @@ def _find_address_errors(data: Data) -> Iterator[Finding]:
 
 
 def _find_emulator_errors(data: Data) -> Iterator[Finding]:
-    """Yield emulators of another kind of platform, and those without a start command."""
+    """Yield emulators for another kind of platform, and QEMU without the key that starts it."""
     for index, name in enumerate(data["emulators"]):
         message = ""
         if name in OF_PROGRAMS and "memories" in data:

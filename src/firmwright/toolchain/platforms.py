@@ -1,4 +1,4 @@
-"""Platforms: processor, memories, board, and emulators."""
+"""Loads platforms: processor, memories, board, and emulators."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PLATFORMS = DescriptionKind(
 
 @dataclass(frozen=True)
 class Memory:
-    """One memory of the address map; origin (address) and size in bytes.
+    """One memory of the address map: origin (address), and size in bytes.
 
-    ``cost`` is the cost to read or write a byte of it, relative to the platform's other memories;
-    None if planning does not use it by itself. A flash is ``read_only`` also if its file does not
-    say so.
+    ``cost`` is the cost to read or write one of its bytes, relative to the platform's other
+    memories. It is None if planning does not use the memory by default. A flash is always
+    ``read_only``, even if its file does not state it.
     """
 
     origin: int
@@ -44,10 +44,11 @@ class Qemu:
 
 @dataclass(frozen=True)
 class Throughput:
-    """How fast a device works.
+    """The speed of a device.
 
-    ``macs_per_cycle`` and ``macs_per_cycle_16_bit`` are multiply-accumulates of 8 and of 16 bits
-    that it achieves in a cycle of ``clock_mhz``, ``bytes_per_cycle`` what it reads and writes.
+    ``macs_per_cycle`` and ``macs_per_cycle_16_bit`` are the multiply-accumulates of 8 and of 16
+    bits that the device achieves in a cycle of ``clock_mhz``. ``bytes_per_cycle`` are the bytes
+    that it reads and writes in a cycle.
     """
 
     clock_mhz: float
@@ -60,15 +61,15 @@ class Throughput:
 class Timing:
     """The engines by device, and the microseconds of a call from one core to another.
 
-    ``unverified`` names the numbers that we assume.
+    ``unverified`` names the numbers that are assumed, not measured.
     """
 
-    call_us: int | float  # as the file has it: reports print whole numbers as such
+    call_us: int | float  # as in the file: reports print whole numbers without a fraction
     engines: Mapping[str, Throughput]
     unverified: tuple[str, ...]
 
     def find_throughput(self, device: str) -> Throughput:
-        """Return the speed of a device; UserError if the platform does not state it."""
+        """Return the speed of a device. Raises UserError if the platform does not state it."""
         if device not in self.engines:
             raise UserError(f"timing: the platform states no engine for '{device}'")
         return self.engines[device]
@@ -78,11 +79,11 @@ class Timing:
 class Platform:
     """One platform, as its YAML file describes it; sizes in bytes.
 
-    ``memories`` is empty and ``stack`` 0 if the operating system provides both. Without a
-    memory ``flash``, code and constants live in RAM, and ``code`` is what planning keeps for
-    code there. ``accelerators`` gives by device the numbers of ``platform.schema.json``.
-    The first of ``toolchains`` and of ``emulators`` is the default. ``board`` and toolchains are
-    names, or paths of the user's own.
+    ``memories`` is empty and ``stack`` 0 if the operating system provides both. Without a memory
+    ``flash``, code and constants are in RAM, and ``code`` is the RAM that planning reserves for
+    code. ``accelerators`` has, by device, the numbers of ``platform.schema.json``. The first of
+    ``toolchains`` and of ``emulators`` is the default. ``board`` and toolchains are built-in names
+    or paths of custom files.
     """
 
     name: str
@@ -100,14 +101,14 @@ class Platform:
     modules: Mapping[str, str] = field(default_factory=dict)
     """By device, the toolchain of the image that the device's core loads."""
     host: str | None = None
-    """The platform that stands in for it if a recipe does not compile for the device."""
+    """The platform that replaces it if a recipe does not compile for the device."""
     timing: Timing | None = None
     features: tuple[str, ...] = ()
-    """The features of its processor for forms of the device ``c`` are made for."""
+    """The processor features for which forms of the device ``c`` are made."""
 
     @property
     def is_bare_metal(self) -> bool:
-        """Whether a programmer stores the firmware; else an operating system loads its ELF."""
+        """Whether a programmer stores the firmware; otherwise an operating system loads its ELF."""
         return bool(self.memories)
 
     @property
@@ -130,7 +131,7 @@ def platform_names() -> tuple[str, ...]:
 def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platform:
     """Return the platform of this name, or of a custom YAML file.
 
-    A path is relative to ``relative_to``. Raises UserError for an unknown name and
+    A path is relative to ``relative_to``. Raises UserError for an unknown name. Raises
     DiagnosticError, with file, line and column, for a file with errors.
     """
     data = read_sizes(PLATFORMS.load(name_or_path, relative_to))
@@ -147,7 +148,7 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
 
 
 def to_host_platform(platform: Platform) -> Platform:
-    """Return the platform's stand-in: the processor of its ``host``, and its accelerators.
+    """Return the platform's replacement: the processor of its ``host`` with its accelerators.
 
     Raises UserError for a platform that names no host.
     """
@@ -167,7 +168,7 @@ def to_host_platform(platform: Platform) -> Platform:
 
 
 def _find_numbers(device: str, entry: str | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an accelerator's numbers; the name of a platform stands for the numbers there."""
+    """Return an accelerator's numbers; the name of a platform refers to that platform's numbers."""
     if not isinstance(entry, str):
         return entry
     other = load_platform(entry)

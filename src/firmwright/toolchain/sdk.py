@@ -1,4 +1,4 @@
-"""Boards whose firmware the make of an SDK builds: missing requirements, and the call."""
+"""Builds firmware with an SDK's make, and lists the missing requirements of the SDK."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ COMMAND = ("make", "all")
 
 
 def explain_not_built(build: Build) -> str:
-    """Return why the firmware is not compiled here; empty if firmwright compiles, or the SDK is
-    there.
+    """Return why firmwright does not build the firmware on this machine.
 
-    A variable that names a wrong folder is not a reason: the build fails with it.
+    The result is "" if firmwright compiles the firmware, or if the SDK is installed. A variable
+    that names a wrong folder is not a reason: the build fails and reports it.
     """
     board = build.platform.board
     if not is_built_elsewhere(board):
@@ -33,7 +33,7 @@ def explain_not_built(build: Build) -> str:
 
 
 def list_missing(build: Build, sdk: Sdk) -> Iterator[str]:
-    """Yield the missing requirements of the SDK's make, and how to get them."""
+    """Yield the missing requirements of the SDK's make, each with the way to get it."""
     if missing := explain_missing_compiler(build.toolchain, build.platform.architecture):
         yield missing
     for variable, (known_by, *_) in sdk.folders.items():
@@ -42,9 +42,9 @@ def list_missing(build: Build, sdk: Sdk) -> Iterator[str]:
 
 
 def find_sdk_folders(sdk: Sdk) -> dict[str, ToolFolder]:
-    """Return the folders by their variables, with all files that a build reads of them.
+    """Return the SDK's folders by variable, with all files that a build reads from them.
 
-    Raises UserError for a variable that names another folder.
+    Raises UserError for a variable that is not set or names a wrong folder.
     """
     found = {}
     for variable, (known_by, *patterns) in sdk.folders.items():
@@ -58,10 +58,11 @@ def find_sdk_folders(sdk: Sdk) -> dict[str, ToolFolder]:
 
 
 def make_firmware(project: Path, sdk: Sdk, scratch: Path, cache: Path) -> Path:
-    """Let make build a copy of the project in ``scratch``; return the ELF.
+    """Build a copy of the project in ``scratch`` with make, and return the ELF.
 
-    Make inherits the environment, in which an SDK keeps its settings. Raises UserError if it is not
-    installed or writes no ELF, and ToolError if it fails; the whole output is in ``cache`` then.
+    Make inherits the environment, in which an SDK stores its settings. Raises UserError if make is
+    not installed or does not write exactly one ELF. Raises ToolError if make fails; the whole
+    output is then in ``cache``.
     """
     find_sdk_folders(sdk)
     shutil.copytree(project, scratch)

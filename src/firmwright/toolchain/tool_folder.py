@@ -1,4 +1,7 @@
-"""Tools that come as a folder, which an environment variable names: Arm's and TI's compilers."""
+"""Finds tools that are installed as a folder, such as Arm's and TI's compilers.
+
+An environment variable names the folder.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from firmwright.errors import UserError
 
 @dataclass(frozen=True)
 class ToolFolder:
-    """An installed folder of tools, and those of its files that a build calls or links."""
+    """An installed folder of tools, and the files in it that a build calls or links."""
 
     path: Path
     files: tuple[str, ...]
 
     @property
     def digest(self) -> str:
-        """Return the first 16 digits of the SHA-256 over the files, in their order."""
+        """Return the first 16 digits of the SHA-256 over the files, in the order of ``files``."""
         total = hashlib.sha256()
         for name in self.files:
             total.update(hashlib.sha256((self.path / name).read_bytes()).digest())
@@ -28,10 +31,10 @@ class ToolFolder:
 
 
 def find_tool_folder(variable: str, files: Sequence[str]) -> ToolFolder | None:
-    """Return the folder that an environment variable names, None if it is not set.
+    """Return the folder that an environment variable names; None if it is not set.
 
-    ``files`` are what it has to hold, by their paths in it. Raises UserError with the missing
-    files: a partial installation does not count as a missing one.
+    ``files`` are the paths of files that the folder must contain. Raises UserError with the missing
+    files, because an incomplete installation does not count as a missing one.
     """
     stated = os.environ.get(variable)
     if not stated:

@@ -1,4 +1,4 @@
-"""How to call a compiler: the command, its flags by architecture, and how it links."""
+"""Loads toolchains: the compiler's command, its flags by architecture, and its link command."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ TOOLCHAINS = DescriptionKind("toolchain", "", "toolchain.schema.json")
 class ArchitectureSettings:
     """The settings of a toolchain for one architecture.
 
-    ``compile`` are the words behind the command that choose the C compiler. Without a C library
-    (``libc``) the headers and functions in the project's ``freestanding/`` step in. Without a
-    ``linker`` the compiler's driver links. ``runtime`` is the command, behind the compiler's own,
-    that builds ``compiler_rt.o``, and ``runtime_flags`` choose the processor there; empty where
-    the linker finds its own. ``files`` are those of the toolchain's folder that only this
-    architecture needs, and ``since`` the first version that knows it; empty for all.
+    ``compile`` are the words after the command that select the C compiler. Without a C library
+    (``libc``), the headers and functions in the project's ``freestanding/`` replace it. Without a
+    ``linker``, the compiler's driver links. ``runtime`` are the words after the compiler's command
+    that build ``compiler_rt.o``, and ``runtime_flags`` select the processor for it. Both are empty
+    if the linker finds its run-time library. ``files`` are files of the toolchain's folder that
+    only this architecture needs. ``since`` is the first version that knows the architecture; empty
+    if all versions know it.
     """
 
     compile: tuple[str, ...] = ()
@@ -45,11 +46,11 @@ class ArchitectureSettings:
 class Toolchain:
     """One compiler, as its YAML file describes it.
 
-    The program is found on PATH, or in the folder of a ``python_module``, or where there is a
-    ``variable`` of the environment, in the folder that it names; ``files`` lie there too, and so
-    does the first word of ``strip``, which strips a module. ``output`` are the words behind the
-    flags that name the object. In the words of the commands, ``{folder}`` stands for the
-    installation's folder.
+    The program is found on PATH, or in the folder of a ``python_module``. If the toolchain has a
+    ``variable`` of the environment, the program is in the folder that the variable names. ``files``
+    are in that folder too, and so is the first word of ``strip``, the command that strips a module.
+    ``output`` are the words after the flags that name the object. In the commands, ``{folder}``
+    stands for the installation's folder.
     """
 
     name: str
@@ -66,22 +67,22 @@ class Toolchain:
     architectures: Mapping[str, ArchitectureSettings] = field(default_factory=dict)
 
     def knows(self, architecture: str) -> bool:
-        """Return whether it builds for this architecture."""
+        """Return whether the toolchain builds for this architecture."""
         return architecture in self.architectures
 
     @property
     def reports_files(self) -> bool:
-        """Whether the compiler has gcc's options, among them those that list the files it opens."""
+        """Whether the compiler has gcc's options, including those that list the files it opens."""
         return self.output[:1] == ("-c",)
 
     def uses_script(self, architecture: str) -> bool:
-        """Return whether it links by the board's linker script."""
+        """Return whether the toolchain links with the board's linker script."""
         return any("{script}" in flag for flag in self.settings_for(architecture).link_flags)
 
     def settings_for(self, architecture: str) -> ArchitectureSettings:
-        """Return what applies to this architecture; ``native`` is the machine we run on.
+        """Return the settings for an architecture; ``native`` is the machine of firmwright.
 
-        Raises UserError when the toolchain does not know the architecture.
+        Raises UserError if the toolchain does not know the architecture.
         """
         names = [architecture]
         if architecture == "native":
@@ -105,9 +106,9 @@ def toolchain_names() -> tuple[str, ...]:
 def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolchain:
     """Return the toolchain of this name, or of a custom YAML file.
 
-    Does not look for the compiler. Raises UserError for an unknown name, and for flags that claim
-    the hard-float ABI for a CPU without floating-point unit; DiagnosticError, with file, line and
-    column, for a file with errors.
+    The function does not look for the compiler. Raises UserError for an unknown name, and for flags
+    that request the hard-float ABI for a CPU without floating-point unit. Raises DiagnosticError,
+    with file, line and column, for a file with errors.
     """
     data = TOOLCHAINS.load(name_or_path, relative_to)
     toolchain = msgspec.convert({**data, **data["command"]}, Toolchain)
