@@ -1,4 +1,4 @@
-"""Emulators: run a firmware, hand it console input, collect its output, count instructions."""
+"""Runs firmware in emulators: sends console input, collects output, counts instructions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Execution", "find_emulator_version", "run_firmware"]
 
 
 def _load_emulators() -> dict[str, Emulator]:
-    # Imported here, so that importing this package does not load unicorn.
+    # Imported here, so that the import of this package does not load unicorn.
     from firmwright.emulator.native import run_natively
     from firmwright.emulator.qemu import run_in_qemu, run_in_qemu_user
     from firmwright.emulator.unicorn_emulator import run_in_unicorn
@@ -28,9 +28,9 @@ def _load_emulators() -> dict[str, Emulator]:
 
 
 def find_emulator_version(name: str, platform: Platform) -> str | None:
-    """Return an emulator's version, None for ``native``: this machine runs the program.
+    """Return an emulator's version; None for ``native``, because this machine runs the program.
 
-    Raises UserError for one that is not installed.
+    Raises UserError for an emulator that is not installed.
     """
     from firmwright.emulator.qemu import find_qemu, read_qemu_version
 
@@ -51,13 +51,13 @@ def run_firmware(
     """Run a firmware from reset to its exit, and return the record of the run.
 
     ``counted`` names the function whose executed instructions are counted. ``budget`` is the number
-    of instructions after which a firmware counts as hanging. ``parts`` names functions that the
-    counted one calls, in this order, whose calls are counted by themselves: a name that stands
-    there twice is called twice. All ELF files are loaded into the memories, and the first is the
-    firmware that starts.
+    of instructions after which a firmware counts as hung. ``parts`` names functions that the
+    counted function calls, in this order. The calls of each part are counted separately: a name
+    that appears twice is called twice. All ELF files are loaded into the memories, and the first
+    file is the firmware that starts.
 
-    Raises UserError for an unknown or missing emulator, a faulty firmware (with the place of
-    the fault), a firmware without enough input, and one that does not exit.
+    Raises UserError for an unknown or missing emulator, and for a faulty firmware, with the address
+    of the fault. Raises UserError also for a firmware that gets too little input or does not exit.
     """
     known = _load_emulators()
     if emulator not in known:

@@ -1,4 +1,4 @@
-"""The native block hook: builds ``block_counter.c`` on first use and attaches it to unicorn."""
+"""Builds the native block hook ``block_counter.c`` on first use and attaches it to unicorn."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Counter(ctypes.Structure):
 
 
 def load_library() -> ctypes.CDLL:
-    """Return ``block_counter.c``, compiled for this machine."""
+    """Return the library of ``block_counter.c``, compiled for this machine."""
     source = "block_counter.c"
     content = importlib.resources.files("firmwright.emulator").joinpath(source).read_bytes()
     library = build_library("block_counter", {source: content})
@@ -68,14 +68,14 @@ def load_library() -> ctypes.CDLL:
 
 
 class BlockCounter:
-    """Counts executed instructions inside one function of a run's firmware, callees included."""
+    """Counts the instructions that one function of a run's firmware executes, callees included."""
 
     def __init__(self, run: Run, machine: Machine, library: ctypes.CDLL) -> None:
-        """Attach the hook; the machine's engine is stopped soon after the run's budget."""
+        """Attach the hook; it stops the machine's engine soon after the run's budget is used up."""
         self._firmware = run.firmware
         start, code = run.firmware.code
         address_of = run.firmware.symbols.address_of
-        # Attributes keep objects alive to which the C side has pointers.
+        # Attributes keep objects alive to which the C code has pointers.
         self._library = library
         self._blocks = (_Block * (len(code) // 2 + 1))()
         self._parts = (_Part * len(run.parts))(*(_Part(0, address_of(n), 0) for n in run.parts))
@@ -104,20 +104,20 @@ class BlockCounter:
 
     @property
     def executed_instructions(self) -> int:
-        """Instructions executed since start-up, in the counted function or not."""
+        """The instructions executed since start-up, inside and outside of the counted function."""
         return int(self._counter.executed)
 
     @property
     def last_block(self) -> int:
-        """Address of the block that was entered last."""
+        """The address of the last block that was entered."""
         return int(self._counter.last_block)
 
     def mark_last_instruction(self, address: int) -> None:
-        """Note that the instruction at ``address`` is the last one that is executed."""
+        """Record that the instruction at ``address`` is the last executed instruction."""
         self._library.leave_block(ctypes.byref(self._counter), ctypes.c_uint32(address))
 
     def count_by_symbol(self) -> dict[str, int]:
-        """Return executed instructions by the function whose code they are, sorted by name."""
+        """Return the executed instructions by the function that contains them, sorted by name."""
         start, _ = self._firmware.code
         counts: Counter[str] = Counter()
         for index, block in enumerate(self._blocks):

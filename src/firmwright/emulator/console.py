@@ -1,11 +1,11 @@
-"""The firmware's console as a device model sees it: bytes to hand out, bytes written."""
+"""Models the firmware's console for device models: the input bytes, and the bytes written."""
 
 from __future__ import annotations
 
 from firmwright.progress import BYTES, report
 
-# A firmware that polls this often in a row, without input left, will wait for ever.
-# Every byte written needs one poll too, so a busy but healthy firmware stays far below.
+# A firmware that polls this often in a row, without input left, will wait forever. Every byte
+# written needs one poll too, so a busy but healthy firmware stays far below this number.
 _IDLE_POLLS = 1000
 
 
@@ -25,16 +25,16 @@ class Console:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the firmware is waiting for input that will not come."""
+        """Whether the firmware waits for input that will not come."""
         return self._idle_polls > _IDLE_POLLS
 
     def poll(self) -> bool:
-        """Return whether a byte can be read, for a firmware that asks."""
+        """Return whether a byte can be read, and count the poll if no byte is left."""
         self._idle_polls = 0 if self.has_input else self._idle_polls + 1
         return self.has_input
 
     def read(self) -> int:
-        """Return the next byte; 0 if there is none, as in a receiver's empty register."""
+        """Return the next byte; 0 if no byte is left, as in a receiver's empty register."""
         if not self.has_input:
             return 0
         self._position += 1

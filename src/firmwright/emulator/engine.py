@@ -1,4 +1,4 @@
-"""Unicorn's engine, with types: its Python binding has few."""
+"""Adds types to unicorn's engine, because its Python binding has few."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Protocol, cast
 
 from unicorn.unicorn_const import UC_HOOK_BLOCK
 
-# The package itself re-exports these without saying so, and hides the library.
+# The package exports these names without declaring it, and hides the library.
 from unicorn.unicorn_py3.unicorn import Uc, UcError, uclib
 
 __all__ = ["Engine", "UcError", "add_native_block_hook", "open_engine", "unicorn_function"]
 
 TRANSLATIONS = 128 << 20
-"""Bytes for translated code. Unicorn's default is 1 GiB, which a limit of memory may not allow."""
+"""Bytes for translated code. Unicorn's default is 1 GiB, which a memory limit may not allow."""
 
 ReadDevice = Callable[[Any, int, int, Any], int]  # engine, offset, size in bytes, user data
 WriteDevice = Callable[[Any, int, int, int, Any], None]  # engine, offset, size, value, user data
@@ -53,7 +53,7 @@ class Engine(Protocol):
 
 
 def open_engine(architecture: int, mode: int, cpu: int | None = None) -> Engine:
-    """Return a new engine; the numbers are unicorn's constants."""
+    """Return a new engine; the arguments are unicorn's constants."""
     engine = cast(Engine, Uc(architecture, mode, cpu))
     engine.ctl_set_tcg_buffer_size(TRANSLATIONS)
     return engine
@@ -67,12 +67,12 @@ def unicorn_function(name: str) -> ctypes.c_void_p:
 def add_native_block_hook(
     engine: Engine, function: ctypes.c_void_p, data: ctypes.Structure
 ) -> None:
-    """Have the C function (a ``uc_cb_hookcode_t``) called with ``data`` for every block.
+    """Register a C function (a ``uc_cb_hookcode_t``) that is called with ``data`` for every block.
 
-    The caller keeps both alive. Unicorn's own ``hook_add`` takes Python functions only.
+    The caller keeps both alive. The method ``hook_add`` of unicorn accepts only Python functions.
     """
     handle = ctypes.c_size_t()
-    everywhere = (ctypes.c_uint64(1), ctypes.c_uint64(0))  # an empty range means that
+    everywhere = (ctypes.c_uint64(1), ctypes.c_uint64(0))  # an empty range means every address
     status = uclib.uc_hook_add(
         engine._uch, ctypes.byref(handle), UC_HOOK_BLOCK, function, ctypes.byref(data), *everywhere
     )

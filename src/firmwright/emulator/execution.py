@@ -1,4 +1,4 @@
-"""The input and the result of every emulator."""
+"""Defines the input and the result of every emulator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 from firmwright.emulator.image import Firmware
 from firmwright.toolchain import Platform
 
-# Exit codes of the board code; defined for the firmware in templates/runtime/fw_hal.h.
+# Exit codes of the board code; the firmware's definitions are in templates/runtime/fw_hal.h.
 EXIT_TRAP = 120
 EXIT_NO_INPUT = 121
 EXIT_NO_FEATURE = 122
@@ -17,7 +17,7 @@ EXIT_NO_FEATURE = 122
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a firmware: what to execute, on which input, within which limits."""
+    """One run of a firmware: the program, its input, and its limits."""
 
     firmware: Firmware
     platform: Platform
@@ -29,12 +29,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Execution:
-    """How a run went.
+    """The result of a run.
 
-    ``instructions`` are those executed between entry into the counted function and its
-    return, callees included, summed over all calls; None if the emulator cannot count.
-    ``by_symbol`` splits the same number over the functions whose code was executed;
-    ``by_part`` gives the share of each part's calls, callees included, in the order of the parts.
+    ``instructions`` are the instructions executed between the entry into the counted function and
+    its return, callees included, summed over all calls. It is None if the emulator cannot count.
+    ``by_symbol`` divides this number among the functions whose code was executed. ``by_part`` has
+    the instructions of each part's calls, callees included, in the order of the parts.
     """
 
     emulator: str  # with version, as in "unicorn 2.1.4"
@@ -46,15 +46,19 @@ class Execution:
 
 
 class Emulator(Protocol):
-    """Something that can run a firmware."""
+    """A function that runs a firmware."""
 
     def __call__(self, run: Run) -> Execution:
-        """Run it to its exit; raises UserError for a fault, a missing program, no exit."""
+        """Run the firmware to its exit.
+
+        Raises UserError for a fault, a missing program, and a firmware that does not exit.
+        """
 
 
 def time_limit(budget: int) -> int:
-    """Return seconds to wait for an emulator that counts no instructions.
+    """Return the seconds to wait for an emulator that counts no instructions.
 
-    Twenty million instructions a second is slower than any of them; a minute is for the start.
+    Every such emulator executes more than twenty million instructions per second. One minute is for
+    the start.
     """
     return 60 + budget // 20_000_000

@@ -1,4 +1,4 @@
-"""A linked firmware for the emulators: bytes with their addresses, and the names of code."""
+"""Reads a linked firmware for the emulators: bytes with their addresses, and function names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FirmwareSegment:
 
 @dataclass(frozen=True, order=True)
 class FunctionSymbol:
-    """A function symbol; ``address`` is that of its first instruction, without Thumb bit."""
+    """A function symbol; ``address`` is the address of its first instruction, without Thumb bit."""
 
     address: int
     size: int  # bytes; 0 if the assembly source did not state it
@@ -36,7 +36,7 @@ class FunctionSymbol:
 
 @dataclass(frozen=True)
 class Symbols:
-    """The function symbols of a firmware, sorted: of several at one address, the last counts."""
+    """The sorted function symbols of a firmware; the last one at an address counts."""
 
     functions: tuple[FunctionSymbol, ...]
 
@@ -45,7 +45,7 @@ class Symbols:
         return [function.address for function in self.functions]
 
     def name_at(self, address: int) -> str:
-        """Return the function that holds ``address``, or the address in hexadecimal."""
+        """Return the function that contains ``address``, or the address in hexadecimal."""
         index = bisect.bisect_right(self._addresses, address) - 1
         if index >= 0:
             function = self.functions[index]
@@ -54,12 +54,12 @@ class Symbols:
         return f"{address:#010x}"
 
     def describe_address(self, address: int) -> str:
-        """Return ``address`` for a message: ``0x80000012 in main``."""
+        """Return ``address`` for a message, such as ``0x80000012 in main``."""
         name = self.name_at(address)
         return name if name.startswith("0x") else f"{address:#010x} in {name}"
 
     def address_of(self, name: str) -> int:
-        """Return the address of the function ``name``; raises UserError if there is none."""
+        """Return the address of the function ``name``. Raises UserError if it does not exist."""
         for function in self.functions:
             if function.name == name:
                 return function.address
@@ -69,9 +69,9 @@ class Symbols:
 
 @dataclass(frozen=True)
 class Firmware:
-    """An ELF file, read; ``entry`` is the address where it says that execution begins.
+    """A parsed ELF file; ``entry`` is the address of its first instruction.
 
-    Segments and symbols are also those of the files ``beside`` it.
+    Segments and symbols also include those of the ELF files ``beside`` it.
     """
 
     path: Path
@@ -82,7 +82,9 @@ class Firmware:
 
     @cached_property
     def code(self) -> tuple[int, bytes]:
-        """The executable bytes, as (first address, bytes from there to the last one)."""
+        """The executable bytes: first address, and the bytes from there to the last executable
+        byte.
+        """
         parts = [segment for segment in self.segments if segment.executable]
         start = min(part.address for part in parts)
         code = bytearray(max(part.address + len(part.data) for part in parts) - start)
@@ -92,7 +94,7 @@ class Firmware:
 
 
 def read_firmware(path: Path, *beside: Path) -> Firmware:
-    """Read an ELF file, and further ones in memory.
+    """Return the firmware of an ELF file, with the segments and symbols of further ELF files.
 
     Raises UserError for a file that cannot be read or is not an ELF file.
     """

@@ -1,4 +1,4 @@
-"""A machine of the unicorn emulator: a processor, its devices, its way to stop."""
+"""Defines a machine of the unicorn emulator: its processor, its devices, and how it stops."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from firmwright.emulator.execution import Run
 
 @dataclass(frozen=True)
 class Stop:
-    """Why the machine stops: an exit code (0..255), or a fault in words.
+    """The reason why the machine stops: an exit code (0..255), or a description of a fault.
 
-    ``address`` is that of the instruction; None for an access to a device, in the middle of
-    which unicorn does not know: its program counter is right once it has stopped.
+    ``address`` is the address of the instruction. It is None for an access to a device: unicorn
+    does not know the program counter during the access, and knows it after the stop.
     """
 
     exit_code: int = 0
@@ -25,7 +25,7 @@ class Stop:
 
 
 class Machine(Protocol):
-    """One board. ``stop`` is called by its devices when the firmware ends or can't go on."""
+    """One board; its devices call ``stop`` when the firmware ends or cannot continue."""
 
     thumb: bool
     program_counter: int  # unicorn's numbers of these registers
@@ -35,13 +35,14 @@ class Machine(Protocol):
     count_instructions: Callable[[], int]  # instructions since start-up; set by the counter
 
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
-        """Create the processor and map the devices."""
+        """Create the processor, and map the devices."""
 
     def reset(self, start: int) -> int:
-        """Set the registers as after a reset; return the address where execution begins.
+        """Set the registers as after a reset, and return the address of the first instruction.
 
-        ``start`` is the first address of flash; without one, the firmware's entry.
+        ``start`` is the first address of flash, or the firmware's entry if the platform has no
+        flash.
         """
 
     def explain_exception(self, number: int) -> Stop:
-        """Return what the processor exception ``number`` of unicorn means."""
+        """Return the reason to stop for the processor exception ``number`` of unicorn."""

@@ -1,6 +1,7 @@
-"""Arm's MPS2 board with the AN386 image: a Cortex-M, a CMSDK UART, semihosting for the exit.
+"""Emulates Arm's MPS2 board with the AN386 image: a Cortex-M, a CMSDK UART, semihosting.
 
-Addresses: Arm's application note AN386. Exceptions have unicorn's numbers.
+The firmware exits by semihosting. Source of addresses: Arm's application note AN386. Exceptions
+have unicorn's numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from firmwright.errors import UserError
 
 _PAGE = 0x1000
 
-_SYSTEM_CONTROL = 0xE0000000  # debug units and system control space: memory without function
+_SYSTEM_CONTROL = 0xE0000000  # debug units and system control space: plain memory here
 _SYSTEM_CONTROL_SIZE = 0x100000
 
 _UART = 0x40004000
@@ -59,7 +60,7 @@ _CAUSES = {
 
 CORES = {
     "cortex-m0": UC_CPU_ARM_CORTEX_M0,
-    "cortex-m0+": UC_CPU_ARM_CORTEX_M0,  # the same instructions
+    "cortex-m0+": UC_CPU_ARM_CORTEX_M0,  # has the instructions of the Cortex-M0
     "cortex-m3": UC_CPU_ARM_CORTEX_M3,
     "cortex-m4": UC_CPU_ARM_CORTEX_M4,
     "cortex-m4f": UC_CPU_ARM_CORTEX_M4,
@@ -68,11 +69,11 @@ CORES = {
     "cortex-m33": UC_CPU_ARM_CORTEX_M33,
     "cortex-m33f": UC_CPU_ARM_CORTEX_M33,
 }
-"""Unicorn's cores by architecture."""
+"""Unicorn's cores, by architecture."""
 
 
 def find_core(architecture: str) -> int:
-    """Return the core that unicorn runs an architecture on; UserError if it has none."""
+    """Return the unicorn core of an architecture. Raises UserError if unicorn lacks such a core."""
     if architecture not in CORES:
         raise UserError(
             f"the emulator unicorn has no core for the architecture '{architecture}'; it has some "
@@ -106,7 +107,7 @@ class Mps2An386:
         return int.from_bytes(vectors[4:], "little")
 
     def explain_exception(self, number: int) -> Stop:
-        """Semihosting's exit ends the run; every other exception is a fault."""
+        """Return the exit code for semihosting's exit, and a fault for every other exception."""
         here = self.engine.reg_read(UC_ARM_REG_PC)
         if number != _BREAKPOINT:
             return Stop(fault=_CAUSES.get(number, f"exception {number}"), address=here)

@@ -1,4 +1,4 @@
-"""Runs the firmware of a platform with an operating system: an ordinary process."""
+"""Runs the firmware of a platform with an operating system as an ordinary process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def run_natively(run: Run) -> Execution:
 
 
 def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
-    """Run the program, or ``launcher`` with it as the last argument, to its exit."""
+    """Run the program to its exit, or ``launcher`` with the program as its last argument."""
     path = run.firmware.path
     limit = time_limit(run.budget)
     try:

@@ -1,4 +1,4 @@
-"""C sources of this package, compiled for the machine that we run on."""
+"""Compiles C sources of this package for the machine that runs firmwright."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from firmwright.user_folders import find_cache_folder
 
 
 def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
-    """Compile sources, and their headers, by file name; return the library.
+    """Compile sources and their headers, given by file name, and return the library.
 
     An existing library is built again only if it is damaged: the file name has digests of all
-    inputs, and of the library. Several processes may share the folder. Raises UserError if the
+    inputs and of the library. Several processes may share the folder. Raises UserError if the
     compiler fails.
     """
     kept = find_folder()
-    # Zig's headers: those of the machine would be inputs of the build.
+    # The flags select zig's headers: the machine's headers would be inputs of the build.
     flags = load_toolchain("zig").settings_for("native").flags
     decisive = [version("ziglang"), sys.platform, platform.machine(), *flags]
     key = hashlib.sha256("\0".join(decisive).encode())
@@ -55,10 +55,11 @@ def build_library(name: str, sources: Mapping[str, bytes]) -> Path:
 
 
 def find_folder() -> Path:
-    """Return the folder of the libraries, in the user's cache: this process loads them.
+    """Return the folder of the libraries in the user's cache.
 
-    It is not in the build folder, which can be part of somebody else's repository. If the cache
-    cannot be written, the folder lasts as long as this process.
+    The folder is not in the build folder, which can be part of another person's repository, because
+    this process loads the libraries. If the cache is not writable, the folder is deleted when this
+    process ends.
     """
     folder = find_cache_folder()
     if folder is None:

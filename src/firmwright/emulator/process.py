@@ -1,4 +1,4 @@
-"""Runs a program that reads its samples from standard input, and reports how far it has read."""
+"""Runs a program that reads its samples from standard input, and reports the bytes read so far."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import IO
 from firmwright.progress import BYTES, report
 
 CHUNK = 4096
-"""Bytes that are handed over at once."""
+"""Bytes that one write passes to the program."""
 
 
 def run_process(
     command: Sequence[str | Path], given: bytes, limit: float, stderr: int | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program with this input; TimeoutExpired after ``limit`` seconds.
+    """Run a program with this input. Raises TimeoutExpired after ``limit`` seconds.
 
-    ``stderr`` is what :class:`subprocess.Popen` takes.
+    ``stderr`` is the argument of this name of :class:`subprocess.Popen`.
     """
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
     ) as process:
-        # Removed, because communicate() would close it.
+        # Removed from the process, because communicate() would close it.
         stdin, process.stdin = process.stdin, None
         assert stdin is not None
         feeder = Thread(target=feed, args=(stdin, given), daemon=True)
@@ -40,7 +40,7 @@ def run_process(
 
 
 def feed(stream: IO[bytes], given: bytes) -> None:
-    """Hand everything over; a program that ends early is left alone."""
+    """Write all bytes to the stream; ignore a program that ends early."""
     with suppress(BrokenPipeError), stream:
         for start in range(0, len(given), CHUNK):
             stream.write(given[start : start + CHUNK])

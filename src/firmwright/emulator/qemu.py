@@ -1,4 +1,4 @@
-"""Runs a firmware in QEMU, if installed: a second opinion on the same ELF file."""
+"""Runs a firmware in QEMU, if installed: a second emulator for the same ELF file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TRAP = re.compile(rb"@trap cause=(0x[0-9a-f]+) pc=(0x[0-9a-f]+) address=(0x[0-9
 
 
 def run_in_qemu(run: Run) -> Execution:
-    """Run the firmware in QEMU; instructions are counted if it has plugins."""
+    """Run the firmware in QEMU, and count instructions if QEMU has plugins."""
     qemu, program = find_qemu(run.platform)
     version = read_qemu_version(program)
     command = [program, *qemu.arguments, "-kernel", str(run.firmware.path.resolve())]
@@ -58,10 +58,10 @@ def _run_machine(run: Run, command: Sequence[str], emulator: str) -> Execution:
 
 
 def run_in_qemu_user(run: Run) -> Execution:
-    """Run a Linux program in QEMU, its system calls are ours.
+    """Run a Linux program in QEMU; this machine's kernel executes its system calls.
 
-    Instructions are counted if QEMU has plugins and the program has symbols. zig's programs have
-    none, because the linker strips them with all data that differs from run to run.
+    Instructions are counted if QEMU has plugins and the program has symbols. Programs of zig have
+    no symbols, because the linker strips them with all data that differs from run to run.
     """
     qemu, program = find_qemu(run.platform)
     version = read_qemu_version(program)
@@ -75,7 +75,7 @@ def run_in_qemu_user(run: Run) -> Execution:
 def _count(
     run: Run, program: str, version: str, execute: Callable[[Sequence[str]], Execution]
 ) -> Execution:
-    """Return what ``execute`` does with these options of QEMU, counted if that is possible."""
+    """Return the execution with these options of QEMU, with counts of instructions if possible."""
     if not run.firmware.symbols.functions or not takes_plugins(program):
         return execute(())
     with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +94,7 @@ def takes_plugins(program: str) -> bool:
 
 
 def find_qemu(platform: Platform) -> tuple[Qemu, str]:
-    """Return the platform's entry and the program's path; UserError if either is missing."""
+    """Return the platform's `qemu` entry and the program's path; UserError if either is missing."""
     qemu = platform.qemu
     if qemu is None:
         raise UserError(f"platform {platform.name}: no `qemu:` entry says which machine it is")
@@ -105,7 +105,7 @@ def find_qemu(platform: Platform) -> tuple[Qemu, str]:
 
 
 def explain_missing_qemu(qemu: Qemu, platform: Platform) -> str:
-    """Say where to get a platform's QEMU, and which emulator needs no installation."""
+    """Return the package with a platform's QEMU, and the emulator that needs no installation."""
     package = _PACKAGES.get(qemu.program, "qemu-system")
     known = "unicorn" in platform.emulators
     instead = " (the emulator 'unicorn' needs no installation)" if known else ""
@@ -121,11 +121,11 @@ def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None
             f"{path}: processor exception, cause {cause:#x}, address {address:#010x}; "
             f"at {run.firmware.symbols.describe_address(pc)}"
         )
-    # QEMU's failures; 1 without a message is the firmware's exit code.
+    # Failures of QEMU; 1 without a message is the firmware's exit code.
     if process.returncode < 0 or (process.returncode == 1 and process.stderr):
         message, *_ = (
             process.stderr.decode("utf-8", "replace").strip().split("\n\n")
-        )  # no registers
+        )  # without the dump of registers
         raise UserError(
             f"{path}: QEMU failed with {describe_exit(process.returncode)}: {message}\n"
             f"{advise_on_memories(run.platform)}"
@@ -133,7 +133,7 @@ def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None
 
 
 def advise_on_memories(platform: Platform) -> str:
-    """Say where the firmware is; QEMU's machines have fixed memories."""
+    """Return advice on the platform's memories, because QEMU's machines have fixed memories."""
     placed = [f"{name} at {memory.origin:#010x}" for name, memory in platform.memories.items()]
     other = "; the emulator 'unicorn' has it anywhere" if "unicorn" in platform.emulators else ""
     return f"the platform has {', '.join(placed)}: QEMU's machine needs memory there{other}"
@@ -146,7 +146,9 @@ def read_qemu_version(program: str) -> str:
 
 
 def load_plugin(qemu_version: str) -> Path:
-    """Return ``qemu_counter.c``, compiled for this machine and the interface of this QEMU."""
+    """Return the library of ``qemu_counter.c``, compiled for this machine and QEMU's plugin
+    interface.
+    """
     source = "qemu_counter.c"
     content = importlib.resources.files("firmwright.emulator").joinpath(source).read_bytes()
     interface = 1 if int(qemu_version.partition(".")[0]) < 9 else 2
@@ -158,7 +160,7 @@ def load_plugin(qemu_version: str) -> Path:
 class QemuCounter:
     """The instructions of a run's counted function and parts, in files that QEMU's plugin writes.
 
-    Each process of the program writes one, whose name begins with ``output``.
+    Each process of the program writes one file, whose name begins with ``output``.
     """
 
     run: Run
@@ -167,7 +169,7 @@ class QemuCounter:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments of QEMU."""
+        """The arguments of QEMU that load the plugin."""
         address_of = self.run.firmware.symbols.address_of
         options = [
             str(self.plugin.resolve()),
@@ -178,7 +180,7 @@ class QemuCounter:
         return ("-plugin", ",".join(option.replace(",", ",,") for option in options))
 
     def read_counts(self) -> tuple[dict[str, int], tuple[int, ...]]:
-        """Return executed instructions by symbol and by part."""
+        """Return the executed instructions by symbol and by part."""
         symbols: Counter[str] = Counter()
         parts = [0] * len(self.run.parts)
         files = self.output.parent.glob(f"{self.output.name}.*")

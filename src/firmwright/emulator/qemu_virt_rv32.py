@@ -1,6 +1,7 @@
-"""QEMU's ``virt`` machine with one RISC-V core: a 16550 UART and the SiFive test finisher.
+"""Emulates QEMU's ``virt`` machine with one RISC-V core, a 16550 UART and the SiFive test finisher.
 
-Addresses: hw/riscv/virt.c of QEMU. Trap causes: RISC-V privileged ISA, table of mcause.
+Source of addresses: hw/riscv/virt.c of QEMU. Source of trap causes: RISC-V privileged ISA, table of
+mcause.
 """
 
 from __future__ import annotations
@@ -61,12 +62,12 @@ class QemuVirtRv32:
         self.engine.mmio_map(_FINISHER, _PAGE, None, None, self._write_finisher, None)
 
     def reset(self, start: int) -> int:
-        """Begin there: the core has no vector table."""
+        """Return ``start``, because the core has no vector table."""
         return start
 
     def explain_exception(self, number: int) -> Stop:
-        """Every trap is a fault, because the firmware uses no traps."""
-        # Unicorn has added 4 to the program counter, even after a 2-byte instruction.
+        """Return a fault for every trap, because the firmware uses no traps."""
+        # Unicorn adds 4 to the program counter, even after a 2-byte instruction.
         address = self.engine.reg_read(UC_RISCV_REG_PC) - 4
         return Stop(fault=_CAUSES.get(number, f"trap {number}"), address=address)
 

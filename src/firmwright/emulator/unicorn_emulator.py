@@ -1,4 +1,4 @@
-"""Runs a firmware in unicorn: every instruction executed is counted, every fault explained."""
+"""Runs a firmware in unicorn, counts every executed instruction, and explains every fault."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MACHINES: dict[str, type[Machine]] = {
     "mps2-an386": Mps2An386,
     "qemu-virt-rv32": QemuVirtRv32,
 }
-"""Machines by the name that a board's description has."""
+"""Machines by their names in the descriptions of boards."""
 
 _PAGE = 0x1000
 _ADDRESS_LIMIT = 1 << 32
@@ -35,7 +35,7 @@ _ADDRESS_LIMIT = 1 << 32
 MEMORY = TRANSLATIONS + (512 << 20)
 """Bytes that an emulation may need in addition to its copies of the platform's memories."""
 
-# RAM holds garbage after power-on; a firmware that relies on zeros must fail here.
+# RAM has random content after power-on, so a firmware that relies on zeros must fail here.
 _RAM_PATTERN = b"\xa5"
 _ERASED_FLASH = b"\xff"
 
@@ -60,7 +60,7 @@ def run_in_unicorn(run: Run) -> Execution:
             f"platform {run.platform.name}: the unicorn emulator has no machine "
             f"'{wanted}'{did_you_mean(wanted, machines)}"
         )
-    # The copy of this process that emulates compiles, reads and imports no file.
+    # The emulation runs in a copy of this process, which compiles, reads and imports no file.
     library, name = load_library(), f"unicorn {version('unicorn')}"
     what = f"{run.firmware.path}: the emulator does not survive the firmware"
     return run_in_copy(what, _emulate, run, machines[wanted], library, name)
@@ -72,7 +72,7 @@ def _emulate(run: Run, machine: type[Machine], library: CDLL, name: str) -> Exec
 
 
 def find_machines(accelerators: Iterable[str]) -> dict[str, type[Machine]]:
-    """Return the machines by name, with those of a platform's accelerators."""
+    """Return the machines by name, including those of a platform's accelerators."""
     installed = sorted({*accelerators} & {*target_names()})
     return MACHINES | {
         machine: resolve_name(reference)
@@ -82,7 +82,7 @@ def find_machines(accelerators: Iterable[str]) -> dict[str, type[Machine]]:
 
 
 class _Session:
-    """One run: the machine with the firmware in its memory, and why it stopped."""
+    """One run: the machine with the firmware in its memory, and the reason why it stopped."""
 
     def __init__(self, run: Run, machine: type[Machine], library: CDLL) -> None:
         self._run = run
@@ -99,7 +99,7 @@ class _Session:
         self._engine.hook_add(uc.UC_HOOK_INSN_INVALID, self._on_invalid_instruction)
 
     def execute(self, name: str) -> Execution:
-        """Run from reset to exit; ``name`` is that of the emulator, with its version."""
+        """Run from reset to exit; ``name`` is the emulator's name with its version."""
         flash = self._run.platform.memories.get("flash")
         start = self._machine.reset(flash.origin if flash else self._firmware.entry)
         try:
@@ -148,7 +148,7 @@ class _Session:
                 ) from error
 
     def _map(self, name: str, memory: Memory, access: int) -> None:
-        """Add a memory, which has whole pages in unicorn; accesses beyond its end are watched."""
+        """Map a memory; unicorn maps whole pages, so hooks report accesses after its end."""
         size = -(-memory.size // _PAGE) * _PAGE
         try:
             self._engine.mem_map(memory.origin, size, access)
@@ -169,7 +169,7 @@ class _Session:
         return UserError(f"{text}\nconsole, last lines:\n{last_lines}" if last_lines else text)
 
     def _stop(self, stop: Stop) -> None:
-        """Stop the engine for this reason, unless it is stopping for another one already."""
+        """Stop the engine for this reason, unless it is already stopping for another reason."""
         if self._stopped is None:
             self._stopped = stop
         self._engine.emu_stop()
@@ -199,8 +199,8 @@ class _Session:
         self._on_invalid_access(engine, beyond[access], address, size, value, data)
 
     def _is_stack_overflow(self, address: int) -> bool:
-        # The linker scripts put the stack at the bottom of RAM. A push of many registers
-        # writes below the stack pointer before it moves it.
+        # The linker scripts place the stack at the bottom of RAM. A push of many registers writes
+        # below the stack pointer before it changes the stack pointer.
         bottom = self._run.platform.memories["ram"].origin
         stack_pointer = self._engine.reg_read(self._machine.stack_register)
         return stack_pointer < bottom or bottom - 256 <= address < bottom
