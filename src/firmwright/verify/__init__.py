@@ -1,1 +1,1 @@
-"""Run networks on samples and compare them with a reference."""
+"""Runs networks on samples and compares the results with a reference."""

@@ -1,4 +1,4 @@
-"""The accuracy of networks: outputs, classes and boxes compared with a reference network."""
+"""Measures the accuracy of networks: compares outputs, classes and boxes with a reference."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ Metric = Callable[[OutputsByName, Array | None], float]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Outputs of several networks on the same samples, and who evaluated them.
+    """Outputs of several networks on the same samples, and the programs that computed them.
 
-    ``networks`` has their outputs as real numbers; the rest is as in :class:`AccuracyRecord`.
+    ``networks`` has their outputs as real numbers. The other attributes are as in
+    :class:`AccuracyRecord`.
     """
 
     samples: tuple[str, ...]
@@ -45,9 +46,10 @@ def measure_accuracy(
     boxes: BoxComparer | None,
     thresholds: Thresholds,
 ) -> AccuracyRecord:
-    """Compare the networks with the first of them, and their classes with the labels.
+    """Compare the networks with the first network, and their classes with the labels.
 
-    Raises UserError for outputs that are not finite.
+    Without labels, the first network's classes count as right. Raises UserError for outputs that
+    are not finite.
     """
     refuse_not_finite_outputs(evaluated.networks)
     reference, *others = evaluated.networks
@@ -91,7 +93,7 @@ def refuse_not_finite_outputs(networks: Mapping[str, OutputsByName]) -> None:
 
 
 def call_metric(metric: Metric, outputs: OutputsByName, labels: Array | None) -> float:
-    """Call the user's metric; UserError if it does not return a finite number."""
+    """Return the value of the user's metric. Raises UserError if it is not a finite number."""
     value = metric(outputs, labels)
     try:
         number = float(value)
@@ -105,7 +107,9 @@ def call_metric(metric: Metric, outputs: OutputsByName, labels: Array | None) ->
 def dequantize_outputs(
     interface: ModelInterface, results: Sequence[Sequence[Array]]
 ) -> OutputsByName:
-    """Return a network's outputs, by sample and position, as real numbers by name."""
+    """Return a network's outputs by name as real numbers; ``results`` has them by sample and
+    position.
+    """
     return {
         tensor.name: np.stack([dequantize_array(sample[i], tensor) for sample in results])
         for i, tensor in enumerate(interface.outputs)
@@ -113,9 +117,9 @@ def dequantize_outputs(
 
 
 def predict_classes(outputs: OutputsByName) -> npt.NDArray[np.int64]:
-    """Return the index of each sample's largest value in the first output.
+    """Return the class of each sample: the index of the largest value in the first output.
 
-    A single integer is the class itself, of a network that ends with an argmax.
+    If the first output has a single integer, as after an argmax, that integer is the class.
     """
     first = next(iter(outputs.values()))
     values = first.reshape(len(first), -1)
@@ -125,12 +129,12 @@ def predict_classes(outputs: OutputsByName) -> npt.NDArray[np.int64]:
 
 
 def compute_rate(found: Array, right: Array) -> float:
-    """Return how many classes are right, in percent."""
+    """Return the percentage of classes that are right."""
     return 100.0 * float(np.mean(found == right))
 
 
 def compare_outputs(found: OutputsByName, wanted: OutputsByName) -> dict[str, SignalQuality]:
-    """Return how near each output is to the reference network's, ``wanted``."""
+    """Return the quality of each output, compared with the reference's output ``wanted``."""
     signals = {}
     for name, reference in wanted.items():
         total = SignalStatistics()

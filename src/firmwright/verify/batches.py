@@ -1,4 +1,4 @@
-"""Batches of samples: the firmware reads them joined, the reference one by one."""
+"""Joins samples to batches for the firmware; the reference reads them one by one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Outputs = list[list[npt.NDArray[Any]]]
 
 
 def join_samples(samples: Sequence[Sample], size: int) -> list[Sample]:
-    """Join each ``size`` samples along the first axis of each input."""
+    """Return batches of ``size`` samples each, joined along the first axis of each input."""
     return [
         {name: join_arrays([s[name] for s in group], 0) for name in group[0]}
         for group in chunk(samples, size)
@@ -22,9 +22,9 @@ def join_samples(samples: Sequence[Sample], size: int) -> list[Sample]:
 
 
 def join_outputs(outputs: Outputs, size: int, axes: Sequence[int | None]) -> Outputs:
-    """Join the outputs of each ``size`` samples along each output's batch axis.
+    """Return the outputs of ``size`` samples each, joined along each output's batch axis.
 
-    An output without a batch axis (None) is the same for all samples.
+    An output without a batch axis (None) is equal for all samples of a batch.
     """
     return [
         [
@@ -50,7 +50,7 @@ def split_outputs(
 
 
 def join_arrays(arrays: Sequence[npt.NDArray[Any]], axis: int) -> npt.NDArray[Any]:
-    """Join arrays along an axis; a single array may have no axis at all."""
+    """Return arrays joined along an axis; a single array may have no axis."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
 
 

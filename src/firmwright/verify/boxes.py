@@ -1,4 +1,4 @@
-"""How many of the right boxes networks find, and how many others."""
+"""Measures how many right boxes and how many wrong boxes networks find."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from firmwright.verify.run_records import BoxAccuracy, BoxRates
 
 @dataclass(frozen=True)
 class BoxComparer:
-    """Compares the boxes of networks with the right ones.
+    """Compares the boxes of networks with the right boxes.
 
-    ``labels`` are the right boxes of each sample; None: those of the first network. Boxes are the
-    same from an intersection over union of ``iou`` on.
+    ``labels`` are the right boxes of each sample. If it is None, the first network's boxes are
+    right. Two boxes match if their intersection over union is at least ``iou``.
     """
 
     detector: Detector
@@ -27,7 +27,7 @@ class BoxComparer:
     labels: Sequence[Sequence[Box]] | None
 
     def compare(self, networks: Mapping[str, OutputsByName]) -> BoxAccuracy:
-        """Compare the boxes in the outputs of each network."""
+        """Compare the boxes in the outputs of each network with the right boxes."""
         found = {name: self.detect_boxes(outputs) for name, outputs in networks.items()}
         right = next(iter(found.values())) if self.labels is None else self.labels
         rates = {name: self.compute_rates(boxes, right) for name, boxes in found.items()}
@@ -54,7 +54,7 @@ class BoxComparer:
 
 
 def fit_float_detector(detection: Detection, classes: int, interface: ModelInterface) -> Detector:
-    """Fit a detection to a network's outputs, taken as real numbers."""
+    """Return a detector for a network's outputs as real numbers."""
     outputs = tuple(
         replace(t, dtype="float32", scale=None, zero_point=None) for t in interface.outputs
     )

@@ -1,4 +1,4 @@
-"""Compare the firmware's outputs with the reference's, element by element."""
+"""Compares the firmware's outputs with the reference's outputs, element by element."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Outputs = Sequence[Sequence[Array]]
 
 
 def compute_distance(found: Array, expected: Array) -> npt.NDArray[np.float64]:
-    """Return abs(found - expected), 0 for equal infinities and for two NaNs."""
+    """Return abs(found - expected); 0 for equal infinities and for two NaNs."""
     with np.errstate(invalid="ignore"):
         apart = np.abs(found.astype("float64") - expected.astype("float64"))
     same = (found == expected) | (np.isnan(found) & np.isnan(expected))
@@ -36,10 +36,10 @@ def compare(
     tolerance: Tolerance,
     steps: Sequence[float] = (),
 ) -> Agreement:
-    """Compare every element; UserError with the first one that is beyond the tolerance.
+    """Compare every element. Raises UserError with the first element beyond the tolerance.
 
-    ``steps`` are the sizes of a step of the last quantized tensor, an output each; without them 0.
-    A step of a 16-bit float is not below the distance of its neighbors (:func:`compute_step`).
+    ``steps`` has the step size of each output's last quantized tensor; it is 0 without ``steps``.
+    The step of a 16-bit float is at least the distance to its neighbor (:func:`compute_step`).
     States may follow the outputs.
     """
     values = mismatches = differences = exact = 0
@@ -51,7 +51,7 @@ def compare(
         for tensor, a, b, span, step in zip(outputs, ours, theirs, spans, sizes, strict=True):
             refuse_other_form(tensor, a, b)
             b = b.reshape(a.shape)
-            if tensor.stated_dtype != STRING:  # of which the bytes are compared
+            if tensor.stated_dtype != STRING:  # strings are compared by their bytes
                 a, b = to_model_type(a, tensor), to_model_type(b, tensor)
             apart = compute_distance(a, b)
             larger = np.maximum(step, compute_step(b, tensor))
@@ -79,16 +79,16 @@ def compare(
 
 
 LARGEST_ROUNDING = 1e-4
-"""The part of a float output's range that the order of additions may account for."""
+"""The fraction of a float output's range that the order of additions can explain."""
 
 
 def find_rounding(values: Array, span: float, step: float) -> float:
-    """Return the largest difference that rounding explains: one step, or a part of the range."""
+    """Return the largest difference that rounding explains: a step, or a fraction of the range."""
     return 1.0 if values.dtype.kind in "iu" else max(LARGEST_ROUNDING * span, step)
 
 
 def advise(largest: float, rounding: bool) -> str:
-    """Return the way out: a tolerance only for differences that rounding explains."""
+    """Return advice; it proposes a tolerance only for differences that rounding explains."""
     if rounding:
         return (
             f"the largest difference is {largest:g}: if rounding explains it, state "
@@ -101,9 +101,9 @@ def advise(largest: float, rounding: bool) -> str:
 
 
 def refuse_other_form(tensor: Tensor, found: Array, expected: Array) -> None:
-    """Raise UserError if the reference has another number or kind of values.
+    """Raise UserError if the reference has another number or another kind of values.
 
-    A network whose output was imported with a wrong type may have values near the right ones.
+    A network whose output was imported with a wrong type may have values close to the right values.
     """
     kinds = [
         {"i": "integer", "u": "integer"}.get(a.dtype.kind, a.dtype.kind) for a in (found, expected)
@@ -117,13 +117,13 @@ def refuse_other_form(tensor: Tensor, found: Array, expected: Array) -> None:
 
 
 def count_differences(found: Outputs, expected: Outputs) -> int:
-    """Return how many values of all samples and outputs differ at all."""
+    """Return the number of values that differ, over all samples and outputs."""
     pairs = zip(chain(*found), chain(*expected), strict=True)
     return sum(int(np.count_nonzero(compute_distance(a, b.reshape(a.shape)))) for a, b in pairs)
 
 
 def compute_share(found: Outputs, expected: Outputs) -> float:
-    """Return the largest distance of two evaluations, as a part of its output's range."""
+    """Return the largest distance between two evaluations, as a fraction of the output's range."""
     shares = [0.0]
     for ours, theirs in zip(zip(*found, strict=True), zip(*expected, strict=True), strict=True):
         apart = max(
@@ -135,7 +135,7 @@ def compute_share(found: Outputs, expected: Outputs) -> float:
 
 
 def compute_span(arrays: Sequence[Array]) -> float:
-    """Return the range of the finite values of an output in floating point, 0 for integers."""
+    """Return the range of the finite values of a floating-point output; 0 for integers."""
     if arrays[0].dtype.kind != "f":
         return 0.0
     values = np.concatenate([array.astype("float64").ravel() for array in arrays])
@@ -144,7 +144,7 @@ def compute_span(arrays: Sequence[Array]) -> float:
 
 
 def compute_step(expected: Array, tensor: Tensor) -> npt.NDArray[np.float64]:
-    """Return the distance of each element to its neighbor in a 16-bit float; 0 for other types."""
+    """Return the distance of each 16-bit float to its neighbor; 0 for other types."""
     if tensor.stated_dtype not in SIXTEEN_BIT_FLOATS:
         return np.zeros(1)
     limits = ml_dtypes.finfo(tensor.stated_dtype)  # type: ignore[no-untyped-call]
@@ -158,7 +158,7 @@ def compute_step(expected: Array, tensor: Tensor) -> npt.NDArray[np.float64]:
 def compute_allowance(
     expected: Array, tolerance: Tolerance, span: float, step: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return how far each element may be from the reference's."""
+    """Return the allowed distance of each element from the reference."""
     size = np.abs(expected.astype("float64"))
     relative = tolerance.relative * np.where(np.isfinite(size), size, 0)
     allowed: npt.NDArray[np.float64] = relative + (
@@ -168,7 +168,7 @@ def compute_allowance(
 
 
 def round_up(number: float) -> str:
-    """Return two digits that are at least a positive number, as YAML reads them."""
+    """Return a positive number, rounded up to two digits, as YAML reads it."""
     if not np.isfinite(number):
         return "…"
     exponent = int(np.floor(np.log10(number))) - 1

@@ -1,4 +1,4 @@
-"""The boxes of a run, compared with those of the reference (file ``run/boxes.json``)."""
+"""Compares the boxes of a run with the reference's boxes (file ``run/boxes.json``)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from firmwright.errors import UserError
 from firmwright.postprocess.boxes import Box, compute_iou, match_boxes
 
 AGREEMENT_IOU = 0.9
-"""Intersection over union from which on a box counts as the reference's."""
+"""The smallest intersection over union at which two boxes match."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundBox:
-    """A box of the firmware, and how near the reference's is; corners are parts of the picture.
+    """A box of the firmware, with the match in the reference; corners are fractions of the picture.
 
-    ``reference_iou`` is the intersection over union with the reference's box, ``reference_score``
-    the score of that one.
+    ``reference_iou`` is the intersection over union with the reference's box, and
+    ``reference_score`` is the score of the reference's box.
     """
 
     class_name: str
@@ -44,8 +44,8 @@ class SampleBoxes:
 class DetectionReport:
     """All samples of a run. ``threshold`` is the lowest score of a box.
 
-    ``judge`` is the reference: the network in its reference runtime or, if the recipe quantizes it,
-    the float network.
+    ``judge`` is the reference: the network in its reference runtime or, if the recipe quantizes the
+    network, the float network.
     """
 
     threshold: float
@@ -62,10 +62,10 @@ def match_samples(
     found: Sequence[Sequence[Box]],
     expected: Sequence[Sequence[Box]],
 ) -> tuple[SampleBoxes, ...]:
-    """Pair the boxes ``found`` by the firmware with those ``expected`` by the reference.
+    """Match the boxes ``found`` by the firmware with the boxes ``expected`` by the reference.
 
-    Samples have their ``labels`` and ``digests``, classes their ``names``. Raises UserError with
-    all boxes, of either side, that have no counterpart.
+    Samples have ``labels`` and ``digests``, and classes have ``names``. Raises UserError with all
+    boxes of both sides that have no match.
     """
     problems: list[str] = []
     samples = []

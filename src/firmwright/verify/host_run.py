@@ -1,4 +1,4 @@
-"""Compile the firmware's C for this machine and run it: many samples in little time.
+"""Compiles the firmware's C for this machine and runs it, because many samples run fast here.
 
 Integer arithmetic in C is exact, so this machine computes the same integers as the target. Results
 in float32 may differ in the last digits between two C libraries.
@@ -31,12 +31,12 @@ from firmwright.verify.batches import join_samples, split_outputs
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 MAX_INSTRUCTIONS = 10**13
-"""Instructions before the program counts as hung."""
+"""The number of instructions after which the program counts as hung."""
 
 
 @dataclass(frozen=True)
 class HostRun:
-    """The run of a network: the compiler, every output of each sample, and its console output."""
+    """The run of a network: the compiler, every output of each sample, and the console output."""
 
     compiler: str
     outputs: list[list[npt.NDArray[Any]]]
@@ -52,9 +52,9 @@ def run_on_host(
 ) -> HostRun:
     """Compile the network for this machine and run it.
 
-    ``target`` is the platform that the network was compiled for: its accelerators are emulated.
-    ``samples`` and outputs are of a batch of 1, also if the network computes several at once.
-    ``folder`` receives sources and objects; ``cache`` is what the compiler keeps.
+    ``target`` is the platform that the network was compiled for; its accelerators are emulated.
+    ``samples`` and outputs have a batch of 1, even if the network computes several samples at once.
+    ``folder`` is for sources and objects, and ``cache`` is the compiler's cache.
     """
     build = make_host_build(target)
     toolchain, platform = build.toolchain, build.platform

@@ -1,4 +1,4 @@
-"""Which integers of an input are indices that a network accepts: random samples are of these."""
+"""Finds the integers of an input that the network accepts as indices, for random samples."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from firmwright.ir.relax import (
 
 Readers = Mapping[relax.Var, Sequence[relax.VarBinding]]
 Limit = Callable[[tvm.ir.Call, relax.Var], int]
-"""Returns the largest integer of a variable that an operator accepts."""
+"""A function that returns the largest integer of a variable that an operator accepts."""
 
 EVERY_INTEGER: Range = (-np.inf, np.inf)
 
 
 def find_last(call: tvm.ir.Call, _: relax.Var) -> int:
-    """Return the last element of the axis, or of all elements if the operator has no axis."""
+    """Return the last index of the axis, or of all elements if the operator has no axis."""
     lengths, axis = static_shape(call.args[0]), call.attrs.axis
     return (prod(lengths) if axis is None else lengths[int(axis)]) - 1
 
 
 def find_last_of_vectors(call: tvm.ir.Call, _: relax.Var) -> int:
-    """Return the last element of the shortest axis that the vectors of indices count."""
+    """Return the last index of the shortest axis that the vectors of indices address."""
     begin = int(getattr(call.attrs, "batch_dims", 0))
     count = static_shape(call.args[1])[-1]
     return min(static_shape(call.args[0])[begin : begin + count], default=1) - 1
 
 
 def find_last_of_tuple(call: tvm.ir.Call, variable: relax.Var) -> int:
-    """Return the last element of the axis whose field of the tuple of indices is a variable."""
+    """Return the last index of the axis whose field in the tuple of indices is the variable."""
     axes = [axis for axis, field in enumerate(call.args[1].fields) if field == variable]
     return min(static_shape(call.args[0])[axis] for axis in axes) - 1
 
@@ -59,7 +59,7 @@ INDEXED: Mapping[str, Limit] = {
     "relax.take": find_last,
     "relax.vision.roi_align": lambda call, _: static_shape(call.args[0])[0] - 1,
 }
-"""Operators whose second operand has indices, and the largest one."""
+"""Operators whose second operand has indices, and the function that returns the largest index."""
 
 PASSING = PERMUTATIONS | relax_names(
     "astype broadcast_to ceil clip floor round strided_slice trunc where"
@@ -76,9 +76,9 @@ def find_readers(module: tvm.IRModule) -> Readers:
 
 
 def find_index_range(variable: relax.Var, readers: Readers) -> Range:
-    """Return the integers that every operator accepts that a variable, or a part of it, indexes.
+    """Return the integers that are accepted by every operator that uses the variable as an index.
 
-    All numbers if it is not an index.
+    Parts of the variable count too. The result is all numbers if the variable is not an index.
     """
     low, high = EVERY_INTEGER
     for binding in readers.get(variable, ()):
@@ -101,12 +101,17 @@ def find_accepted(variable: relax.Var, binding: relax.VarBinding, readers: Reade
 
 
 def carries_indices(variable: relax.Var, concat: tvm.ir.Call) -> bool:
-    """Return whether a part of joined tensors may be indices: of floats, only the first column."""
+    """Return whether a part of joined tensors may be indices; only the first part of float tensors
+    may.
+    """
     return "int" in dtype_of(variable) or concat.args[0].fields[0] == variable
 
 
 def is_choice(variable: relax.Var, sum_: relax.Var, readers: Readers) -> bool:
-    """Return whether a sum only takes the place of a variable, as of an index from the end."""
+    """Return whether every reader of a sum selects either the sum or the variable.
+
+    Networks do this to convert an index that counts from the end.
+    """
     following = readers.get(sum_, ())
     return bool(following) and all(
         is_choice(variable, binding.var, readers)
@@ -117,9 +122,9 @@ def is_choice(variable: relax.Var, sum_: relax.Var, readers: Readers) -> bool:
 
 
 def undo_arithmetic(call: tvm.ir.Call, accepted: Range) -> Range:
-    """Return the range of an operand of which constants are added, taken or multiplied.
+    """Return the range of an operand to which an operator adds, subtracts or multiplies constants.
 
-    A difference that is negative counts from the end. Other operands than constants count as 0.
+    A negative difference counts from the end. Operands that are not constants count as 0.
     """
     numbers = [constant_array(a) for a in call.args if isinstance(a, Constant)]
     low, high = accepted
@@ -134,7 +139,7 @@ def undo_arithmetic(call: tvm.ir.Call, accepted: Range) -> Range:
 
 
 def find_compared(call: tvm.ir.Call) -> Range:
-    """Return the range of the different numbers with which a one-hot encoding compares."""
+    """Return the range of the distinct numbers with which a one-hot encoding compares."""
     constants = [constant_array(a) for a in call.args if isinstance(a, Constant)]
     numbers = constants[0].reshape(-1).tolist() if constants else []
     if len(numbers) < 2 or numbers != list(range(len(numbers))):

@@ -1,4 +1,4 @@
-"""Which range a model states for its inputs: random samples are drawn from it."""
+"""Finds the ranges that a model states for its inputs; random samples are drawn from them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ EVERYTHING: Range = (-np.inf, np.inf)
 
 
 def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
-    """Return the range that the readers of each parameter of ``main`` keep of its values.
+    """Return the range of values that the readers of each parameter of ``main`` distinguish.
 
-    A quantize keeps what its grid holds, a clip what is between its limits, and a product with a
-    number before them changes these; of several readers the range is the smallest that holds all.
-    Integers have the range of the axes that they index. None if a range is not finite.
+    A quantize distinguishes the values that its quantization parameters can represent. A clip
+    distinguishes the values between its limits. A product with a number before them scales these
+    limits. If a parameter has several readers, the range is the smallest that contains all their
+    ranges. Integers have the range of the axes that they index. The range is None if it is not
+    finite.
     """
     parameters = module["main"].params
     readers = find_readers(module)
@@ -40,14 +42,14 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
     if not any("float" in dtype_of(p) for p in parameters):
         return tuple(indices)
     if not all(is_only_quantized(p, readers) for p in parameters):
-        module = canonicalize(module)  # then limits are constants; it is slow
+        module = canonicalize(module)  # after that, limits are constants; it is slow
         readers = find_readers(module)
     pairs = zip(module["main"].params, indices, strict=True)
     return tuple(found or find_range(p, readers) for p, found in pairs)
 
 
 def is_only_quantized(variable: relax.Var, readers: Readers) -> bool:
-    """Return whether nothing but a quantize of known numbers tells apart what a variable holds."""
+    """Return whether the only readers of a variable are quantizes with constant parameters."""
     return variable in readers and all(
         is_only_quantized(binding.var, readers)
         if operator_name(binding.value) in PASSING
@@ -95,7 +97,7 @@ def find_kept_range(binding: relax.VarBinding, readers: Readers) -> Range:
 
 
 def find_factor(call: relax.Expr) -> float | None:
-    """Return the number that an operator multiplies by; None for any other operator."""
+    """Return the number by which an operator multiplies; None for any other operator."""
     name = operator_name(call)
     if name not in ("relax.multiply", "relax.divide") or not isinstance(call.args[1], Constant):
         return None
@@ -106,10 +108,10 @@ def find_factor(call: relax.Expr) -> float | None:
 
 
 def find_whole_inputs(module: tvm.IRModule) -> tuple[bool, ...]:
-    """Tell for each parameter of ``main`` whether it is floats that stand for integers.
+    """Return for each parameter of ``main`` whether it has floats that stand for integers.
 
-    That is what a layer of whole weights reads before anything else computes with it, as NEMO
-    writes its networks. Weights of only -1, 0 and 1 are no evidence.
+    Such a parameter is read by a layer with integer weights before any other operator computes with
+    it. NEMO writes its networks in this form. Weights of only -1, 0 and 1 do not prove it.
     """
     bindings = main_bindings(module)
     values = {b.var: b.value for b in bindings}
@@ -141,7 +143,7 @@ def find_limits(call: relax.Expr) -> Range:
 
 
 def find_grid(quantize: tvm.ir.Call) -> Range:
-    """Return the smallest and the largest value that a quantize can store."""
+    """Return the smallest and the largest value that a quantize can represent."""
     scale, zero_point = quantize.args[1:]
     if not (isinstance(scale, Constant) and isinstance(zero_point, Constant)):
         return EVERYTHING

@@ -1,4 +1,4 @@
-"""The labels of samples: the right classes, or the right boxes."""
+"""Reads the labels of samples: the right classes, or the right boxes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from firmwright.postprocess.boxes import Box
 class LabeledBox(msgspec.Struct, forbid_unknown_fields=True):
     """An entry of a file of labels.
 
-    ``box`` is left, top, right, bottom, as parts of the picture; ``class_`` a name or a number.
+    ``box`` is left, top, right, bottom, as fractions of the picture. ``class_`` is a name or a
+    number.
     """
 
     box: tuple[float, float, float, float]
@@ -26,10 +27,10 @@ class LabeledBox(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArray[np.int64]:
-    """Read the classes of the first ``count`` samples from an ``.npy``.
+    """Return the classes of the first ``count`` samples from an ``.npy``.
 
-    ``classes`` is the number of classes, None if it is unknown. Raises UserError for labels
-    that do not fit.
+    ``classes`` is the number of classes, None if it is unknown. Raises UserError for labels that do
+    not fit.
     """
     array = load_npy(path)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -51,7 +52,7 @@ def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArra
 
 
 def read_box_labels(path: Path, names: Sequence[str], count: int) -> list[list[Box]]:
-    """Read the boxes of each of the first ``count`` samples from JSON; UserError for bad ones."""
+    """Return the boxes of the first ``count`` samples from JSON; UserError for bad boxes."""
     try:
         labels = msgspec.json.decode(path.read_bytes(), type=list[list[LabeledBox]])
     except (OSError, msgspec.DecodeError) as error:

@@ -1,4 +1,4 @@
-"""The facts of a network about the values of its inputs and outputs, for later stages."""
+"""Describes the values of a network's inputs and outputs for later stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Samples and outputs on the firmware's console; templates/application/main.c.j2 answers."""
+"""Encodes samples for the firmware's console and decodes the outputs.
+
+The other side is templates/application/main.c.j2.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from firmwright.postprocess.boxes import Box
 
 
 def encode_samples(inputs: Sequence[Tensor], samples: Sequence[Sample]) -> bytes:
-    """Return the number of samples and each sample's inputs, little-endian."""
+    """Return the number of samples (4 bytes) and each sample's inputs, little-endian."""
     parts = (encode_inputs(inputs, sample) for sample in samples)
     return b"".join([len(samples).to_bytes(4, "little"), *parts])
 
 
 def encode_inputs(inputs: Sequence[Tensor], sample: Sample) -> bytes:
-    """Return a sample's inputs, little-endian."""
+    """Return a sample's inputs as bytes, little-endian."""
     arrays = (to_storage(sample[tensor.name], tensor.storage) for tensor in inputs)
     return b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for a in arrays)
 
@@ -33,7 +36,7 @@ def decode_outputs(
 ) -> list[list[npt.NDArray[Any]]]:
     """Return every output of every sample.
 
-    Raises UserError for a run that failed, and for outputs that are missing or too short.
+    Raises UserError for a run that failed, and for outputs that are missing or have a wrong size.
     """
     lines = console.decode("ascii", "replace").splitlines()
     if exit_code != 0 or lines[-1:] != [f"@done {samples}"]:
@@ -46,7 +49,7 @@ def decode_outputs(
             continue
         sample, index, data = int(words[1]), int(words[2]), bytes.fromhex(words[3])
         if index >= len(outputs):
-            continue  # boxes
+            continue  # an output with boxes
         tensor = outputs[index]
         if len(data) != tensor.bytes:
             raise UserError(f"output '{tensor.name}': {len(data)} bytes came, not {tensor.bytes}")
@@ -60,7 +63,7 @@ def decode_outputs(
 
 
 def join_consoles(consoles: Sequence[bytes], samples: Sequence[int]) -> bytes:
-    """Return one firmware's output for all samples, from several outputs for some each."""
+    """Return the console output of one run with all samples, from the outputs of several runs."""
     lines: list[str] = []
     for number, console in enumerate(consoles):
         before = sum(samples[:number])
@@ -74,7 +77,7 @@ def join_consoles(consoles: Sequence[bytes], samples: Sequence[int]) -> bytes:
 
 
 def decode_counts(console: bytes) -> dict[str, int]:
-    """Return the counts of emulated devices over all samples, by name, sorted."""
+    """Return the counts of emulated devices over all samples, sorted by name."""
     lines = console.decode("ascii", "replace").splitlines()
     counted = [line.split(" ") for line in lines if line.startswith("@count ")]
     return dict(sorted((name, int(number)) for _, name, number in counted))
@@ -85,10 +88,10 @@ BOX_STRUCT = struct.Struct("<5fi")
 
 
 def decode_boxes(console: bytes, outputs: int, samples: int, batch: int) -> list[list[Box]]:
-    """Return the boxes of every picture; each sample holds ``batch`` pictures.
+    """Return the boxes of every picture; each sample has ``batch`` pictures.
 
-    Behind a sample's ``outputs``, each picture has one more output, its boxes. Raises UserError
-    for boxes that are missing.
+    After the ``outputs`` of a sample, each picture has one more output with its boxes. Raises
+    UserError for missing boxes.
     """
     found: dict[int, list[Box]] = {}
     for line in console.decode("ascii", "replace").splitlines():

@@ -1,4 +1,7 @@
-"""The records of the stages run and accuracy: ``run/run.json`` and ``accuracy/accuracy.json``."""
+"""Defines the records of the stages run and accuracy.
+
+Their files are ``run/run.json`` and ``accuracy/accuracy.json``.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,9 @@ Rates = dict[str, float]
 class NetworkValues:
     """The facts of a network about the values of its inputs and outputs (``values.json``).
 
-    ``ranges`` are the limits that it keeps of inputs of floats, by name; ``whole`` names the inputs
-    whose floats stand for integers. ``output_steps`` is the size of a step of each output.
+    ``ranges`` are the limits of the values that it distinguishes in float inputs, by name.
+    ``whole`` names the inputs whose floats stand for integers. ``output_steps`` is the step size of
+    each output.
     """
 
     ranges: dict[str, Range]
@@ -29,17 +33,17 @@ class NetworkValues:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRecord:
-    """Which runtime the reference is, with its version (``reference.json``)."""
+    """The runtime of the reference, with its version (``reference.json``)."""
 
     runtime: str
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far outputs are from the reference's, over all samples and outputs.
+    """The distance of outputs from the reference's outputs, over all samples and outputs.
 
-    Of the ``values``, ``mismatches`` count those that are further off than the tolerance, and
-    ``differences`` those that differ at all. ``exact_samples`` counts samples without a difference.
+    ``mismatches`` counts the ``values`` that are further off than the tolerance. ``differences``
+    counts the values that differ. ``exact_samples`` counts samples without a difference.
     """
 
     values: int
@@ -51,17 +55,18 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord(Agreement):
-    """How the firmware ran, and how its outputs agree with the reference's.
+    """The run of the firmware, and the agreement of its outputs with the reference's outputs.
 
-    Each of the ``samples`` is a batch of ``batch``, and takes one inference of ``macs``.
-    ``instructions`` were counted inside the network's run function: ``instructions`` is the mean of
-    one inference, rounded down, ``instructions_total`` the sum over all samples, by function in
-    ``instructions_by_function``. ``instructions_by_region`` has those of a region's function and of
-    all that it calls. They are None, or empty, if the emulator cannot count. ``inputs`` are the
-    digests of the single samples that the recipe names, none of random ones. ``drawn`` has the
-    limits between which random floats were drawn, by input. ``counts`` are what emulated devices
-    counted in all samples: transfers, calls between cores, their bytes. The instructions of an
-    emulated device while it is waited for are in ``instructions_by_function`` alone.
+    Each of the ``samples`` is a batch of ``batch``, and needs one inference of ``macs``.
+    ``instructions`` are counted inside the network's run function, and are the mean of one
+    inference, rounded down. ``instructions_total`` is the sum over all samples, and
+    ``instructions_by_function`` divides it by function. ``instructions_by_region`` has the
+    instructions of a region's function and of all functions that it calls. They are None, or empty,
+    if the emulator cannot count. ``inputs`` are the digests of the single samples that the recipe
+    names, empty for random samples. ``drawn`` has the limits between which random floats were
+    drawn, by input. ``counts`` are the events that emulated devices counted in all samples:
+    transfers, calls between cores, their bytes. The instructions of an emulated device while
+    another device waits for it are only in ``instructions_by_function``.
     """
 
     emulator: str
@@ -81,7 +86,7 @@ class RunRecord(Agreement):
 
 @dataclass(frozen=True, slots=True)
 class OutputAccuracy:
-    """One output of every network but the first, by network."""
+    """One output of every network except the first, by network."""
 
     name: str
     signals: dict[str, SignalQuality]
@@ -89,8 +94,10 @@ class OutputAccuracy:
 
 @dataclass(frozen=True, slots=True)
 class BoxRates:
-    """``recall``: the part of the right boxes that a network found. ``precision``: of the boxes
-    that it found, the part that is right. All rates are 1 if there is nothing to count.
+    """The rates of a network's boxes.
+
+    ``recall`` is the fraction of the right boxes that the network found. ``precision`` is the
+    fraction of the found boxes that are right. A rate is 1 if it has no boxes to count.
     """
 
     found: int
@@ -101,7 +108,7 @@ class BoxRates:
 
 @dataclass(frozen=True, slots=True)
 class BoxAccuracy:
-    """Boxes are the same from an overlap of ``iou`` on; ``right`` counts those that are right."""
+    """The accuracy of boxes: boxes match from an overlap of ``iou`` on; ``right`` is a count."""
 
     iou: float
     right: int
@@ -110,17 +117,18 @@ class BoxAccuracy:
 
 @dataclass(frozen=True, slots=True)
 class AccuracyRecord:
-    """How near networks are to a reference network, on the samples of `evaluate`.
+    """The accuracy of networks, compared with a reference network on the samples of `evaluate`.
 
-    The first network is the reference of the others. The networks are ``float32``, ``quantized``
-    and ``firmware``; for a model that is compiled as it is, ``reference`` and ``firmware``.
+    The first network is the reference of the other networks. The networks are ``float32``,
+    ``quantized`` and ``firmware``. For a model that is compiled without quantization, they are
+    ``reference`` and ``firmware``.
 
-    ``samples`` are the digests of the samples, ``calibrated`` how many of them the calibration saw
-    too. ``top1`` is the rate of the labels' classes or, without labels, of the first network's;
-    ``agreement`` always of the first network's. ``reference`` names the runtime that defines what
-    the firmware is to compute, ``firmware`` what compiled the network's C for the machine that
-    built it. ``layers`` is None without a float network. ``boxes`` are those of a recipe
-    with a detection.
+    ``samples`` are the digests of the samples, and ``calibrated`` is how many of them the
+    calibration also used. ``top1`` is the rate of agreement with the labels or, without labels,
+    with the first network's classes. ``agreement`` always compares with the first network's
+    classes. ``reference`` names the runtime that defines the right results of the firmware.
+    ``firmware`` names the compiler that built the network's C for the machine of the build.
+    ``layers`` is None without a float network. ``boxes`` is None if the recipe has no detection.
     """
 
     samples: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Runs the samples of one firmware in several emulators at a time, with the counts of one run."""
+"""Runs the samples of one firmware in several emulators at once, and joins their counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.emulator.execution import Execution
 from .protocol import join_consoles
 
 WORTHWHILE = 20_000_000
-"""Multiply-accumulates in all: less is done before a second emulator has begun."""
+"""The least multiply-accumulates for a second emulator: it starts too late for less work."""
 
 
 def run_side_by_side(
@@ -22,8 +22,8 @@ def run_side_by_side(
 ) -> Execution:
     """Run samples, of ``macs`` each, on as many emulators as there are cores.
 
-    Only for firmware with independent samples. An emulator is a separate process, or lets other
-    threads run. Raises what ``execute`` raises, of the first samples that fail.
+    The samples of the firmware have to be independent. An emulator is a separate process, or lets
+    other threads run. Raises the error of ``execute`` for the first samples that fail.
     """
     count = min(count_cores(), len(samples), macs * len(samples) // WORTHWHILE)
     if count < 2:
@@ -35,7 +35,7 @@ def run_side_by_side(
 
 
 def join_executions(ran: Sequence[Execution], samples: Sequence[int]) -> Execution:
-    """Return the result of one run of all samples; if one of several failed, that one."""
+    """Return the result of one run of all samples, or the first run that failed."""
     failed = next((execution for execution in ran if execution.exit_code != 0), None)
     if failed is not None:
         return failed

@@ -1,4 +1,4 @@
-"""The size of an output's step: the change by one step of its last quantized tensor."""
+"""Computes the step size of an output: its change by one step of its last quantized tensor."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from firmwright.ir.relax import constant_array, main_bindings, operator_name
 
 
 def find_output_steps(module: tvm.IRModule) -> tuple[float, ...]:
-    """Return the size of a step for each result of ``main``, in the result's units.
+    """Return the step size of each result of ``main``, in the result's units.
 
-    1 for integers that a quantize wrote. For floating point the largest scale of the tensors that
-    it was computed from and that were dequantized last; later factors do not count. 0 for other
-    types, which are exact or have no steps.
+    The size is 1 for integers that a quantize wrote. For floating point, it is the largest scale of
+    the last dequantized tensors from which the result was computed. Later factors do not count. The
+    size is 0 for other types, which are exact or have no steps.
     """
     values = {b.var: b.value for b in main_bindings(module)}
     result = module["main"].body.body
@@ -37,9 +37,9 @@ def find_step(output: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> flo
 def find_sources(
     output: relax.Expr, values: Mapping[relax.Var, relax.Expr], operator: str
 ) -> list[tvm.ir.Call]:
-    """Return the last calls of ``operator`` that a value depends on.
+    """Return the last calls of ``operator`` on which a value depends.
 
-    Of a quantize only those whose integers reach the value unchanged.
+    A quantize counts only if its integers reach the value unchanged.
     """
     waiting, seen, found = [output], set(), []
     while waiting:

@@ -1,4 +1,4 @@
-"""Which of the recipe's thresholds networks miss."""
+"""Finds the thresholds of the recipe that networks miss."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from firmwright.verify.run_records import AccuracyRecord
 
 ROUNDING = 1e-9
-"""How far floating-point arithmetic may move a percentage."""
+"""The largest error of a percentage from floating-point arithmetic."""
 
 
 def name_reference(record: AccuracyRecord) -> str:
-    """Return what to call the network that the others are compared with."""
+    """Return the name of the network with which the other networks are compared."""
     first = next(iter(record.top1))
     return "float" if first == "float32" else first
 
 
 def find_missed_thresholds(record: AccuracyRecord) -> Iterator[str]:
-    """Yield a sentence for each threshold that a network misses; the first network has none."""
+    """Yield a sentence for each threshold that a network misses, except the first network."""
     _, *networks = record.top1
     for name in networks:
         yield from check_rates(record, name)
