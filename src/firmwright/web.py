@@ -30,14 +30,14 @@ class Pace:
 
 
 PACE = Pace()
-"""The pace of downloads. It is slow, because their data has no other source."""
+"""The pace of downloads. It accepts slow servers, because the data has no other source."""
 LARGEST_FILE = 2 * 1024**3
 """The maximum size of a download in bytes; files of models have 32-bit offsets."""
 CHUNK_BYTES = 1 << 20
 
 
 class WebError(UserError):
-    """The error of a server, without its address. ``status`` is the code of the answer, or 0."""
+    """The error of a server, without its address. ``status`` is the status of the answer, or 0."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         self.status = status
@@ -86,7 +86,10 @@ def ask(
 def download(
     session: Session, url: str, most: int = LARGEST_FILE, pace: Pace | None = None
 ) -> bytes:
-    """Return the content of an address; raise WebError if it is too long or its code is not 200."""
+    """Return the content at an address.
+
+    Raises WebError if the content is too long, or if the status is not 200.
+    """
     answer, body = ask(session, "GET", url, most, pace=pace)
     if answer.status_code != 200:
         raise refuse(answer)

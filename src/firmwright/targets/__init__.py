@@ -66,16 +66,16 @@ class Target(Protocol):
     reason: str
     """The reason why an operator runs on this device, as the explain table shows it."""
     is_fallback: bool = False
-    """Whether the device accepts every operator. A mix ends with such a device, and has no other
-    one."""
+    """Whether the device accepts every operator. Such a device is the last of its mix, and the last
+    device is always one."""
     quantizes: bool = False
     """Whether the device quantizes float layers itself, with samples of the key ``calibration``."""
     rewrites: Sequence[str] = ()
     """Names of rewrites in :data:`firmwright.transforms.optional.OPTIONAL`. With them the device
     accepts more operators. For a fallback that is alone in its mix, they reduce the work."""
     packages: Sequence[str] = ()
-    """Python packages that affect the device's output, in addition to firmwright. A lock lists
-    them."""
+    """Python packages that affect the device's output, in addition to firmwright's packages. A lock
+    lists them."""
     core: str = ""
     """The core that runs the device's regions, '' for the processor. The core of the last device
     runs the network, and calls the regions on other cores."""

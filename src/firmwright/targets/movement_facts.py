@@ -42,7 +42,7 @@ def pad_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def take_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return facts; ``length_before`` is the product of the axes before the gathered axis."""
+    """Return facts; ``length_before`` counts the elements of the axes before the gathered axis."""
     data, index = call.args
     flat = call.attrs.axis is None
     place: Facts = {"axis": 0, "place_from_end": 0} if flat else locate_axis(call, network)

@@ -23,8 +23,8 @@ NEIGHBORS = sorted(
 def find_factors(layer: Addition) -> tuple[int, int, int, int] | None:
     """Return multipliers, offset and shift: (a ma + b mb + offset) >> shift for every a and b.
 
-    These results are then clamped to ``low`` to ``high``. The result of the function is None if it
-    finds no such numbers.
+    These results are then clamped to ``low`` to ``high``. The function returns None if it finds no
+    such numbers.
     """
     left, right = (np.arange(np.iinfo(d).min, np.iinfo(d).max + 1) for d in layer.input_dtypes)
     for bits, steps in product(MULTIPLIER_BITS, NEIGHBORS):

@@ -116,7 +116,7 @@ def start_sums(layer: Layer, channels: Array, paired: bool) -> Array:
 def scale_blocks(layer: Layer, channels: Array, paired: bool) -> Array:
     """Return multipliers, one word of shifts, and offsets if needed, for blocks of channels.
 
-    Sums times 2^8 are divided by a number that is 2^6 times larger than for sums times four.
+    The divisor of sums times 2^8 is 2^6 times larger than the divisor of sums times four.
     """
     numbers = make_requantization(layer)
     shifts = numbers.shifts[channels] - 1

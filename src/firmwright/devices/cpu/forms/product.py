@@ -24,8 +24,11 @@ STEPS = sorted(range(-(2**12), 2**12 + 1, 2**6), key=abs)
 def find_multiplier(layer: Product) -> tuple[int, int, int] | None:
     """Return the multiplier, offset and shift for the products of all a and b.
 
-    Let h be the upper half of (a b << LIFT) · multiplier. Then a result is low + (h + offset) >>
-    shift, clamped. The result of the function is None if it finds no such numbers.
+    Let h be the upper half of (a b << LIFT) · multiplier. Then a result is, before it is clamped,
+
+        low + (h + offset) >> shift
+
+    The function returns None if it finds no such numbers.
     """
     left, right = (
         np.arange(np.iinfo(dtype).min, np.iinfo(dtype).max + 1) - point

@@ -39,7 +39,7 @@ class Requantization:
 
 
 def fits_fixed_point(layer: Layer) -> bool:
-    """Return whether a layer's sums are scaled in fixed point, with supported shifts."""
+    """Return whether a layer's sums are scaled in fixed point, with supported sums and shifts."""
     scaling = layer.scaling
     return bool(
         not scaling.has_own_steps

@@ -40,7 +40,7 @@ BYTES = 256
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers of the C; ``numerator`` / sum of a row is 2^(32 + point) steps of 1."""
+    """The numbers of the C; ``numerator`` is 2^(32 + ``point``) / scale of the result."""
 
     exponent: int
     point: int

@@ -52,7 +52,7 @@ def arrange_scales(layer: Layer, bias: Array, indices: Array) -> dict[str, Array
 
 
 def compute_signed_bias(layer: Layer) -> Array:
-    """Return the bias for inputs that are read as signed bytes: 128 less than unsigned ones."""
+    """Return the bias for inputs read as signed bytes, which are unsigned bytes minus 128."""
     offset = 128 if layer.input_dtype == "uint8" else 0
     bias: Array = layer.folded_bias + offset * layer.matrix.sum(1)
     return bias

@@ -1,8 +1,11 @@
 """Packs layers with 16-bit activations in TFLite's arithmetic: 8-bit weights, sums up to 64 bits.
 
 A sum is rounded once, by a mantissa of 15 bits in convolutions and of 31 bits in products. Half a
-step has no bits below the high 32 bits of sum · mantissa. So a result is (high + 2^(shift - 1)) >>
-shift, if the sum fits 32 bits. A larger sum is joined from the sums of runs that fit 32 bits.
+step has no bits below the high 32 bits of sum · mantissa. So a result is
+
+    (high + 2^(shift - 1)) >> shift
+
+if the sum fits 32 bits. A larger sum is joined from the sums of runs that fit 32 bits.
 """
 
 from __future__ import annotations
