@@ -1,1 +1,1 @@
-"""What every stage shares: tensors, operators, regions, kernels, records; it decides nothing."""
+"""Defines the data that all stages share: tensors, operators, regions, kernels and records."""

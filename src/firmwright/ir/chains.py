@@ -1,6 +1,6 @@
-"""Reads the operators of a layer backwards: clips and reshapes, an addition, the sums of products.
+"""Follows the operators of a layer backwards: clips, reshapes, an addition, the sums of products.
 
-``definitions`` have the value of each variable. A function of this module follows a value to the
+``definitions`` maps each variable to its value. A function of this module follows a value to the
 operators that computed it, and returns the value before them.
 """
 
@@ -28,7 +28,7 @@ def list_definitions(function: Function) -> Definitions:
 
 
 def skip_reshapes(value: Expr, definitions: Definitions) -> Expr:
-    """Return the tensor of the same elements before any reshapes."""
+    """Return the tensor before any reshapes; it has the same elements."""
     while (call := definitions.get(value)) is not None and operator_name(call) == "relax.reshape":
         value = call.args[0]
     return value
@@ -37,9 +37,9 @@ def skip_reshapes(value: Expr, definitions: Definitions) -> Expr:
 def skip_clips(
     value: Expr, definitions: Definitions, reshapes: bool = False
 ) -> tuple[Expr, list[tuple[float, float]]]:
-    """Return the value before clips and their bounds, those of the last clip first.
+    """Return the value before clips, and the bounds of the clips from the last to the first.
 
-    With ``reshapes``, these may be before, between and after the clips.
+    With ``reshapes``, there may also be reshapes before, between and after the clips.
     """
     bounds: list[tuple[float, float]] = []
     while True:
@@ -55,7 +55,11 @@ def skip_clips(
 def split_addition(
     value: Expr, definitions: Definitions, read: Callable[[Expr], Added | None]
 ) -> tuple[Expr, Added | None]:
-    """Return both operands of an addition, of which ``read`` accepts one; else value and None."""
+    """Return both operands of an addition, the second as ``read`` returns it.
+
+    If neither operand is accepted by ``read``, or if the value is not an addition, return the value
+    and None.
+    """
     call = definitions.get(value)
     if call is not None and operator_name(call) == "relax.add":
         for sums, operand in (call.args, reversed(call.args)):

@@ -1,6 +1,6 @@
-"""Parts of tensors as runs of elements: where a part begins, and what tensors are joined of.
+"""Finds the parts of tensors that are runs of adjacent elements: their begin and their sources.
 
-Only the outermost axis that is longer than 1 counts: its elements lie one behind the other.
+The elements of a part are adjacent only on the outermost axis that is longer than 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from firmwright.ir.relax import Constant, constant_array, operator_name, static_
 
 
 def keeps_order(value: relax.Expr) -> bool:
-    """Tell an operator that leaves all elements in their order, and adds none."""
+    """Return whether an operator keeps all elements in their order and adds no elements."""
     name = operator_name(value)
     if name == "relax.concat":
         return isinstance(value.args[0], relax.Tuple) and len(value.args[0].fields) == 1
@@ -28,7 +28,7 @@ def keeps_order(value: relax.Expr) -> bool:
 
 
 def list_parts(value: relax.Expr) -> list[relax.Expr]:
-    """Return what a concatenation puts one behind the other; nothing for all else."""
+    """Return the tensors that a concatenation stores one after the other, else []."""
     if operator_name(value) != "relax.concat" or not isinstance(value.args[0], relax.Tuple):
         return []
     shape = static_shape(value)
@@ -37,7 +37,7 @@ def list_parts(value: relax.Expr) -> list[relax.Expr]:
 
 
 def find_first_element(take: tvm.ir.Call) -> int | None:
-    """Return the element at which a part begins that a constant index takes, else None."""
+    """Return the first element of the part that a constant index selects, else None."""
     data, index = take.args[:2]
     if not isinstance(index, Constant) or static_shape(index) or take.attrs.axis is None:
         return None

@@ -1,4 +1,4 @@
-"""A region's C function, as the kernels stage hands it on (file ``kernels/kernels.json``)."""
+"""Describes a region's C function in the kernels stage (file ``kernels/kernels.json``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ C_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A pointer parameter. ``tensor`` names what it points at: a tensor, weight or scratch."""
+    """A pointer parameter; ``tensor`` names its target: a tensor, weight or scratch buffer."""
 
     name: str
     dtype: str
@@ -63,7 +63,7 @@ class Cycles:
 
 @dataclass(frozen=True, slots=True)
 class LibraryFunction:
-    """A C function of the user's, ``void name(DLTensor *, ...)`` with so many ``tensors``."""
+    """A C function of the user, ``void name(DLTensor *, ...)``, with ``tensors`` parameters."""
 
     name: str
     tensors: int
@@ -71,7 +71,7 @@ class LibraryFunction:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A C source or header of the project's own; kernels that share it bring the same text."""
+    """A C source or header of the project; all kernels that share it have the same text."""
 
     name: str
     text: str
@@ -81,20 +81,20 @@ class SourceFile:
 class Kernel:
     """One region's function: parameters in the order inputs, weights, outputs, scratch; its body.
 
-    ``body`` is C99 between the braces. Weights are arrays of ``kernels/weights.npz``.
+    ``body`` is the C99 code between the braces. Weights are arrays of ``kernels/weights.npz``.
     ``quantized_operators`` counts the operators on values that were dequantized;
     ``float_operators`` are those of them that have no integer form here. ``functions`` are the
-    functions and macros of C's library and of the project's headers that the body uses,
-    ``library_functions`` those of the recipe's libraries; ``headers`` names more headers of the
-    project that it needs. ``cycles`` are those that the device's cost model gives. ``stand_in``
-    says of code that stands in for a closed tool's result whose it is, ``note`` what the device
-    chose for its loops. ``definitions`` is C in front of the function. A function that only
-    starts a job has a ``wait_function``, declared by one of the ``headers``, that waits for it.
-    ``events`` names, by another device's wait function, the function that lets the next job of
-    this device wait for jobs of the other one, while the processor goes on. ``files`` are sources
-    of the project that the body calls. ``in_place`` names the inputs on which the output may lie,
-    if there is one: it has their size and type, and element i of them is read before element i is
-    written, and never after.
+    functions and macros of the C library and of the project's headers that the body uses.
+    ``library_functions`` are the functions of the recipe's libraries that it calls. ``headers``
+    names more headers of the project that it needs. ``cycles`` is the estimate of the device's cost
+    model. If the code replaces the result of a closed tool, ``stand_in`` names the tool. ``note``
+    describes the loops that the device chose. ``definitions`` is C code before the function. If the
+    function only starts a job, ``wait_function`` waits for the job; one of the ``headers`` declares
+    it. ``events`` maps the wait function of another device to a function that makes the next job of
+    this device wait for the jobs of that device, while the processor continues. ``files`` are
+    sources of the project that the body calls. ``in_place`` names the inputs whose memory the only
+    output may use. Such an input has the output's size and type, and each element is read only
+    before the same element of the output is written.
     """
 
     region: str
@@ -118,9 +118,9 @@ class Kernel:
     events: Mapping[str, str] = field(default_factory=dict)
 
     def write_over(self, name: str) -> Kernel:
-        """Return the kernel whose output lies on this input.
+        """Return the kernel whose output uses the memory of this input.
 
-        It has one pointer for both, as C's ``restrict`` asks for.
+        It has one pointer for both, as C's ``restrict`` requires.
         """
         (output,) = self.outputs
         (over,) = (p for p in self.inputs if p.name == name)
@@ -136,7 +136,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class LoweredRegion:
-    """What a device makes of a region: a kernel, and the arrays it reads by weight name."""
+    """A device's result for a region: a kernel, and the arrays that it reads by weight name."""
 
     kernel: Kernel
     weights: Mapping[str, npt.NDArray[Any]]
@@ -144,7 +144,7 @@ class LoweredRegion:
 
 @dataclass(frozen=True, slots=True)
 class KeptRegion:
-    """What was made of a region that has this digest, for the next build.
+    """The result for a region with this digest, kept for the next build.
 
     ``weights`` has the name in ``kernels/weights.npz`` of each array that the kernel reads.
     """
@@ -156,7 +156,7 @@ class KeptRegion:
 
 @dataclass(frozen=True, slots=True)
 class KeptRegions:
-    """What was made of regions, by their names (file ``kernels/kept.json``)."""
+    """The kept results of regions, by region name (file ``kernels/kept.json``)."""
 
     regions: Mapping[str, KeptRegion]
 
@@ -180,7 +180,7 @@ get_all_but_tensor = attrgetter(*(f.name for f in fields(Parameter) if f.name !=
 
 
 def describe(kernel: Kernel) -> Hashable:
-    """Return what a kernel's C is written from, without the names of what it is called with."""
+    """Return the parts of a kernel that determine its C, without the names of its arguments."""
     ports = (kernel.inputs, kernel.weights, kernel.outputs, kernel.scratch)
     return (
         *(tuple(map(get_all_but_tensor, each)) for each in ports),

@@ -1,4 +1,4 @@
-"""A linear layer: what the forms of a device are chosen, packed and written from."""
+"""Describes linear layers, from which a device chooses, packs and writes its forms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 class LayerKind(str, Enum):
-    """What a layer computes: sums of products, or of two tensors; on integers or on floats."""
+    """The computation of a layer: sums of products, or of two tensors; on integers or on floats."""
 
     CONV2D = "conv2d"
     ANALOG_CONV2D = "analog_conv2d"
@@ -38,16 +38,17 @@ WIDE_KINDS = {
     LayerKind.DEPTHWISE_CONV2D: LayerKind.WIDE_DEPTHWISE_CONV2D,
     LayerKind.DENSE: LayerKind.WIDE_DENSE,
 }
-"""What layers of bytes are called where activations have 16 bits; weights keep 8."""
+"""The kinds of layers with 16-bit activations and 8-bit weights, by the kind for 8-bit
+activations."""
 
 
 class LayerRounding(str, Enum):
     """How sums become stored integers.
 
-    ``TWICE`` and ``ONCE`` multiply in fixed point, as TFLite's kernels: the high half of the
-    doubled product is rounded, then its right shift; or the whole product once, ties up. ``FLOAT``
-    multiplies in float32 and rounds half to even, as ONNX Runtime's kernels. ``SHIFT`` multiplies
-    and adds integers and shifts right, which rounds down.
+    ``TWICE`` and ``ONCE`` multiply in fixed point, like TFLite's kernels. ``TWICE`` rounds the high
+    half of the doubled product, and then its right shift. ``ONCE`` rounds the whole product once,
+    ties up. ``FLOAT`` multiplies in float32 and rounds half to even, like ONNX Runtime's kernels.
+    ``SHIFT`` multiplies and adds integers and shifts right, which rounds down.
     """
 
     TWICE = "twice"
@@ -58,10 +59,10 @@ class LayerRounding(str, Enum):
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """The factors of a layer's sums, one each for every output channel.
+    """The factors of a layer's sums, one per output channel.
 
     A factor is ``mantissas`` · 2^(-31 - ``shifts``), both int64; or ``factors`` in float32. With
-    ``SHIFT`` sums become (sum · ``mantissas`` + ``offsets``) >> ``shifts``, and ``factors`` are
+    ``SHIFT`` a sum becomes (sum · ``mantissas`` + ``offsets``) >> ``shifts``, and ``factors`` are
     mantissas · 2^-shifts in float64.
     """
 
@@ -73,7 +74,7 @@ class Scaling:
 
     @property
     def has_own_steps(self) -> bool:
-        """Tell whether results begin at sums that do not follow from factors alone."""
+        """Return whether results begin at sums that do not follow from the factors alone."""
         return self.rounding in (LayerRounding.FLOAT, LayerRounding.SHIFT)
 
 
@@ -81,7 +82,7 @@ class Scaling:
 class LayerGeometry:
     """The images that a layer reads and writes, and the window that it moves over them.
 
-    Heights and widths of a dense layer are 1. ``padding`` is (top, left, bottom, right).
+    The heights and widths of a dense layer are 1. ``padding`` is (top, left, bottom, right).
     """
 
     kind: LayerKind
@@ -98,12 +99,12 @@ class LayerGeometry:
 
     @property
     def pixels(self) -> int:
-        """Positions of the output of one sample."""
+        """The number of positions in the output of one sample."""
         return self.out_height * self.out_width
 
     @property
     def input_elements(self) -> int:
-        """Elements of one sample."""
+        """The number of elements in one input sample."""
         return self.height * self.width * self.channels
 
     @property
@@ -115,9 +116,10 @@ class LayerGeometry:
 class LinearLayer(LayerGeometry):
     """The sums of a layer: its geometry, weights and biases.
 
-    Activations are (batch, height, width, channels). ``weights`` is (O, height, width, I); of a
-    depthwise layer I is 1 and output channel c reads input channel c. Of a grouped one I is the
-    channels of a group, and the outputs of a group are next to each other. ``bias`` is (O,).
+    Activations are (batch, height, width, channels). ``weights`` is (O, height, width, I). In a
+    depthwise layer, I is 1, and output channel c reads input channel c. In a grouped layer, I is
+    the number of channels of a group, and the output channels of a group are adjacent. ``bias`` is
+    (O,).
     """
 
     dilation: tuple[int, int]
@@ -126,38 +128,41 @@ class LinearLayer(LayerGeometry):
 
     @property
     def taps(self) -> int:
-        """The products in one sum."""
+        """The number of products in one sum."""
         return prod(self.weights.shape[1:])
 
     @property
     def groups(self) -> int:
-        """Groups of channels: outputs of one read inputs of the same one."""
+        """The number of groups of channels; the outputs of a group read only its inputs."""
         return self.channels // int(self.weights.shape[3])
 
     @property
     def is_pointwise(self) -> bool:
-        """Tell whether output pixel p reads input pixel p alone."""
+        """Return whether output pixel p reads only input pixel p."""
         return self.kernel == (1, 1) and self.strides == (1, 1) and not any(self.padding)
 
     @cached_property
     def matrix(self) -> Array:
-        """The weights as (O, taps), taps in the order height, width, channel."""
+        """The weights as (O, taps); the taps are in the order height, width, channel."""
         return self.weights.reshape(self.out_channels, -1)
 
     def list_sums(self, **changes: Any) -> dict[str, Any]:
-        """Return the fields of the sums by name, some with other values: a layer has more."""
+        """Return the fields of :class:`LinearLayer` by name, updated with ``changes``.
+
+        The additional fields of a subclass are not included.
+        """
         return {f.name: getattr(self, f.name) for f in fields(LinearLayer)} | changes
 
 
 @dataclass(frozen=True, eq=False)
 class Layer(LinearLayer):
-    """One layer of integers: sums of them, scaled, moved by a zero point, clamped.
+    """One layer of integers: its sums are scaled, moved by a zero point and clamped.
 
     ``weights`` and ``bias`` are int64. A result is
 
         clamp(zero_point + scaled(bias[c] + sum(weights[c] · (x - input_zero_point))), low, high)
 
-    and what lies in the padding counts as ``input_zero_point``.
+    and every element of the padding counts as ``input_zero_point``.
     """
 
     input_dtype: str
@@ -170,18 +175,18 @@ class Layer(LinearLayer):
 
     @property
     def is_wide(self) -> bool:
-        """Tell whether activations have 16 bits; both of their zero points are 0 then."""
+        """Return whether activations have 16 bits; then both of their zero points are 0."""
         return self.input_dtype == "int16"
 
     @cached_property
     def folded_bias(self) -> Array:
-        """The bias with the input's zero point in it: sums then read integers as they are."""
+        """The bias with the input's zero point in it; sums then read the stored integers."""
         folded: Array = self.bias - self.input_zero_point * self.matrix.sum(1)
         return folded
 
     @cached_property
     def largest_sum(self) -> int:
-        """A bound of every sum's magnitude, of partial sums in any order too."""
+        """An upper bound of the magnitude of every sum and of its partial sums in any order."""
         limits = np.iinfo(self.input_dtype)
         largest = max(abs(int(limits.min)), abs(int(limits.max)))
         return int((np.abs(self.folded_bias) + np.abs(self.matrix).sum(1) * largest).max())
@@ -193,9 +198,9 @@ class FloatLayer(LinearLayer):
 
     A sum starts with its bias. Products are added in the order height, width, channel of the
     weights. Each product and each sum is rounded, so results have the same bits on every core.
-    Padding counts as zeros that are multiplied. Where the ``role`` of an input is "added", it has
-    the output's shape and is added to the sums at their end. Each input of a region has a role.
-    An ``is_planar`` layer's input has its channels first: (batch, channels, height, width).
+    Padding counts as zeros that are multiplied. Each input of a region has a role in ``roles``. An
+    input with the role "added" has the output's shape and is added to the sums at their end. The
+    input of an ``is_planar`` layer has its channels first: (batch, channels, height, width).
     """
 
     roles: tuple[str, ...]
@@ -205,16 +210,16 @@ class FloatLayer(LinearLayer):
 
     @property
     def is_adding(self) -> bool:
-        """Tell whether a tensor is added to the sums."""
+        """Return whether a tensor is added to the sums."""
         return "added" in self.roles
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """What is computed of two tensors of bytes of one shape, requantized: of ``elements`` each.
+    """The requantized result of an operation on two tensors of bytes, with ``elements`` each.
 
-    ``results`` has the stored integers of all pairs: [a - smallest a, b - smallest b]. They reach
-    from ``low`` to ``high``.
+    Both tensors have one shape. ``results`` has the stored result of each pair of integers, at [a -
+    smallest a, b - smallest b]. The results are in the range from ``low`` to ``high``.
     """
 
     kind: ClassVar[LayerKind]
@@ -228,13 +233,13 @@ class Pair:
 
     @property
     def input_elements(self) -> tuple[int, int]:
-        """Elements of both inputs."""
+        """The number of elements of each input."""
         return self.elements, self.elements
 
 
 @dataclass(frozen=True, eq=False)
 class Addition(Pair):
-    """A sum or a difference: ``factors`` are what a step of an input is in steps of the output."""
+    """A sum or a difference; ``factors`` convert steps of each input to steps of the output."""
 
     kind: ClassVar[LayerKind] = LayerKind.ADD
 
@@ -243,9 +248,10 @@ class Addition(Pair):
 
 @dataclass(frozen=True, eq=False)
 class Product(Pair):
-    """A product: ``factor`` is what 1 · 1 is in steps of the output, beside ``zero_points``.
+    """A product; ``factor`` is the product of both input scales, divided by the output scale.
 
-    The second tensor may have ``channels`` elements only, one for each of the first's last axis.
+    ``zero_points`` are the zero points of the inputs. The second tensor may have only ``channels``
+    elements, one per element of the first tensor's last axis.
     """
 
     kind: ClassVar[LayerKind] = LayerKind.MULTIPLY
@@ -261,11 +267,11 @@ class Product(Pair):
 
 @dataclass(frozen=True)
 class Matrices:
-    """A stack of matrices as it lies in a tensor of ``elements``.
+    """The layout of a stack of matrices in a tensor of ``elements``.
 
-    What stands in a row and a column is at stack · ``steps[0]`` + row · ``steps[1]`` + column ·
-    ``steps[2]``. Nothing needs to be moved for a transposed one, or for heads that lie side by
-    side; a step of 0 is one matrix for all.
+    The element in a row and a column is at stack · ``steps[0]`` + row · ``steps[1]`` + column ·
+    ``steps[2]``. Thus transposed matrices and heads that are side by side need no copy. A stack
+    step of 0 means that all stacks use one matrix.
     """
 
     dtype: str
@@ -278,11 +284,11 @@ class Matrices:
 class MatrixProduct:
     """The products of two stacks of matrices of bytes, requantized.
 
-    The left is (stacks, rows, inner), the right (stacks, inner, columns), the result (stacks,
-    rows, columns). ``roles`` names the inputs of the region, "left" and "right", in its order.
-    ``sums`` is a layer of one channel that stands for every result: it has the left's grid, the
-    scaling, and as weights the largest magnitude that the right has beside its zero point, so that
-    its bounds hold for all of them.
+    The left is (stacks, rows, inner), the right (stacks, inner, columns), the result (stacks, rows,
+    columns). ``roles`` names the inputs of the region, "left" and "right", in its order. ``sums``
+    is a layer of one channel that represents every result. It has the zero point of the left and
+    the scaling. All its weights are the largest magnitude that the right can have after its zero
+    point is subtracted. Thus its bounds hold for all results.
     """
 
     kind: ClassVar[LayerKind] = LayerKind.MATMUL
@@ -297,7 +303,7 @@ class MatrixProduct:
 
     @property
     def inner(self) -> int:
-        """The products in one sum."""
+        """The number of products in one sum."""
         return self.sums.taps
 
     @property
@@ -317,13 +323,14 @@ class MatrixProduct:
 
 @dataclass(frozen=True)
 class Softmax:
-    """A softmax of rows of bytes in float32, operator by operator, put on a grid of bytes.
+    """A softmax of rows of bytes, computed in float32 operator by operator and quantized to bytes.
 
-    With m the largest of a row's dequantized elements, each rounded to float32, a result is
+    With m the largest of a row's dequantized elements, and each result rounded to float32, a result
+    is
 
         clamp(zero_point + rint(exp(x - m) / sum of exp(x - m) / scale), low, high)
 
-    Sums begin at zero and are added up in the order of elements.
+    A sum begins at zero and adds the elements in their order.
     """
 
     kind: ClassVar[LayerKind] = LayerKind.SOFTMAX

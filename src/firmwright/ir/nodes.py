@@ -1,4 +1,4 @@
-"""TVM's classes for modules that need nothing else of TVM, mostly in annotations."""
+"""Imports TVM's classes for modules that use them mostly in annotations."""
 
 from tvm import IRModule as IRModule
 from tvm.ir import Call as Call

@@ -1,4 +1,4 @@
-"""What the grouping has to know of Relax operators, as tables."""
+"""Lists the properties of Relax operators that the grouping into regions needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FusionKind(Enum):
 
 
 def relax_names(names: str) -> frozenset[str]:
-    """Return Relax's names of operators, ``relax.nn.relu`` of ``nn.relu``."""
+    """Return Relax's names of operators, such as ``relax.nn.relu`` for ``nn.relu``."""
     return frozenset(f"relax.{name}" for name in names.split())
 
 
@@ -38,22 +38,23 @@ ELEMENTWISE = relax_names(
 )
 
 RESHAPES = relax_names("reshape expand_dims squeeze flatten")
-"""Layout operators that leave the bytes in their order."""
+"""Layout operators that keep the bytes in their order."""
 
 PERMUTATIONS = RESHAPES | {"relax.permute_dims"}
-"""Layout operators whose result has each element of the operand once."""
+"""Layout operators whose result contains each element of the operand once."""
 
 LAYOUT = PERMUTATIONS | relax_names(
     "broadcast_to concat flip layout_transform nn.pad repeat strided_slice take tile"
 )
 
 MOVEMENTS = LAYOUT - RESHAPES
-"""Layout operators that write each element to another place."""
+"""Layout operators that write elements to other positions."""
 
 VALUE_PRESERVING = LAYOUT | relax_names(
     "image.resize2d maximum minimum nn.max_pool1d nn.max_pool2d nn.max_pool3d where"
 )
-"""Operators each element of whose result is one of an operand's; a resize only to the nearest."""
+"""Operators whose result elements are all elements of an operand; a resize only if it is
+nearest."""
 
 SCALE_COMMUTING = (LAYOUT - relax_names("concat layout_transform nn.pad")) | relax_names(
     "max min nn.max_pool2d"
@@ -66,7 +67,7 @@ TIR_PATTERNS = {
     2: FusionKind.LAYOUT,
     8: FusionKind.ALONE,
 }
-"""TVM's operator patterns elementwise, broadcast, injective, opaque."""
+"""The fusion kinds of TVM's operator patterns elementwise, broadcast, injective and opaque."""
 
 ALONE = relax_names("scatter_elements scatter_nd")
 """Operators that TVM lowers to opaque loops."""
@@ -76,7 +77,7 @@ CHEAP = LAYOUT | relax_names("astype dequantize")
 
 
 def count_macs(call: tvm.ir.Call) -> int:
-    """Return the multiply-accumulates of a convolution or matrix product, 0 for the rest."""
+    """Return the multiply-accumulates of a convolution or matrix product, 0 for other operators."""
     name = operator_name(call)
     if name in ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d"):
         kernel = static_shape(call.args[1])
@@ -108,7 +109,10 @@ def read_clip_bounds(value: relax.Expr) -> tuple[float, float] | None:
 
 
 def make_kind_lookup(module: tvm.IRModule) -> Callable[[relax.Expr], FusionKind]:
-    """Return a function that tells an operator's kind; importers bring some as TIR functions."""
+    """Return a function from an operator to its fusion kind.
+
+    Importers add some operators as TIR functions.
+    """
     annotated = relax.transform.AnnotateTIROpPattern()(module)
 
     def kind(value: relax.Expr) -> FusionKind:
@@ -126,7 +130,7 @@ def make_kind_lookup(module: tvm.IRModule) -> Callable[[relax.Expr], FusionKind]
 
 
 def short_name(value: relax.Expr) -> str:
-    """Return what an operator is called in reports: ``conv2d``, or a TIR function's name.
+    """Return the name of an operator in reports: ``conv2d``, or a TIR function's name.
 
     A value that no operator computes is a ``constant``.
     """
@@ -139,6 +143,6 @@ def short_name(value: relax.Expr) -> str:
 
 
 def is_same_kind(source: str, relax_name: str) -> bool:
-    """Tell whether a source operator's kind, e.g. ``TopK`` or ``TOPK_V2``, is this Relax one."""
+    """Return whether a source operator's kind, e.g. ``TopK`` or ``TOPK_V2``, is this Relax one."""
     plain = re.sub(r"_|[123]d$", "", relax_name).lower()
     return source.replace("_", "").lower().removesuffix("v2").removesuffix("2d") == plain

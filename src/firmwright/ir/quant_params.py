@@ -1,4 +1,4 @@
-"""The integers that stand for a tensor's real numbers: scale · (integer - zero point)."""
+"""Describes quantization parameters: a real number is scale · (integer - zero point)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class QuantParams:
         return int(info.min), int(info.max)
 
     def dequantize(self, integer: int) -> float:
-        """Return the real number that an integer stands for."""
+        """Return the real number that an integer represents."""
         return self.scale * (integer - self.zero_point)
 
     def fake_quantize(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the real numbers that the grid has for ``values``: round half to even, clamp."""
+        """Return ``values`` quantized and dequantized: rounded half to even, clamped."""
         steps = np.rint(values / self.scale) + self.zero_point
         kept: npt.NDArray[np.float64] = np.clip(steps, *self.limits) - self.zero_point
         return kept * self.scale

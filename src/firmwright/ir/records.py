@@ -1,8 +1,8 @@
-"""Read and write the JSON files between stages, each one dataclass.
+"""Reads and writes the JSON files between stages, each of which contains one dataclass.
 
-Every file names its schema by being one: :func:`build_schema` derives the JSON schema from the
-dataclass, and reading checks every value's type against it. The dataclasses have slots: of others
-that msgspec has read, it would not write a field again that has its default.
+The dataclass defines the schema of its file: :func:`build_schema` derives the JSON schema from the
+dataclass, and reading checks every value's type. The dataclasses have slots. Without slots, a
+dataclass that msgspec has read would be written without the fields that have their defaults.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def write_record(path: Path, record: object) -> None:
-    """Write a dataclass as indented JSON: the same bytes for the same value."""
+    """Write a dataclass as indented JSON; equal values produce the same bytes."""
     path.write_bytes(encode_record(record))
 
 
 def encode_record(record: object) -> bytes:
     """Return a dataclass, or plain data, as indented JSON, with every field that is set.
 
-    A terminal that shows it is not controlled by it.
+    The text has no control characters that could control a terminal.
     """
     text = msgspec.json.format(msgspec.json.encode(record), indent=1).decode()
     return f"{to_printable(text)}\n".encode()
@@ -46,7 +46,7 @@ def to_plain(record: object) -> Any:
 
 
 def read_record(path: Path, kind: type[Record]) -> Record:
-    """Read a dataclass back; UserError if the file is not of that kind."""
+    """Read a dataclass from a file; UserError if the file does not match the dataclass."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except msgspec.DecodeError as error:
@@ -56,9 +56,10 @@ def read_record(path: Path, kind: type[Record]) -> Record:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write named arrays as an uncompressed ``.npz``: the same bytes for the same arrays.
+    """Write named arrays as an uncompressed ``.npz``; the same arrays produce the same bytes.
 
-    ``numpy.savez`` leaves the sizes open at first, which each Python writes in its own way.
+    ``numpy.savez`` does not: it leaves the sizes open at first, and Python versions write those
+    differently.
     """
     with ZipFile(path, "w") as archive:
         for name, array in arrays.items():
@@ -68,15 +69,19 @@ def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read such a file back; numpy stores bfloat16, a type of another package, as mere bytes."""
+    """Read the arrays of a ``.npz`` file by name.
+
+    numpy stores bfloat16, a type of another package, as raw bytes; those become bfloat16 again.
+    """
     with np.load(path, allow_pickle=False) as stored:
         return {n: a.view(ml_dtypes.bfloat16) if a.dtype == "V2" else a for n, a in stored.items()}
 
 
 def find_wrong_field(record: Any, kind: type) -> str:
-    """Return which field of a dataclass that a user's Python made is not of its type: '' for none.
+    """Return which field of a dataclass has a value of the wrong type, or '' if all are right.
 
-    Its file would be written, and could not be read.
+    The user's Python makes such dataclasses. Without this check, their files could be written, but
+    not read.
     """
     try:
         msgspec.convert(msgspec.to_builtins(record), kind)
@@ -84,7 +89,7 @@ def find_wrong_field(record: Any, kind: type) -> str:
         message, _, place = str(error).partition(" - at `$.")
         place = place.rstrip("`")
         return f"{place} is {follow(record, place)!r}; {message[:1].lower()}{message[1:]}"
-    except TypeError as error:  # of another package, as numpy's numbers
+    except TypeError as error:  # a type of another package, such as a numpy number
         names = (f.name for f in fields(kind) if not can_write(getattr(record, f.name)))
         return f"{next(names, '')}: {error}"
     return ""
@@ -99,7 +104,7 @@ def can_write(value: object) -> bool:
 
 
 def follow(record: Any, place: str) -> Any:
-    """Return what is at a place like ``inputs[0].dtype``; of a mapping, the mapping."""
+    """Return the value at a path like ``inputs[0].dtype``; a path into a mapping returns it."""
     for word in re.findall(r"\w+", place):
         record = record[int(word)] if word.isdigit() else getattr(record, word)
     return record

@@ -1,4 +1,4 @@
-"""The partition stage's result (file ``partition/partition.json``)."""
+"""Describes the result of the partition stage (file ``partition/partition.json``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 from firmwright.ir.tensors import Tensor
 
 RAM = "ram"
-"""The processor's own memory, where the network's inputs and outputs are."""
+"""The memory of the processor, which contains the network's inputs and outputs."""
 COPY = "copy"
 """The anchor of regions that only copy a tensor to another memory."""
 TRANSFORM = "layout_transform"
@@ -17,9 +17,9 @@ TRANSFORM = "layout_transform"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What of an operator would have to change: a quantity as it is, and the nearest that passes.
+    """A change of an operator: the quantity to change, its value, and the nearest accepted value.
 
-    ``fact`` is the quantity's name in the rules, ``quantity`` that in words.
+    ``fact`` is the quantity's name in the rules, ``quantity`` its name in words.
     """
 
     fact: str
@@ -33,13 +33,13 @@ class Change:
 
 
 Work = Literal["same", "other", "none"]
-"""What a region does after a change: as much as before, so that cost models tell what that takes;
-something else; or nothing, for it is gone."""
+"""The work of a region after a change. With "same", the work is as before, so cost models can
+compute its cycles. With "other", the work differs. With "none", the region is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What lifts a rule and is no quantity, in words, and the work that is left."""
+    """A change in words, not of a quantity, after which a rule holds, and the work after it."""
 
     change: str
     work: Work = "same"
@@ -47,9 +47,10 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A change of the model or of the build, and the cycles that a region takes after it.
+    """A change of the model or of the build, and the cycles of a region after the change.
 
-    After one that ``shrinks`` the network computes less. Only where it matters most is that told.
+    If ``shrinks`` is true, the changed network computes less. Such changes are shown only for a
+    bottleneck that no other change improves.
     """
 
     change: str
@@ -59,11 +60,12 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class RuleViolation:
-    """A rule of a device that an operator breaks; the sentence has the value that breaks it.
+    """A rule of a device that an operator breaks; the sentence has the value that breaks the rule.
 
-    ``device`` is the device's name in the mix; the device itself leaves it empty. After all
-    ``changes`` the rule holds, or after the ``remedy``; without either it is not known what would
-    lift it. ``operator`` is the kind of what breaks the rule, '' where the rule is about more.
+    ``device`` is the device's name in the mix; the device itself leaves it empty. The rule holds
+    after all ``changes``, or after the ``remedy``. Without either, no change that makes the rule
+    pass is known. ``operator`` is the kind of the operator that breaks the rule; it is '' if the
+    rule is about more than one operator.
     """
 
     device: str = field(default="", kw_only=True)
@@ -79,13 +81,13 @@ class Region:
     """A group of operators that runs as one function on one device.
 
     ``name`` is a C identifier and the name of its Relax function in ``partition/module.json``.
-    ``device`` executes it; ``lowered_by`` names the device that makes its C, if that is another.
-    ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` needs no code: it gives
-    bytes of its input, from its ``offset`` on, another shape; or its inputs are written one behind
-    the other where its output is. ``macs`` counts multiply-accumulates. ``dequantized``
-    names those inputs that carry in float what was computed from quantized values. ``refusals``
-    tell why the devices before it in the mix did not take the region's anchor. ``memory`` is where
-    its device has its working memory.
+    ``device`` executes it; ``lowered_by`` names the device that makes its C, if that device
+    differs. ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` needs no code. Its
+    output is the bytes of its input from ``offset`` on, with another shape; or its inputs are
+    written one after the other at the location of its output. ``macs`` counts multiply-accumulates.
+    ``dequantized`` names the inputs that are floats computed from quantized values. ``refusals``
+    explain why the earlier devices in the mix did not accept the region's anchor. ``memory`` is the
+    working memory of its device.
     """
 
     name: str
@@ -106,21 +108,21 @@ class Region:
 
     @property
     def joins(self) -> bool:
-        """Whether it is a view whose inputs lie in its output."""
+        """Whether it is a view whose inputs are parts of its output."""
         return self.view and len(self.inputs) > 1
 
     @property
     def moves(self) -> bool:
-        """Whether it only moves a tensor, and is no operator of the model."""
+        """Whether it only moves a tensor and does not represent an operator of the model."""
         return self.anchor in (COPY, TRANSFORM) and not self.sources
 
 
 def make_move_region(
     name: str, device: str, reason: str, kind: str, read: str, result: str
 ) -> Region:
-    """Return a region that only moves a tensor, of no operator of the model.
+    """Return a region that only moves a tensor and does not represent an operator of the model.
 
-    ``kind`` is its anchor, ``read`` and ``result`` name tensors.
+    ``kind`` is its anchor; ``read`` and ``result`` name tensors.
     """
     return Region(
         name=name,
@@ -141,8 +143,8 @@ def make_move_region(
 class Partition:
     """Regions in execution order over named tensors; every tensor is written once.
 
-    ``tensor_memories`` has the memories of the tensors that are not in RAM. The last ``states`` of
-    the inputs are kept between runs; as many outputs at the end are their next values.
+    ``tensor_memories`` has the memory of each tensor that is not in RAM. The last ``states`` inputs
+    are kept between runs; the same number of outputs at the end are their next values.
     """
 
     inputs: tuple[str, ...]
@@ -154,19 +156,19 @@ class Partition:
 
     @property
     def state_pairs(self) -> tuple[tuple[str, str], ...]:
-        """The tensors of each state: the value that a run begins with, and the next one."""
+        """The tensors of each state: the value at the begin of a run, and the next value."""
         count = self.states
         pairs = zip(self.inputs[len(self.inputs) - count :], self.outputs[-count:], strict=True)
         return tuple(pairs) if count else ()
 
     @property
     def view_roots(self) -> dict[str, str]:
-        """The tensor among whose bytes each tensor lies: itself, the source or result of a view."""
+        """The tensor that contains each tensor's bytes: itself, or a view's source or result."""
         return {name: root for name, (root, _) in self.view_places.items()}
 
     @property
     def view_places(self) -> dict[str, tuple[str, int]]:
-        """The tensor among whose bytes each tensor lies, and the byte at which it begins."""
+        """The tensor that contains the bytes of each tensor, and the byte at which they begin."""
         places = {tensor.name: (tensor.name, 0) for tensor in self.tensors}
         size = {tensor.name: tensor.bytes for tensor in self.tensors}
 
@@ -194,7 +196,7 @@ class Partition:
 
     @property
     def copied_bytes(self) -> int:
-        """The bytes that an inference copies from one memory to another."""
+        """The number of bytes that an inference copies from one memory to another."""
         copies = {
             name for region in self.regions if region.anchor == COPY for name in region.outputs
         }

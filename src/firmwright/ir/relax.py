@@ -1,4 +1,4 @@
-"""Walk the bindings of ``main`` in order and build it anew: what the rewrites share."""
+"""Reads the bindings of ``main`` in order and replaces them; all rewrites share these functions."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ Rewrite = Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
 
 TO_LAST = (0, 2, 3, 1)
 TO_FIRST = (0, 3, 1, 2)
-"""Axes of an image that is permuted from NCHW to NHWC, and back."""
+"""The permutations of an image's axes from NCHW to NHWC, and back."""
 
 
 def list_bindings(function: relax.Function) -> list[relax.Binding]:
-    """Return the bindings of a function in order; a slice takes half the time of an iteration."""
+    """Return the bindings of a function in order.
+
+    A slice of TVM's array needs half the time of an iteration.
+    """
     return [b for block in function.body.blocks[:] for b in block.bindings[:]]
 
 
 def main_bindings(module: tvm.IRModule) -> list[relax.VarBinding]:
-    """Return the bindings of ``main`` in order; UserError where it is not one straight line."""
+    """Return the bindings of ``main`` in order; UserError if it has branches."""
     bindings = list_bindings(module["main"])
     for binding in bindings:
         if not isinstance(binding, relax.VarBinding) or isinstance(binding.value, relax.If):
@@ -40,16 +43,16 @@ def main_bindings(module: tvm.IRModule) -> list[relax.VarBinding]:
 
 
 def operator_name(value: relax.Expr) -> str:
-    """Return ``relax.nn.conv2d`` for a call of that operator, '' for anything else."""
+    """Return the name of a called operator, e.g. ``relax.nn.conv2d``; '' if there is no call."""
     if isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op):
         return str(value.op.name)
     return ""
 
 
 def static_shape(value: relax.Expr) -> tuple[int, ...]:
-    """Return the shape of a tensor expression; UserError where it is not static."""
+    """Return the shape of a tensor expression; UserError if the shape is not static."""
     shape = getattr(value.ty, "shape", None)
-    # A slice is a list, without a call to TVM for each look at an element.
+    # A slice is a list, so a look at an element does not call TVM.
     lengths = shape.values[:] if isinstance(shape, relax.ShapeExpr) else None
     if lengths is None or not all(isinstance(d, tvm.tirx.IntImm) for d in lengths):
         raise UserError(f"'{getattr(value, 'name', value)}' has no static shape: {value.ty}")
@@ -61,20 +64,21 @@ def dtype_of(value: relax.Expr) -> str:
 
 
 def constant_array(value: relax.Expr) -> npt.NDArray[np.generic]:
-    """Return a constant's value as a numpy array of its own shape and dtype."""
+    """Return a constant's value as a numpy array with the shape and dtype of the constant."""
     return np.asarray(value.value.numpy())
 
 
 def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
-    """Return what a variable is bound to so far; anything else is itself."""
+    """Return the value that a variable is bound to so far; any other expression is unchanged."""
     bound = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
     return value if bound is None else bound
 
 
 def emit_with_name(builder: relax.BlockBuilder, value: relax.Expr, name: str) -> relax.Var:
-    """Bind a value to a variable of this very name, also where another one had it so far."""
+    """Bind a value to a variable of exactly this name, even if another variable has the name."""
     value = builder.normalize(value)
-    # Else TVM's canonical form replaces each variable wherever it is read.
+    # With another name, TVM's canonical form would replace the variable in every value that reads
+    # it.
     kind = relax.DataflowVar if builder.current_block_is_dataflow() else relax.Var
     variable = kind(name, value.ty)
     builder.emit_normalized(relax.VarBinding(variable, value))
@@ -82,7 +86,7 @@ def emit_with_name(builder: relax.BlockBuilder, value: relax.Expr, name: str) ->
 
 
 def count_readers(module: tvm.IRModule) -> Counter[relax.Var]:
-    """Count the values of ``main``, and its result, that read each variable."""
+    """Count how often the values and the result of ``main`` read each variable."""
     found: Counter[relax.Var] = Counter()
 
     def count(part: relax.Expr) -> None:
@@ -95,10 +99,10 @@ def count_readers(module: tvm.IRModule) -> Counter[relax.Var]:
 
 
 def rewrite_calls(module: tvm.IRModule, rewrite: Rewrite) -> tvm.IRModule:
-    """Apply ``rewrite`` to every operator call of ``main``, its arguments rewritten before it.
+    """Apply ``rewrite`` to every operator call of ``main``, after its arguments are rewritten.
 
-    ``rewrite`` may emit bindings into the builder; it returns the call itself to leave it alone.
-    Variables keep their names. A module whose calls are all left alone is returned itself.
+    ``rewrite`` may emit bindings into the builder; it returns the call itself to leave it
+    unchanged. Variables keep their names. If no call changes, the result is the module itself.
     """
     changed = False
 
@@ -116,21 +120,21 @@ def rewrite_calls(module: tvm.IRModule, rewrite: Rewrite) -> tvm.IRModule:
 
 
 def replace_main(module: tvm.IRModule, main: relax.Function) -> tvm.IRModule:
-    """Return the module with another ``main``, without the bindings of it that nothing reads."""
+    """Return the module with another ``main``, without the bindings that have no reader."""
     updated = tvm.IRModule(dict(module.functions.items()))
     updated.update_func(module.get_global_var("main"), main)
     return remove_dead_bindings(updated)
 
 
 def rewrite_each(*operators: str) -> Callable[[Rewrite], Callable[[tvm.IRModule], tvm.IRModule]]:
-    """Make the rewrite of a module from that of a call of one of these operators."""
+    """Return a decorator that extends the rewrite of a call of these operators to a module."""
 
     def make(rewrite: Rewrite) -> Callable[[tvm.IRModule], tvm.IRModule]:
         def select(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
             return rewrite(builder, call) if operator_name(call) in operators else call
 
         def rewrite_module(module: tvm.IRModule) -> tvm.IRModule:
-            # Most rewrites find nothing, and a visit of each expression takes long to say so.
+            # Most rewrites have no call to rewrite, and a visit of each expression is slow.
             names = {operator_name(b.value) for b in list_bindings(module["main"])}
             return rewrite_calls(module, select) if names.intersection(operators) else module
 
@@ -140,7 +144,7 @@ def rewrite_each(*operators: str) -> Callable[[Rewrite], Callable[[tvm.IRModule]
 
 
 def rename_variables(module: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRModule:
-    """Give variables of ``main`` other names; ``names`` maps the present ones to them."""
+    """Return the module with renamed variables in ``main``; ``names`` maps old to new names."""
 
     renamed: dict[relax.Var, relax.Var] = {}
 
@@ -157,9 +161,9 @@ def rename_variables(module: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRMo
 
 
 def copy_variables(function: relax.Function) -> relax.Function:
-    """Return a function with variables of its own: a module binds each variable once.
+    """Return a function with new variables, because a module binds each variable only once.
 
-    Unlike TVM's copy, it infers no types again, which takes a millisecond for each convolution.
+    Unlike TVM's copy, it does not infer types again, which costs a millisecond per convolution.
     """
     copies: dict[relax.Var, relax.Var] = {}
 
@@ -171,7 +175,10 @@ def copy_variables(function: relax.Function) -> relax.Function:
 
 
 def state_type(call: tvm.ir.Call, shape: Sequence[int], dtype: str) -> tvm.ir.Call:
-    """Return a call whose type is known, for TVM takes a millisecond to infer a convolution's."""
+    """Return a call with a known type.
+
+    TVM needs a millisecond to infer the type of a convolution.
+    """
     kind = relax.TensorType(shape, dtype)
     return tvm.ir.Call(call.op, call.args, call.attrs, call.ty_args, ret_ty=kind)
 
@@ -179,7 +186,10 @@ def state_type(call: tvm.ir.Call, shape: Sequence[int], dtype: str) -> tvm.ir.Ca
 def rewrite_bindings(
     module: tvm.IRModule, rewrite: Callable[[relax.VarBinding], list[relax.VarBinding]]
 ) -> tvm.IRModule:
-    """Put other bindings in place of each one of ``main``; they bind whatever others read of it."""
+    """Replace each binding of ``main`` by the bindings that ``rewrite`` returns for it.
+
+    The new bindings have to bind each variable that other bindings read.
+    """
     blocks = [
         type(block)([new for binding in block.bindings for new in rewrite(binding)])
         for block in module["main"].body.blocks
@@ -198,15 +208,16 @@ def replace_blocks(module: tvm.IRModule, blocks: list[relax.BindingBlock]) -> tv
 
 
 def remove_dead_bindings(module: tvm.IRModule) -> tvm.IRModule:
-    """Drop what nothing reads, and variables that are only other names of something."""
+    """Remove the bindings that have no reader, and variables that only rename other variables."""
     module = drop_unread_bindings(relax.transform.CanonicalizeBindings()(module))
     return relax.transform.DeadCodeElimination(["main"])(module)
 
 
 def drop_unread_bindings(module: tvm.IRModule) -> tvm.IRModule:
-    """Drop what nothing reads from the dataflow of ``main``, in one pass from its end.
+    """Remove dataflow bindings of ``main`` that have no reader, in one pass from the end.
 
-    TVM's own pass compares each dead binding with each live one: 2,000 of 10,000 take seconds.
+    TVM's pass compares each dead binding with each live one. It needs seconds if 2,000 of 10,000
+    bindings are dead.
     """
     main = module["main"]
     read, blocks = set(relax.analysis.free_vars(main.body.body)), []
@@ -221,7 +232,7 @@ def drop_unread_bindings(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def read_variables(value: relax.Expr) -> list[relax.Var]:
-    """Return the variables that a value reads, also those inside tuples, with repetitions."""
+    """Return the variables that a value reads, including those inside tuples, with repetitions."""
     if isinstance(value, relax.Var):
         return [value]
     if isinstance(value, relax.Tuple):
@@ -241,7 +252,7 @@ def list_called(function: relax.Function) -> list[tvm.ir.GlobalVar]:
 
 
 def list_constants(function: relax.Function) -> list[npt.NDArray[np.generic]]:
-    """Return the arrays that the operators of a function read."""
+    """Return the constant arrays that the operators of a function read."""
     values = (b.value for b in list_bindings(function))
     arguments = (a for v in values if isinstance(v, tvm.ir.Call) for a in v.args)
     return [constant_array(a) for a in arguments if isinstance(a, Constant)]
@@ -253,7 +264,7 @@ def read_all_variables(bindings: Iterable[relax.VarBinding]) -> list[relax.Var]:
 
 
 def set_functions(module: tvm.IRModule, functions: Mapping[str, relax.Function]) -> tvm.IRModule:
-    """Return the module with these functions, by name, added or in place of those it has."""
+    """Return the module with these functions by name; they replace functions of the same name."""
     variables = {v.name_hint: v for v in module.functions}
     new = {
         variables.get(name) or tvm.ir.GlobalVar(name): function.with_attr("global_symbol", name)
@@ -271,7 +282,7 @@ def list_result_types(function: relax.Function) -> list[tvm.ir.Type]:
 def find_outputs(
     main: relax.Function, bindings: list[relax.VarBinding]
 ) -> tuple[list[relax.Var], list[relax.VarBinding]]:
-    """Return the variables that ``main`` returns, one an output, and new ones for constants."""
+    """Return the variable of each output of ``main``, and new bindings for constant outputs."""
     values = {b.var: b.value for b in bindings}
     result = main.body.body
     result = values.get(result, result) if isinstance(result, relax.Var) else result

@@ -1,7 +1,7 @@
-"""Numbers of 8, 4 or 2 bits that C99 has no type for: each lies in one byte.
+"""Converts numbers of 8, 4 or 2 bits whose types C99 lacks; each is stored in one byte.
 
-An integer is stored as its value, a float as its bit pattern in the low bits. Strings, which C99
-has no type of fixed size for, are stored as :mod:`firmwright.ir.strings` says.
+An integer is stored as its value, a float as its bit pattern in the low bits. Strings, which have
+no type of fixed size in C99, are stored as :mod:`firmwright.ir.strings` describes.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ def is_small_float(dtype: str) -> bool:
 
 
 def count_bits(dtype: str) -> int:
-    """Return the bits of a number: 8, 4 or 2."""
+    """Return the number of bits of a number: 8, 4 or 2."""
     return int(re.sub(r"\D*(\d).*", r"\1", dtype))
 
 
 def find_limits(dtype: str) -> ml_dtypes.iinfo:
-    """Return the smallest and the largest integer of a type, small or not."""
+    """Return the smallest and the largest integer of a type, which may have fewer than 8 bits."""
     return ml_dtypes.iinfo(np.dtype(dtype))  # type: ignore[no-untyped-call]
 
 
 def to_bytes(array: Array) -> Array:
-    """Return an array of such numbers, or of strings, as it is stored, any other as it is."""
+    """Return the stored form of an array of such numbers or of strings, other arrays unchanged."""
     if are_strings(array):
         return encode_strings(array)
     dtype = array.dtype.name
@@ -50,7 +50,7 @@ def to_bytes(array: Array) -> Array:
 def from_bytes(array: Array, dtype: str) -> Array:
     """Return stored numbers in a type of ml_dtypes, or strings as objects.
 
-    The bits above a number's own do not count.
+    The bits of a byte above those of the number are ignored.
     """
     if dtype == STRING:
         return decode_strings(array)
@@ -60,5 +60,5 @@ def from_bytes(array: Array, dtype: str) -> Array:
 
 
 def to_model_type(array: Array, tensor: Tensor) -> Array:
-    """Return a tensor's data in the type that the model gives it."""
+    """Return a tensor's data in the type that the tensor has in the model."""
     return array if tensor.model_dtype is None else from_bytes(array, tensor.model_dtype)

@@ -1,4 +1,4 @@
-"""Tensors as they lie in memory of a device with a layout of its own, and back."""
+"""Converts tensors to and from the memory layout of a device with a custom layout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Array = npt.NDArray[Any]
 
 
 def to_storage(array: Array, storage: Storage | None) -> Array:
-    """Return a tensor's bytes as they lie in memory, one after the other; padding is 0."""
+    """Return a tensor's bytes in their order in memory, as a flat array; padding is 0.
+
+    If ``storage`` is None, the tensor is returned unchanged.
+    """
     if storage is None:
         return array
     widths = [(0, after - before) for before, after in zip(array.shape, storage.shape, strict=True)]
@@ -23,7 +26,7 @@ def to_storage(array: Array, storage: Storage | None) -> Array:
 
 
 def from_storage(array: Array, storage: Storage | None, shape: tuple[int, ...]) -> Array:
-    """Return the tensor of this shape whose bytes lie in ``array``, whatever its padding holds."""
+    """Return the tensor of this shape from its bytes in memory; the padding may have any value."""
     if storage is None:
         return array.reshape(shape)
     padded = swap_bytes(array.reshape(-1)[: prod(storage.shape)], storage.word)

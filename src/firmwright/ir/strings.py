@@ -1,6 +1,6 @@
-"""Strings, which C99 keeps in memory of no fixed size: here each takes 32 bytes, the last axis.
+"""Stores strings in 32 bytes each, as the last axis, because a C99 string has no fixed size.
 
-Behind a string's bytes there are zeros, at least one, as ``strncpy(x, string, 32)`` leaves them.
+At least one zero follows the bytes of a string, like the result of ``strncpy(x, string, 32)``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def are_strings(array: Array) -> bool:
 def encode_strings(array: Array) -> Array:
     """Return uint8 (..., STRING_BYTES) for strings, in UTF-8.
 
-    Raises UserError for a string that is too long, or has a zero in it.
+    Raises UserError for a string that is too long or contains a zero.
     """
     texts = [s if isinstance(s, bytes) else str(s).encode() for s in array.reshape(-1).tolist()]
     for text in texts:
@@ -38,7 +38,7 @@ def encode_strings(array: Array) -> Array:
 
 
 def decode_strings(array: Array) -> Array:
-    """Return the strings that uint8 (..., STRING_BYTES) holds, as objects."""
+    """Return the strings that uint8 (..., STRING_BYTES) contains, as objects."""
     stored = np.ascontiguousarray(array).view(f"S{STRING_BYTES}")[..., 0]
     texts = np.empty(stored.shape, object)
     for place, text in np.ndenumerate(stored):

@@ -1,4 +1,4 @@
-"""What a model looks like from outside: its inputs, outputs and operators."""
+"""Describes the interface of a model: its inputs, outputs and operators."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ ELEMENT_BYTES = {
 }  # fmt: skip
 
 SIXTEEN_BIT_FLOATS = frozenset({"float16", "bfloat16"})
-"""Types that C99 lacks: their numbers are bit patterns in uint16_t, computed with in float32."""
+"""Types that C99 lacks. Their numbers are stored as bit patterns in uint16_t and computed in
+float32."""
 
 STORED_AS = {
     "float8_e4m3fn": "uint8", "float8_e4m3fnuz": "uint8", "float8_e5m2": "uint8",
     "float8_e5m2fnuz": "uint8", "float8_e8m0fnu": "uint8", "float4_e2m1fn": "uint8",
     "int4": "int8", "uint4": "uint8", "int2": "int8", "uint2": "uint8",
 }  # fmt: skip
-"""Types of 8 bits and less that C99 lacks, and the type in which each number is stored."""
+"""Types of at most 8 bits that C99 lacks, and the type in which each number is stored."""
 
 STRING = "string"
-"""The type, in the model, of strings; :mod:`firmwright.ir.strings` says how they are stored."""
+"""The type of strings in the model; :mod:`firmwright.ir.strings` describes their storage."""
 
 LARGEST_TENSOR = 2**31 - 1
-"""Elements, and bytes, of a tensor: the generated C counts them with 32 bits."""
+"""The maximum number of elements, and of bytes, in a tensor: the generated C counts with 32
+bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """How a tensor of bytes lies in memory, where a device has a layout of its own.
+    """The layout of a tensor of bytes in memory, for a device with a custom layout.
 
-    ``shape`` has the padding behind each axis; bytes are reversed within words of ``word`` bytes.
-    Behind all there are ``spare`` bytes, which nobody reads.
+    ``shape`` includes the padding at the end of each axis. Bytes are reversed within words of
+    ``word`` bytes. The tensor ends with ``spare`` bytes that are never read.
     """
 
     shape: tuple[int, ...]
@@ -47,11 +49,11 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A named tensor; ``scale`` and ``zero_point`` only where the model quantizes it per tensor.
+    """A named tensor; ``scale`` and ``zero_point`` are set only if it is quantized per tensor.
 
-    ``storage`` is None where its elements lie in their order. ``elements`` and ``bytes`` are what
-    it takes in memory. ``model_dtype`` is its type in the model where C99 lacks that, and ``dtype``
-    the one that stores it (:data:`STORED_AS`); the last axis of strings are their bytes.
+    ``storage`` is None if the elements are in their normal order. ``elements`` and ``bytes`` are
+    the sizes in memory. ``model_dtype`` is the type in the model if C99 lacks that type; ``dtype``
+    is then the type that stores it (:data:`STORED_AS`). The last axis of strings has their bytes.
     """
 
     name: str
@@ -64,7 +66,7 @@ class Tensor:
 
     @property
     def stated_dtype(self) -> str:
-        """The type of its numbers, as the model states it."""
+        """The type of its numbers in the model."""
         return self.model_dtype or self.dtype
 
     @property
@@ -78,7 +80,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator of the source model: its name there, its kind, e.g. ``CONV_2D``, its tensors."""
+    """One operator of the source model: its name, its kind (such as ``CONV_2D``), its results."""
 
     name: str
     kind: str
@@ -87,10 +89,10 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a network keeps from one run to the next.
+    """A tensor that a network keeps from one run to the next.
 
-    ``initial`` has its bytes before the first run, little-endian. ``output`` is the model's output
-    that is its next value; '' where the model keeps the state itself.
+    ``initial`` has its bytes before the first run, little-endian. ``output`` names the model's
+    output that is its next value; it is '' if the model keeps the state itself.
     """
 
     tensor: Tensor
@@ -100,10 +102,10 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class ModelInterface:
-    """The model stage's result beside the Relax module (file ``model/model.json``).
+    """The result of the model stage, next to the Relax module (file ``model/model.json``).
 
-    ``remarks`` say what was repaired or passed over. ``main`` takes the inputs and then the states;
-    it returns the outputs and then the states' next values.
+    ``remarks`` describe the repairs and the ignored parts of the model. The parameters of ``main``
+    are the inputs and then the states. It returns the outputs and then the states' next values.
     """
 
     format: str
@@ -116,21 +118,21 @@ class ModelInterface:
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:
-        """What ``main`` takes: the inputs, and the states."""
+        """The parameters of ``main``: the inputs, then the states."""
         return (*self.inputs, *(state.tensor for state in self.states))
 
     @property
     def results(self) -> tuple[Tensor, ...]:
-        """What ``main`` returns: the outputs, and the states' next values."""
+        """The results of ``main``: the outputs, then the states' next values."""
         return (*self.outputs, *(state.tensor for state in self.states))
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSignature:
-    """A model's signature that was checked (file ``model/signature.json``).
+    """The verified signature of a model (file ``model/signature.json``).
 
-    ``name`` is what the maker calls the model, ``sha256`` the digest of the digests of its files,
-    ``key`` that of the maker's public key in PEM.
+    ``name`` is the supplier's name for the model. ``sha256`` is the digest of the digests of its
+    files. ``key`` is the digest of the supplier's public key in PEM.
     """
 
     name: str
@@ -140,9 +142,9 @@ class ModelSignature:
 
 @dataclass(frozen=True, slots=True)
 class BatchLayout:
-    """How the samples of a batch lie in the outputs (file ``partition/batch.json``).
+    """The positions of a batch's samples in the outputs (file ``partition/batch.json``).
 
-    ``output_axes`` has the batch axis of each output, None where all samples share the output.
+    ``output_axes`` has the batch axis of each output, or None if all samples share the output.
     """
 
     size: int
@@ -150,5 +152,5 @@ class BatchLayout:
 
 
 def is_source_name(name: str) -> bool:
-    """Tell a name of the source model from one that Relax made up."""
+    """Return whether a name is from the source model, and not generated by Relax."""
     return not re.fullmatch(r"(lv|gv)[0-9_]*", name)

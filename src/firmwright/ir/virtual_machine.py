@@ -1,4 +1,4 @@
-"""TVM's Relax virtual machine on this computer."""
+"""Runs TVM's Relax virtual machine on this computer."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from tvm import relax
 
 
 def make_virtual_machine(module: tvm.IRModule) -> relax.VirtualMachine:
-    """Compile a module by LLVM for this computer; raises what TVM does."""
+    """Compile a module with LLVM for this computer; errors of TVM are passed on."""
     load_host_functions()
     return relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
 
 
 @cache
 def load_host_functions() -> None:
-    """Load TVM's sorting and random numbers, which it would load with its backends."""
+    """Load TVM's functions for sorting and random numbers.
+
+    TVM itself loads them only together with its backends.
+    """
     tvm_ffi.libinfo.load_lib_ctypes(
         "tvm", "tvm_runtime_extra", "RTLD_LOCAL", tvm.libinfo.package_lib_paths()
     )
