@@ -1,4 +1,5 @@
-"""ONNX graphs before the import.
+"""Simplifies ONNX graphs before the import.
 
-What the inputs do not decide is evaluated; what TVM lacks or gets wrong is rewritten.
+Nodes that do not depend on values of the inputs are evaluated. Operators that TVM lacks or computes
+incorrectly are rewritten.
 """

@@ -1,4 +1,4 @@
-"""The functions that recurrent operators may apply to their gates and states."""
+"""Appends the activation functions of recurrent operators' gates and states."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ DEFAULTS: Mapping[str, tuple[float, ...]] = {
     "Tanh": (),
     "ThresholdedRelu": (0,),
 }
-"""The parameters alpha and beta of each function, as ONNX Runtime has them if none are stated."""
+"""The default parameters alpha and beta of each function in ONNX Runtime."""
 
 
 @dataclass(frozen=True)
 class Activation:
-    """A function of one of ONNX's names, with its alpha and beta as far as it has them.
+    """A function with one of ONNX's names, and its alpha and beta if it has them.
 
-    ``limit`` is the magnitude that its argument is clipped to, 0 for none.
+    ``limit`` is the magnitude to which its argument is clipped, or 0 without clipping.
     """
 
     name: str
@@ -63,7 +63,7 @@ def read_activations(
 ) -> list[list[Activation]]:
     """Return the functions of each direction, in the order of the operator's definition.
 
-    Functions that have an alpha or a beta take the next one that the node states.
+    The functions with an alpha or a beta read the node's list of such values in order.
     """
     names = [a.decode() for a in get_attribute(node, "activations", [])]
     names = names or [*standard] * directions

@@ -1,8 +1,8 @@
-"""Attention of ONNX Runtime's domain, com.microsoft, as products, a mask and a softmax.
+"""Rewrites attention of com.microsoft, ONNX Runtime's domain, as products, a mask and a softmax.
 
-The definitions are those of ONNX Runtime's documents (ContribOperators.md), and of its CPU kernels
-where these are silent: the scores of keys that are padding are lowered by ``mask_filter_value``,
-those behind a causal query by the largest float32.
+The definitions are in ONNX Runtime's documents (ContribOperators.md). Its CPU kernels define the
+remaining details. The scores of padding keys are lowered by ``mask_filter_value``, the scores of
+keys after a causal query by the maximum float32.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_CACHE = "export the model without a cache of keys and values"
 
 
 class Scores(NamedTuple):
-    """Lengths of axes of the scores; ``depth`` is the size of a head, that of the products."""
+    """The lengths of the scores' axes; ``depth`` is a head's size, along which products sum."""
 
     batch: int
     queries: int
@@ -36,7 +36,7 @@ class Scores(NamedTuple):
 
 
 def read_heads(node: onnx.NodeProto, *hidden: int) -> int:
-    """Return the number of heads, into which the lengths ``hidden`` have to divide."""
+    """Return the number of heads; UserError unless it divides all lengths ``hidden``."""
     heads = int(get_attribute(node, "num_heads", 0))
     if heads < 1 or any(size % heads for size in hidden):
         refuse(node, f"its num_heads is {heads}, which does not divide {list(hidden)}")
@@ -52,7 +52,7 @@ def split_heads(body: NodeBuilder, name: str, heads: int) -> str:
 def attend(
     body: NodeBuilder, walk: Specializer, parts: Sequence[str], scores: Scores, mask: str, bias: str
 ) -> str:
-    """Append what queries, keys and values, split into heads, give: (batch, queries, hidden).
+    """Append the attention of queries, keys and values in heads: (batch, queries, hidden).
 
     ``mask`` and ``bias`` may be empty.
     """
@@ -78,10 +78,10 @@ def attend(
 
 
 def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores) -> str:
-    """Append what a mask adds to the scores.
+    """Append the summand that a mask adds to the scores.
 
-    It has ends of sequences, (batch), ends and beginnings, (2 · batch), or a number above 0 for
-    each key that counts, (batch, keys) or (batch, queries, keys).
+    The mask has ends of sequences, (batch), or ends and beginnings, (2 · batch). Otherwise it has a
+    number above 0 for each valid key, (batch, keys) or (batch, queries, keys).
     """
     add = body.add
     batch, keys = scores.batch, scores.keys
@@ -107,7 +107,7 @@ def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores)
 
 
 Project = Callable[[int, int], str]
-"""Appends so many columns, from one on, of what the merged weights make of the input."""
+"""Appends the input times a range of columns of the merged weights: the first and the number."""
 
 
 def attend_to_itself(
@@ -127,7 +127,7 @@ def attend_to_itself(
     parts = [split_heads(body, project(*place), heads) for place in zip(begins, sizes, strict=True)]
     scores = Scores(shape[0], shape[1], shape[1], sizes[0] // heads)
     if mask and walk.shape(mask) in ((shape[0], 1), (1, 1)):
-        mask = ""  # what is equal for all keys counts for none
+        mask = ""  # a summand that is equal for all keys has no effect
     result = attend(body, walk, parts, scores, mask, bias)
     asked = any(node.output[1:2])
     return body.finish(result, *([body.stack(parts[1:], 0)] if asked else []))
@@ -138,7 +138,7 @@ def rewrite_attention(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     refuse_places(node, {4: "past"}, NO_CACHE)
     if get_attribute(node, "do_rotary", 0):
         refuse(node, "it has do_rotary; write it as RotaryEmbedding and MultiHeadAttention")
-    if not bias:  # ONNX Runtime, the reference, ends its process over it
+    if not bias:  # without a bias, ONNX Runtime, the reference, ends the process
         refuse(node, "it has no bias; give it one of zeros")
     body = NodeBuilder(node, walk)
 
@@ -150,7 +150,7 @@ def rewrite_attention(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a QAttention: its input and its weights lie on grids."""
+    """Rewrite a QAttention: its input and its weights are quantized."""
     data, weights, bias, scale, steps, mask, zero, zeros = read_inputs(node, 8)
     refuse_places(node, {8: "past"}, NO_CACHE)
     if get_attribute(node, "do_rotary", 0):
@@ -172,9 +172,9 @@ def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_multi_head(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MultiHeadAttention: its inputs are projected already, but for a bias.
+    """Rewrite a MultiHeadAttention: its inputs are already projected, but may lack the bias.
 
-    Keys and values that come split into heads, with four axes, have theirs.
+    Keys and values with four axes are already split into heads, and include their bias.
     """
     query, key, value, bias, mask, added = read_inputs(node, 6)
     cache = ("past_key", "past_value", "past_sequence_length", "cache_indirection")

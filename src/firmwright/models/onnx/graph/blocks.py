@@ -1,4 +1,4 @@
-"""Quantization in blocks: a scale for each so many elements along an axis, as ONNX 21 has it."""
+"""Rewrites quantization in blocks: one scale per block of elements along an axis, since ONNX 21."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def has_blocks(node: onnx.NodeProto, _: Specializer) -> bool:
 def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:
     """Return a builder, and the number of each element's block along the axis.
 
-    Raises UserError where the length of the axis is not known: TVM's converters ignore blocks.
+    Raises UserError if the length of the axis is unknown, because TVM's converters ignore blocks.
     """
     shape = walk.shape(node.input[0])
     if shape is None:
@@ -31,7 +31,7 @@ def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:
 
 
 def spread(body: NodeBuilder, name: str, places: str) -> str:
-    """Repeat a scale, or a zero point, for each element of its block."""
+    """Append a scale or a zero point, repeated per element of its block."""
     return body.add("Gather", name, places, axis=get_attribute(body.node, "axis", 1))
 
 
@@ -49,7 +49,7 @@ def rewrite_dequantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def widen_scale(body: NodeBuilder, walk: Specializer) -> tuple[int, str]:
-    """Return the type to compute in, that of the scale, and the scale; small ones are float32."""
+    """Return the scale and its type, in which the node computes; small types become float32."""
     scale = body.node.input[1]
     if walk.dtype(scale).name in STORED_AS:
         return TensorProto.FLOAT, body.add("Cast", scale, to=TensorProto.FLOAT)
@@ -59,7 +59,7 @@ def widen_scale(body: NodeBuilder, walk: Specializer) -> tuple[int, str]:
 def rewrite_quantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a QuantizeLinear in blocks: clamp(round(x / scale) + zero point).
 
-    Floats of 8 and 4 bits are rounded, and clamped where that is asked for, by a cast.
+    A cast rounds floats of 8 and 4 bits, and clamps them if the node demands it.
     """
     body, places = begin(node, walk)
     point = node.input[2] if len(node.input) > 2 else ""

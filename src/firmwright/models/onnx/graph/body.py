@@ -1,4 +1,4 @@
-"""Writing nodes that replace a node."""
+"""Builds nodes that replace a node."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
 
 
 def read_inputs(node: onnx.NodeProto, count: int) -> list[str]:
-    """Return the names of so many inputs; those that the node leaves out are empty."""
+    """Return the names of the first ``count`` inputs; omitted inputs are empty."""
     return [*node.input, *[""] * count][:count]
 
 
 def along_axis(axis: int, rank: int) -> list[int]:
-    """Return the shape that lays a vector along an axis: -1 there, 1 elsewhere."""
+    """Return the shape that aligns a vector with an axis: -1 at the axis, 1 elsewhere."""
     return [-1 if a == axis else 1 for a in range(rank)]
 
 
@@ -42,7 +42,7 @@ def refuse(node: onnx.NodeProto, problem: str) -> NoReturn:
 
 
 def refuse_places(node: onnx.NodeProto, places: Mapping[int, str], way_out: str) -> None:
-    """Refuse a node that states one of these inputs, counted from 0, or outputs, from -1 down."""
+    """Raise UserError if a node has one of these inputs (0, 1, …) or outputs (-1, -2, …)."""
     for place, name in places.items():
         stated = node.input[place:] if place >= 0 else node.output[-place - 1 :]
         if stated and stated[0]:
@@ -51,9 +51,9 @@ def refuse_places(node: onnx.NodeProto, places: Mapping[int, str], way_out: str)
 
 
 class NodeBuilder:
-    """Nodes that replace a node, under its name; their tensors are named after its result.
+    """Builds nodes that replace a node, with its name; their tensors are named after its result.
 
-    ``scope`` is part of the names; the tensors of each are counted by themselves.
+    ``scope`` is part of the names; each scope counts its tensors separately.
     """
 
     def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
@@ -69,7 +69,7 @@ class NodeBuilder:
         return self.add_as(str(self.counts[self.scope]), operator, *inputs, **attributes)
 
     def add_as(self, label: str, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Append a node whose result is named by a label of its own."""
+        """Append a node whose result is named by ``label`` instead of a number."""
         name = self.name_tensor(label)
         self.nodes.append(helper.make_node(operator, inputs, [name], self.node.name, **attributes))
         return name
@@ -81,7 +81,7 @@ class NodeBuilder:
         return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))
 
     def stack(self, names: list[str], axis: int) -> str:
-        """Join tensors along a new axis."""
+        """Append the tensors joined along a new axis."""
         return self.add("Concat", *(self.unsqueeze(n, axis) for n in names), axis=axis)
 
     def unsqueeze(self, name: str, axis: int) -> str:
@@ -100,14 +100,14 @@ class NodeBuilder:
         return self.add("Slice", name, *limits)
 
     def reduce(self, operator: str, name: str, *axes: int) -> str:
-        """Reduce axes to length 1; opset 13, or 18, made the axes of these an input."""
+        """Append a reduction of axes to length 1; axes are an input since opset 13 or 18."""
         by_input = self.opset >= (13 if operator == "ReduceSum" else 18)
         if by_input:
             return self.add(operator, name, self.constant(axes, "int64"), keepdims=1)
         return self.add(operator, name, axes=axes, keepdims=1)
 
     def finish(self, *names: str) -> Nodes:
-        """Let these tensors be the node's results, and return all nodes."""
+        """Connect these tensors to the node's results, and return all nodes."""
         for name, output in zip(names, self.node.output, strict=False):
             if output:
                 self.nodes.append(helper.make_node("Identity", [name], [output], self.node.name))
@@ -115,7 +115,7 @@ class NodeBuilder:
 
 
 def parse_rewrite(text: str) -> Rewrite:
-    """Import the operator as a function that is written here, in ONNX's own notation."""
+    """Return a rewrite to a function, whose ``text`` is in ONNX's textual syntax."""
     function = parse_function(
         f'<opset_import: ["" : {REWRITES_OPSET}], domain: "firmwright"> {text}'
     )

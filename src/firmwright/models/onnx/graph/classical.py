@@ -1,6 +1,6 @@
-"""Operators of classical machine learning, ai.onnx.ml, as operators of ONNX.
+"""Rewrites operators of classical machine learning, ai.onnx.ml, as operators of ONNX.
 
-These are the ones that need no maps; ``trees`` has the trees.
+These operators do not need maps; the module ``trees`` rewrites decision trees.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def rewrite_binarizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_feature_extractor(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite an ArrayFeatureExtractor, which picks elements along the last axis."""
+    """Rewrite an ArrayFeatureExtractor, which selects elements along the last axis."""
     shape = walk.shape(node.input[0])
     if shape is None:
         return None
@@ -54,7 +54,7 @@ def rewrite_feature_extractor(node: onnx.NodeProto, walk: Specializer) -> Nodes 
 
 
 def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a Normalizer; a row whose norm is zero stays as it is."""
+    """Rewrite a Normalizer; a row whose norm is zero stays unchanged."""
     body, x = begin(node, walk)
     kind = get_attribute(node, "norm", "MAX")
     if kind == "MAX":
@@ -80,7 +80,7 @@ def rewrite_imputer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a OneHotEncoder; an unknown category is all zeros, also where it were an error."""
+    """Rewrite a OneHotEncoder; unknown categories are zeros, even if ONNX demands an error."""
     shape = walk.shape(node.input[0])
     if shape is None:
         return None
@@ -97,7 +97,7 @@ def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_feature_vectorizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a FeatureVectorizer: the columns of all inputs, side by side, as float32."""
+    """Rewrite a FeatureVectorizer: concatenate the columns of all inputs, as float32."""
     body = NodeBuilder(node, walk)
     columns = []
     for name, width in zip(node.input, get_attribute(node, "inputdimensions", []), strict=False):
@@ -112,9 +112,9 @@ def rewrite_feature_vectorizer(node: onnx.NodeProto, walk: Specializer) -> Nodes
 
 
 def rewrite_ngrams(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a TfIdfVectorizer of numbers: how often each sequence of the pool occurs.
+    """Rewrite a TfIdfVectorizer of numbers: count the occurrences of each sequence of the pool.
 
-    Elements of an occurrence are 1 to max_skip_count + 1 apart, all by the same distance.
+    Elements of an occurrence have the same distance from each other, from 1 to max_skip_count + 1.
     """
     shape = walk.shape(node.input[0])
     if shape is None or get_attribute(node, "pool_int64s", None) is None:
@@ -161,7 +161,7 @@ def rewrite_ngrams(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def list_grams(node: onnx.NodeProto) -> Iterator[tuple[Any, int]]:
-    """Yield the pool's sequences of each length as rows, with the number of the first of them."""
+    """Yield the pool's sequences of each length as rows, with the number of the first sequence."""
     pool = np.array(get_attribute(node, "pool_int64s", []))
     begins = [*get_attribute(node, "ngram_counts", []), len(pool)]
     least, most = (get_attribute(node, f"{n}_gram_length", 1) for n in ("min", "max"))
@@ -174,7 +174,7 @@ def list_grams(node: onnx.NodeProto) -> Iterator[tuple[Any, int]]:
 
 
 def add_scores(body: NodeBuilder, x: str, rows: int) -> str:
-    """Append the products of a linear model of so many results."""
+    """Append the products of a linear model with ``rows`` results."""
     coefficients = np.array(get_attribute(body.node, "coefficients", []), "float32")
     scores = body.add("MatMul", x, body.constant(coefficients.reshape(rows, -1).T, "float32"))
     return body.add("Add", scores, floats(body, "intercepts", [0.0] * rows))
@@ -200,7 +200,7 @@ def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def get_labels(node: onnx.NodeProto) -> Any:
-    """Return a classifier's labels, int64 or strings; trees name them otherwise."""
+    """Return a classifier's labels, int64 or strings; trees use another attribute name."""
     labels = get_attribute(node, "classlabels_ints", [])
     labels = get_attribute(node, "classlabels_int64s", labels)
     if labels:
@@ -209,16 +209,16 @@ def get_labels(node: onnx.NodeProto) -> Any:
 
 
 def decode_labels(node: onnx.NodeProto, name: str) -> Any:
-    """Return an attribute of strings as an array of them."""
+    """Return an attribute of strings as an array."""
     return np.array([label.decode() for label in get_attribute(node, name, [])], object)
 
 
 TRANSFORMS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
-"""What becomes of a classifier's scores, by ``post_transform``."""
+"""The operators that transform a classifier's scores, by ``post_transform``."""
 
 
 def add_transform(body: NodeBuilder, scores: str, transform: str) -> str:
-    """Append what becomes of the scores in the end."""
+    """Append the final transform of the scores."""
     if transform in TRANSFORMS:
         return body.add(TRANSFORMS[transform], scores)
     if transform != "NONE":
@@ -229,14 +229,14 @@ def add_transform(body: NodeBuilder, scores: str, transform: str) -> str:
 
 
 NO_LABEL = {"i": -1, "f": -0.0, "O": "_Unused"}
-"""What a LabelEncoder returns for unknown keys where it states nothing, by the kind of values."""
+"""A LabelEncoder's default result for unknown keys, by the kind of values."""
 
 NAN_KEYS_VERSION = 4
-"""The version of ai.onnx.ml since which NaN is a key like others."""
+"""The first version of ai.onnx.ml in which NaN is a key."""
 
 
 def rewrite_label_encoder(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a LabelEncoder: the value of the first key that is equal."""
+    """Rewrite a LabelEncoder: return the value of the first equal key."""
     keys, values, default = (get_mapping(node, name) for name in ("keys", "values", "default"))
     if default is None:
         default = np.array(NO_LABEL[values.dtype.kind], values.dtype)
@@ -255,7 +255,7 @@ def rewrite_label_encoder(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def get_mapping(node: onnx.NodeProto, name: str) -> Any:
-    """Return a LabelEncoder's keys, values or default, whichever attribute they are in."""
+    """Return a LabelEncoder's keys, values or default from one of several attributes."""
     plural = "" if name == "default" else "s"
     for kind, dtype in (("int64", "int64"), ("float", "float32"), ("string", "object")):
         found = get_attribute(node, f"{name}_{kind}{plural}", None)

@@ -1,8 +1,8 @@
-"""Loops, branches, sequences and optional values, resolved before anything runs.
+"""Resolves loops, branches, sequences and optional values at import.
 
-Firmware has a fixed number of tensors. A sequence is the list of its tensors, an optional value is
-the value or absent, both known here; a loop of a known number of steps is written out; of a branch
-whose condition is computed both sides are, and one is chosen.
+Firmware has a fixed number of tensors. A sequence becomes the list of its tensors, an optional
+value becomes the value or is absent. A loop with a known number of steps is written out. If the
+condition of a branch is computed, both branches are computed, and one is selected.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 
 def get_sequence(node: onnx.NodeProto, walk: Specializer) -> list[str]:
-    """Return the tensors of a node's first input."""
+    """Return the tensors of the sequence that is a node's first input."""
     tensors = walk.sequences.get(node.input[0])
     if tensors is None:
         refuse(node, f"the length of '{node.input[0]}' is not known")
@@ -25,7 +25,7 @@ def get_sequence(node: onnx.NodeProto, walk: Specializer) -> list[str]:
 
 
 def get_number(node: onnx.NodeProto, walk: Specializer, index: int, default: int) -> int:
-    """Return an input that is a constant, or the default where it is left out."""
+    """Return the value of a constant input, or the default if the input is omitted."""
     name = node.input[index] if len(node.input) > index else ""
     if name and name not in walk.constants:
         refuse(node, f"only run time tells '{name}'; firmware needs a constant")
@@ -81,7 +81,7 @@ def join(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def split(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Resolve a SplitToSequence: parts of one length, of stated ones, or single elements."""
+    """Resolve a SplitToSequence: parts of one length, of stated lengths, or single elements."""
     shape = walk.shape(node.input[0])
     if shape is None:
         return None
@@ -106,7 +106,7 @@ def split(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def hand_on(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Let a sequence, or an optional value, have another name."""
+    """Rename a sequence, or an optional value."""
     if node.input[0] not in walk.sequences:
         return None if node.op_type == "Identity" else rename(node, node.input[0])
     walk.sequences[node.output[0]] = walk.sequences[node.input[0]]
@@ -134,7 +134,7 @@ def has_element(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def unroll_loop(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Write out the steps of a Loop; its condition must be known before each of them."""
+    """Write out the steps of a Loop; its condition must be known before each step."""
     graph = get_attribute(node, "body", None)
     limit = get_number(node, walk, 0, MAX_NODES)
     goes = bool(get_number(node, walk, 1, 1))
@@ -162,7 +162,7 @@ def unroll_loop(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def map_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a SequenceMap: its graph for each element; tensors among the inputs are for all."""
+    """Rewrite a SequenceMap: apply its graph to each element; tensor inputs are shared."""
     graph = get_attribute(node, "body", None)
     body = NodeBuilder(node, walk)
     collected: list[list[str]] = [[] for _ in graph.output]
@@ -178,11 +178,11 @@ def map_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 PARTIAL = frozenset(
     "Div Mod Gather GatherElements GatherND Scatter ScatterElements ScatterND".split()
 )
-"""Operators that are not defined for all values, of which the second input decides that."""
+"""Operators that are undefined for some values of the second input."""
 
 
 def compute_both_branches(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite an If whose condition is computed: both of its branches, and a choice."""
+    """Rewrite an If whose condition is computed: both of its branches, and a selection."""
     body, begin = NodeBuilder(node, walk), len(walk.nodes)
     sides = []
     for name in ("then_branch", "else_branch"):
@@ -206,7 +206,7 @@ def compute_both_branches(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def choose(body: NodeBuilder, walk: Specializer, output: str, yes: str, no: str) -> str:
-    """Append what takes the one or the other by the condition; both have one shape."""
+    """Append a selection by the condition; both results must have one shape."""
     ends = [walk.sequences.get(name, [name]) for name in (yes, no)]
     shapes = [[walk.shape(t) for t in tensors or []] for tensors in ends]
     if any(tensors is None for tensors in ends) or shapes[0] != shapes[1] or None in shapes[0]:

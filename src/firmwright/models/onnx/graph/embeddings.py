@@ -1,4 +1,4 @@
-"""Embeddings of ONNX Runtime's domain, com.microsoft: of words, and of positions by rotation."""
+"""Rewrites embeddings of com.microsoft, ONNX Runtime's domain: words, and rotary positions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.models.onnx.graph.normalizations import normalize
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 LookUp = Callable[[int, str], str]
-"""Appends the rows, by the numbers in a tensor, of the table that is an input of this place."""
+"""Appends the rows of a table by the numbers in a tensor; the table is an input's index."""
 
 
 def rewrite_embedding(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -29,7 +29,7 @@ def rewrite_embedding(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a QEmbedLayerNormalization: five tensors lie on grids, the inputs 2 to 6."""
+    """Rewrite a QEmbedLayerNormalization: its inputs 2 to 6 are quantized."""
     body = NodeBuilder(node, walk)
     inputs = read_inputs(node, 18)
 
@@ -51,9 +51,9 @@ def embed(
     mask: str,
     positions: str,
 ) -> Nodes | None:
-    """Return the normalized sum of the rows of words, positions and, where given, segments.
+    """Return the normalized sum of the rows of words, positions and, if they exist, segments.
 
-    Further results are how many elements of the mask, for each sequence, are 1, and the sum.
+    Further results are the number of ones in the mask of each sequence, and the sum.
     """
     words, segments = read_inputs(body.node, 2)
     shape = walk.shape(words) or ()
@@ -77,7 +77,7 @@ def embed(
 
 
 def rewrite_rotation(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a RotaryEmbedding: pairs of elements are turned by angles of their positions.
+    """Rewrite a RotaryEmbedding: rotate pairs of elements by the angles of their positions.
 
     The input is (batch, length, hidden) or (batch, heads, length, size).
     """

@@ -1,7 +1,7 @@
-"""Operators that are products with a constant matrix, and determinants.
+"""Rewrites operators that are products with a constant matrix, and determinants.
 
-TVM has no DFT, no STFT and no Col2Im. The matrix of a DFT is what ONNX's evaluator makes of the
-unit vectors.
+TVM has no DFT, no STFT and no Col2Im. The matrix of a DFT consists of the results of ONNX's
+evaluator for the unit vectors.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer, evaluate_node
 
 AXIS_INPUT_OPSET = 20
-"""The opset since which DFT's axis is an input; it was an attribute before."""
+"""The first opset in which DFT's axis is an input; before, it was an attribute."""
 
 
 def rewrite_dft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a DFT of constant axis and length; the matrix is what ONNX makes of unit vectors.
+    """Rewrite a DFT of constant axis and length as a product with a constant matrix.
 
-    The data are (…, length, …, components), components being 1 (real) or 2 (complex). Sums are
-    double: most of their terms cancel out.
+    The matrix has ONNX's results for unit vectors. The data are (…, length, …, components), with 1
+    (real) or 2 (complex) components. Sums are double, because most of their terms cancel out.
     """
     shape = walk.shape(node.input[0])
     parameters = [walk.constants.get(i) for i in node.input[1:] if i]
@@ -58,13 +58,13 @@ def rewrite_dft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 MAX_ORDER = 32
-"""Rows of a matrix whose determinant is computed; each of them becomes code."""
+"""The maximum number of rows of a matrix for a determinant; each row becomes code."""
 
 
 def rewrite_det(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM has no converter for Det: elimination, each step by the row of the largest element.
+    """Rewrite Det, which TVM lacks, as an elimination; each step uses the maximum's row.
 
-    A step takes that row's place, scaled, from all others, and leaves a matrix (…, n - 1, n - 1).
+    A step subtracts multiples of that row from the other rows; the rest is (…, n - 1, n - 1).
     """
     shape = walk.shape(node.input[0])
     if shape is None or shape[-1] > MAX_ORDER:
@@ -102,7 +102,7 @@ def cut(body: NodeBuilder, name: str, axis: int, first: int, end: int) -> str:
 
 
 def rewrite_stft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite an STFT of constant step and length: its frames, windowed, and a DFT of each."""
+    """Rewrite an STFT of constant step and length: its frames times a window, and their DFTs."""
     shape = walk.shape(node.input[0])
     step, window, length = [*node.input[1:], "", ""][:3]
     sizes = walk.shape(window) if window else None
@@ -131,10 +131,10 @@ def rewrite_stft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_col2im(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM has no converter for Col2Im: a transposed convolution whose kernels are one element each.
+    """Rewrite Col2Im, which TVM lacks, as a transposed convolution.
 
-    The columns (N, C · block, L) become images (N · C, block, ...) of as many pixels as there are
-    blocks along each axis; kernel i moves channel i to its place in the block.
+    The columns (N, C · block, L) become images (N · C, block, ...) with one pixel per block along
+    each axis. Each kernel has one element: kernel i moves channel i to its position in the block.
     """
     shape = walk.shape(node.input[0])
     sizes = [walk.constants.get(i) for i in node.input[1:3]]

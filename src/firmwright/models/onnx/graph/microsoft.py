@@ -1,9 +1,9 @@
-"""Operators of ONNX Runtime's own domain, com.microsoft, as operators of ONNX.
+"""Rewrites operators of com.microsoft, ONNX Runtime's domain, as operators of ONNX.
 
-ONNX Runtime's quantizer writes quantized operators (format QOperator), its optimizer fused ones.
-A quantized operator is its operator on floats between dequantize and quantize, as ONNX Runtime's
-documents define it (ContribOperators.md); its kernels round a product of scales once where this
-rounds twice, so that a result may differ by one step.
+ONNX Runtime's quantizer writes quantized operators (format QOperator), its optimizer fused ones. A
+quantized operator becomes a float operator between dequantize and quantize, as ONNX Runtime's
+documents define it (ContribOperators.md). ONNX Runtime's kernels round a product of scales once,
+but the rewritten form rounds twice. So a result may differ by one step.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Compute = Callable[[NodeBuilder, Sequence[str]], str]
 """Appends an operator on floats; returns the name of its result."""
 
 FLATTENING_OPSET = 13
-"""The opset since which Softmax works along one axis; before, along all behind it."""
+"""The first opset in which Softmax works along one axis; before, it spans all later axes, too."""
 
 
 def dequantize(
     body: NodeBuilder, data: str, scale: str, zero: str = "", axis: int | None = None
 ) -> str:
-    """Append a dequantize; ``axis`` is that of several scales, which it has since opset 13."""
+    """Append a dequantize; ``axis`` is the axis of several scales, supported since opset 13."""
     along = {} if axis is None or body.opset < 13 else {"axis": axis}
     return body.add("DequantizeLinear", data, scale, *([zero] if zero else []), **along)
 
@@ -37,13 +37,16 @@ def dequantize(
 def finish_quantized(
     body: NodeBuilder, result: str, scale: str, zero: str, like: str, walk: Specializer
 ) -> Nodes:
-    """Quantize a result; without a zero point to 0 of the type of ``like``."""
+    """Quantize a result; without ``zero``, the zero point is 0 in the type of ``like``."""
     point = zero or body.constant(0, walk.dtype(like))
     return body.finish(body.add("QuantizeLinear", result, scale, point))
 
 
 def make_quantized(compute: Compute, operands: int = 1) -> Rewrite:
-    """Rewrite an operator of ``operands`` triples (data, scale, zero point), then result's grid."""
+    """Return a rewrite for inputs of ``operands`` triples and the result's parameters.
+
+    A triple is data, scale and zero point.
+    """
 
     def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
         body = NodeBuilder(node, walk)
@@ -56,7 +59,7 @@ def make_quantized(compute: Compute, operands: int = 1) -> Rewrite:
 
 
 def make_same(operator: str) -> Compute:
-    """Compute what an operator of ONNX does, without attributes."""
+    """Return a function that appends an operator of ONNX without attributes."""
     return lambda body, values: body.add(operator, *values)
 
 
@@ -75,7 +78,7 @@ def compute_softmax(body: NodeBuilder, values: Sequence[str]) -> str:
 
 
 def pool(operator: str, *names: str) -> Compute:
-    """Pool images whose channels may come last."""
+    """Return a function that appends a pooling of images; their channels may be last."""
 
     def compute(body: NodeBuilder, values: Sequence[str]) -> str:
         stated = {n: get_attribute(body.node, n, None) for n in names}
@@ -97,7 +100,7 @@ def rewrite_concat(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_gemm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a QGemm; its bias lies on the grid of the products, int32."""
+    """Rewrite a QGemm; its int32 bias has the quantization parameters of the products."""
     body = NodeBuilder(node, walk)
     a, a_scale, a_zero, b, b_scale, b_zero, bias, scale, zero = read_inputs(node, 9)
     transposed = {n: get_attribute(node, n, 0) for n in ("transA", "transB")}
@@ -131,7 +134,7 @@ ACTIVATIONS = {
     "Tanh": (),
     "ThresholdedRelu": ("alpha",),
 }
-"""What a fused operator may end with, and the attributes that its numbers are."""
+"""The last functions of fused operators, and the attributes that their parameters stand for."""
 
 
 def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[float]) -> str:
@@ -145,7 +148,7 @@ def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[
 
 
 def rewrite_convolution(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a FusedConv: a convolution, what is added to it, an activation."""
+    """Rewrite a FusedConv: a convolution, an added tensor, an activation."""
     body = NodeBuilder(node, walk)
     data, weights, bias, added = read_inputs(node, 4)
     stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
@@ -168,9 +171,9 @@ def rewrite_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_matmul(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a FusedMatMul: operands with their axes moved, a factor.
+    """Rewrite a FusedMatMul: operands with moved axes, and a factor.
 
-    Of an operand the first axis may be moved before the last one, and the last two be swapped.
+    The first axis of an operand may be moved before its last axis, and its last two axes swapped.
     """
     body = NodeBuilder(node, walk)
     operands = []
@@ -203,7 +206,7 @@ def add_bias(body: NodeBuilder, result: str, bias: str) -> str:
 
 
 def make_gelu(approximate: str) -> Rewrite:
-    """Rewrite a GELU of an input and, where one is given, its bias."""
+    """Return a rewrite for a GELU of an input and, if it exists, its bias."""
 
     def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
         body = NodeBuilder(node, walk)
@@ -262,7 +265,7 @@ def rewrite_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | 
 
 
 def unpack_bits(array: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
-    """Return the numbers of ``bits`` bits in the bytes of the last axis, the low ones first."""
+    """Return the numbers of ``bits`` bits in the bytes of the last axis, low bits first."""
     parts = [(array >> shift) & (2**bits - 1) for shift in range(0, 8, bits)]
     return np.stack(parts, -1).reshape(*array.shape[:-1], -1)
 

@@ -1,8 +1,8 @@
-"""Normalizations by the mean and the variance, where TVM's converter is missing or loses digits.
+"""Rewrites normalizations by mean and variance, if TVM lacks them or loses digits.
 
-ONNX defines a variance as the mean of squares less the square of the mean. Of data far from zero
-that leaves nothing but rounding errors, and may be negative. Here it is the mean of the squares of
-what is left without the mean.
+ONNX defines a variance as the mean of squares minus the square of the mean. If data are far from
+zero, the difference consists of rounding errors, and may be negative. Here the variance is the mean
+square of the data minus their mean.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from firmwright.models.onnx.graph.body import (
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 DEVIATION_EPSILON = 1e-9
-"""What ONNX adds to the deviation by which MeanVarianceNormalization divides."""
+"""The number that ONNX adds to the deviation before MeanVarianceNormalization divides by it."""
 
 
 class Moments(NamedTuple):
-    """Tensors of data: their mean along axes, the data without it, and the variance."""
+    """The mean of data along axes, the data minus the mean, and the variance, as tensors."""
 
     mean: str
     centered: str
@@ -42,7 +42,7 @@ def add_moments(body: NodeBuilder, data: str, axes: range | list[int]) -> Moment
 
 
 def widen(body: NodeBuilder, walk: Specializer) -> tuple[str, np.dtype[Any]]:
-    """Append the node's data as floats of 32 bits where they have 16; return their type as well."""
+    """Append the node's data, with 16-bit floats as float32; return them and their type."""
     data = body.node.input[0]
     if walk.dtype(data).name in SIXTEEN_BIT_FLOATS:
         return body.add("Cast", data, to=TensorProto.FLOAT), np.dtype("float32")
@@ -58,9 +58,9 @@ def narrow(body: NodeBuilder, walk: Specializer, result: str) -> str:
 
 
 def rewrite_layer_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite what returns its moments, or has one factor for several elements.
+    """Rewrite a LayerNormalization that returns its moments, or whose factors are broadcast.
 
-    TVM's converter has placeholders for the moments.
+    TVM's converter returns placeholders for the moments.
     """
     shape = walk.shape(node.input[0])
     data, scale, bias = read_inputs(node, 3)
@@ -86,7 +86,7 @@ def rewrite_layer_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_group_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM has no converter for GroupNormalization."""
+    """Rewrite GroupNormalization, for which TVM has no converter."""
     shape = walk.shape(node.input[0])
     if shape is None:
         return None
@@ -106,7 +106,7 @@ def rewrite_group_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_mean_variance_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """TVM's converter divides by the deviation as it is, which is zero where all are equal."""
+    """Rewrite MeanVarianceNormalization; TVM divides by a deviation of zero if all are equal."""
     body = NodeBuilder(node, walk)
     data, dtype = widen(body, walk)
     moments = add_moments(body, data, get_attribute(node, "axes", [0, 2, 3]))

@@ -1,6 +1,6 @@
-"""Normalizations of layers of ONNX Runtime's domain, com.microsoft, which fuse what is before them.
+"""Rewrites layer normalizations of com.microsoft, which are fused with the operators before them.
 
-ONNX Runtime has two of them in ONNX's domain; ``models/onnx/domains.py`` moves these.
+ONNX Runtime has two of them in ONNX's domain; ``models/onnx/domains.py`` changes their domain.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from firmwright.models.onnx.graph.microsoft import add_bias
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 SMALL_EPSILON = 1e-12
-"""What the normalizations of com.microsoft add to a variance where nothing else is stated."""
+"""The default epsilon that com.microsoft's normalizations add to a variance."""
 
 ONNX_EPSILON = 1e-5
-"""The same for those that go by a name in ONNX's domain."""
+"""The default epsilon of normalizations with a name in ONNX's domain."""
 
 NO_TRAINING = "export the model for inference"
 
@@ -33,9 +33,9 @@ def normalize(body: NodeBuilder, data: str, gamma: str, beta: str) -> str:
 def normalize_simply(
     body: NodeBuilder, walk: Specializer, data: str, gamma: str, default: float = SMALL_EPSILON
 ) -> str:
-    """Append a division by the root of the mean square, in float32 where floats are smaller.
+    """Append a division by the root of the mean square; smaller floats are computed in float32.
 
-    The axes are those from the node's ``axis`` on, the last one where it states none.
+    The axes are all axes from the node's ``axis`` on; the default is the last axis.
     """
     kind = walk.dtype(body.node.input[0])
     is_small = kind.name in SIXTEEN_BIT_FLOATS
@@ -53,7 +53,7 @@ def normalize_simply(
 
 
 def restore_norm(node: onnx.NodeProto, _: Specializer) -> Nodes:
-    """Take a LayerNormalization of an operator set before 17 as that of ONNX."""
+    """Replace a LayerNormalization of an operator set before 17 by ONNX's operator."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     copy.domain = ""
@@ -70,7 +70,7 @@ def rewrite_simple_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None
 
 
 def rewrite_skip_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a normalization of the sum of an input, what skips layers, and a bias."""
+    """Rewrite a normalization of the sum of an input, a skip connection and a bias."""
     refuse_places(node, {-2: "mean", -3: "inv_std_var"}, NO_TRAINING)
     body = NodeBuilder(node, walk)
     is_simple = node.op_type == "SkipSimplifiedLayerNormalization"

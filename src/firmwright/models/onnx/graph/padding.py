@@ -1,4 +1,4 @@
-"""Pads that TVM's converter does not take, or computes of the wrong elements."""
+"""Rewrites pads that TVM's converter rejects, or for which it reads the wrong elements."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 
 
 def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a Pad by a value that is no constant, or by elements that TVM does not find.
+    """Rewrite a Pad by a value that is not a constant, or by elements that TVM does not find.
 
-    TVM reflects once, so that it reads outside an axis that is not longer than its pad. It wraps
-    around the whole axis also where a negative pad cuts elements off first.
+    TVM reflects once, so that it reads outside an axis that is not longer than its pad. In the mode
+    wrap, TVM uses the whole axis, even if a negative pad first cuts elements off.
     """
     shape = walk.shape(node.input[0])
     if shape is None:
@@ -46,7 +46,7 @@ def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 def pad_by_variable(
     node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
 ) -> Nodes | None:
-    """TVM's converter wants a constant as the value to pad with."""
+    """Rewrite a Pad by a computed value; TVM's converter requires a constant."""
     value = node.input[2] if len(node.input) > 2 else ""
     if not value or value in walk.constants:
         return None
@@ -61,7 +61,7 @@ def pad_by_variable(
 def read_pads(
     node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
 ) -> dict[int, tuple[int, int]]:
-    """Return what is padded before and after each axis; nothing where only run time tells."""
+    """Return the pads before and after each axis; empty if they are computed at run time."""
     _, amounts, _, along = read_inputs(node, 4)
     if not {n for n in (amounts, along) if n} <= walk.constants.keys():
         return {}
@@ -76,20 +76,20 @@ def read_pads(
 
 
 def is_beyond_tvm(mode: str, length: int, before: int, after: int) -> bool:
-    """Tell whether TVM's converter would pad an axis with other elements than ONNX."""
+    """Return whether TVM's converter would pad an axis with other elements than ONNX."""
     if mode == "wrap":
         return min(before, after) < 0 < max(before, after)
     return mode == "reflect" and max(before, after) >= count_left(length, before, after)
 
 
 def count_left(length: int, before: int, after: int) -> int:
-    """Return how many elements of an axis negative pads leave."""
+    """Return the number of elements of an axis that negative pads keep."""
     return length + min(before, 0) + min(after, 0)
 
 
 def find_places(
     mode: Literal["reflect", "wrap"], length: int, before: int, after: int
 ) -> npt.NDArray[np.int64]:
-    """Return which elements of an axis its result has; negative pads cut off, and come first."""
+    """Return the source indices of an axis's result; negative pads are applied first."""
     left = np.arange(max(-before, 0), length - max(-after, 0))
     return np.pad(left, (max(before, 0), max(after, 0)), mode)

@@ -1,4 +1,4 @@
-"""com.microsoft's DynamicQuantizeLSTM, as ONNX Runtime's dynamic quantization writes it."""
+"""Rewrites com.microsoft's DynamicQuantizeLSTM, which ONNX Runtime's quantization writes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from firmwright.models.onnx.graph.recurrent import Direction, Layer, add_lstm_ce
 from firmwright.models.onnx.graph.specialize import Rewrite
 
 STEPS = 255
-"""Steps of the grid that an input or a state is quantized to, uint8."""
+"""The number of steps in the uint8 range of an input or a state."""
 
 
 class QuantizedDirection(Direction):
-    """Weights that lie transposed on grids of 8 bits: W (input, 4 · size), R (size, 4 · size).
+    """Transposed weights in 8-bit quantization: W (input, 4 · size), R (size, 4 · size).
 
-    The input is quantized as a whole, the state in each step, by their least and largest elements.
+    The input is quantized as a whole, the state in each step, by their minimum and maximum.
     """
 
     def read_weights(self) -> tuple[int, list[str]]:
@@ -27,7 +27,7 @@ class QuantizedDirection(Direction):
         return size, [self.pick(i, self.index) for i in self.node.input[1:3]]
 
     def quantize(self, value: str) -> tuple[str, tuple[str, str]]:
-        """Append a value on a grid, with its scale and zero point; that of zeros alone is 1."""
+        """Append a quantized value, with its scale and zero point; the scale of zeros is 1."""
         add, body = self.body.add, self.body
         zero, one = body.constant(0, "float32"), body.constant(1, "float32")
         last = body.constant(STEPS, "float32")
@@ -43,7 +43,7 @@ class QuantizedDirection(Direction):
         return stored, (scale, add("Reshape", point, body.constant(np.zeros(0), "int64")))
 
     def apply_weights(self, value: str, source: int, first: int = 0, gates: int = 0) -> str:
-        del first, gates  # an LSTM takes all of its gates at once
+        del first, gates  # an LSTM uses all of its gates at once
         stored, grid = (value, self.data_grid) if source == 0 else self.quantize(value)
         scale, zero = self.grids[source]
         product = self.body.add("MatMulInteger", stored, self.weights[source], grid[1], zero)

@@ -1,4 +1,4 @@
-"""Operators whose operands have other ranks than TVM's converters expect."""
+"""Rewrites operators whose operands have other ranks than TVM's converters expect."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from firmwright.models.onnx.graph.body import NodeBuilder, read_inputs
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 BROADCAST_OPSET = 7
-"""The opset since which PRelu's slopes are aligned with the last axes, not with the channels."""
+"""The first opset in which PRelu's slopes are aligned with the last axes, not the channels."""
 
 
 def rewrite_prelu(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM's converter takes floats only; no unsigned integer is below zero."""
+    """Rewrite PRelu; TVM's converter supports only floats. Unsigned integers stay unchanged."""
     data, slope = node.input
     dtype, shape = walk.dtype(data), walk.shape(data)
     channels = walk.shape(slope)
@@ -30,7 +30,7 @@ def rewrite_prelu(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Write an Unsqueeze of one axis, stated as a scalar, with a list of axes."""
+    """Rewrite an Unsqueeze of one axis, stated as a scalar, with a list of axes."""
     axes = walk.constants.get(read_inputs(node, 2)[1])
     if axes is None or axes.ndim:
         return None
@@ -41,7 +41,7 @@ def rewrite_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> Nodes | None
 
 
 def rewrite_vector_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Write a MatMulInteger of vectors, which TVM does not convert, as one of matrices."""
+    """Rewrite a MatMulInteger of vectors, which TVM does not convert, as one of matrices."""
     vectors = [i for i, name in enumerate(node.input[:2]) if len(walk.shape(name) or ()) == 1]
     if not vectors:
         return None

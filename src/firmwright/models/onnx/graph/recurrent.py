@@ -1,4 +1,4 @@
-"""RNN, GRU, LSTM and Scan written out over a known number of steps: TVM has no converters."""
+"""Writes out RNN, GRU, LSTM and Scan over a known number of steps; TVM has no converters."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from firmwright.models.onnx.graph.specialize import (
 )
 
 MAX_STEPS = 4096
-"""Steps that may be written out: they are a loop in the C, but a build takes time for each."""
+"""The maximum number of steps: they become a loop in C, but a build needs time for each step."""
 
 STEP = "step@"
-"""Tensors of a step have this and its number in their names, which are equal otherwise."""
+"""The part of tensor names before the step's number; otherwise the names of steps are equal."""
 
 Cell = Callable[["Direction", str, list[str]], list[str]]
-"""Takes a step's input and the states, each (batch, size), and returns the new states."""
+"""Returns the new states from a step's input and the states; each is (batch, size)."""
 
 Hold = Callable[[str, Array], None]
-"""Takes the name and the values of a state before the first step."""
+"""Receives the name and the values of a state before the first step."""
 
 
 def name_without_step(name: str) -> str:
-    """Return what the names of one tensor in all steps of a recurrent layer have in common."""
+    """Return a tensor's name with a wildcard for the step; it is equal in all steps of a layer."""
     return re.sub(rf"/{STEP}-?\d+/", f"/{STEP}*/", name)
 
 
 def check_lengths(node: onnx.NodeProto, walk: Specializer) -> None:
-    """Reject sequences that may end before the last step."""
+    """Raise UserError for sequences that may end before the last step."""
     lengths = node.input[4] if len(node.input) > 4 else ""
     steps = (walk.shape(node.input[0]) or (0,))[get_attribute(node, "layout", 0)]
     if lengths and (lengths not in walk.constants or (walk.constants[lengths] != steps).any()):
@@ -52,7 +52,7 @@ def check_lengths(node: onnx.NodeProto, walk: Specializer) -> None:
 
 
 def is_initial_state(name: str) -> bool:
-    """Tell a tensor of before the first step."""
+    """Return whether a tensor is a state before the first step."""
     return f"/{STEP}-1/" in name
 
 
@@ -92,12 +92,12 @@ class Direction:
         return self.body.add("Gather", name, self.body.constant(index, "int64"), axis=axis)
 
     def cut(self, name: str, first: int, gates: int = 1, axis: int = 1) -> str:
-        """Return the part of some gates along an axis."""
+        """Return the part of ``gates`` gates along an axis, from the gate ``first`` on."""
         ends = [self.body.constant([i * self.size], "int64") for i in (first, first + gates)]
         return self.body.add("Slice", name, *ends, self.body.constant([axis], "int64"))
 
     def get_initial_state(self, place: int, hold: Hold | None) -> str:
-        """Return a state's first value, which is zero where it is not given."""
+        """Return a state's first value; the default is zero."""
         name = self.node.input[5 + place] if len(self.node.input) > 5 + place else ""
         axis = int(get_attribute(self.node, "layout", 0) == 1)
         if name and name not in self.walk.constants:
@@ -121,7 +121,7 @@ class Direction:
     def apply_weights(self, value: str, source: int, first: int = 0, gates: int = 0) -> str:
         """Return the input (source 0) or state (1) times weights, plus the bias.
 
-        Those of all gates; of ``gates`` from the ``first`` on where stated.
+        If ``gates`` is 0, all gates are computed, else ``gates`` gates from ``first`` on.
         """
         part = source, first, gates
         if part not in self.parts:
@@ -131,7 +131,7 @@ class Direction:
         return self.body.add("Add", product, bias) if bias else product
 
     def get_part(self, source: int, first: int, gates: int) -> tuple[str, str]:
-        """Return weights and bias, which are nodes of no step."""
+        """Return weights and bias, as nodes outside of the steps."""
         weights, bias = self.weights[source], self.biases[source] if self.biases else ""
         if not gates:
             return weights, bias
@@ -141,11 +141,11 @@ class Direction:
         return weights, bias
 
     def apply(self, place: int, value: str, label: str = "") -> str:
-        """Return one of the operator's functions, counted as in its definition, of a value."""
+        """Return the operator's activation at ``place``, as its definition counts, of a value."""
         return self.functions[place].add(self.body, value, self.dtype, label)
 
     def add_peephole(self, gate: str, place: int, cell: str) -> str:
-        """Let a gate look at the cell's state, where the operator has weights for that."""
+        """Add the weighted cell state to a gate, if the operator has peephole weights."""
         if not self.peepholes:
             return gate
         return self.body.add("Add", gate, self.body.add("Mul", self.peepholes[place], cell))
@@ -158,7 +158,7 @@ def add_rnn_cell(direction: Direction, data: str, states: list[str]) -> list[str
 
 
 def add_gru_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
-    """Gates update, reset, hidden. Source: ONNX's operator GRU, its equations."""
+    """Return the next state; the gates are update, reset, hidden. Source: ONNX's GRU equations."""
     body, apply, (state,) = direction.body, direction.apply_weights, states
     add = body.add
     both = add("Add", apply(data, 0, 0, 2), apply(state, 1, 0, 2))
@@ -173,9 +173,9 @@ def add_gru_cell(direction: Direction, data: str, states: list[str]) -> list[str
 
 
 def add_lstm_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
-    """Gates input, output, forget, cell. Source: ONNX's operator LSTM, its equations.
+    """Return the next states; the gates are input, output, forget, cell.
 
-    With ``input_forget`` the cell forgets as much as it takes in.
+    With ``input_forget``, the forget gate is 1 - input gate. Source: ONNX's LSTM equations.
     """
     add, (state, cell), apply = direction.body.add, states, direction.apply
     total = add("Add", direction.apply_weights(data, 0), direction.apply_weights(state, 1))
@@ -197,7 +197,7 @@ DIRECTIONS = {"forward": [False], "reverse": [True], "bidirectional": [False, Tr
 
 @dataclass(frozen=True)
 class Layer:
-    """A recurrent operator: its gates, its states, its cell and the functions that it has.
+    """A recurrent operator: its gates, its states, its cell and its default functions.
 
     ``direction`` is the class of its weights.
     """
@@ -211,12 +211,12 @@ class Layer:
     def write_out(
         self, node: onnx.NodeProto, walk: Specializer, hold: Hold | None = None
     ) -> Nodes | None:
-        """Return the steps one after the other; None where shapes are not known.
+        """Return the steps in their order; None if shapes are unknown.
 
-        UserError for more than :data:`MAX_STEPS`, and for what has no form here.
+        Raises UserError for more than :data:`MAX_STEPS`, and for unsupported variants.
 
-        States that are known before the first step are constants. With ``hold`` they are tensors
-        that it is told of, so that the first step is like all others.
+        States that are known before the first step are constants. With ``hold``, they are tensors
+        that ``hold`` receives, so that the first step has the form of all other steps.
         """
         shape, weights = (walk.shape(i) for i in node.input[:2])
         if shape is None or weights is None:
@@ -265,13 +265,13 @@ LAYERS = {
 RECURRENT: dict[str, Rewrite] = {kind: layer.write_out for kind, layer in LAYERS.items()}
 
 MAX_NODES = 4096
-"""Nodes that an unrolled Scan may have; each of them becomes code."""
+"""The maximum number of nodes of an unrolled Scan; each node becomes code."""
 
 
 def unroll_scan(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Return the steps of a Scan, one after the other.
+    """Return the steps of a Scan in their order.
 
-    That of opset 8 does so for each element of a batch, the first axis of all its tensors.
+    A Scan of opset 8 runs for each element of a batch, the first axis of all its tensors.
     """
     count = get_attribute(node, "num_scan_inputs", 0)
     batched = walk.opsets[node.domain] < 9
@@ -298,11 +298,11 @@ def unroll_scan(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def add_scan(body: NodeBuilder, given: list[str], count: int, length: int, label: str) -> list[str]:
-    """Append the steps of a Scan over the last ``count`` tensors given; return its results."""
+    """Append the steps of a Scan over the last ``count`` given tensors; return its results."""
     node = body.node
     graph = get_attribute(node, "body", None)
     axes = get_attribute(node, "scan_input_axes", [0] * count)
-    # Opset 8 has its own name for it.
+    # In opset 8, the attribute has another name.
     backwards = get_attribute(node, "directions", [0] * count)
     backwards = get_attribute(node, "scan_input_directions", backwards)
     states = given[:-count]

@@ -1,4 +1,4 @@
-"""Sums and norms along axes, where TVM's converter is missing or wrong."""
+"""Rewrites sums and norms along axes, if TVM's converter is missing or wrong."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ REDUCE_BOOL = """
 
 
 def make_bool_rewrite(operator: str) -> Rewrite:
-    """Rewrite a largest or smallest truth value as that of bytes."""
+    """Return a rewrite for the maximum or minimum of truth values, which become bytes."""
     rewrite = parse_rewrite(REDUCE_BOOL.replace("REDUCE", operator))
     return lambda node, walk: rewrite(node, walk) if walk.dtype(node.input[0]).kind == "b" else None
 
 
 def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """TVM has no converter for LpNormalization; a vector of norm 0 stays as it is."""
+    """Rewrite LpNormalization, which TVM lacks; a vector of norm 0 stays unchanged."""
     body, data = NodeBuilder(node, walk), node.input[0]
     zero = body.constant(0, walk.dtype(data))
     operator = f"ReduceL{get_attribute(node, 'p', 2)}"
@@ -39,7 +39,7 @@ def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def rewrite_without_axes(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a reduction of no axes as what it does to each element, which TVM leaves out."""
+    """Rewrite a reduction without axes as its function of each element, which TVM omits."""
     axes = read_inputs(node, 2)[1]
     reduces = axes and (axes not in walk.constants or walk.constants[axes].size)
     if reduces or not get_attribute(node, "noop_with_empty_axes", 0):

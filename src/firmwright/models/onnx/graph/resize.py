@@ -1,8 +1,8 @@
-"""Resize and Upsample: sums of weighted elements along each axis.
+"""Rewrites Resize and Upsample as sums of weighted elements along each axis.
 
-TVM's resize takes a scale for the quotient of the sizes, and has no antialiasing, no axes and not
-all coordinate transformations. A resize is affine along each axis, and the axes follow one after
-the other. Its weights are the results that ONNX Runtime has for the unit vectors.
+TVM's resize uses the quotient of the sizes instead of the scale. It has no antialiasing, no axes
+and not all coordinate transformations. A resize is affine along each axis, and the axes are resized
+one after another. Its weights are ONNX Runtime's results for the unit vectors.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ AXIS_ATTRIBUTES = ("antialias", "coordinate_transformation_mode", "cubic_coeff_a
 
 
 RESIZE_OPSET = 19
-"""The opset whose Resize is evaluated; it has what all before it have."""
+"""The opset whose Resize is evaluated; it has all features of earlier opsets."""
 
 EARLY_OPSET = 10
 """The last opset whose Resize has no coordinate transformation mode."""
 
 IR = 9
-"""The version of ONNX's format in which an operator is handed to ONNX Runtime."""
+"""The version of ONNX's format in which ONNX Runtime receives an operator."""
 
 EARLY_MODE = "simple"
-"""The nearest mode of an operator that has no such attribute, as ONNX Runtime calls it."""
+"""ONNX Runtime's name of the nearest mode of an operator that has no such attribute."""
 
 WHOLE = (0.0, 1.0)
-"""The region that is an axis as a whole."""
+"""The region of a whole axis."""
 
 TVM_COORDINATE_MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 
 
 @dataclass(frozen=True)
 class AxisResize:
-    """How one axis is resized: ``parameter`` (of Resize: scales or sizes) is ``value``."""
+    """The resize of one axis: ``parameter`` (of Resize: scales or sizes) is ``value``."""
 
     parameter: str
     value: float
     roi: tuple[float, float]
     guide: tuple[int, int] | None = None
-    """Length and wanted size of the axis whose scale this one takes, where sizes are rounded up."""
+    """The length and wanted size of the axis whose scale this axis uses, if sizes round up."""
 
 
 def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -63,7 +63,7 @@ def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         return None
     result, settings = node.input[0], {n: get_attribute(node, n, None) for n in AXIS_ATTRIBUTES}
     if not walk.has_attribute(node, "coordinate_transformation_mode"):
-        # Upsample, and Resize before opset 11, whose inputs TVM takes for those of later ones.
+        # For Upsample, and Resize before opset 11, TVM reads the inputs as those of later opsets.
         settings |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": EARLY_MODE}
     elif must_state_sizes(settings, stretches):
         return state_sizes(node, walk, stretches, shape)
@@ -85,7 +85,7 @@ def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def must_state_sizes(settings: Mapping[str, Any], stretches: Mapping[int, AxisResize]) -> bool:
-    """Return whether scales that are no whole numbers place elements by the size of an axis."""
+    """Return whether fractional scales make element positions depend on the size of an axis."""
     aligned = settings["coordinate_transformation_mode"] == "align_corners"
     fractional = any(
         s.parameter == "scales" and not float(s.value).is_integer() for s in stretches.values()
@@ -101,8 +101,8 @@ def state_sizes(
 ) -> Nodes:
     """Return the Resize with sizes as its last input.
 
-    TVM derives places from a scale times a length, 4.5 for example. Places between aligned corners
-    follow from the 4 elements of the result.
+    TVM computes positions from the scale times the length, for example 4.5. With aligned corners,
+    positions follow from the 4 elements of the result.
     """
     body = NodeBuilder(node, walk)
     sizes = [count_scaled(s.value, shape[axis]) for axis, s in stretches.items()]
@@ -113,16 +113,16 @@ def state_sizes(
 
 
 def count_scaled(scale: float, length: int) -> int:
-    """Return the size of an axis of ``length`` elements after a resize, as ONNX Runtime has it."""
+    """Return the size of an axis of ``length`` elements after a resize, as in ONNX Runtime."""
     return int(np.float32(scale) * np.float32(length))
 
 
 def add_images(
     body: NodeBuilder, data: str, along: list[int], images: Array, dtype: np.dtype[Any]
 ) -> str:
-    """Append an axis's affine function, given as what becomes of zero and of the unit vectors.
+    """Append an axis's affine function; ``images`` are its results for zero and unit vectors.
 
-    Return an empty name where that weighs elements which are no floats.
+    Return an empty name if the function needs weights for elements that are not floats.
     """
     units = np.eye(len(images) - 1)
     offset, weights = images[0], images[1:] - images[0]
@@ -139,7 +139,7 @@ def add_images(
 def find_axis_resizes(
     node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
 ) -> dict[int, AxisResize] | None:
-    """Return what is done to each axis, or None where that depends on run-time values."""
+    """Return the resize of each axis; None if it depends on run-time values."""
     given = dict(zip(walk.input_names(node), node.input, strict=False))
     constants = {k: walk.constants[v] for k, v in given.items() if v in walk.constants}
     if any(v and k not in constants for k, v in given.items() if k in ("roi", "scales", "sizes")):
@@ -171,13 +171,13 @@ def find_axis_resizes(
 def is_native_to_tvm(
     settings: Mapping[str, Any], stretches: Mapping[int, AxisResize], shape: tuple[int, ...]
 ) -> bool:
-    """Tell what TVM does right: pictures enlarged by whole numbers, or weighed by their sizes."""
+    """Return whether TVM is correct: pictures enlarged by whole numbers, or scaled by sizes."""
     extents = {axis: find_factor(s, shape[axis]) * shape[axis] for axis, s in stretches.items()}
     sized = settings["mode"] == "linear" and all(
         stretch.parameter == "sizes" or extents[axis].is_integer()
         for axis, stretch in stretches.items()
     )
-    sized = sized and all(extents.get(axis, 0) > 1 for axis in (2, 3))  # it divides by that less 1
+    sized = sized and all(extents.get(axis, 0) > 1 for axis in (2, 3))  # TVM divides by extent - 1
     return (
         len(shape) == len(stretches) == 4
         and not any(stretch.guide for stretch in stretches.values())
@@ -190,7 +190,7 @@ def is_native_to_tvm(
 
 
 def are_whole(stretches: Mapping[int, AxisResize], shape: tuple[int, ...]) -> bool:
-    """Tell whether every axis is enlarged by a whole number: in floats, others take tables."""
+    """Return whether every axis is enlarged by a whole number; other factors need tables."""
     return all(
         find_factor(stretch, shape[axis]).is_integer() for axis, stretch in stretches.items()
     )
@@ -201,9 +201,9 @@ def find_factor(stretch: AxisResize, length: int) -> float:
 
 
 def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) -> Array | None:
-    """Resize lines (rows, length) as ONNX Runtime does; None if neither evaluator accepts that.
+    """Resize lines (rows, length) like ONNX Runtime; None if neither evaluator accepts the node.
 
-    A guided axis takes the scale of another axis, so the lines become planes (rows, length of the
+    A guided axis uses the scale of another axis. So the lines become planes (rows, length of the
     guide, length), whose elements along the guide are equal.
     """
     data = lines
@@ -229,14 +229,14 @@ def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) 
 
 
 def is_early(settings: Mapping[str, Any]) -> bool:
-    """Return whether the pixels are those that a nearest Resize before opset 11 picks."""
+    """Return whether a nearest Resize before opset 11 selects the pixels."""
     return settings["nearest_mode"] == EARLY_MODE and settings["mode"] in (None, "nearest")
 
 
 def describe_stretch(
     stretch: AxisResize, others: tuple[int, ...], length: int
 ) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return the constants and the attributes by which a Resize stretches the last axis alone."""
+    """Return the constants and the attributes of a Resize that stretches only the last axis."""
     rank = len(others)
     roi = [*[0.0] * rank, stretch.roi[0], *[1.0] * rank, stretch.roi[1]]
     constants = {"roi": np.array(roi, "float32")}
@@ -269,7 +269,7 @@ def evaluate_in_runtime(
     try:
         session = open_session(helper.make_model(graph, opset_imports=opsets, ir_version=IR))
         result: Array = session.run(None, {data: values[data]})[0]
-    except Exception:  # its errors have no base class of their own
+    except Exception:  # ONNX Runtime's errors have no common base class
         return None
     return result
 
@@ -277,7 +277,7 @@ def evaluate_in_runtime(
 def add_weighted_sum(
     body: NodeBuilder, data: str, along: list[int], weights: Array, offset: Array, dtype: str
 ) -> str:
-    """Add up as many picked and weighted elements as any result needs; ``weights`` is (in, out)."""
+    """Append sums of weighted elements, as many as any result needs; ``weights`` is (in, out)."""
     taps = max(int(np.count_nonzero(weights, axis=0).max()), 1)
     picks = np.argsort(weights == 0, axis=0, kind="stable")[:taps]
     axis = along.index(-1)

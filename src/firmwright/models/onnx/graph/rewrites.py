@@ -1,7 +1,7 @@
-"""Operators that TVM 0.27 has no converter for, or a wrong one, as operators that it converts.
+"""Rewrites operators that TVM 0.27 lacks or converts incorrectly as operators that it converts.
 
-Each entry of :data:`REWRITES` can be dropped when upstream has it; its comment or docstring says
-what is wrong there. All of them are exercised by ``tests/conformance``.
+Each entry of :data:`REWRITES` can be removed after a fix in TVM; its comment or docstring states
+TVM's error. ``tests/conformance`` tests all entries.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from firmwright.models.onnx.graph.windows import WINDOWS
 
 
 def inline_definition(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Import the operator as the function by which ONNX defines it."""
+    """Replace the operator by the function with which ONNX defines it."""
     return walk.function_body(node)
 
 
 def rewrite_if(
     condition: Callable[[onnx.NodeProto, Specializer], bool], rewrite: Rewrite
 ) -> Rewrite:
-    """Rewrite the nodes for which the condition holds; TVM is right for the others."""
+    """Return a rewrite for nodes that meet the condition; TVM converts other nodes correctly."""
     return lambda node, walk: rewrite(node, walk) if condition(node, walk) else None
 
 
@@ -74,18 +74,18 @@ def is_16bit_float(node: onnx.NodeProto, walk: Specializer) -> bool:
 
 
 def rewrite_is_inf(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM ignores ``detect_negative`` and ``detect_positive``."""
+    """Rewrite IsInf; TVM ignores ``detect_negative`` and ``detect_positive``."""
     positive, negative = (get_attribute(node, f"detect_{s}", 1) for s in ("positive", "negative"))
     if positive and negative:
         return None
     body = NodeBuilder(node, walk)
-    limit = np.inf if positive else -np.inf if negative else np.nan  # equal to nothing
+    limit = np.inf if positive else -np.inf if negative else np.nan  # NaN equals no number
     constant = body.constant(limit, walk.dtype(node.input[0]))
     return body.finish(body.add("Equal", node.input[0], constant))
 
 
 def rewrite_pow(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM's ``power`` takes two floats of one type."""
+    """Rewrite Pow; TVM's ``power`` requires two floats of one type."""
     base, exponent = (walk.dtype(i) for i in node.input)
     if base == exponent and base.kind == "f":
         return None
@@ -98,7 +98,7 @@ def rewrite_pow(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 def raise_integers(body: NodeBuilder, walk: Specializer) -> str:
     """Append squares and cubes as products, which wrap around, other powers in double precision.
 
-    So does ONNX Runtime.
+    ONNX Runtime computes integer powers in the same way.
     """
     data, exponent = body.node.input
     known = walk.constants.get(exponent)
@@ -114,7 +114,7 @@ def raise_integers(body: NodeBuilder, walk: Specializer) -> str:
 
 
 def multiply(body: NodeBuilder, data: str, count: int) -> str:
-    """Append the product of so many times the same."""
+    """Append the product of ``count`` equal factors."""
     return reduce(lambda product, _: body.add("Mul", product, data), range(count - 1), data)
 
 
@@ -126,7 +126,7 @@ def raise_as(body: NodeBuilder, dtype: np.dtype[Any], result: np.dtype[Any]) -> 
 
 
 def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM's converter wants constant values, and integers as indices."""
+    """Rewrite OneHot; TVM's converter requires constant values, and integers as indices."""
     shape, depth = walk.shape(node.input[0]), walk.constants.get(node.input[1])
     if shape is None or depth is None:
         return None
@@ -144,7 +144,7 @@ def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_conv_integer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM has no converter for ConvInteger, but one for Conv that takes integers."""
+    """Rewrite ConvInteger as Conv; TVM lacks ConvInteger, but its Conv accepts integers."""
     body = NodeBuilder(node, walk)
     operands = []
     for place in (0, 1):
@@ -161,7 +161,7 @@ def rewrite_conv_integer(node: onnx.NodeProto, walk: Specializer) -> Nodes | Non
 
 
 def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM has no converter for ReverseSequence."""
+    """Rewrite ReverseSequence, for which TVM has no converter."""
     shape = walk.shape(node.input[0])
     if shape is None:
         return None
@@ -178,7 +178,7 @@ def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes |
 
 
 def rewrite_tensor_scatter(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM has no converter for TensorScatter, which writes into a cache from a place on."""
+    """Rewrite TensorScatter, which TVM lacks; it writes into a cache from a position on."""
     shape, part = (walk.shape(i) for i in node.input[:2])
     if shape is None or part is None:
         return None
@@ -198,7 +198,7 @@ def rewrite_tensor_scatter(node: onnx.NodeProto, walk: Specializer) -> Nodes | N
 
 
 def rewrite_conv_transpose(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """TVM ignores ConvTranspose's ``output_shape``, which stands for pads."""
+    """Rewrite ConvTranspose with ``output_shape``, which defines the pads and which TVM ignores."""
     size = get_attribute(node, "output_shape", None)
     shape, weights = (walk.shape(i) for i in node.input[:2])
     if not size or shape is None or weights is None:
@@ -233,7 +233,7 @@ INLINED_OPERATORS = """
     RotaryEmbedding SoftmaxCrossEntropyLoss SwiGLU Swish
     ai.onnx.preview.FlexAttention
 """
-"""No converter, or one that fails or is of another domain's operator: ONNX's definition is used."""
+"""Operators that use ONNX's definition: TVM's converter is missing, fails, or is of another one."""
 
 FLOORED_MODULO = """
     FlooredModulo (x, y) => (z) {
@@ -285,9 +285,9 @@ SHRINK = """
 
 
 def rewrite_quantized_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a QLinearMatMul: scales are one a row of the first operand, a column of the second.
+    """Rewrite a QLinearMatMul: one scale per row of the first operand, per column of the second.
 
-    A vector has one only.
+    A vector has only one scale.
     """
     body = NodeBuilder(node, walk)
 
@@ -302,9 +302,9 @@ def rewrite_quantized_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def compute_wide(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Compute in float32, the type of the attributes, and cast to that of the data.
+    """Compute in float32, the type of the attributes, and cast the result to the data's type.
 
-    TVM's converters have constants of one of the two types.
+    TVM's converters use constants of one of the two types.
     """
     body, data = NodeBuilder(node, walk), node.input[0]
     wide = body.add("Cast", data, to=TensorProto.FLOAT)
@@ -325,7 +325,7 @@ RUNTIME_REWRITES: dict[str, Rewrite] = {
     **MICROSOFT,
     **NORMALIZATIONS,
 }
-"""Operators of ONNX Runtime's domain, com.microsoft, as those of ONNX."""
+"""Rewrites of operators in ONNX Runtime's domain, com.microsoft, to ONNX's operators."""
 
 REWRITES: dict[str, Rewrite] = {
     **dict.fromkeys(INLINED_OPERATORS.split(), inline_definition),
@@ -336,7 +336,7 @@ REWRITES: dict[str, Rewrite] = {
     "Det": rewrite_det,
     "DequantizeLinear": rewrite_if(has_blocks, rewrite_dequantize),
     "IsInf": rewrite_is_inf,
-    # x - floor(x / y) * y is no remainder of infinities.
+    # x - floor(x / y) * y is not the remainder of infinities.
     "Mod": rewrite_if(is_float_modulo, parse_rewrite(FLOORED_MODULO)),
     **MOMENTS,
     "OneHot": rewrite_one_hot,
@@ -360,9 +360,9 @@ REWRITES: dict[str, Rewrite] = {
     **dict.fromkeys(("Elu", "HardSigmoid", "Selu", "ThresholdedRelu"),
                     rewrite_if(is_16bit_float, compute_wide)),
     "Shrink": rewrite_shrink,
-    # TVM ignores the mode CRD.
-    # Each step of it rounds to 16 bits.
+    # Each step of ONNX's definition rounds to 16 bits.
     "Softmax": rewrite_if(is_16bit_float, inline_definition),
+    # TVM ignores the mode CRD.
     "SpaceToDepth": rewrite_if(has_mode("CRD"), inline_definition),
     "TensorScatter": rewrite_tensor_scatter,
     **TREES,

@@ -1,4 +1,4 @@
-"""Sessions of ONNX Runtime."""
+"""Opens sessions of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def open_session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    """Return a session that computes node by node, on one thread, in silence."""
+    """Return a session that computes node by node, on one thread, without log messages."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -1,7 +1,7 @@
-"""A graph with types of 8 bits and less that C99 lacks, as one of bytes: its last rewrite.
+"""Converts a graph with types of 8 bits or less that C99 lacks to a graph with bytes, at the end.
 
-Operators that move elements move bytes as well. What computes with such numbers is an operator of
-:data:`WRITERS`; :mod:`firmwright.ir.small_types` says how the numbers are stored.
+Operators that move elements also move bytes. Operators that compute with such numbers are in
+:data:`WRITERS`; :mod:`firmwright.ir.small_types` defines the stored form of the numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 
 
 def store_in_bytes(walk: Specializer) -> None:
-    """Rewrite the nodes, constants and types that are left of a graph."""
+    """Rewrite the remaining nodes, constants and types of a graph."""
     if not any(walk.dtype(name).name in STORED_AS for name in walk.types):
         return
     walk.nodes = [new for node in walk.nodes for new in rewrite(node, walk)]
@@ -37,7 +37,7 @@ def store_in_bytes(walk: Specializer) -> None:
 
 
 def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Return the nodes that do the same on bytes."""
+    """Return the nodes that replace a node and compute on bytes."""
     names = [n for n in (*node.input[:3], *node.output[:1]) if n]
     small = any(walk.dtype(name).name in STORED_AS for name in names)
     if small and node.op_type in WRITERS:
@@ -51,7 +51,7 @@ def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def to_stored_element(element: int) -> int:
-    """Return the type, of ONNX's numbers for them, in which a type is stored."""
+    """Return ONNX's number of the type in which a type is stored."""
     if not element:
         return element
     dtype = helper.tensor_dtype_to_np_dtype(element).name
@@ -59,9 +59,10 @@ def to_stored_element(element: int) -> int:
 
 
 class Writer(NodeBuilder):
-    """Writes the nodes for one node; ``source`` and ``target`` are its operand's and result's type.
+    """Builds the nodes that replace one node; ``source`` and ``target`` are the types.
 
-    What :meth:`decode` and :meth:`encode` take and return are names of tensors.
+    ``source`` is the type of the operand, ``target`` the type of the result. The arguments and
+    results of :meth:`decode` and :meth:`encode` are names of tensors.
     """
 
     def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
@@ -74,7 +75,7 @@ class Writer(NodeBuilder):
         return self.node.input[index] if index < len(self.node.input) else ""
 
     def decode(self, name: str) -> str:
-        """Return numbers in a type that computes: small floats in float32, others as they are."""
+        """Return numbers in a type for arithmetic: small floats in float32, others unchanged."""
         dtype = self.walk.dtype(name).name
         if not is_small_float(dtype):
             return name
@@ -83,7 +84,7 @@ class Writer(NodeBuilder):
         return self.add("CodeToFloat", name, kind=dtype)
 
     def encode(self, name: str, dtype: str) -> str:
-        """Return numbers in a type of this graph; ``dtype`` is that of ``name`` before."""
+        """Return numbers in a type of this graph; ``dtype`` is the type of ``name`` before."""
         if is_small_float(self.target):
             settings = {n: get_attribute(self.node, n, d) for n, d in CAST_DEFAULTS.items()}
             return self.add("FloatToCode", name, kind=self.target, **settings)
@@ -94,7 +95,7 @@ class Writer(NodeBuilder):
         return self.extend(self.cast(name, "uint8"))
 
     def extend(self, bits: str) -> str:
-        """Return the integers of the result's type that the low bits of bytes stand for."""
+        """Return the integers of the result's type from the low bits of bytes."""
         count = count_bits(self.target)
         low = self.add("BitwiseAnd", bits, self.constant(2**count - 1, "uint8"))
         if self.target.startswith("uint"):
@@ -107,7 +108,7 @@ class Writer(NodeBuilder):
         return self.add("Cast", name, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def along(self, name: str) -> str:
-        """Return scales, or zero points, so that they lie along the axis of their channels."""
+        """Return scales or zero points, reshaped to the axis of their channels."""
         shape = self.walk.shape(self.node.input[0])
         if self.walk.shape(name) in ((), (1,)) or shape is None:
             return name
@@ -115,7 +116,7 @@ class Writer(NodeBuilder):
         return self.add("Reshape", name, self.constant(along_axis(axis, len(shape)), "int64"))
 
     def find_precision(self) -> str:
-        """Return the type in which a QuantizeLinear divides: mostly that of its scale."""
+        """Return the type in which a QuantizeLinear divides; by default its scale's type."""
         stated = get_attribute(self.node, "precision", 0)
         if stated:
             return str(helper.tensor_dtype_to_np_dtype(stated).name)
@@ -123,7 +124,7 @@ class Writer(NodeBuilder):
         return "float32" if is_small_float(scale) else scale
 
     def zero_point(self) -> str:
-        """Return the zero point as a float, '' where it is 0."""
+        """Return the zero point as a float; '' if it is 0."""
         name = self.input(2)
         known = self.walk.constants.get(name)
         if not name or (known is not None and not known.astype("float32").any()):
@@ -140,7 +141,7 @@ def write_cast(body: Writer) -> Nodes:
 
 
 def write_bit_cast(body: Writer) -> Nodes:
-    """Take the bits of a number as those of another of the same size."""
+    """Reinterpret the bits of a number as another number of the same size."""
     bits = body.cast(body.node.input[0], "uint8")
     if count_bits_of_any(body.target) < 8:
         return body.finish(
@@ -156,7 +157,7 @@ def count_bits_of_any(dtype: str) -> int:
 
 
 def write_dequantize(body: Writer) -> Nodes:
-    """Dequantize: integers as those of 8 bits, floats by the definition, in float32."""
+    """Dequantize: integers like 8-bit integers, floats by the definition, in float32."""
     scale = body.node.input[1]
     if is_small_integer(body.source) and not is_small_float(body.walk.dtype(scale).name):
         return [body.node]
@@ -169,7 +170,7 @@ def write_dequantize(body: Writer) -> Nodes:
 
 
 def write_quantize(body: Writer) -> Nodes:
-    """Quantize: to integers as to those of 8 bits, then clipped; to floats by the definition."""
+    """Quantize: to integers as to 8-bit integers, then clipped; to floats by the definition."""
     data, scale = body.node.input[:2]
     if not is_small_float(body.target):
         stored = STORED_AS[body.target]

@@ -1,8 +1,8 @@
-"""An ONNX graph without what does not depend on its inputs' values.
+"""Evaluates the parts of an ONNX graph that do not depend on its inputs' values.
 
-Firmware has static shapes, so much of what exporters write can be computed at import: shapes and
-the arithmetic on them, constants, conditions. What is left is easier for every converter: types
-and shapes of all tensors are known, and parameters such as axes or pads are constants.
+Firmware has static shapes, so that many nodes of exporters can be computed at import: shapes and
+their arithmetic, constants, conditions. The remaining graph is easier for every converter. The
+types and shapes of all tensors are known, and parameters such as axes or pads are constants.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import STRING, Tensor
 
 SHAPE_ONLY = frozenset({"EyeLike", "Shape", "Size"})
-"""Operators of their input's shape only."""
+"""Operators that only read the shape of their input."""
 
 NEVER_FOLDED = frozenset({"DequantizeLinear"})
-"""Never evaluated here, so that weights stay the integers that they are."""
+"""Operators that are not evaluated here, so that weights stay integers."""
 
 LARGEST_GROWTH = 4096
-"""Bytes that a constant may be larger than what it is computed from."""
+"""The maximum number of bytes by which a constant may exceed its operands."""
 
 LARGEST_HINT = 1024
-"""Elements of a constant that shape inference may look at: shapes and axes are small."""
+"""The maximum number of elements that shape inference reads: shapes and axes are small."""
 
 REWRITES_OPSET = 18
-"""The operator set in which functions of this package are written; that of a model without one."""
+"""The operator set of this package's functions, and of a model that does not state one."""
 
 Array = npt.NDArray[Any]
 Nodes = list[onnx.NodeProto]
 Rewrite = Callable[[onnx.NodeProto, "Specializer"], "Nodes | None"]
-"""Returns the nodes that do what a node does, or None to leave it alone."""
+"""Returns the nodes that replace a node, or None to keep the node."""
 
 
 def specialize(
@@ -53,8 +53,8 @@ def specialize(
 ) -> onnx.ModelProto:
     """Return the model for inputs of these shapes: constants evaluated, operators rewritten.
 
-    ``rewrites`` are tried on the nodes of the operators that they are named after; what they
-    return is specialized in turn. each of ``finish`` changes what is left at the end.
+    ``rewrites`` has functions by operator; each is tried on the nodes of its operator. The
+    resulting nodes are specialized again. Each function of ``finish`` changes the final graph.
     """
     inlined = inline_local_functions(model) if model.functions else model
     if not any(o.domain in ("", "ai.onnx") for o in inlined.opset_import):
@@ -67,7 +67,7 @@ def specialize(
 
 
 class Specializer:
-    """One walk over the nodes in their order, with all that is known of their tensors.
+    """Visits the nodes in their order, and collects all known facts about their tensors.
 
     ``sequences`` has the tensors of each sequence, and None for an optional value that is absent.
     """
@@ -94,9 +94,9 @@ class Specializer:
             self.add_constant(initializer.name, numpy_helper.to_array(initializer))
 
     def build_model(self) -> onnx.ModelProto:
-        """Return the model of the nodes that are left and the constants that they read.
+        """Return the model of the remaining nodes and the constants that they read.
 
-        Outputs without elements are left out.
+        Outputs without elements are omitted.
         """
         for output in self.source.graph.output:
             if output.name in self.sequences:
@@ -125,7 +125,7 @@ class Specializer:
         return model
 
     def visit(self, nodes: Iterable[onnx.NodeProto]) -> None:
-        """Take nodes in their order; what replaces a node is visited in its place."""
+        """Visit nodes in their order; the nodes that replace a node are visited in its place."""
         waiting = deque(nodes)
         while waiting:
             node = waiting.popleft()
@@ -138,7 +138,7 @@ class Specializer:
                 self.nodes.append(node)
 
     def schema(self, node: onnx.NodeProto) -> Any:
-        """Return ONNX's OpSchema of the operator; None for operators of others.
+        """Return ONNX's OpSchema of the operator; None for operators of other domains.
 
         Rewrites may write operators that are newer than the model's operator set.
         """
@@ -148,17 +148,17 @@ class Specializer:
         return None
 
     def input_names(self, node: onnx.NodeProto) -> list[str]:
-        """Return what the operator calls its inputs."""
+        """Return the operator's names of its inputs."""
         schema = self.schema(node)
         return [p.name for p in schema.inputs] if schema else []
 
     def has_attribute(self, node: onnx.NodeProto, name: str) -> bool:
-        """Tell whether the operator has such an attribute, stated or not."""
+        """Return whether the operator defines such an attribute, even if the node omits it."""
         schema = self.schema(node)
         return schema is not None and name in schema.attributes
 
     def find_replacement(self, node: onnx.NodeProto) -> Nodes | None:
-        """Return the nodes that do what this one does, where there are simpler ones."""
+        """Return simpler nodes with the same results; None if there are no such nodes."""
         if node.op_type == "If" and node.input[0] in self.constants:
             return inline_branch(node, bool(self.constants[node.input[0]].all()))
         if node.op_type == "CastLike" and node.input[1] in self.types:
@@ -174,7 +174,7 @@ class Specializer:
         return rewrite(node, self) if rewrite else None
 
     def function_body(self, node: onnx.NodeProto) -> Nodes | None:
-        """Return the nodes of the function that defines the operator, under the node's name."""
+        """Return the nodes of the function that defines the operator, with the node's name."""
         schema = self.schema(node)
         versions = schema.all_function_opset_versions if schema else ()
         version = max((v for v in versions if v <= self.opsets[node.domain]), default=0)
@@ -190,7 +190,7 @@ class Specializer:
         return inline_function(onnx.FunctionProto.FromString(body), node, schema)
 
     def fold(self, node: onnx.NodeProto, schema: Any) -> bool:
-        """Evaluate the node if its inputs' values, or the shape of its input, are enough."""
+        """Evaluate the node if the values of its inputs, or the shape of its input, suffice."""
         if node.op_type == "Constant":
             value = read_constant_node(node)
             if value is not None:
@@ -198,7 +198,7 @@ class Specializer:
             return value is not None
         shape = self.shape(node.input[0]) if node.op_type in SHAPE_ONLY else None
         if shape is not None:
-            # The elements do not matter, and take no memory.
+            # The values of the elements are irrelevant, and the array needs no memory.
             values = [np.broadcast_to(np.zeros((), self.dtype(node.input[0])), shape)]
         elif any(i and i not in self.constants for i in node.input):
             return False
@@ -219,7 +219,7 @@ class Specializer:
         return True
 
     def infer_types(self, node: onnx.NodeProto, schema: Any) -> None:
-        """Note the types of a node's results, as far as ONNX can tell them."""
+        """Store the types of a node's results, if ONNX can infer them."""
         names = [i for i in list_reads(node) if i]
         if schema is None or any(i not in self.types for i in names):
             return
@@ -237,7 +237,7 @@ class Specializer:
                 opset_imports=list(self.source.opset_import),
                 ir_version=self.source.ir_version,
             )
-        except (InferenceError, ValidationError):  # integers in Conv, say, are ours to take
+        except (InferenceError, ValidationError):  # for example, integers in Conv are allowed here
             return
         self.types.update({name: kind for name, kind in types.items() if name})
         for name in node.output:
@@ -245,14 +245,14 @@ class Specializer:
                 self.add_constant(name, np.empty(self.shape(name) or (), self.dtype(name)))
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return a tensor's shape, or None where it is not known or not static."""
+        """Return a tensor's shape; None if it is unknown or not static."""
         kind = self.types.get(name, onnx.TypeProto()).tensor_type
         if not kind.HasField("shape") or not all(d.HasField("dim_value") for d in kind.shape.dim):
             return None
         return tuple(d.dim_value for d in kind.shape.dim)
 
     def dtype(self, name: str) -> np.dtype[Any]:
-        """Return a tensor's type; that of an unknown one is ``void``."""
+        """Return a tensor's type; ``void`` for an unknown type."""
         kind = self.types.get(name, onnx.TypeProto()).tensor_type.elem_type
         return helper.tensor_dtype_to_np_dtype(kind) if kind else np.dtype("V")
 
@@ -265,8 +265,8 @@ class Specializer:
 def evaluate_node(
     node: onnx.NodeProto, values: Sequence[Array], opsets: Sequence[onnx.OperatorSetIdProto]
 ) -> list[Array] | None:
-    """Evaluate a node with ONNX's own evaluator; None where that cannot, or gives no tensors."""
-    from onnx.reference import ReferenceEvaluator  # late: many networks have nothing to evaluate
+    """Evaluate a node with ONNX's evaluator; None for a failure or results of other types."""
+    from onnx.reference import ReferenceEvaluator  # imported late: many networks do not need it
 
     names = [i for i in dict.fromkeys(node.input) if i]
     given = dict(zip([i for i in node.input if i], values, strict=True))
@@ -279,7 +279,7 @@ def evaluate_node(
     try:
         evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))
         results = iter(evaluator.run(None, given))
-    except Exception:  # whatever numpy raises: the converters have the last word on the node
+    except Exception:  # numpy raises exceptions of many types; the converters report the node
         return None
     arrays = [next(results) if o else np.zeros(0) for o in node.output]
     if not all(
@@ -290,11 +290,11 @@ def evaluate_node(
 
 
 CONSTANT_KINDS = "biufVO"
-"""Kinds of numpy types that a constant may have; V are ml_dtypes' narrow floats, O strings."""
+"""The kinds of numpy types of constants; V are ml_dtypes' narrow floats, O strings."""
 
 
 def read_constant_node(node: onnx.NodeProto) -> Array | None:
-    """Return a Constant's value, whichever attribute it is in; None for what is no tensor."""
+    """Return a Constant's value from its attribute; None if the value is not a tensor."""
     (attribute,) = node.attribute
     value = helper.get_attribute_value(attribute)
     if attribute.name == "value":
@@ -307,7 +307,7 @@ def read_constant_node(node: onnx.NodeProto) -> Array | None:
 
 
 def inline_branch(node: onnx.NodeProto, condition: bool) -> Nodes:
-    """Return an If's branch as nodes of the graph around it."""
+    """Return the nodes of an If's branch, for the graph that contains the If."""
     name = "then_branch" if condition else "else_branch"
     branch = next(a.g for a in node.attribute if a.name == name)
     constants = [
@@ -322,7 +322,7 @@ def inline_branch(node: onnx.NodeProto, condition: bool) -> Nodes:
 
 
 def list_reads(node: onnx.NodeProto) -> list[str]:
-    """Return the names that a node reads, also those that its subgraphs take from outside."""
+    """Return the names that a node reads, also names that its subgraphs read from outside."""
     names = list(node.input)
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
@@ -336,7 +336,7 @@ def inline_function(
 ) -> list[onnx.NodeProto]:
     """Return a function's nodes with the tensors and attributes of the node that calls it.
 
-    What would be computed of an input that the caller leaves out is left out as well.
+    Nodes that read an input that the caller omits are omitted, too.
     """
     inputs = [*node.input, *[""] * len(function.input)]
     tensors = {"": "", **dict(zip(function.input, inputs, strict=False))}
@@ -363,7 +363,7 @@ def rename_tensors(
     scope: str,
     attributes: Mapping[str, onnx.AttributeProto],
 ) -> None:
-    """Rename a function's tensors, its own ones apart under ``scope``, and fill in attributes."""
+    """Rename a function's tensors, put internal ones under ``scope``, and fill in attributes."""
 
     def rename(name: str) -> str:
         return tensors.get(name, f"{scope}/{name}")

@@ -1,7 +1,7 @@
-"""A graph with strings as one of bytes, which lie along one more axis.
+"""Converts a graph with strings to a graph with bytes, which are along an additional last axis.
 
-Operators of :data:`WRITERS` move strings, or compare them. :mod:`firmwright.ir.strings` says how
-strings are stored.
+Operators of :data:`WRITERS` move strings, or compare them. :mod:`firmwright.ir.strings` defines the
+stored form of strings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def is_string(name: str, walk: Specializer) -> bool:
 
 
 def describe_equal(node: onnx.NodeProto, walk: Specializer) -> None:
-    """Note what an Equal of strings returns: before version 19 ONNX infers nothing for these."""
+    """Store the result's type of an Equal of strings, which ONNX only infers since opset 19."""
     shapes = [walk.shape(name) for name in node.input if is_string(name, walk)]
     known = [shape for shape in shapes if shape is not None]
     if len(known) == len(node.input):
@@ -32,7 +32,7 @@ def describe_equal(node: onnx.NodeProto, walk: Specializer) -> None:
 
 
 def rewrite_normalizer(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite a StringNormalizer that keeps all strings as they are."""
+    """Rewrite a StringNormalizer that keeps all strings unchanged."""
     case = get_attribute(node, "case_change_action", "NONE")
     if case != "NONE" or get_attribute(node, "stopwords", []):
         refuse(node, "it drops strings, or changes their case; do that before the network")
@@ -43,7 +43,7 @@ STRINGS: dict[str, Rewrite] = {"Equal": describe_equal, "StringNormalizer": rewr
 
 
 def store_strings(walk: Specializer) -> None:
-    """Rewrite the nodes, constants and types of strings that are left of a graph."""
+    """Rewrite the remaining nodes, constants and types of strings in a graph."""
     names = [name for name in walk.types if is_string(name, walk)]
     if names:
         walk.nodes = [new for node in walk.nodes for new in rewrite(node, walk)]
@@ -55,7 +55,7 @@ def store_strings(walk: Specializer) -> None:
 
 
 def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Return the nodes that do the same on bytes."""
+    """Return the nodes that replace a node and compute on bytes."""
     if not any(is_string(name, walk) for name in (*node.input, *node.output)):
         return [node]
     known = all(walk.shape(name) is not None for name in (*node.input, node.output[0]))
@@ -68,7 +68,7 @@ def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 class Writer(NodeBuilder):
-    """Writes the nodes for one node."""
+    """Builds the nodes that replace one node."""
 
     def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
         super().__init__(node, walk)
@@ -80,27 +80,27 @@ class Writer(NodeBuilder):
         return self.add("Reshape", name, self.constant(shape, "int64"))
 
     def align(self, index: int) -> str:
-        """Return an input with the rank of the result: axes are added in front, as for numbers."""
+        """Return an input with the result's rank: axes are added at the front, as for numbers."""
         shape = self.shapes[index]
         lengths = [*[1] * (len(self.result) - len(shape)), *shape, STRING_BYTES]
         return self.reshape(self.node.input[index], lengths)
 
 
 def write_along_axis(body: Writer) -> Nodes:
-    """Pick or join strings along an axis, which is counted from the first one."""
+    """Return nodes that select or join strings along an axis, counted from the first axis."""
     axis = get_attribute(body.node, "axis", 0) % len(body.shapes[0])
     return body.finish(body.add(body.node.op_type, *body.node.input, axis=axis))
 
 
 def write_equal(body: Writer) -> Nodes:
-    """Compare: strings are equal if all of their bytes are."""
+    """Return nodes that compare strings: they are equal if all of their bytes are equal."""
     equal = body.add("Equal", body.align(0), body.align(1))
     all_equal = body.reduce("ReduceMin", body.add("Cast", equal, to=TensorProto.INT32), -1)
     return body.finish(body.reshape(body.add("Cast", all_equal, to=TensorProto.BOOL), body.result))
 
 
 def write_moved(body: Writer) -> Nodes:
-    """Lay strings out anew."""
+    """Return nodes that reshape the strings to the result's shape."""
     return body.finish(body.reshape(body.node.input[0], [*body.result, STRING_BYTES]))
 
 

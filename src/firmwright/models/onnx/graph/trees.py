@@ -1,8 +1,8 @@
-"""Ensembles of decision trees, ai.onnx.ml, as operators of ONNX.
+"""Rewrites ensembles of decision trees, ai.onnx.ml, as operators of ONNX.
 
-All trees are walked at once, a level a step: tables of their nodes say which feature is compared
-with what, and which node is next. A leaf is its own successor. Results are those of ONNX Runtime,
-which says more than ONNX does about two classes.
+All trees are walked in parallel, one level per step. Tables of the nodes have the feature and the
+value to compare, and the next node. The successor of a leaf is the leaf itself. Results agree with
+ONNX Runtime, which defines more than ONNX for two classes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from firmwright.models.onnx.graph.classical import add_transform, get_labels
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
-"""Comparisons by their numbers since version 5; their names before begin with ``BRANCH_``."""
+"""Comparisons by their numbers since version 5; their earlier names begin with ``BRANCH_``."""
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(len(MODES))
 
@@ -38,7 +38,7 @@ COMPARISONS: dict[int, Callable[[NodeBuilder, str, str], str]] = {
 
 @dataclass
 class Split:
-    """An inner node. ``yes`` and ``no`` number splits; leaf i is ~i."""
+    """An inner node. ``yes`` and ``no`` are numbers of splits; leaf i is ~i."""
 
     feature: int
     value: float
@@ -50,7 +50,7 @@ class Split:
 
 @dataclass
 class Forest:
-    """Trees. ``leaves`` maps (leaf, result) to a weight; ``roots`` are as in :class:`Split`."""
+    """The trees. ``leaves`` maps (leaf, result) to a weight; ``roots`` are as in :class:`Split`."""
 
     splits: list[Split]
     roots: list[int]
@@ -59,9 +59,9 @@ class Forest:
     dtype: np.dtype[Any]
 
     def measure_depth(self) -> int:
-        """Return the most splits from a root to a leaf.
+        """Return the maximum number of splits from a root to a leaf.
 
-        Raises ValueError where a split leads to itself, or to what does not exist.
+        Raises ValueError if a split leads to itself, or to a node that does not exist.
         """
         depth, level = 0, set(self.roots)
         while level := {end for end in level if end >= 0}:
@@ -74,7 +74,7 @@ class Forest:
         return depth
 
     def make_weights(self, results: int, other: float) -> npt.NDArray[Any]:
-        """Return (leaves, results); a leaf has ``other`` for what it says nothing of."""
+        """Return (leaves, results); ``other`` is the weight of results that a leaf omits."""
         weights = np.full((self.leaf_count, results), other, self.dtype)
         for place, weight in self.leaves.items():
             weights[place] = weight
@@ -82,7 +82,7 @@ class Forest:
 
 
 def read_forest(node: onnx.NodeProto, kind: str) -> Forest:
-    """Read the trees as before version 5; ``kind`` is class or target."""
+    """Return the trees in the form before version 5; ``kind`` is class or target."""
 
     def ints(name: str) -> list[int]:
         return list(get_attribute(node, name, []))
@@ -114,7 +114,7 @@ def read_forest(node: onnx.NodeProto, kind: str) -> Forest:
 
 
 def read_trees(node: onnx.NodeProto, read: Callable[[], Forest], features: int) -> Forest:
-    """Return the trees; UserError where they do not hang together or ask for more features."""
+    """Return the trees; UserError for inconsistent trees, or if they need more features."""
     try:
         forest = read()
         forest.measure_depth()
@@ -127,7 +127,7 @@ def read_trees(node: onnx.NodeProto, read: Callable[[], Forest], features: int) 
 
 
 def read_numbers(node: onnx.NodeProto, name: str) -> npt.NDArray[Any]:
-    """Return floats, or the doubles that version 3 has in their place."""
+    """Return floats, or the doubles that replace them in version 3."""
     tensor = get_attribute(node, f"{name}_as_tensor", None)
     if tensor is not None:
         return numpy_helper.to_array(tensor)
@@ -135,7 +135,7 @@ def read_numbers(node: onnx.NodeProto, name: str) -> npt.NDArray[Any]:
 
 
 def read_ensemble(node: onnx.NodeProto) -> Forest:
-    """Read the trees of version 5, whose nodes are splits."""
+    """Return the trees of version 5, whose nodes are splits."""
 
     def ints(name: str) -> list[int]:
         return list(get_attribute(node, name, []))
@@ -164,7 +164,7 @@ def read_ensemble(node: onnx.NodeProto) -> Forest:
 
 
 def spread_members(splits: list[Split], members: list[float]) -> None:
-    """Turn each test for a member of a set into tests for its elements; NaN ends a set."""
+    """Replace each test for a member of a set by tests for its elements; NaN ends a set."""
     rest = iter(members)
     for tested in [s for s in splits if s.mode == MEMBER]:
         split = tested
@@ -178,7 +178,7 @@ def spread_members(splits: list[Split], members: list[float]) -> None:
 
 
 class Tables:
-    """The nodes of all trees, splits and then leaves, each a table of what the nodes have."""
+    """Tables of the nodes of all trees, splits first, then leaves; each table has one field."""
 
     def __init__(self, body: NodeBuilder, forest: Forest, dtype: np.dtype[Any]) -> None:
         self.body, self.first_leaf = body, len(forest.splits)
@@ -198,7 +198,7 @@ class Tables:
         return end if end >= 0 else self.first_leaf + ~end
 
     def store(self, values: list[Any], dtype: npt.DTypeLike | None = None) -> str:
-        """Append a table, of the fewest bytes that hold it where no type is asked for."""
+        """Append a table; the default type is the one with the fewest bytes for its values."""
         array = np.array(values, dtype or np.min_scalar_type(max(values)))
         return self.body.constant(array, array.dtype)
 
@@ -243,13 +243,13 @@ AGGREGATES = {
     MIN: ("ReduceMin", np.inf),
     MAX: ("ReduceMax", -np.inf),
 }
-"""How the trees' weights become one, and what a leaf has for a result that it does not know."""
+"""The reduction of the trees' weights, and a leaf's weight for a result that it omits."""
 
 
 def add_results(
     body: NodeBuilder, walk: Specializer, forest: Forest, results: int, kind: str = SUM
 ) -> str:
-    """Append the weights of the leaves that are reached, as one: (rows, results)."""
+    """Append the reduced weights of the reached leaves: (rows, results)."""
     operator, other = AGGREGATES[kind]
     weights = forest.make_weights(results, other)
     table = body.constant(weights, weights.dtype)
@@ -298,7 +298,7 @@ def rewrite_tree_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-"""What becomes of the results, by the numbers that version 5 has."""
+"""The transforms of the results, by their numbers in version 5."""
 
 
 def rewrite_ensemble(node: onnx.NodeProto, walk: Specializer) -> Nodes:
@@ -312,8 +312,8 @@ def rewrite_ensemble(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def rewrite_tree_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a TreeEnsembleClassifier: the label, and all scores.
 
-    Two classes of which the trees know one: its score decides, against 0.5 where no weight is
-    negative, else against 0; the other class has what is missing to 1, or the negative score.
+    If the trees have weights of only one of two classes, its score decides. It is compared with 0.5
+    if no weight is negative, else with 0. The other score is 1 minus the score, or its negative.
     """
     labels = get_labels(node)
     forest = read_trees(node, lambda: read_forest(node, "class"), count_features(node, walk))
@@ -343,7 +343,7 @@ def rewrite_tree_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def add_two_classes(
     body: NodeBuilder, walk: Specializer, forest: Forest, base: Any, transform: str
 ) -> tuple[str, str]:
-    """Append the label and both scores where the trees have weights of one class only."""
+    """Append the label and both scores, if the trees have weights of only one class."""
     score = add_results(body, walk, forest, 1)
     if base.size:
         score = body.add("Add", score, body.constant(base, forest.dtype))

@@ -1,9 +1,9 @@
-"""Operators on windows of images: pooling with indices, and what samples between the pixels.
+"""Rewrites operators on windows of images: pooling with indices, and interpolated samples.
 
-TVM's MaxPool has no indices, and its MaxUnpool no output_shape; it has no converter for
-DeformConv, and its RoiAlign scales regions late and takes the largest interpolated value where
-ONNX takes the largest of the weighted neighbors. ``auto_pad`` becomes an operator of its own
-there, which would run in float32 in front of a quantized layer.
+TVM's MaxPool has no indices, its MaxUnpool has no output_shape, and it has no converter for
+DeformConv. Its RoiAlign scales regions too late, and returns the maximum interpolated value instead
+of the maximum weighted neighbor. TVM converts ``auto_pad`` to a separate operator, which would run
+in float32 before a quantized layer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Places = npt.NDArray[np.int64]
 
 
 def state_pads(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Write the pads that ``auto_pad`` asks for, SAME_UPPER or SAME_LOWER, as numbers."""
+    """Replace ``auto_pad`` (SAME_UPPER or SAME_LOWER) by explicit pads."""
     same = get_attribute(node, "auto_pad", "NOTSET")
     shape = walk.shape(node.input[0])
     kernel = get_attribute(node, "kernel_shape", None)
@@ -51,9 +51,9 @@ def state_pads(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MaxPool with indices: the windows' elements, the largest, and where it was.
+    """Rewrite a MaxPool with indices: gather the windows, and find maximum and position.
 
-    An index is the place in the whole tensor, in row order or (``storage_order``) column order.
+    An index is the position in the whole tensor, in row order or (``storage_order``) column order.
     """
     shape = walk.shape(node.input[0])
     if len(node.output) < 2 or not node.output[1] or shape is None:
@@ -91,7 +91,7 @@ def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 def find_window_places(
     node: onnx.NodeProto, image: tuple[int, ...], pooled: tuple[int, ...]
 ) -> Places:
-    """Return the pixels of each window: (results, elements of a window, axes), as numbers."""
+    """Return the pixels of each window as constants: (results, elements of a window, axes)."""
     axes = len(image)
     kernel = get_attribute(node, "kernel_shape", [])
     strides = get_attribute(node, "strides", [1] * axes)
@@ -110,7 +110,7 @@ def find_window_places(
 
 
 def rewrite_max_unpool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MaxUnpool to a stated shape: zeros follow what would be the shape without it."""
+    """Rewrite a MaxUnpool with output_shape: append zeros to the result of the default shape."""
     shape = walk.shape(node.input[0])
     wanted = walk.constants.get(node.input[2]) if len(node.input) > 2 else None
     if shape is None or wanted is None:
@@ -138,7 +138,7 @@ def rewrite_max_unpool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_deform_conv(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a DeformConv of images: samples between the pixels, zeros outside, and a product."""
+    """Rewrite a DeformConv of images: interpolated samples, zeros outside, and a product."""
     shapes = [walk.shape(i) for i in node.input[:3]]
     if any(s is None or len(s) != 4 for s in shapes):
         return None
@@ -173,7 +173,7 @@ def rewrite_deform_conv(node: onnx.NodeProto, walk: Specializer) -> Nodes | None
 
 
 def with_kernel(node: onnx.NodeProto, kernel: list[int]) -> onnx.NodeProto:
-    """Return the node with a kernel_shape, which is that of the weights where not stated."""
+    """Return the node with a kernel_shape, by default the kernel shape of the weights."""
     stated = onnx.NodeProto()
     stated.CopyFrom(node)
     if not get_attribute(node, "kernel_shape", []):
@@ -182,14 +182,14 @@ def with_kernel(node: onnx.NodeProto, kernel: list[int]) -> onnx.NodeProto:
 
 
 class Neighbors(NamedTuple):
-    """Of samples along an axis: the pixels before and behind, int64, and their weights."""
+    """The pixels (int64) before and after each sample along an axis, and their weights."""
 
     pixels: list[str]
     weights: list[str]
 
 
 def add_neighbors(body: NodeBuilder, dtype: np.dtype[Any], place: str, length: int) -> Neighbors:
-    """Append the neighbors of places along an axis; one outside the image has weight zero."""
+    """Append the neighbors of positions along an axis; the weight is zero outside the image."""
     zero, one, last = (body.constant(n, dtype) for n in (0, 1, length - 1))
     low = body.add("Floor", place)
     rest = body.add("Sub", place, low)
@@ -210,8 +210,8 @@ def add_weighted_pixels(
 ) -> list[str]:
     """Append the four pixels around each sample, weighted: (…, channels) each.
 
-    ``images`` is (images, channels, height, width), ``first`` the number of the first pixel of
-    each sample's image; the neighbors are those along rows and columns.
+    ``images`` is (images, channels, height, width), ``first`` the index of the first pixel of each
+    sample's image. ``neighbors`` are those along rows and along columns.
     """
     channels_last = body.add("Transpose", images, perm=[0, 2, 3, 1])
     pixels = body.add("Flatten", channels_last, axis=3)
@@ -227,9 +227,9 @@ def add_weighted_pixels(
 
 
 def rewrite_roi_align(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a RoiAlign of mode max, and scale the regions of one of mode avg.
+    """Rewrite a RoiAlign of mode max, or scale the regions of a RoiAlign of mode avg.
 
-    TVM moves a region by half a pixel before it scales it, ONNX after.
+    TVM moves a region by half a pixel before it scales the region, but ONNX after.
     """
     if get_attribute(node, "mode", "avg") == "max":
         return rewrite_roi_max(node, walk)
@@ -244,10 +244,10 @@ def rewrite_roi_align(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a RoiAlign of mode max: the largest of all weighted neighbors of all samples.
+    """Rewrite a RoiAlign of mode max: the maximum of all weighted neighbors of all samples.
 
-    A sample more than a pixel outside has weights of zero, one less far outside is at the edge, as
-    ONNX's evaluator and ONNX Runtime have it.
+    A sample more than one pixel outside the image has weights of zero. A sample less far outside is
+    moved to the edge, as in ONNX's evaluator and in ONNX Runtime.
     """
     shape = walk.shape(node.input[0])
     if shape is None:
@@ -288,7 +288,7 @@ def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 def add_region_places(
     body: NodeBuilder, walk: Specializer, dtype: np.dtype[Any], axis: int, count: int
 ) -> str:
-    """Append where each region is sampled ``count`` times along an axis: (regions, count)."""
+    """Append the ``count`` sample positions of each region along an axis: (regions, count)."""
     node = body.node
     aligned = walk.has_attribute(node, "coordinate_transformation_mode") and (
         get_attribute(node, "coordinate_transformation_mode", "half_pixel") == "half_pixel"
