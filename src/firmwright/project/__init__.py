@@ -1,1 +1,1 @@
-"""The generated C project: its files and their templates' variables."""
+"""Generates the C project: its files and the variables of their templates."""

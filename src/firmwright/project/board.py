@@ -1,4 +1,4 @@
-"""The board's part of a project: start-up code, linker script, HAL, and sometimes a Makefile."""
+"""Writes the board's part of a project: start-up code, linker script, HAL, maybe a Makefile."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from firmwright.toolchain.platforms import Memory
 def write_board(
     env: jinja2.Environment, board: str, variables: Mapping[str, Any], folder: Path
 ) -> None:
-    """Write a board's files into its folder of a project: templates rendered, all else as it is.
+    """Write a board's files into its folder of a project: templates rendered, other files copied.
 
-    Raises DiagnosticError, with file and line, for a template with a mistake.
+    Raises DiagnosticError, with file and line, for a template with an error.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for file in (f for f in list_board_files(board) if f.name != MAKEFILE):
@@ -43,9 +43,9 @@ def write_board(
 
 
 def list_further_memories(plan: Plan, prefix: str, platform: Platform) -> dict[str, Any]:
-    """Return the memories of constants that lie apart, and of arenas of no accelerator's.
+    """Return the memories of separate constants, and of arenas that no accelerator uses.
 
-    A program of this machine, made of the same plan, copies nothing.
+    A program of this machine, made from the same plan, copies no constants.
     """
     memories, known = sorted(set(plan.constants.values())), platform.memories
     accelerators = platform.accelerators.values()
@@ -59,14 +59,14 @@ def list_further_memories(plan: Plan, prefix: str, platform: Platform) -> dict[s
 
 
 def is_filled(name: str, memory: Memory) -> bool:
-    """Tell whether the start-up code has to fill a memory; it fills that of ``.data`` anyhow."""
+    """Return whether the start-up code has to fill a memory in addition to that of ``.data``."""
     return name != RAM and not memory.read_only
 
 
 def check_places(board: str, variables: Mapping[str, Any], folder: Path) -> None:
-    """Raise UserError where a board's own files leave out a memory of the network.
+    """Raise UserError if a custom board's files leave out a memory of the network.
 
-    What is to lie there would be linked with the rest, or never be copied to where it is read.
+    The data for this memory would be linked with the rest, or would not be copied there.
     """
     scripts, code = (
         [f for f in folder.iterdir() if (f.suffix == ".ld") == s] for s in (True, False)
@@ -88,7 +88,7 @@ def check_places(board: str, variables: Mapping[str, Any], folder: Path) -> None
 
 
 def render_makefile(env: jinja2.Environment, board: str, variables: Mapping[str, Any]) -> str:
-    """Return the project's Makefile: the board's own, where another build system compiles."""
+    """Return the project's Makefile: the board's if another build system compiles the project."""
     if is_built_elsewhere(board):
         return render_file(env, board, MAKEFILE, variables)
     return env.get_template(f"project/{MAKEFILE}").render(**variables)
@@ -97,7 +97,7 @@ def render_makefile(env: jinja2.Environment, board: str, variables: Mapping[str,
 def render_file(
     env: jinja2.Environment, board: str, name: str, variables: Mapping[str, Any]
 ) -> str:
-    """Render a template of a board; a user's may extend one of firmwright's boards."""
+    """Return a rendered template of a board; a custom one may extend one of firmwright's boards."""
     if not is_own_board(board):
         return env.get_template(f"boards/{board}/{name}").render(**variables)
     path = Path(board) / name

@@ -1,7 +1,7 @@
-"""The build id of a project: 20 bytes that tell its firmware from all others.
+"""Computes the build id of a project: 20 bytes that distinguish its firmware from all others.
 
-It follows from the text of the whole project and from the compiler's version. So two builds of
-one recipe have the same, and an image need not be linked to know its own.
+The id depends on the text of the whole project and on the compiler's version. So two builds of
+one recipe have equal ids, and an image knows its id without being linked.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from firmwright.project.files import network_file
 from firmwright.toolchain.layout import DEMO, NETWORK
 
 BYTES = 20
-"""As many as linkers take."""
+"""The length that linkers accept."""
 
 UNKNOWN = b"firmwright build id!".hex()
-"""Stands for the id until all files are written."""
+"""A placeholder for the id until all files are written."""
 
 
 def list_stating(prefix: str) -> list[str]:
-    """Return the files of a project that state its id, as a macro, in JSON, and as a note."""
+    """Return the files of a project that state its id: as a macro, in JSON, and as a note."""
     own = (network_file(prefix, name) for name in ("build_id.h", "interface.json"))
     return [*(f"{NETWORK}/{name}" for name in own), f"{DEMO}/main.c"]
 
@@ -39,9 +39,9 @@ def format_bytes(build_id: str) -> str:
 
 
 def state_build_id(folder: Path, stating: Iterable[str], compiler: str) -> str:
-    """Compute the id of the project in ``folder`` and put it into the files that state it.
+    """Compute the id of the project in ``folder``, and write it into the files that state it.
 
-    ``stating`` are their paths in the folder, ``compiler`` is its version, '' where there is none.
+    ``stating`` are their paths in the folder. ``compiler`` is its version, '' without a compiler.
     """
     total = hashlib.sha256(compiler.encode())
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):

@@ -1,4 +1,4 @@
-"""The calls of a network's run function, one by one or in loops."""
+"""Makes the calls of a network's run function, one by one or in loops."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from firmwright.project.selftest import LayerCheck, list_checks
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One call in the network's run function, and what it or its job waits for.
+    """One call in the network's run function, with the waits of the call or of its job.
 
-    ``number`` is the step of the plan, ``layer`` counts the calls alone, from 1. ``function`` names
-    the C function, which is another region's where that has the same; ``callers`` counts the
-    regions that call this one's. It ``only_calls`` what the kernel's files define, or has loops of
-    its own. Where another ``core`` runs it, ``command`` is its number among those that this core
-    runs, from 1. ``checks`` are the layers whose checksums are taken before it.
+    ``number`` is the step of the plan, ``layer`` counts only the calls, from 1. ``function`` names
+    the C function, which may be an equal one of another region; ``callers`` counts the regions
+    that call this region's function. It ``only_calls`` functions of the kernel's files, or has
+    loops. If another ``core`` runs it, ``command`` is its number among the calls to this core, from
+    1. ``checks`` are the layers whose checksums are computed before it.
     """
 
     number: int
@@ -54,10 +54,10 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class Block:
-    """Calls that are made so many ``times``, in a loop if more than once.
+    """Calls that are made ``times`` times, in a loop if more than once.
 
-    ``strides`` are what tensors move by from one repetition to the next, by their names in C: bytes
-    of an arena, or elements of what the caller passes.
+    ``strides`` has the distance by which each tensor moves from one repetition to the next, by its
+    name in C: in bytes of an arena, or in elements of a buffer that the caller passes.
     """
 
     calls: tuple[KernelCall, ...]
@@ -68,7 +68,7 @@ class Block:
 def make_kernel_calls(
     network: Network, inputs: list[Port], outputs: list[Port]
 ) -> list[KernelCall]:
-    """Return one step a kernel, its arguments written out as C expressions."""
+    """Return one call per kernel, with its arguments as C expressions."""
     kernels = {k.region: k for k in network.kernels.kernels}
     regions = {r.name: r for r in network.partition.regions}
     tensors = {t.name: t for t in network.partition.tensors}
@@ -117,7 +117,7 @@ def make_kernel_calls(
 def emit_pointer(
     parameter: Parameter, location: Location, inputs: list[Port], outputs: list[Port], way: str = ""
 ) -> str:
-    """Return a pointer to what a parameter points at; ``way`` is how far it has moved."""
+    """Return a C pointer to the tensor of a parameter; ``way`` is the distance it has moved."""
     where = emit_location(location, inputs, outputs, way)
     return f"({parameter.c_type} *){where}" if isinstance(location, Slot) else where
 
@@ -125,10 +125,10 @@ def emit_pointer(
 def make_blocks(
     network: Network, calls: Sequence[KernelCall], inputs: list[Port], outputs: list[Port]
 ) -> list[Block]:
-    """Return the calls in order, those that repeat in loops.
+    """Return the calls in order, with loops for those that repeat.
 
-    There are no loops around calls to other cores, which are numbered, nor where a checksum is
-    taken of each layer.
+    There are no loops around calls to other cores, which are numbered, nor around layers with
+    checksums.
     """
     blocks = []
     done = 0
@@ -147,7 +147,7 @@ def make_loop(
     inputs: list[Port],
     outputs: list[Port],
 ) -> Block:
-    """Return a loop whose pointers move: by what they differ in the second repetition."""
+    """Return a loop whose pointers move as far as from the first repetition to the second."""
     locations, roots = network.plan.locations, network.partition.view_roots
     strides: dict[str, int] = {}
 
@@ -186,13 +186,13 @@ def make_loop(
 
 
 def name_strides(tensor: str) -> Iterator[str]:
-    """Yield names for what a tensor moves by; it may be read in two ways."""
+    """Yield names for the stride of a tensor, which may be read with several strides."""
     yield f"{tensor}_stride"
     yield from (f"{tensor}_stride_{number}" for number in count(2))
 
 
 def list_buffers(network: Network) -> list[Buffer]:
-    """Return the buffers without those of later repetitions, which lie where the first ones do."""
+    """Return the buffers of all calls but later repetitions, which use the first one's buffers."""
     steps = [s.region for s in network.plan.schedule.steps]
     views = {region.name for region in network.partition.regions if region.view}
     numbers = [number for number, region in enumerate(steps) if region not in views]
@@ -207,10 +207,11 @@ NO_OWNERS: Mapping[str, str] = MappingProxyType({})
 
 
 def add_prefix(kernel: Kernel, prefix: str, owners: Mapping[str, str] = NO_OWNERS) -> Kernel:
-    """Return a kernel whose files, and what they define, have the prefix in their names.
+    """Return a kernel whose files, and the names that they define, have the prefix.
 
-    A file is named like the function or the type that it defines, and a header's guard like it.
-    Those of other ``owners``, prefixes by stem, have their prefix, and are not brought again.
+    A file is named after the function or the type that it defines, and a header's guard after the
+    file. ``owners`` maps file stems to other networks' prefixes: these files have those prefixes
+    and are not in the kernel.
     """
     stems = {PurePath(file.name).stem: prefix for file in kernel.files}
     if not stems:
@@ -228,7 +229,7 @@ def add_prefix(kernel: Kernel, prefix: str, owners: Mapping[str, str] = NO_OWNER
 
 
 def make_rename(prefixes: Mapping[str, str]) -> Callable[[str], str]:
-    """Return what puts its prefix before each of the names in a text, wherever it is a word."""
+    """Return a function that puts each name's prefix before it in a text, if it is a word."""
     guards = {f"{stem.upper()}_H": prefix.upper() for stem, prefix in prefixes.items()}
     named = {**prefixes, **guards}
     words = re.compile(rf"\b(?:{'|'.join(sorted(named))})\b")

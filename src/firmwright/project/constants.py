@@ -1,7 +1,7 @@
-"""A network's constants: as text in C, or as bytes that the assembler includes.
+"""Writes a network's constants as text in C, or as bytes that the assembler includes.
 
-A compiler takes some 500 bytes of memory for each number of a C array: 5.8 GiB for a ResNet-18 in
-float, which has 12 million. Nobody reads so many, either.
+A compiler needs some 500 bytes of memory for each number of a C array: 5.8 GiB for a ResNet-18 in
+float, which has 12 million numbers. No reader needs so many numbers as text, either.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from firmwright.codegen.templates import TEMPLATE_SUFFIX
 
 LARGE = 8 * 1024**2
-"""Bytes of constants from which they are included."""
+"""The bytes of constants from which on they are included as bytes."""
 
 TEXT_TEMPLATE = f"network/weights.c{TEMPLATE_SUFFIX}"
 BYTES_TEMPLATE = f"network/weights.S{TEMPLATE_SUFFIX}"
@@ -36,17 +36,17 @@ class IncludedArray:
 
 
 def are_large(weights: Mapping[str, npt.NDArray[Any]]) -> bool:
-    """Tell whether constants are better included than written out."""
+    """Return whether constants are large enough to include them as bytes."""
     return sum(array.nbytes for array in weights.values()) >= LARGE
 
 
 def pack_arrays(arrays: NamedArrays) -> bytes:
-    """Return all arrays behind each other, little-endian."""
+    """Return the bytes of all arrays, one after the other, little-endian."""
     return b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for _, a in arrays)
 
 
 def list_included(arrays: NamedArrays) -> dict[str, Any]:
-    """Return what the template of the assembly file is rendered with."""
+    """Return the variables for the template of the assembly file."""
     included, offset = [], 0
     for name, array in arrays:
         included.append(IncludedArray(name, offset, array.nbytes))

@@ -1,4 +1,4 @@
-"""Write the demo application: a program that shows one inference, in a folder of its own."""
+"""Writes the demo application: a program that shows one inference, in a separate folder."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ GDB_TYPES = {
     "uint16_t": "unsigned short", "int32_t": "int", "uint32_t": "unsigned int",
     "int64_t": "long long", "uint64_t": "unsigned long long", "float": "float", "double": "double",
 }  # fmt: skip
-"""What a debugger calls a type of C without debug information."""
+"""A debugger's names of C types, without debug information."""
 ALIGNMENT = 16
-"""Bytes: of the blocks of the demo's allocator, and in front of each (``malloc_wrapper.c``)."""
+"""Bytes: alignment of the demo allocator's blocks, and space before each (``malloc_wrapper.c``)."""
 
 
 @dataclass(frozen=True)
 class ShownNetwork:
-    """What an application knows of its network; ``regions`` are in order of execution.
+    """The facts that an application knows of its network; ``regions`` are in execution order.
 
-    With ``caller_arena`` the application holds the network's working memory, ``more_arenas`` are
-    the memories beside RAM that have some of it.
+    With ``caller_arena`` the application holds the network's working memory; ``more_arenas`` are
+    the memories other than RAM that contain some of it.
     """
 
     name: str
@@ -55,8 +55,8 @@ def write_demo(
 ) -> None:
     """Render the application's files into ``folder``.
 
-    ``sample`` has the network's inputs and the outputs that they give, as ``input_0`` … and
-    ``output_0`` …, in their shapes. ``data_section`` is the board's, for its buffers.
+    ``sample`` has the network's inputs and the resulting outputs, as ``input_0`` … and
+    ``output_0`` …, in their shapes. ``data_section`` is the board's section for its buffers.
     """
     interface = network.interface
     inputs, outputs = make_ports(interface.inputs), make_ports(interface.outputs)

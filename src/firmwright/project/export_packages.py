@@ -1,4 +1,4 @@
-"""The network as packages of other build systems: a folder of ``templates/exports`` for each.
+"""Exports the network as packages of build systems: one folder of ``templates/exports`` each.
 
 The folder's ``export.yaml`` is a :class:`firmwright.recipe.build_systems.Export`. The templates
 have the paths of their files in the package. ``{{name}}`` in a path is replaced as in a template.
@@ -32,12 +32,12 @@ from firmwright.recipe.build_systems import Export, load_export
 from firmwright.toolchain import Platform
 
 PORTABLE_SUFFIXES = frozenset({".c", ".h", ".json"})
-"""Of what packages hold: no library of machine code, and no assembly."""
+"""The suffixes in packages: no libraries of machine code, and no assembly."""
 
 
 @dataclass(frozen=True)
 class SampleArray:
-    """What an input or output has in the sample, also as the lines of a C initializer."""
+    """The values of an input or output in the sample, also as lines of a C initializer."""
 
     port: Port
     values: npt.NDArray[Any]
@@ -46,11 +46,11 @@ class SampleArray:
 
 @dataclass(frozen=True)
 class ExportedNetwork:
-    """What packages are made of: ``name`` is the prefix, ``sources`` the folder with the C files.
+    """The data for packages: ``name`` is the prefix, ``sources`` the folder with the C files.
 
-    ``workspace`` is the bytes of working memory that the caller gives, None where it is static.
-    A ``stateful`` network keeps something between runs.
-    ``sample`` has the inputs of one inference and the outputs that they give, as ``input_0`` … and
+    ``workspace`` is the bytes of working memory that the caller passes, None if it is static.
+    A ``stateful`` network keeps tensors between runs.
+    ``sample`` has the inputs of one inference and the resulting outputs, as ``input_0`` … and
     ``output_0`` ….
     """
 
@@ -68,7 +68,7 @@ class ExportedNetwork:
 
     @cached_property
     def arrays(self) -> dict[str, list[SampleArray]]:
-        """The sample as inputs and outputs; long ones take seconds to write out."""
+        """Return the sample as inputs and outputs; long ones take seconds to format."""
         ports = {"input": self.inputs, "output": self.outputs}
         return {
             kind: [
@@ -81,7 +81,7 @@ class ExportedNetwork:
 
 
 def write_export(name: str, network: ExportedNetwork, folder: Path) -> None:
-    """Write a package into ``folder``; UserError for a network that it cannot hold."""
+    """Write a package into ``folder``; UserError for a network that it cannot contain."""
     export = load_export(name)
     refuse_machine_code(name, network.sources)
     variables = export_variables(network, export)
@@ -97,11 +97,11 @@ def write_export(name: str, network: ExportedNetwork, folder: Path) -> None:
 
 
 def write_zip(path: Path, folder: Path) -> None:
-    """Pack a folder's files: sorted, all of the same time and mode."""
+    """Pack a folder's files: sorted, all with the same time and mode."""
     files = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.*"))
     with zipfile.ZipFile(path, "w") as archive:
         for name in files:
-            entry = zipfile.ZipInfo(name)  # of 1980, whatever the clock says
+            entry = zipfile.ZipInfo(name)  # its time is in 1980, independent of the clock
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, (folder / name).read_bytes(), zipfile.ZIP_DEFLATED)
 
@@ -113,7 +113,7 @@ def refuse_machine_code(name: str, sources: Path) -> None:
 
 
 def list_all_templates(folder: str) -> list[str]:
-    """Return the templates of a folder and of those in it."""
+    """Return the templates of a folder and of its subfolders."""
     root = template_folder().joinpath(*folder.split("/"))
     return [
         f"{folder}/{path.relative_to(str(root)).as_posix()}"
@@ -122,7 +122,7 @@ def list_all_templates(folder: str) -> list[str]:
 
 
 def export_variables(network: ExportedNetwork, export: Export) -> dict[str, Any]:
-    """Return what the templates of a package are rendered with."""
+    """Return the variables for the templates of a package."""
     files = sorted(path.name for path in network.sources.iterdir())
     public = [network_file(network.name, f"{stem}.h") for stem in ("network", "detection")]
     described = network.description or f"The network {network.title} as C, made by firmwright."
@@ -150,7 +150,7 @@ def export_variables(network: ExportedNetwork, export: Export) -> dict[str, Any]
 
 
 def find_loaded_kind(network: ExportedNetwork, export: Export) -> str:
-    """Return what the bytes of a sample are, by the package's table, else ``elements``."""
+    """Return the kind of a sample's bytes, by the package's table, else ``elements``."""
     given, made = (
         sum(port.tensor.elements for port in ports) for ports in (network.inputs, network.outputs)
     )

@@ -1,8 +1,8 @@
-"""The files of a project that templates make, and where each of them lies.
+"""Lists the files of a project that templates make, with their paths.
 
-The network's own files have its prefix in their names, so that two networks lie in one folder of
-another project. What all networks share keeps its name: the header of a device, which its regions
-include, and the declarations of a call between cores.
+The network's files have its prefix in their names, so that two networks can be in one folder of
+another project. Files that all networks share keep their names: the header of a device, which its
+regions include, and the declarations of a call between cores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from firmwright.ir.kernels import Kernels
 from firmwright.toolchain.layout import BOARD, FREESTANDING, NETWORK
 
 MAIN_FILE = "network"
-"""Of the templates with this stem come the files that have the prefix for their name."""
+"""The stem of the templates whose files are named only after the prefix."""
 
 INFO_TEMPLATE = f"network/info.c{TEMPLATE_SUFFIX}"
 
@@ -28,7 +28,7 @@ NETWORK_TEMPLATES = (
     ),
     INFO_TEMPLATE,
 )
-"""Templates of the network's files that every project has, but for its constants."""
+"""Templates of the network's files that every project has, except for its constants."""
 
 
 def list_called_headers(kernels: Kernels) -> list[str]:
@@ -43,24 +43,24 @@ def list_called_headers(kernels: Kernels) -> list[str]:
 DETECTION_TEMPLATES = tuple(
     f"postprocess/{name}{TEMPLATE_SUFFIX}" for name in ("detection.h", "detection.c")
 )
-"""Templates of a project that makes boxes of its outputs."""
+"""Templates of a project that computes boxes from its outputs."""
 
 PROFILE_TEMPLATE = f"network/profile.h{TEMPLATE_SUFFIX}"
-"""Template of a project whose demo application measures cycles."""
+"""The template of a project whose demo application measures cycles."""
 
 
 SELFTEST_TEMPLATE = f"network/selftest.c{TEMPLATE_SUFFIX}"
-"""Template of a project that tests itself by golden samples."""
+"""The template of a project that tests itself with golden samples."""
 
 
 def network_file(prefix: str, name: str) -> str:
-    """Return the name that a file of the network's own has: ``kws.h``, ``kws_weights.c``."""
+    """Return the name of one of the network's files: ``kws.h``, ``kws_weights.c``."""
     stem, dot, suffix = name.partition(".")
     return f"{prefix}{dot}{suffix}" if stem == MAIN_FILE else f"{prefix}_{name}"
 
 
 def place_network_files(templates: Iterable[str], prefix: str) -> dict[str, str]:
-    """Return the paths of the network's own files by their templates."""
+    """Return the paths of the network's files by their templates."""
     return {t: f"{NETWORK}/{network_file(prefix, file_name(t))}" for t in templates}
 
 
@@ -70,9 +70,9 @@ def place_files(templates: Iterable[str], folder: str) -> dict[str, str]:
 
 
 def place_device_files(device: str, board: str, own: Sequence[Path] = ()) -> dict[str, str]:
-    """Return the paths of a device's files: its header, and what drives it on the board.
+    """Return the paths of a device's files: its header, and its driver on the board.
 
-    There are none where it is the processor. Raises UserError where the board has no code for it.
+    The processor has no such files. Raises UserError if the board has no code for the device.
     """
     common = list_templates(device, own)
     specific = list_templates(f"{device}/{board}", own)
@@ -84,10 +84,10 @@ def place_device_files(device: str, board: str, own: Sequence[Path] = ()) -> dic
 def place_call_files(
     folders: Iterable[str], board: str, prefix: str, own: Sequence[Path] = ()
 ) -> dict[str, str]:
-    """Return the paths of what carries the calls between cores, from its folders of templates.
+    """Return the paths of the files for calls between cores, from their folders of templates.
 
-    Of a core's ``call`` come declarations, of the board's folder in it what the board does, and of
-    the others what is written for the network.
+    A core's ``call`` has the declarations, the board's folder in it the board's code, and the
+    other folders the files that are written for the network.
     """
     placed = {}
     for folder in folders:
@@ -111,7 +111,7 @@ def place_library_files(prefix: str) -> dict[str, str]:
 
 
 def place_program_files(libc: bool) -> dict[str, str]:
-    """Return the paths of what makes a program of networks, but its own and the board's files."""
+    """Return the paths of a program's files, without its main file and the board's files."""
     templates = [] if libc else list_templates("freestanding")
     return {
         "runtime/fw_hal.h.j2": f"{BOARD}/fw_hal.h",
@@ -120,7 +120,7 @@ def place_program_files(libc: bool) -> dict[str, str]:
 
 
 def list_templates(name: str, own: Sequence[Path] = ()) -> list[str]:
-    """Return the templates that lie in this folder itself, sorted; none where it is missing."""
+    """Return the templates directly in a folder, sorted; empty if the folder is missing."""
     entries = [e.name for folder in find_templates(name, own) for e in folder.iterdir()]
     return [f"{name}/{n}" for n in sorted(entries) if n.endswith(TEMPLATE_SUFFIX)]
 

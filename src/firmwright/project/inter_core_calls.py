@@ -1,8 +1,8 @@
-"""Calls between cores: which regions another core runs, and what carries a call.
+"""Decides which regions another core runs, and which templates implement the calls between cores.
 
-The templates of the calls to a core lie in ``<core>/call``, with more in folders below: of a board
-(``<board>``), of a core that runs the whole network (``network``, and ``processor`` for the side
-that calls it), and of a core that runs some regions (``regions``).
+The templates of the calls to a core are in ``<core>/call``, with more in its subfolders: for a
+board (``<board>``), for a core that runs the whole network (``network``, and ``processor`` for the
+side that calls it), and for a core that runs some regions (``regions``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cores:
-    """Where a mix runs: the core of each device, '' for the processor, and the last device's.
+    """The core of each device of a mix, '' for the processor, and the core of the last device.
 
-    A device that is not named runs on the processor, or is started by it.
+    A device that is not listed runs on the processor, or the processor starts it.
     """
 
     by_device: Mapping[str, str]
@@ -23,18 +23,18 @@ class Cores:
 
     @property
     def runs_whole_network(self) -> bool:
-        """Tell whether all of the network runs on another core, and is called as a whole."""
+        """Return whether another core runs the whole network, called as one function."""
         return self.last != ""
 
     def called_core(self, device: str) -> str:
-        """Return the core that the processor calls for a device's regions, '' where it calls none.
+        """Return the core that the processor calls for a device's regions, or '' without a call.
 
-        Where another core runs the network, that core runs the regions too.
+        If another core runs the network, that core runs the regions too.
         """
         return "" if self.runs_whole_network else self.by_device.get(device, "")
 
     def template_folders(self, devices: Collection[str], board: str) -> list[str]:
-        """Return the folders of templates that carry the calls, none where there are none."""
+        """Return the folders of templates for the calls; empty if there are no calls."""
         if self.runs_whole_network:
             return list_folders(self.last, board, "network", "processor")
         called = {self.called_core(device) for device in devices} - {""}
@@ -46,9 +46,9 @@ def list_folders(core: str, *parts: str) -> list[str]:
 
 
 PROCESSOR_ONLY = Cores({"c": ""}, "")
-"""Of a network that calls no other core."""
+"""The cores of a network that calls no other core."""
 
 
 def make_cores(mix: Mapping[str, str]) -> Cores:
-    """Return the cores of a mix from its devices' cores, in its order."""
+    """Return the cores of a mix from its devices' cores, in the order of the mix."""
     return Cores(mix, [*mix.values()][-1])

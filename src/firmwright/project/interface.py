@@ -1,6 +1,6 @@
-"""The file ``<prefix>_interface.json`` of a network: what a program needs to know to call it.
+"""Writes ``<prefix>_interface.json`` of a network, with the facts that its callers need.
 
-``interface.schema.json`` is its published schema. The header has the same as macros.
+``interface.schema.json`` is its published schema. The header has the same facts as macros.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCHEMA_FILE = "interface.schema.json"
 
 @dataclass(frozen=True)
 class Port:
-    """A network input or output as the header shows it: a member of a struct of pointers."""
+    """A network input or output in the header: a member of a struct of pointers."""
 
     member: str
     tensor: Tensor
@@ -141,7 +141,7 @@ def describe_ports(
 
 
 def describe_states(states: Sequence[StatePort]) -> tuple[InterfaceState, ...] | msgspec.UnsetType:
-    """Return the entries of states; nothing where there are none."""
+    """Return the entries of the states, or UNSET if there are none."""
     described = tuple(
         InterfaceState(
             member=state.member,
@@ -168,5 +168,5 @@ def encode_interface(interface: NetworkInterface) -> str:
 
 
 def view_as_c_type(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array as C holds it: 16-bit floats are ``uint16_t``."""
+    """Return an array in its C type: 16-bit floats are ``uint16_t``."""
     return array.view(np.uint16) if array.dtype.name in ("float16", "bfloat16") else array

@@ -1,4 +1,4 @@
-"""The user's libraries in the generated project."""
+"""Adds the user's libraries to the generated project."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class TakenNameError(UserError):
 
 
 def copy_libraries(files: Sequence[Path], folder: Path) -> None:
-    """Copy sources, headers and archives beside the network's own files, which are there already.
+    """Copy sources, headers and archives to the network's files, which must exist already.
 
-    Raises TakenNameError for one whose name, or whose object's, is taken.
+    Raises TakenNameError for a file whose name, or whose object's name, exists already.
     """
     for file in files:
         objects = {p.stem: p.name for p in folder.iterdir() if p.suffix in SOURCE_SUFFIXES}
@@ -38,7 +38,7 @@ def copy_libraries(files: Sequence[Path], folder: Path) -> None:
 def collect_library_functions(kernels: Iterable[Kernel]) -> list[LibraryFunction]:
     """Return the user's functions that the regions call, sorted.
 
-    Raises UserError where two calls of one pass different numbers of tensors.
+    Raises UserError if two calls of one function pass different numbers of tensors.
     """
     called = sorted({(f.name, f.tensors) for k in kernels for f in k.library_functions})
     names = [name for name, _ in called]

@@ -1,4 +1,4 @@
-"""Where tensors lie, as C says it."""
+"""Writes the locations of tensors as C expressions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firmwright.project.interface import Port
 def emit_location(
     location: Location, inputs: list[Port], outputs: list[Port], way: str = ""
 ) -> str:
-    """Return the C expression for a location: of the caller's buffer, or of an arena's bytes.
+    """Return the C expression for a location in the caller's buffer or in an arena.
 
     ``way`` is a term that is added: bytes of an arena, elements of the caller's buffer.
     """

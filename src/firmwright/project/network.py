@@ -1,4 +1,4 @@
-"""A network of a project: the decisions that its files are rendered from."""
+"""Describes a network of a project: the decisions from which its files are rendered."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ NOTHING_SHARED = SharedParts()
 
 @dataclass(frozen=True)
 class Network:
-    """Everything that was decided about a network before a line of its project is written.
+    """All decisions about a network before its project is written.
 
-    ``cores`` tells which of its devices run on a core of their own.
+    ``cores`` states which of its devices run on a separate core.
     """
 
     name: str
@@ -57,34 +57,34 @@ class Network:
     libraries: tuple[Path, ...] = ()
     """The user's sources, headers and archives that are part of the project."""
     batch: BatchLayout | None = None
-    """How its samples lie, where the recipe asks for several at once."""
+    """The layout of the samples, if the recipe asks for several at once."""
     class_names: tuple[str, ...] = ()
-    """Those of the recipe's detector, if it has names."""
+    """The class names of the recipe's detector, if it has names."""
     caller_arena: bool = False
-    """Whether the program holds the working memory, and there may be several instances."""
+    """Whether the program holds the working memory, so that several instances are possible."""
     hooks: bool = False
     """Whether functions of the program are called around each layer."""
     checks: tuple[LayerCheck, ...] | None = None
-    """The layers whose results have checksums; None where none are taken."""
+    """The layers whose results have checksums; None if there are no checksums."""
     golden: Mapping[str, npt.NDArray[Any]] | None = None
-    """What the firmware tests itself by (:data:`firmwright.pipeline.artifacts.GOLDEN`)."""
+    """The samples of the self-test (:data:`firmwright.pipeline.artifacts.GOLDEN`)."""
     shared: SharedParts = NOTHING_SHARED
-    """What other networks of the firmware have too."""
+    """The parts that other networks of the firmware have too."""
     slot: NetworkSlot | None = None
-    """The place of its image, where it is not part of the firmware."""
+    """The place of the network's image, if it is not part of the firmware."""
     recipe_sha256: str = ""
-    """:attr:`firmwright.recipe.Recipe.network_sha256`; '' where there is no recipe."""
+    """:attr:`firmwright.recipe.Recipe.network_sha256`; '' if there is no recipe."""
     binary_constants: bool = False
-    """Whether its constants are a file of bytes, not C."""
+    """Whether the constants are a file of bytes instead of C."""
 
     @property
     def own_weights(self) -> list[tuple[str, npt.NDArray[Any]]]:
-        """The constants that no other network of the firmware has, by their names, sorted."""
+        """Return the constants that no other network of the firmware has, sorted by name."""
         return [(n, a) for n, a in sorted(self.weights.items()) if n not in self.shared.weights]
 
     @property
     def devices(self) -> frozenset[str]:
-        """The devices that have a part in it: those of the regions, and the last."""
+        """Return the devices that the network uses: those of the regions, and the last one."""
         last = [*self.cores.by_device][-1]
         return frozenset({last, *(region.device for region in self.partition.regions)})
 
@@ -99,5 +99,5 @@ class Network:
 
     @property
     def profile(self) -> str:
-        """What the demo application measures: "none", also where there is no demo."""
+        """Return the measurement of the demo application: "none" also if there is no demo."""
         return self.demo.profile if self.demo else "none"

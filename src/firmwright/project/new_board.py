@@ -1,4 +1,4 @@
-"""Begin a board of the user's own as a copy of a ready one, with remarks on what to change."""
+"""Starts a custom board as a copy of a built-in one, with notes on the parts to change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from firmwright.toolchain.platforms import PLATFORMS
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 BOARDS = "boards"
-"""The folder, beside the platform files, that has the folders of boards."""
+"""The folder, next to the platform files, that contains the folders of boards."""
 
 FILE_REMARKS = {
     "startup.c": "Change: add the interrupts of your chip behind the core's own in the vector "
@@ -34,7 +34,7 @@ FILE_REMARKS = {
     "fw_hal.c": "Change: the registers of the UART that is your console, clocks and pins in "
     "fw_hal_init, and fw_hal_exit where no debugger or emulator ends the run.",
 }
-"""What to change in a file of a board, by its name in the project."""
+"""Notes on the parts to change in a board's file, by its name in the project."""
 
 PLATFORM_REMARKS = {
     "architecture": "The core, which the toolchains below have to know. Of the family {family} are "
@@ -46,10 +46,10 @@ PLATFORM_REMARKS = {
     "emulators": "unicorn runs it at any address, QEMU only at those of its machine. "
     "With [] the firmware is built and not run.",
 }
-"""What to change in a platform file, by its key."""
+"""Notes on the parts to change in a platform file, by its key."""
 
 COPIED = "copied_memories"
-"""What the start-up code copies constants to: nothing at first, so that it is plain C."""
+"""The memories to which the start-up code copies constants: at first empty, so it is plain C."""
 
 _BLOCK = re.compile(r"{% block (\w+) %}\n(.*?){% endblock %}\n", re.S)
 _EXTENDS = re.compile(r'{% extends "(.+?)" %}\n')
@@ -60,8 +60,8 @@ _REMARK = re.compile(r"{#.*?#}\n", re.S)
 def write_new_board(name: str, like: str, folder: Path) -> list[Path]:
     """Write ``<name>.yaml``, a platform, and its board's folder; return the files, as written.
 
-    ``like`` names the ready platform that both are copied from. Raises UserError for a name that
-    does not serve or is taken, and for an unknown platform; it overwrites nothing.
+    ``like`` names the built-in platform that both are copied from. Raises UserError for a name
+    that is invalid or exists already, and for an unknown platform; it overwrites no file.
     """
     if not NAME.fullmatch(name):
         raise UserError(f"'{name}' is no name for a board: letters, digits and . _ - make one")
@@ -82,7 +82,7 @@ def write_new_board(name: str, like: str, folder: Path) -> list[Path]:
 
 
 def make_board(name: str, like: str) -> list[tuple[str, str]]:
-    """Return the files of a board with their content, flat: they extend no other."""
+    """Return the files of a board with their content; they extend no other template."""
     made = [(DESCRIPTION, make_description(name, like))]
     for file in list_board_files(like):
         text = flatten_template(f"boards/{like}/{file.name}")
@@ -101,7 +101,7 @@ def list_variables(template: str) -> set[str]:
 
 
 def make_description(name: str, like: str) -> str:
-    """Return the board's ``board.yaml``."""
+    """Return the text of the board's ``board.yaml``."""
     families = ", ".join(load_board(like).families)
     text = (
         f"# What this folder is for: start-up code, linker script and HAL, begun like {like}.\n"
@@ -119,7 +119,7 @@ def make_description(name: str, like: str) -> str:
 
 
 def make_platform(name: str, like: str) -> str:
-    """Return a platform's file: that of a ready one with another board, and remarks."""
+    """Return a platform's file: a built-in one with another board, and with notes."""
     ready = load_platform(like)
     family = find_family(ready.architecture) or ""
     words = {
@@ -148,7 +148,7 @@ def make_platform(name: str, like: str) -> str:
 
 
 def flatten_template(name: str) -> str:
-    """Return a template with what it extends and includes written out, and no blocks."""
+    """Return a template without blocks, with its parents and included files written out."""
     return _BLOCK.sub(r"\2", _write_out(name))
 
 

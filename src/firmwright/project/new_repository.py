@@ -1,4 +1,4 @@
-"""The first files of a user's repository: a recipe for a model, its samples, and what runs them."""
+"""Writes the first files of a user's repository: a model's recipe, its samples, and a workflow."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ TEXTS = {
 
 
 def write_new_repository(model: str, platform: str, target: str, folder: Path) -> dict[Path, bool]:
-    """Write the files into ``folder``, where the path ``model`` starts; tell which are new.
+    """Write the files into ``folder``, where the path ``model`` starts; return which are new.
 
-    What is there already stays as it is: the samples are then in a file of the recipe's name, and
-    what the workflow lacks is told on stderr. Raises UserError for a model that cannot be read, an
-    unknown platform or device, and a recipe of the model's name.
+    Existing files stay. Then the samples are in a file with the recipe's name, and the steps that
+    the workflow lacks are printed on stderr. Raises UserError for a model that cannot be read, an
+    unknown platform or device, and an existing recipe with the model's name.
     """
     known = load_platform(platform)
     check_devices(target)
@@ -69,14 +69,14 @@ def write_new_repository(model: str, platform: str, target: str, folder: Path) -
 
 
 def name_samples(folder: Path, name: str, text: str) -> str:
-    """Return the name of the samples' module; those of another recipe keep theirs."""
+    """Return the name of the samples' module; the module of another recipe keeps its name."""
     place = folder / "samples.py"
     taken = place.exists() and place.read_text("utf-8") != text
     return f"samples_{c_identifier(name)}" if taken else "samples"
 
 
 def tell_missing_step(workflow: Path, name: str) -> None:
-    """Say what a workflow that was there lacks for a recipe to be built too."""
+    """Print the step that an existing workflow lacks to build the recipe too."""
     if f"{name}.yaml" not in workflow.read_text("utf-8"):
         print(
             f"{workflow} builds other recipes; for this one, add the step\n"
@@ -87,7 +87,7 @@ def tell_missing_step(workflow: Path, name: str) -> None:
 
 
 def check_devices(target: str) -> None:
-    """Raise UserError for a mix that is none; whether the platform has it, the build tells."""
+    """Raise UserError for an unknown device; a build checks whether the platform has it."""
     for device in parse_target(target):
         if device.name not in target_names():
             hint = did_you_mean(device.name, target_names())
@@ -116,9 +116,9 @@ def describe_model(model: str) -> Mapping[str, Any]:
 
 
 def choose_one_sample(error: OpenShapesError) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that an export for any number of samples has with one.
+    """Return the shapes for one sample of a model that was exported for any number of samples.
 
-    Raises ``error`` where lengths beyond that of the first axis are open: nobody else knows them.
+    Raises ``error`` if lengths after the first axis are open, because only the user knows them.
     """
     found = {}
     for name, (_, *others) in error.shapes.items():

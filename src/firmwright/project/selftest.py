@@ -1,6 +1,6 @@
-"""What a firmware tests itself by: golden samples, and a checksum of each layer's results.
+"""Writes the self-test of a firmware: golden samples, and a checksum of each layer's results.
 
-Results in floating point have none: another compiler may add in another order.
+Floating-point results have no checksum, because another compiler may add in another order.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from firmwright.project.interface import Port, view_as_c_type
 FLOAT_TYPES = ("double", "float")
 
 POLYNOMIAL = 0xEDB88320
-"""Of CRC-32 as zlib computes it, the lowest bit first."""
+"""The polynomial of zlib's CRC-32, the lowest bit first."""
 
 
 def shift_bits(value: int) -> int:
-    """Return what four zero bits make of a checksum."""
+    """Return a checksum after four zero bits."""
     for _ in range(4):
         value = value >> 1 ^ (POLYNOMIAL if value & 1 else 0)
     return value
@@ -38,7 +38,7 @@ CHECKSUM_TABLE = tuple(shift_bits(nibble) for nibble in range(16))
 
 @dataclass(frozen=True)
 class CheckedResult:
-    """Bytes that a layer has written."""
+    """The bytes that a layer has written."""
 
     location: Location
     bytes: int
@@ -46,9 +46,9 @@ class CheckedResult:
 
 @dataclass(frozen=True)
 class LayerCheck:
-    """A layer whose results have a checksum, taken before step ``before`` of the plan.
+    """A layer whose results have a checksum, computed before step ``before`` of the plan.
 
-    ``number`` counts the layers in order of execution, from 1. ``index`` is that of the checksum.
+    ``number`` counts the layers in order of execution, from 1. ``index`` is the checksum's.
     """
 
     index: int
@@ -58,7 +58,7 @@ class LayerCheck:
 
 
 def find_checks(partition: Partition, plan: Plan) -> tuple[LayerCheck, ...]:
-    """Return the layers that have whole numbers as results, in the order of their checksums."""
+    """Return the layers with integer results, in the order of their checksums."""
     tensors = {t.name: t for t in partition.tensors}
     regions = {r.name: r for r in partition.regions}
     found: list[tuple[int, int, tuple[CheckedResult, ...]]] = []
@@ -76,14 +76,14 @@ def find_checks(partition: Partition, plan: Plan) -> tuple[LayerCheck, ...]:
 
 
 def has_checksum(tensor: Tensor) -> bool:
-    """Tell whether every byte of a tensor is the same on every machine: no float, no padding."""
+    """Return whether every byte of a tensor is equal on all machines: no floats, no padding."""
     return "float" not in tensor.dtype and tensor.storage is None
 
 
 def decode_checksums(console: bytes, samples: int, layers: int) -> npt.NDArray[np.uint32]:
-    """Return the checksums that a program printed: samples x layers.
+    """Return the checksums that a program printed: (samples, layers).
 
-    Raises UserError where some are missing.
+    Raises UserError if the number of checksums differs.
     """
     found = np.zeros((samples, layers), np.uint32)
     lines = [line.split() for line in console.decode("ascii", "replace").splitlines()]
@@ -97,7 +97,7 @@ def decode_checksums(console: bytes, samples: int, layers: int) -> npt.NDArray[n
 
 @dataclass(frozen=True)
 class GoldenSample:
-    """A sample of the self-test as C has it: its inputs, and its outputs in floating point."""
+    """A sample of the self-test in C: its inputs, and its outputs in floating point."""
 
     number: int
     inputs: tuple[tuple[Port, npt.NDArray[Any]], ...]
@@ -107,7 +107,7 @@ class GoldenSample:
 
 @dataclass(frozen=True)
 class Golden:
-    """What the self-test is written from."""
+    """The data from which the self-test is written."""
 
     samples: tuple[GoldenSample, ...]
 
@@ -122,7 +122,7 @@ def selftest_variables(
     inputs: Sequence[Port],
     outputs: Sequence[Port],
 ) -> dict[str, Any]:
-    """Return what the templates of a project that tests itself are rendered with besides."""
+    """Return the additional variables for the templates of a project that tests itself."""
     return {
         "selftest": checks is not None,
         "checksums": len(checks or ()),
@@ -134,10 +134,10 @@ def selftest_variables(
 def write_golden(
     golden: Mapping[str, npt.NDArray[Any]], inputs: Sequence[Port], outputs: Sequence[Port]
 ) -> Golden:
-    """Return the samples in the order of elements that they have in memory.
+    """Return the samples, with elements in their order in memory.
 
-    Outputs of whole numbers are those of layers, which have checksums. Floats of 16 bits have
-    neither a checksum nor a comparison.
+    Integer outputs are results of layers, which have checksums. Floats of 16 bits have neither a
+    checksum nor a comparison.
     """
     floats = [(i, port) for i, port in enumerate(outputs) if port.c_type in FLOAT_TYPES]
     return Golden(
@@ -167,5 +167,5 @@ def store(values: npt.NDArray[Any], port: Port) -> npt.NDArray[Any]:
 def list_checks(
     checks: Sequence[LayerCheck] | None, first: int, last: int = maxsize
 ) -> tuple[LayerCheck, ...]:
-    """Return the layers whose checksums are taken before one of these steps, but no earlier."""
+    """Return the layers whose checksums are computed before one of the steps, but not earlier."""
     return tuple(c for c in checks or () if first <= c.before <= last)

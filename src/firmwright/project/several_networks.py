@@ -1,4 +1,4 @@
-"""Write the C project of several networks: their files in one folder, and one program."""
+"""Writes the C project of several networks: their files in one folder, and one program."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.layout import BOARD, DEMO, NETWORK
 
 ALIGNMENT = 16
-"""Bytes: of a network's part of the arena."""
+"""The alignment of a network's part of the arena, in bytes."""
 
 
 class TakenFileError(UserError):
-    """A network would have a file under the name of another's; ``prefix`` is its own."""
+    """A network would have a file with the name of another one's file; ``prefix`` is its prefix."""
 
     def __init__(self, prefix: str, file: str, owner: str) -> None:
         self.prefix = prefix
@@ -41,7 +41,7 @@ class TakenFileError(UserError):
 
 @dataclass(frozen=True)
 class Part:
-    """A network of the firmware: where its arena begins, and how its outputs are counted on."""
+    """A network of the firmware: the first byte of its arena, and its first output number."""
 
     prefix: str
     inputs: tuple[Port, ...]
@@ -59,9 +59,9 @@ class Layout:
 
 
 def lay_out(networks: Sequence[Network], concurrent: bool) -> Layout:
-    """Give each network its part of the arena: the same bytes, or where ``concurrent`` its own.
+    """Assign each network its part of the arena: the same bytes, or separate if ``concurrent``.
 
-    A network with states always has its own, in front of those that others share.
+    A network with states always has a separate part, before the part that the others share.
     """
     alone = [concurrent or bool(network.plan.states) for network in networks]
     sizes = [-(-max(n.plan.arena_bytes, 1) // ALIGNMENT) * ALIGNMENT for n in networks]
@@ -81,7 +81,7 @@ def write_networks(
     name: str, c_prefix: str, networks: Sequence[Network], concurrent: bool, build: Build,
     folder: Path, own: tuple[Path, ...] = (),
 ) -> None:  # fmt: skip
-    """Render all files of the project into ``folder``; ``own`` has users' devices' templates.
+    """Render all files of the project into ``folder``; ``own`` has templates of custom devices.
 
     Raises TakenFileError.
     """
@@ -89,7 +89,7 @@ def write_networks(
     written = write_side_by_side(share_parts(networks), c_prefix, build, folder, own)
     layout = lay_out(networks, concurrent)
     variables: dict[str, Any] = {
-        **written[0],  # those of the board are the same for all
+        **written[0],  # the board's variables are equal for all networks
         "name": name,
         "prefix": c_prefix,
         "networks": layout.parts,
@@ -117,8 +117,8 @@ def write_side_by_side(
 ) -> list[dict[str, Any]]:
     """Render the files of each network, and return the variables of each.
 
-    Networks have some files in common, with the same content: what drives a device, libraries. The
-    firmware itself has ``c_prefix``.
+    Networks share some files, with equal content: device drivers, libraries. ``c_prefix`` is the
+    prefix of the firmware.
     """
     owners = {f"{NETWORK}/{c_prefix}{suffix}": c_prefix for suffix in (".c", ".h")}
     written = []
@@ -138,10 +138,10 @@ def write_side_by_side(
 
 
 def share_parts(networks: Sequence[Network]) -> list[Network]:
-    """Return the networks, each with what those before it have too.
+    """Return the networks, each with the parts that it shares with earlier networks.
 
-    Equal are weights of one type and the same bytes, and helpers of one name: it has a digest of
-    what they do.
+    Weights are shared if their type and bytes are equal, helpers if their names are equal: a
+    helper's name has a digest of its function.
     """
     arrays: dict[tuple[str, str], tuple[str, str]] = {}
     owners: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The network as an image of its own in flash, and the loader of the firmware that calls it."""
+"""Makes the network a separate image in flash, and the loader of the firmware that calls it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from firmwright.toolchain.layout import LOADER, NETWORK
 
 @dataclass(frozen=True)
 class NetworkSlot:
-    """Where the network lies in flash, and what its image says: sizes in bytes.
+    """The network's place in flash, and the facts that its image states: sizes in bytes.
 
-    ``workspace`` is what the firmware gives any network, None for as much as this one needs.
+    ``workspace`` is the memory that the firmware provides for any network, or None for the
+    memory that this network needs.
     """
 
     address: int
@@ -34,7 +35,7 @@ class NetworkSlot:
 
 
 def refuse_place(slot: NetworkSlot, build: Build, needed: int) -> None:
-    """Raise UserError where the platform has no such flash, or the network needs more memory."""
+    """Raise UserError if the platform has no such flash, or the network needs more memory."""
     platform, flash = build.platform, build.platform.memories.get("flash")
     if flash is None or not any("{script}" in flag for flag in build.settings.link_flags):
         raise UserError(f"the platform '{platform.name}' has no flash that a linker script places")
@@ -64,7 +65,7 @@ def place_slot_files(prefix: str) -> dict[str, str]:
 def slot_variables(
     slot: NetworkSlot | None, interface: NetworkInterface, architecture: str
 ) -> dict[str, Any]:
-    """Return what the templates are rendered with."""
+    """Return the variables for the templates of the image and the loader."""
     if slot is None:
         return {"slot": None}
     digest = bytes.fromhex(digest_interface(interface, architecture))
@@ -74,9 +75,9 @@ def slot_variables(
 
 
 def digest_interface(interface: NetworkInterface, architecture: str) -> str:
-    """Return the SHA-256 of all that a firmware has to know of a network to use it.
+    """Return the SHA-256 of all facts that a firmware needs to use a network.
 
-    Names of inputs and outputs count where there are several, which could be taken for each other.
+    Names of inputs and outputs count if there are several, which could be confused.
     """
     known = {
         "inputs": list_known(interface.inputs),
@@ -91,7 +92,7 @@ def digest_interface(interface: NetworkInterface, architecture: str) -> str:
 
 
 def list_known(tensors: Sequence[InterfaceTensor]) -> list[dict[str, Any]]:
-    """Return what a firmware knows of inputs or outputs."""
+    """Return the facts that a firmware knows about inputs or outputs."""
     unknown = {"name"} if len(tensors) > 1 else {"name", "member"}
     return [
         {key: value for key, value in to_plain(tensor).items() if key not in unknown}

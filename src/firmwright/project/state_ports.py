@@ -1,4 +1,4 @@
-"""The states of a network as its C has them: where they lie, and what they are before a run."""
+"""Describes the states of a network in C: their places, and their values before the first run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from firmwright.planning.plan import Slot
 
 @dataclass(frozen=True)
 class StatePort:
-    """A state; ``fill`` is what each of its ``initial`` bytes is, None where they differ."""
+    """A state; ``fill`` is the value of all its ``initial`` bytes, None if they differ."""
 
     member: str
     tensor: Tensor

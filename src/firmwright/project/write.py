@@ -1,4 +1,4 @@
-"""Write the generated C project: what every file is rendered from."""
+"""Writes the generated C project, with the variables from which every file is rendered."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ CALLS_TEMPLATE = f"network/regions.c{TEMPLATE_SUFFIX}"
 
 
 def place_files_of(network: Network, build: Build, own: Sequence[Path]) -> dict[str, str]:
-    """Return the paths of the files that this network has once, by their templates."""
+    """Return the paths of the files that only this network has, by their templates."""
     board, prefix = build.platform.board, network.c_prefix
     constants = BYTES_TEMPLATE if network.binary_constants else TEXT_TEMPLATE
     templates = [*NETWORK_TEMPLATES, constants, *(DETECTION_TEMPLATES if network.detector else ())]
@@ -87,7 +87,7 @@ def place_files_of(network: Network, build: Build, own: Sequence[Path]) -> dict[
 def list_hook_folders(network: Network, build: Build) -> list[str]:
     """Return the folders whose ``hooks`` have lines for ``network.c`` and ``main.c``, if any.
 
-    ``network_headers.j2`` and ``main_headers.j2`` are lines among those that include headers,
+    ``network_headers.j2`` and ``main_headers.j2`` are among the lines that include headers,
     ``main_report.j2`` is called after the last sample.
     """
     carriers = network.cores.template_folders(network.devices, build.platform.board)
@@ -97,7 +97,7 @@ def list_hook_folders(network: Network, build: Build) -> list[str]:
 def write_project(
     network: Network, build: Build, folder: Path, own: tuple[Path, ...] = ()
 ) -> dict[str, Any]:
-    """Render all files of the project into ``folder``; ``own`` has a user's devices' templates.
+    """Render all files of the project into ``folder``; ``own`` has templates of custom devices.
 
     Returns the variables of the templates.
     """
@@ -118,7 +118,7 @@ def write_network(
     folder: Path,
     own: tuple[Path, ...] = (),
 ) -> dict[str, Any]:
-    """Render the network's own files into the project in ``folder``; return the variables."""
+    """Render the network's files into the project in ``folder``; return the variables."""
     env = make_environment(own)
     variables = template_variables(network, build)
     for template, place in place_files_of(network, build, own).items():
@@ -135,10 +135,10 @@ def write_network(
 
 
 def render_regions(env: Environment, variables: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the sources of the regions' functions by name, and what their kernels bring along.
+    """Yield the sources of the regions' functions by name, and the files of their kernels.
 
-    A region with loops of its own has a file. Those that only call what is in other files are
-    together in one: to start the compiler takes longer than to compile one of them.
+    A region with loops has a separate file. Regions that only call functions of other files share
+    one file, because starting the compiler takes longer than compiling one of them.
     """
     prefix, steps = variables["prefix"], [step for step in variables["steps"] if step.callers]
     for step in steps:
@@ -154,7 +154,7 @@ def render_regions(env: Environment, variables: Mapping[str, Any]) -> Iterator[t
 
 
 def describe_interface(network: Network) -> NetworkInterface:
-    """Return what ``<prefix>_interface.json`` says."""
+    """Return the content of ``<prefix>_interface.json``."""
     inputs, outputs = (make_ports(t) for t in (network.interface.inputs, network.interface.outputs))
     return NetworkInterface(
         name=network.name,
@@ -176,7 +176,7 @@ def describe_interface(network: Network) -> NetworkInterface:
 
 
 def template_variables(network: Network, build: Build) -> dict[str, Any]:
-    """Return what the templates of a project are rendered with."""
+    """Return the variables for the templates of a project."""
     inputs = make_ports(network.interface.inputs)
     outputs = make_ports(network.interface.outputs)
     steps, shared = make_kernel_calls(network, inputs, outputs), network.shared
@@ -224,7 +224,7 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
 
 
 def name_states(network: Network) -> dict[str, str]:
-    """Return the states' names in the model, by those of their buffers."""
+    """Return the states' names in the model, by the names of their buffers."""
     pairs = zip(network.plan.states, network.interface.states, strict=True)
     return {buffer.name: state.tensor.name for buffer, state in pairs}
 
@@ -232,9 +232,9 @@ def name_states(network: Network) -> dict[str, str]:
 def project_makefile_variables(
     networks: Sequence[Network], build: Build, project: Path
 ) -> dict[str, Any]:
-    """Return what the Makefile of a project is rendered with, whose sources are written.
+    """Return the variables for the Makefile of a project whose sources are written.
 
-    A demo application is that of a project of one network.
+    The demo application belongs to a project of one network.
     """
     libraries = (file for network in networks for file in network.libraries)
     archives = [f"{NETWORK}/{file.name}" for file in libraries if file.suffix in ARCHIVE_SUFFIXES]
