@@ -1,4 +1,4 @@
-"""Build small integer networks in Python, of integer layers whose sums are shifted."""
+"""Builds small integer networks in Python, with layers whose sums are shifted."""
 
 from __future__ import annotations
 

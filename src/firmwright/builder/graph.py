@@ -1,4 +1,4 @@
-"""A network of integer layers, written one call a layer."""
+"""Builds a network of integer layers, with one call per layer."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ INT8_RANGE = (-128, 127)
 
 
 class Graph:
-    """A Relax module in the making; tensors are NCHW, weights OIHW, activations int8.
+    """A Relax module under construction; tensors are NCHW, weights OIHW, activations int8.
 
     A layer's arithmetic is that of small accelerators: int8 · int8 summed in int32, plus an int32
-    bias, shifted right by ``shift_bits`` (arithmetically: towards minus infinity), clipped to
-    int8; with ``act``, negative values then become 0 (ReLU). Every layer takes a ``name``,
-    under which it is found again in reports and in the C. Weights with which a sum could leave
-    int32 for some input are refused.
+    bias. The sum is shifted right by ``shift_bits`` (arithmetically: towards minus infinity) and
+    clipped to int8; with ``act``, negative values then become 0 (ReLU). Every layer has a ``name``,
+    which reports and the C use. Weights whose sum could leave int32 for some input are rejected.
 
     All methods raise UserError for arguments that do not fit each other.
     """
@@ -45,7 +44,7 @@ class Graph:
         return variable
 
     def output(self, *tensors: relax.Var) -> Graph:
-        """State what the network returns, in this order; return the graph itself."""
+        """Set the outputs of the network, in this order; return the graph itself."""
         self._outputs = list(tensors)
         return self
 
@@ -64,8 +63,8 @@ class Graph:
     ) -> relax.Var:
         """Convolve int8 (N, C, H, W) with int8 weights (O, C / groups, height, width).
 
-        ``bias`` is int32 (O,). ``padding`` zeros go on both sides of (height, width); without it,
-        as many as keep the size of the image when the kernel is odd and the stride is 1.
+        ``bias`` is int32 (O,). ``padding`` zeros are added on both sides of (height, width). The
+        default keeps the size of the image if the kernel is odd and the stride is 1.
         """
         self._expect(x, name, "x", "int8", 4)
         self._expect(weights, name, "weights", "int8", 4)
@@ -81,7 +80,7 @@ class Graph:
     def depthwise_conv2d(
         self, x: relax.Var, name: str, weights: Array, bias: Array | None = None, **options: Any
     ) -> relax.Var:
-        """Convolve each channel with a kernel of its own: weights (C, 1, height, width)."""
+        """Convolve each channel with a separate kernel: weights (C, 1, height, width)."""
         return self.conv2d(x, name, weights, bias, groups=len(weights), **options)
 
     def dense(
@@ -96,7 +95,7 @@ class Graph:
     ) -> relax.Var:
         """Multiply int8 (N, inputs) by int8 weights (outputs, inputs); ``bias`` is (outputs,).
 
-        A tensor of more axes is flattened behind the first.
+        A tensor of more axes is flattened after the first axis.
         """
         self._expect(weights, name, "weights", "int8", 2)
         self._expect_sums_fit(name, weights, bias)
@@ -117,7 +116,7 @@ class Graph:
     def max_pool2d(
         self, x: relax.Var, name: str, size: Pair, strides: Pair | None = None
     ) -> relax.Var:
-        """Take the largest of each window; ``strides`` is the window's size if not given."""
+        """Return the maximum of each window; ``strides`` is the window's size if not passed."""
         self._expect(x, name, "x", "int8", 4)
         step = size if strides is None else strides
         return self.emit(relax.op.nn.max_pool2d(x, pool_size=list(size), strides=list(step)), name)
@@ -132,12 +131,12 @@ class Graph:
         return self._finish_layer(name, relax.op.sum(wide, [2, 3]), None, (), False, shift_bits)
 
     def flatten(self, x: relax.Var, name: str) -> relax.Var:
-        """Put all axes behind the first into one."""
+        """Merge all axes after the first into one."""
         shape = static_shape(x)
         return self.emit(relax.op.reshape(x, (shape[0], prod(shape[1:]))), name)
 
     def emit(self, expression: relax.Expr, name: str) -> relax.Var:
-        """Append any call of ``relax.op`` on tensors of the graph and constants."""
+        """Append a call of ``relax.op`` on tensors of the graph and constants."""
         return self._emit(expression, name, self._register_name(name))
 
     def module(self) -> tvm.IRModule:
@@ -161,7 +160,7 @@ class Graph:
         act: bool,
         shift_bits: int,
     ) -> relax.Var:
-        """Finish an int32 sum: bias, shift, clip, int8, and ReLU where asked for."""
+        """Finish an int32 sum: bias, shift, clip, int8, and ReLU if ``act`` is set."""
         if not 0 <= shift_bits <= 31:
             raise UserError(f"{name}: shift_bits is {shift_bits}; it has to be from 0 to 31")
         sums = self._emit(total, name)
@@ -176,10 +175,10 @@ class Graph:
         return self.emit(relax.op.clip(self._emit(narrow, name), 0, INT8_RANGE[1]), name)
 
     def _emit(self, expression: relax.Expr, name: str, variable: str = "lv") -> relax.Var:
-        """Bind a call to a variable; Relax says here what does not fit."""
+        """Bind a call to a variable; raises UserError if Relax rejects the call."""
         try:
             value = relax.BlockBuilder().normalize(expression)
-        except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
+        except (RuntimeError, TypeError, ValueError) as error:  # all errors of TVM are among them
             raise UserError(f"{name}: {first_line(error)}") from error
         bound = relax.Var(variable, value.ty)
         self._bindings.append(relax.VarBinding(bound, value))
@@ -207,7 +206,7 @@ class Graph:
             )
 
     def _expect_sums_fit(self, name: str, weights: Array, bias: Array | None) -> None:
-        """Check that no input can make weights (outputs, …) and bias (outputs,) leave int32."""
+        """Check that no input can make the sums of (outputs, …) and bias (outputs,) leave int32."""
         sums = -INT8_RANGE[0] * np.abs(weights.astype("int64")).reshape(len(weights), -1).sum(1)
         if bias is not None:
             self._expect(bias, name, "bias", "int32", 1)

@@ -1,4 +1,4 @@
-"""Random weights that are the same everywhere and always."""
+"""Makes random weights that are equal on all machines and for all versions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def random_array(
     low: int | None = None,
     high: int | None = None,
 ) -> npt.NDArray[Any]:
-    """Return whole numbers from ``low`` to ``high``, both included; without them, all of ``dtype``.
+    """Return integers from ``low`` to ``high``, both included; by default the range of ``dtype``.
 
-    Each is ``low + r mod (high - low + 1)`` with r the next 64-bit number of PCG64 from that seed:
-    NumPy promises that this stream never changes (NEP 19), which it does not for its own
-    ``integers``. Raises UserError for limits that ``dtype`` cannot hold.
+    Each is ``low + r mod (high - low + 1)``, and r is the next 64-bit number of PCG64 from the
+    seed. NumPy guarantees that this stream never changes (NEP 19), unlike its ``integers``. Raises
+    UserError for limits that ``dtype`` cannot hold.
     """
     limits = np.iinfo(dtype)
     first = int(limits.min) if low is None else low
@@ -32,6 +32,6 @@ def random_array(
     if not limits.min <= first <= last <= limits.max:
         raise UserError(f"random_array: {dtype} has no numbers from {first} to {last}")
     drawn = np.random.PCG64(seed).random_raw(prod(shape))
-    # Differences of 64-bit numbers wrap around; so does the sum, back to the right number.
+    # Differences of 64-bit numbers wrap around, and the sum wraps back to the right number.
     moved = drawn % np.uint64(last - first + 1) + np.uint64(first % 2**64)
     return moved.astype(np.int64).astype(dtype).reshape(tuple(shape))

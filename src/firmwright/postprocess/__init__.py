@@ -1,3 +1,3 @@
-"""Boxes from a network's outputs: what the C needs, a reference in numpy, and drawing."""
+"""Computes boxes from a network's outputs: facts for the C, a reference in numpy, and drawing."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Boxes, how much they overlap, and which of two detections are the same."""
+"""Defines boxes and their overlap, and matches two lists of detections."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ Samples = Sequence[Sequence[Box]]
 def compute_mean_average_precision(found: Samples, expected: Samples, iou: float) -> float:
     """Return the mean of the average precision over the expected classes, 0 to 1.
 
-    A found box is right if it overlaps an expected box of its class that no box of a higher score
-    has taken, by an intersection over union of at least ``iou``. Of several it takes the one that
-    it overlaps most, as COCO's evaluation does (pycocotools). 1 where no box is expected.
+    A found box is right if it overlaps an expected box of its class by an intersection over union
+    of at least ``iou``. Boxes with higher scores choose first, each the expected box that it
+    overlaps most, as in COCO's evaluation (pycocotools). The result is 1 if no box is expected.
     """
     classes = sorted({box.class_index for boxes in expected for box in boxes})
     if not classes:

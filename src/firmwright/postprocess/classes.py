@@ -1,4 +1,4 @@
-"""The names of the classes that a network tells apart."""
+"""Reads the names of a network's classes."""
 
 from __future__ import annotations
 

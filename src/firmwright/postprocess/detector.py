@@ -1,4 +1,4 @@
-"""A recipe's detection, fitted to the network's outputs."""
+"""Fits a recipe's detection to the network's outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.recipe.postprocess import Detection, Head
 
 @dataclass(frozen=True)
 class Encoding:
-    """What an encoding of boxes needs: the cell's place in a grid, sizes of anchors."""
+    """The facts that an encoding of boxes needs: the cell's place in a grid, sizes of anchors."""
 
     grid: bool
     anchors: bool
@@ -37,11 +37,11 @@ QUANTIZED_TYPES = ("int8", "uint8", "int16")
 
 @dataclass(frozen=True)
 class CellGrid:
-    """The cells of one head: where their values lie in output number ``output``.
+    """The cells of one head, with the places of their values in output number ``output``.
 
     The value of (sample, anchor, row, column, channel) is element ``first`` plus each index times
-    its step. ``anchors`` are (width, height) as parts of the picture; one of (1, 1) stands for
-    none.
+    its step. ``anchors`` are (width, height) as parts of the picture; without anchors there is
+    one of (1, 1).
     """
 
     output: int
@@ -58,7 +58,7 @@ class CellGrid:
 
 @dataclass(frozen=True)
 class Detector:
-    """What the C and the reference compute from; the reference's ``outputs`` are of one sample."""
+    """The input of the C and the reference; the reference's ``outputs`` are of one sample."""
 
     detection: Detection
     classes: int
@@ -78,8 +78,8 @@ def count_box_channels(detection: Detection) -> int:
 class SamplePart:
     """One sample's part of an output.
 
-    ``steps`` are those of the tensor's axes, ``sample_step`` is from one sample to the next, in
-    elements.
+    ``steps`` are those of the tensor's axes, ``sample_step`` is the distance from one sample to the
+    next, in elements.
     """
 
     tensor: Tensor
@@ -88,7 +88,7 @@ class SamplePart:
 
 
 def get_sample_part(tensor: Tensor, size: int, axis: int | None) -> SamplePart:
-    """Return one sample's part of an output that holds ``size`` samples along ``axis``.
+    """Return one sample's part of an output that contains ``size`` samples along ``axis``.
 
     All samples share an output without such an axis (None).
     """
@@ -106,7 +106,7 @@ def fit_detector(
     outputs: tuple[Tensor, ...],
     batch: BatchLayout | None = None,
 ) -> Detector:
-    """Find the grids in the outputs; UserError with everything that does not fit."""
+    """Return the detector with the outputs' grids; UserError lists all parts that do not fit."""
     layout = batch or BatchLayout(1, (None,) * len(outputs))
     parts = [
         get_sample_part(tensor, layout.size, axis)
@@ -163,7 +163,7 @@ def find_output(head: Head, outputs: tuple[Tensor, ...]) -> int:
 def fit_head(
     detection: Detection, classes: int, head: Head, part: SamplePart, index: int, taken: int
 ) -> tuple[CellGrid, int]:
-    """Return the head's grid, and how many cells of the axis L it takes after ``taken``."""
+    """Return the head's grid, and how many cells of the axis L it uses after ``taken``."""
     tensor = part.tensor
     check_type(tensor)
     sizes = dict(zip(detection.layout, check_shape(detection.layout, tensor), strict=True))
@@ -254,7 +254,7 @@ def normalize_anchors(detection: Detection, head: Head) -> tuple[tuple[float, fl
 def compute_grid_size(
     detection: Detection, head: Head, sizes: dict[str, int], taken: int, anchors: int
 ) -> tuple[int, int]:
-    """Return (columns, rows): of the output's shape, or of picture and stride."""
+    """Return (columns, rows) from the output's shape, or from picture and stride."""
     width, height = detection.picture
     if "L" not in sizes:
         columns, rows = sizes["W"], sizes["H"]
@@ -282,7 +282,10 @@ def compute_grid_size(
 def find_unread_cells(
     detection: Detection, outputs: Sequence[Tensor], taken: dict[int, int]
 ) -> list[str]:
-    """Tell where heads leave cells of a list unread: a head is missing, or a size is wrong."""
+    """Return a problem for each list of cells that the heads read only in part.
+
+    The cause is a missing head or a wrong size.
+    """
     if "L" not in detection.layout:
         return []
     problems = []

@@ -1,4 +1,4 @@
-"""Boxes drawn on the picture that they were found in."""
+"""Draws boxes on the picture in which they were found."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from firmwright.data.sample_sources import Preprocess
 from firmwright.postprocess.boxes import Box
 
 COLORS = ("#e6194b", "#3cb44b", "#4363d8", "#f58231", "#911eb4", "#008080", "#9a6324", "#800000")
-"""A class' colour is the one at its number, modulo how many there are."""
+"""The color of a class is at the class's number modulo the number of colors."""
 
 TEXT_PIXELS = 14
 

@@ -1,9 +1,9 @@
-"""Detection in numpy, the reference of the firmware's C.
+"""Computes a detection in numpy, as the reference of the firmware's C.
 
 It is written from docs/howto/detection.md, not from the C.
-It computes in single precision, as the C does, but for exponentials and their like. Both drop
-boxes that are not finite or have no area. Boxes of equal score keep the order of their cells: by
-head, anchor, row, column.
+It computes in single precision, like the C, except for exponentials and similar functions. Both
+drop boxes that are not finite or have no area. Boxes of equal score keep the order of their cells:
+by head, anchor, row, column.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def find_candidates(
 def round_once(function: Callable[..., Any], values: Floats, *arguments: Any) -> Floats:
     """Compute in double precision, and round.
 
-    NumPy's vectors of single precision give other last digits on other processors, and the
-    manifest has them.
+    NumPy's single-precision vector functions return different last digits on other processors, and
+    the manifest contains these digits.
     """
     result: Floats = function(values.astype(np.float64), *arguments).astype(np.float32)
     return result
@@ -179,7 +179,7 @@ SIZE_FUNCTIONS: dict[str, Callable[[Floats, Floats, np.float32], Floats]] = {
 def suppress_non_maxima(
     corners: Floats, classes: npt.NDArray[np.int64], detector: Detector
 ) -> list[int]:
-    """Return the indices of boxes to keep, of boxes in order of score: greedy suppression."""
+    """Return the indices of the boxes to keep, by greedy suppression in the order of scores."""
     kept: list[int] = []
     limit = np.float32(detector.detection.iou)
     for i in range(len(corners)):
