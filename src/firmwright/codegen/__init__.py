@@ -1,1 +1,1 @@
-"""From kernels and a plan to a readable C project."""
+"""Writes a readable C project from kernels and a plan."""

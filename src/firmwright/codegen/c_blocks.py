@@ -1,4 +1,4 @@
-"""Blocks of C: their lines, the names that they declare, and the values that variables have."""
+"""Collects blocks of C: their lines, the names that they declare, and the values of variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from firmwright.codegen.c_literals import INDENTATION
 from firmwright.codegen.names import c_identifier
 
 ATOM, UNARY, PRODUCT, QUOTIENT, SUM, BITS, COMPARISON, AND, OR, CHOICE = range(10)
-"""Levels of C expressions: an operator of a higher level binds less tightly."""
+"""Levels of C expressions; an operator of a higher level binds less tightly."""
 
 
 class C(NamedTuple):
@@ -74,7 +74,7 @@ class Blocks:
     def nest(self, is_part: bool = False) -> Iterator[Block]:
         """Open a block whose lines the caller writes.
 
-        If ``is_part``, no block opens: its lines are those of the innermost one.
+        If ``is_part``, no block opens, and the lines become part of the innermost block.
         """
         block = Block()
         if is_part:
@@ -94,12 +94,12 @@ class Blocks:
             self.write(end)
 
     def begin_statement(self) -> None:
-        """Forget the values that the statement before can have changed."""
+        """Forget the values that the previous statement can have changed."""
         for block in self.open:
             block.statement_values.clear()
 
     def find_value(self, text: str) -> C | None:
-        """Return the variable that has the value of an expression; None if there is none."""
+        """Return the variable that has the value of an expression, or None."""
         for block in reversed(self.open):
             for values in (block.values, block.statement_values):
                 if text in values:
@@ -113,7 +113,7 @@ class Blocks:
         return C(name)
 
     def keep(self, value: C, c_type: str, stem: str = "value") -> C:
-        """Return a variable that has the value of an expression; declare it if there is none."""
+        """Return a variable that has the value of an expression; declare one if necessary."""
         if value.level == ATOM and value.text.isidentifier():
             return value
         known = self.find_value(value.text)

@@ -1,7 +1,8 @@
-"""TIR expressions as C99, with the parentheses that C and its compilers' warnings need.
+"""Prints TIR expressions as C99, with the parentheses that C and its compilers' warnings need.
 
 C computes short integers as ``int``; :mod:`firmwright.codegen.c_integers` has made their types
-explicit. An integer literal is as wide as its value, so it is cast if no operand has its type.
+explicit. The type of an integer literal depends on its value. Thus a literal is cast if no operand
+has its TIR type.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ C_TYPES = {
     "int32": "int32_t", "int64": "int64_t", "uint8": "uint8_t", "uint16": "uint16_t",
     "uint32": "uint32_t", "uint64": "uint64_t",
 }  # fmt: skip
-"""C's names for the types of TIR; half-precision floats are bit patterns here."""
+"""The C types for the types of TIR; half-precision floats are bit patterns here."""
 
 OPERATORS = {
     tirx.Mul: ("*", PRODUCT, PRODUCT, UNARY),
@@ -68,7 +69,8 @@ MATH_INTRINSICS = frozenset(
 """Functions of C's <math.h> that TVM's lowering for C leaves as intrinsics."""
 
 LONGEST_CHOICE = 60
-"""Characters of a choice on one line; a longer one becomes an if statement."""
+"""The maximum number of characters of a choice on one line; a longer one becomes an if
+statement."""
 
 
 def dtype_of(value: tvm.ir.Expr) -> str:
@@ -76,18 +78,18 @@ def dtype_of(value: tvm.ir.Expr) -> str:
 
 
 def c_type(dtype: str) -> str:
-    """Return the C type of a TIR type; ValueError if there is none."""
+    """Return the C type of a TIR type; ValueError if C99 has no such type."""
     if dtype not in C_TYPES:
         raise ValueError(f"C99 has no type for {dtype}")
     return C_TYPES[dtype]
 
 
 class Expressions:
-    """Prints the expressions of one function, and notes the names that it uses.
+    """Prints the expressions of one function and records the names that it uses.
 
     ``names`` are the C names of variables and arrays; ``scalars`` are the arrays of one element
-    that are plain variables; ``written`` are the arrays that the function writes. A subexpression
-    that needs a variable is declared in the innermost block of ``blocks``.
+    that are plain variables; ``written`` are the arrays that the function writes. If a
+    subexpression needs a variable, the innermost block of ``blocks`` declares it.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class Expressions:
         self.functions: set[str] = set()
 
     def print(self, value: tvm.ir.Expr) -> C:
-        """Return an expression in C; ValueError if C has none for it."""
+        """Return an expression in C; ValueError if C has no equivalent."""
         kind = type(value)
         if kind in OPERATORS:
             return self.print_operator(value)
@@ -160,7 +162,7 @@ class Expressions:
         return self.print_element(load.source, load.indices)
 
     def print_element(self, array: tirx.Var, indices: Sequence[tirx.Expr]) -> C:
-        """Return an element of an array of one axis; a scalar has only one."""
+        """Return an element of an array of one axis; a scalar has only one element."""
         name = self.use(array)
         is_stable = array not in self.written
         if array in self.scalars:
@@ -192,7 +194,7 @@ class Expressions:
         return C(f"{a} {symbol} {b} ? {a} : {b}", CHOICE, is_stable)
 
     def print_once(self, value: tvm.ir.Expr, kind: str) -> C:
-        """Return an expression that may stand twice: a constant or a variable."""
+        """Return a constant or a variable, which may be used twice, for an expression."""
         printed = self.print(value)
         is_constant = isinstance(value, (tirx.IntImm, tirx.FloatImm))
         return printed if is_constant else self.blocks.keep(printed, kind)
@@ -221,7 +223,7 @@ class Expressions:
     def choose(
         self, value: tvm.ir.Expr, condition: tirx.Expr, then: tirx.Expr, other: tirx.Expr
     ) -> C:
-        """Return one of two expressions, of which only that one is computed."""
+        """Return a choice between two expressions; only the chosen one is computed."""
         test = self.print(condition)
         kind = c_type(dtype_of(value))
         name = self.blocks.make_name("chosen")
@@ -277,7 +279,7 @@ class Expressions:
         raise ValueError(f"there is no C for TIR's {name}")
 
     def call(self, function: str, arguments: Sequence[tvm.ir.Expr], is_pure: bool = True) -> C:
-        """Return a call; an argument of 64 bits is cast if a function of ours has 32."""
+        """Return a call; a 64-bit argument is cast if a function of the project has 32 bits."""
         self.functions.add(function)
         types = dict(enumerate(list_parameter_types().get(function, ())))
         given = self.print_all([narrow(a, types.get(n)) for n, a in enumerate(arguments)])
@@ -324,7 +326,7 @@ def is_always_defined(value: tirx.Expr) -> bool:
 
 
 def narrow(argument: tvm.ir.Expr, wanted: str | None) -> tvm.ir.Expr:
-    """Return an argument of 64 bits as the 32 bits that its function has; C would warn of it."""
+    """Return a 64-bit argument as 32 bits if its parameter has 32, to avoid a warning of C."""
     if wanted != "int32_t" or dtype_of(argument) != "int64":
         return argument
     if isinstance(argument, tirx.IntImm):

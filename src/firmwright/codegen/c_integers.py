@@ -1,4 +1,4 @@
-"""Integers and truth values whose C would differ from TIR, or make compilers warn."""
+"""Rewrites integers and truth values whose C would differ from TIR or cause compiler warnings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvm.ir.prim import expr as prim
 from tvm_ffi import structural_equal, structural_map
 
 SHORT_TYPES = frozenset({"int8", "uint8", "int16", "uint16"})
-"""C computes with these as int."""
+"""The types that C computes as int."""
 
 WRAPPING = (tirx.Add, tirx.Sub, tirx.Mul, prim.LShift)
 ORDERS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
@@ -17,7 +17,7 @@ HOLD_FOR_EQUALS = (tirx.LE, tirx.GE, tirx.EQ)
 
 
 def keep_types(module: tvm.IRModule) -> tvm.IRModule:
-    """Let short integers wrap, compare with zero for truth, and decide what is always so."""
+    """Wrap short integers, compare with zero for casts to bool, and decide constant comparisons."""
     rules = (
         (WRAPPING, wrap_short_integers),
         ((prim.BitwiseNot, prim.BitwiseXor), wrap_complement),
@@ -33,9 +33,9 @@ def keep_types(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def wrap_short_integers(value: tirx.Expr) -> tirx.Expr:
-    """Let sums, products, shifts and the like of short integers wrap; C computes them as int.
+    """Wrap the sums, products and left shifts of short integers, because C computes them as int.
 
-    Where int has 16 bits that could overflow, so they are computed as uint32.
+    They are computed as uint32, because an int of 16 bits could overflow.
     """
     dtype = str(value.ty.dtype)
     if dtype not in SHORT_TYPES:
@@ -45,9 +45,9 @@ def wrap_short_integers(value: tirx.Expr) -> tirx.Expr:
 
 
 def wrap_complement(value: prim.BitwiseNot | prim.BitwiseXor) -> tirx.Expr:
-    """Let a function drop the bits that C's int has more, where short unsigned ones change all.
+    """Drop the additional bits of C's int after all bits of a short unsigned integer are flipped.
 
-    Of a cast in its place gcc takes it that it changes nothing, and warns.
+    A function drops them. With a cast in its place, gcc warns that the cast has no effect.
     """
     dtype = str(value.ty.dtype)
     if dtype not in SHORT_TYPES or not dtype.startswith("uint"):
@@ -72,7 +72,7 @@ def narrow(wide: tirx.Expr, dtype: str) -> tirx.Expr:
 
 
 def compare_with_zero(cast: tirx.Cast) -> tirx.Expr:
-    """Say what a cast to bool means; of a product in its place compilers think it a mistake."""
+    """Return a cast to bool as a comparison with 0; compilers warn of a product as a bool."""
     before, after = str(cast.value.ty.dtype), str(cast.ty.dtype)
     if after != "bool" or before == "bool":
         return cast
@@ -80,7 +80,7 @@ def compare_with_zero(cast: tirx.Cast) -> tirx.Expr:
 
 
 def decide(comparison: tirx.LT | tirx.LE | tirx.GT | tirx.GE | tirx.EQ | tirx.NE) -> tirx.Expr:
-    """Return a constant for a comparison whose result no integer of these types changes."""
+    """Return a constant for a comparison that has one result for all integers of these types."""
     one, other = comparison.a, comparison.b
     if not str(one.ty.dtype).startswith(("int", "uint")):
         return comparison
@@ -89,7 +89,7 @@ def decide(comparison: tirx.LT | tirx.LE | tirx.GT | tirx.GE | tirx.EQ | tirx.NE
     if isinstance(comparison, (tirx.EQ, tirx.NE)):
         differ = is_less(one, other) or is_less(other, one)
         return tirx.const(isinstance(comparison, tirx.NE), "bool") if differ else comparison
-    # a > b says b < a; a <= b and a >= b say that b < a and a < b do not hold.
+    # a > b means b < a; a <= b and a >= b mean that b < a and a < b do not hold.
     if isinstance(comparison, (tirx.GT, tirx.LE)):
         one, other = other, one
     known = is_less(one, other)
@@ -98,7 +98,7 @@ def decide(comparison: tirx.LT | tirx.LE | tirx.GT | tirx.GE | tirx.EQ | tirx.NE
 
 
 def is_less(one: tirx.Expr, other: tirx.Expr) -> bool | None:
-    """Tell whether one integer is always, or never, less than another; None where it depends."""
+    """Return whether one integer is always (True) or never (False) less than another, else None."""
     (low, high), (least, most) = find_range(one), find_range(other)
     if high < least:
         return True
@@ -106,7 +106,7 @@ def is_less(one: tirx.Expr, other: tirx.Expr) -> bool | None:
 
 
 def find_range(value: tirx.Expr) -> tuple[int, int]:
-    """Return the least and greatest number that an integer can be, as its types tell."""
+    """Return the least and the greatest value that an integer can have according to its types."""
     if isinstance(value, tirx.IntImm):
         return int(value.value), int(value.value)
     dtype = str(value.ty.dtype)
@@ -120,7 +120,7 @@ def find_range(value: tirx.Expr) -> tuple[int, int]:
 
 
 def take_either(extreme: tirx.Max | tirx.Min) -> tirx.Expr:
-    """Return one of two values if they are the same, or if their types tell which one it is."""
+    """Return one of two values if they are equal, or if their types decide which one is chosen."""
     if structural_equal(extreme.a, extreme.b):
         return extreme.a
     if not str(extreme.ty.dtype).startswith(("int", "uint")):

@@ -1,4 +1,4 @@
-"""The functions that generated C may call."""
+"""Lists the functions that generated C may call."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ MATH_FUNCTIONS = frozenset(
     scalbn sin sinh sqrt tan tanh tgamma trunc
     """.split()
 )
-"""The functions of C99's <math.h> (7.12); each has a second one for float, its name with an f."""
+"""The functions of C99's <math.h> (7.12); each has a variant for float, whose name ends with an
+f."""
 
 MATH_MACROS = frozenset({"INFINITY", "NAN", "isfinite", "isinf", "isnan", "signbit"})
 
 FUNCTION_DEFINITION = re.compile(r"^static inline \w+ (\w+)\(([^)]*)\)", re.MULTILINE)
-"""A function of a header: its name, its parameters."""
+"""A function of a header: its name and its parameters."""
 
 HEADERS = {
     "bit_patterns.h": ("sixteen_bit_floats.h",),
@@ -30,14 +31,13 @@ HEADERS = {
     "sixteen_bit_floats.h": (),
     "wrapped_integers.h": (),
 }
-"""The headers of functions that regions may call beside C's own, with those that they include.
+"""The project's headers of functions that regions may call, and the headers that each one includes.
 
-They are in templates/network; a project has those that one of its regions needs.
-"""
+The headers are in templates/network. A project contains those that one of its regions needs."""
 
 
 def functions_by_header() -> dict[str, tuple[str, ...]]:
-    """Return the names that each header defines; its comments speak of others."""
+    """Return the names that each header defines, which exclude names in its comments."""
     return {header: tuple(sorted(found)) for header, found in read_headers().items()}
 
 
@@ -45,7 +45,7 @@ def functions_by_header() -> dict[str, tuple[str, ...]]:
 def read_headers() -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the functions that each header defines, by name, with the types of their parameters.
 
-    ``int32_t``, ``int64_t``, ``float`` and the like.
+    Such types are ``int32_t``, ``int64_t`` and ``float``.
     """
     return {
         header: {
@@ -60,19 +60,19 @@ def read_headers() -> dict[str, dict[str, tuple[str, ...]]]:
 
 @cache
 def list_parameter_types() -> dict[str, tuple[str, ...]]:
-    """Return the types of the parameters of all of these functions, by name."""
+    """Return the parameter types of the functions of all headers, by function name."""
     return {name: types for found in read_headers().values() for name, types in found.items()}
 
 
 @cache
 def list_reserved_names() -> frozenset[str]:
-    """Return the names of functions and macros, which a variable would hide."""
+    """Return the names of functions and macros, because a variable of that name would hide them."""
     single = (f"{name}f" for name in MATH_FUNCTIONS)
     return MATH_MACROS.union(MATH_FUNCTIONS, single, list_parameter_types())
 
 
 def find_unknown_functions(called: Iterable[str]) -> list[str]:
-    """Return, sorted, what neither C99's <math.h> nor the generated project defines."""
+    """Return, sorted, the called functions that neither C99's <math.h> nor the project defines."""
     own = MATH_MACROS.union(*functions_by_header().values())
     return sorted(
         f for f in called if not {f, f.removesuffix("f")} & MATH_FUNCTIONS and f not in own

@@ -1,4 +1,4 @@
-"""Values as C literals, bit for bit."""
+"""Writes values as C literals that have exactly the same bits."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ INDENTATION = "    "
 LINE_LENGTH = 96 - len(INDENTATION)
 
 SMALLEST = -(2**31)
-"""From here on downwards, an integer may have no literal."""
+"""Integers from this number downward may have no literal."""
 
 LARGEST = 2**63 - 1
-"""From above here on, an integer's literal says that it is unsigned."""
+"""The largest integer whose literal is signed; larger ones have an unsigned literal."""
 
 
 def format_c_values(array: npt.NDArray[Any]) -> str:
-    """Write an array's elements as the lines of a C initializer; '' for none."""
+    """Return an array's elements as the lines of a C initializer; '' if the array is empty."""
     flat = array.reshape(-1)
     if flat.dtype.kind in "iu" and flat.size and flat.min() > SMALLEST and flat.max() <= LARGEST:
-        text = ", ".join(map(str, flat.tolist()))  # a hundred thousand weights are usual
+        text = ", ".join(map(str, flat.tolist()))  # fast: 100,000 weights are common
     else:
         text = ", ".join(format_c_value(value) for value in flat)
     return "\n".join(INDENTATION + line for line in split_lines(text))
 
 
 def split_lines(text: str) -> Iterator[str]:
-    """Split text at its spaces into lines as long as they may be; ``textwrap`` takes its time."""
+    """Split text at spaces into lines of maximum length; ``textwrap`` is too slow for this."""
     start = 0
     while len(text) - start > LINE_LENGTH:
         end = text.rindex(" ", start, start + LINE_LENGTH + 1)
@@ -40,7 +40,7 @@ def split_lines(text: str) -> Iterator[str]:
 
 
 def format_c_string(text: str) -> str:
-    """Write text as a C literal in UTF-8, in characters that every compiler reads alike.
+    """Return text as a C literal in UTF-8, with characters that all compilers read in the same way.
 
     Octal escapes end after three digits; question marks are escaped because of trigraphs.
     """
@@ -52,7 +52,7 @@ def format_c_string(text: str) -> str:
 
 
 def format_c_value(value: np.generic) -> str:
-    """Write one number exactly; the most negative integers have no literal in C."""
+    """Return one number exactly; the most negative integers, which lack a literal, are macros."""
     if isinstance(value, np.floating):
         return format_c_float(value.tobytes()[::-1].hex())
     if isinstance(value, np.bool_):
@@ -66,7 +66,7 @@ def format_c_value(value: np.generic) -> str:
 
 
 def format_c_float(bits: str) -> str:
-    """Write a constant in C: the shortest decimal that reads back as the same bits.
+    """Return a constant in C: the shortest decimal that reads back as the same bits.
 
     ``bits`` is the value's big-endian pattern in hexadecimal, of 4 or 8 bytes.
     """

@@ -1,7 +1,7 @@
-"""TIR to plain C: pointers in, loops, no TVM runtime.
+"""Prints TIR as plain C: pointer parameters and loops, without TVM's runtime.
 
-TVM's passes make loops over arrays of one axis of a function. Large temporaries become parameters,
-temporaries of one element variables.
+TVM's passes turn a function into loops over arrays of one axis. Large temporaries become
+parameters, and temporaries of one element become variables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from firmwright.ir.kernels import LibraryFunction
 from firmwright.ir.tensors import ELEMENT_BYTES
 
 MAX_LOCAL_BYTES = 64
-"""Bytes of a temporary that may live on the stack; larger ones are scratch in the arena."""
+"""The maximum number of bytes of a temporary on the stack; larger ones are scratch in the arena."""
 
 FLATTENING_PASSES = (
     protect_index_divisions,
@@ -36,10 +36,10 @@ FLATTENING_PASSES = (
     schedulable.CompactBufferAllocation(),
     schedulable.LowerMatchBuffer(),
     schedulable.LowerOpaqueBlock(),
-    protect_index_divisions,  # again, for loops stand in the place of blocks' variables now
+    protect_index_divisions,  # again, because loops have replaced the variables of blocks
     lowered.FlattenBuffer(),
 )
-"""From blocks to plain loops over arrays of one axis."""
+"""The passes that turn blocks into plain loops over arrays of one axis."""
 
 LOWERING_PASSES = (
     bound_data_indices,
@@ -58,17 +58,17 @@ LOWERING_PASSES = (
     keep_types,
     drop_unread,
 )
-"""From there to the statements and expressions that C has, too."""
+"""The passes that turn TIR into statements and expressions that C also has."""
 
 
 @dataclass(frozen=True)
 class CFunction:
-    """A function's body in C, and what it uses.
+    """A function's body in C, and the names that it uses.
 
-    ``unused`` are the parameters that it does not; ``scratch`` are (name, dtype, elements) of
-    temporaries that the caller provides; ``functions`` are those of C's library and of the
-    project's headers that the body calls, and its macros for infinity and NaN;
-    ``library_functions`` are those of the user's.
+    ``unused`` are the parameters that it does not use. ``scratch`` has (name, dtype, elements) of
+    each temporary that the caller provides. ``functions`` are the functions of the C library and of
+    the project's headers that the body calls, and its macros for infinity and NaN.
+    ``library_functions`` are the functions of the user's libraries that it calls.
     """
 
     body: str
@@ -79,7 +79,7 @@ class CFunction:
 
 
 def print_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
-    """Lower a scheduled PrimFunc whose buffer parameters are to be called ``names``."""
+    """Lower a scheduled PrimFunc to C; ``names`` are the names of its buffer parameters."""
     target = tvm.target.Target("c")
     attributes = {"global_symbol": "kernel", "target": target, "tirx.noalias": True}
     module = tvm.IRModule({"kernel": function.with_attr(attributes)})
@@ -103,7 +103,7 @@ def print_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
 
 
 def flatten_prim_func(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return plain loops over arrays of one axis, for a target that goes on from there."""
+    """Return plain loops over arrays of one axis, for a target that continues from them."""
     module = tvm.IRModule({"kernel": function.with_attr("global_symbol", "kernel")})
     for step in (bound_data_indices, *FLATTENING_PASSES):
         module = step(module)
@@ -111,7 +111,7 @@ def flatten_prim_func(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def drop_pragmas(body: tirx.Stmt) -> tirx.Stmt:
-    """Drop the hints that statements have; loops in order meet them all."""
+    """Remove the pragmas of statements; loops in their plain order satisfy all of them."""
 
     def drop(hint: tirx.AttrStmt) -> tirx.Stmt:
         return hint.body if hint.attr_key.startswith("pragma_") else hint
@@ -120,7 +120,7 @@ def drop_pragmas(body: tirx.Stmt) -> tirx.Stmt:
 
 
 def lift_temporaries(body: tirx.Stmt) -> tuple[tirx.Stmt, dict[tirx.Var, tuple[str, str, int]]]:
-    """Remove every large local array, which the caller passes, by its name, dtype and elements."""
+    """Remove the large local arrays; return their names, dtypes and elements for the caller."""
     scratch: dict[tirx.Var, tuple[str, str, int]] = {}
 
     def lift(allocation: tirx.AllocBuffer) -> tirx.Stmt:

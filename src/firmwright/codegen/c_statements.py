@@ -1,4 +1,4 @@
-"""TIR statements as the lines of a C99 function body."""
+"""Prints TIR statements as the lines of a C99 function body."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from firmwright.codegen.local_arrays import (
 )
 
 MACRO = re.compile(r"[A-Z][A-Z_]+\(\d+\)")
-"""A macro that stands before a loop, without a semicolon."""
+"""A macro that is written before a loop, without a semicolon."""
 
 LINE_LENGTH = 100
 
 SHORTEST_LINE = 60
-"""Characters of a broken line after its indentation, if that is deep."""
+"""The minimum number of characters of a broken line after its indentation."""
 
 
 class Statements:
     """Prints the body of one function.
 
-    ``names`` are the C names of the arrays that the caller passes, ``scalars`` the local arrays of
-    one element that become variables.
+    ``names`` are the C names of the arrays that the caller passes. ``scalars`` are the local arrays
+    of one element, which become variables.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Statements:
         return "\n".join(map(break_line, self.blocks.lines))
 
     def print(self, statement: tirx.Stmt) -> None:
-        """Write a statement; ValueError if C has none for it."""
+        """Write a statement; ValueError if C has no equivalent."""
         self.blocks.begin_statement()
         kind = type(statement)
         if kind not in self.PRINTERS:
@@ -92,12 +92,12 @@ class Statements:
         self.blocks.write(f"{c_type(str(array.dtype))} {name}{length}{value};")
 
     def make_name(self, variable: tirx.Var) -> str:
-        """Return a name in C; TVM's passes mark theirs by ``cse_v1`` and ``_intermediate``."""
+        """Return a name in C without the ``cse_v1`` or ``_intermediate`` of TVM's passes."""
         name = str(variable.name).replace("_intermediate", "")
         return self.blocks.make_name(re.sub(r"^cse_v\d+$", "common", name))
 
     def print_view(self, view: tirx.DeclBuffer) -> None:
-        """Give a view of an array the name of the array."""
+        """Name a view of an array like the array itself."""
         source = find_array(view.data)
         if source.dtype != view.buffer.dtype:
             raise ValueError(f"'{source.name}' is read as {view.buffer.dtype}")
@@ -120,7 +120,7 @@ class Statements:
         self.blocks.write(f"{c_type(dtype_of(binding.var))} {name} = {value.text};")
 
     def print_loop(self, loop: tirx.For) -> None:
-        """Write a loop with its end computed before it; a serial one is right for all kinds."""
+        """Write a serial loop, which is correct for all kinds; its end is computed before it."""
         if loop.thread_binding is not None or loop.step is not None:
             raise ValueError("a loop has a thread or a step")
         kind = c_type(dtype_of(loop.loop_var))
@@ -147,7 +147,7 @@ class Statements:
             self.blocks.write_block("} else", other.lines)
 
     def print_while(self, loop: tirx.While) -> None:
-        """Write a loop whose condition may need variables, computed again in each turn."""
+        """Write a loop whose condition may need variables, which are computed in each iteration."""
         with self.blocks.nest() as block:
             condition = self.expressions.print(loop.condition)
             is_plain = not block.lines
@@ -182,7 +182,7 @@ class Statements:
 
 
 def break_line(line: str) -> str:
-    """Indent a line of a body; continue a long one in further lines."""
+    """Indent a line of a body; break it into several lines if it is too long."""
     line = INDENTATION + line
     if len(line) <= LINE_LENGTH:
         return line
@@ -198,7 +198,7 @@ def break_line(line: str) -> str:
 
 
 def find_written(body: tirx.Stmt) -> set[tirx.Var]:
-    """Return the arrays that a body stores to or passes to a function, with their views."""
+    """Return the arrays that a body stores to or passes to a function, and the views of them."""
     stored: set[tirx.Var] = set()
     views: dict[tirx.Var, tirx.Var] = {}
 

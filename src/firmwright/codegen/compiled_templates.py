@@ -1,4 +1,4 @@
-"""Templates compiled to Python, kept for all builds of a user as Python keeps its modules."""
+"""Caches templates compiled to Python for all builds of a user, as Python caches its modules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.checked_file import read_checked, write_checked
 from firmwright.user_folders import find_cache_folder
 
 SETTINGS = ("trim_blocks", "lstrip_blocks", "keep_trailing_newline", "autoescape", "sandboxed")
-"""What an environment of ours states and the compiled template depends on."""
+"""The settings of an environment that change the compiled template."""
 
 DIGEST = hashlib.sha256
 
@@ -38,18 +38,18 @@ class CompiledTemplates(jinja2.BytecodeCache):
     def _place(self, bucket: Bucket) -> Path:
         decisive = f"{self._settings}\0{bucket.key}\0{bucket.checksum}"
         name = DIGEST(decisive.encode()).hexdigest()
-        folder = find_cache_folder() or Path(os.devnull)  # nothing is kept for a user without home
+        folder = find_cache_folder() or Path(os.devnull)  # no cache without a home folder
         return folder / "templates" / name
 
     @cached_property
     def _settings(self) -> str:
-        """All that decides about the compiled templates of an environment but their text."""
+        """The data, in addition to the text, that determine an environment's compiled templates."""
         settings = [getattr(self._environment, name) for name in SETTINGS]
         filters = [DIGEST(path.read_bytes()).hexdigest() for path in self._list_filter_files()]
         return repr([jinja2.__version__, sys.implementation.cache_tag, settings, filters])
 
     def _list_filter_files(self) -> Iterator[Path]:
-        """Yield the files of the filters: what they make of constants is compiled in."""
+        """Yield the files of the filters, because compiled templates contain filtered constants."""
         names = {function.__module__ for function in self._environment.filters.values()}
         for name in sorted(names):
             if name.startswith("firmwright."):

@@ -1,7 +1,7 @@
-"""Indices and lengths of loops that data decides, kept within the arrays.
+"""Keeps indices and loop lengths that depend on data within the arrays.
 
-TVM's operators trust their indices. Here each index that contains a load, and that no analysis
-bounds, is bounded: a read takes the nearest element, a write outside of its array is left out.
+TVM's operators do not check their indices. This module limits each index that contains a load and
+that no analysis bounds. A read uses the nearest element; a write outside of its array is skipped.
 Code whose indices are known does not change.
 """
 
@@ -20,19 +20,19 @@ from firmwright.codegen.index_divisions import bind_ranges
 from firmwright.codegen.loads import depends_on_data
 
 BOUNDED = "bounded_index"
-"""Marks an index as within its array, for a reason that no analysis finds."""
+"""The mark of an index that is within its array for a reason that no analysis finds."""
 
 LARGEST_COUNT = 2**10
-"""The most turns of a loop whose length only data limits, as that of RoiAlign's samples."""
+"""The maximum iterations of a loop whose length only data limits, e.g. RoiAlign's samples."""
 
 SUMS = (tirx.Add, tirx.Sub, tirx.Mul)
 
 UNKNOWN = 2**31 - 1
-"""The largest int32: what the analysis says of a length of which it knows nothing."""
+"""The largest int32: the analyzer's upper bound for a length that it cannot limit."""
 
 
 def bound_data_indices(module: tvm.IRModule) -> tvm.IRModule:
-    """Bound every index, cast and loop length that depends on data; the rest stays as it is."""
+    """Bound every index, cast and loop length that depends on data; keep all other code."""
     bounded = {name: bound_function(part) for name, part in module.functions.items()}
     return tvm.IRModule(bounded, attrs=module.attrs)
 
@@ -49,7 +49,7 @@ def bound_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def mark_bounded(index: tirx.Expr) -> tirx.Expr:
-    """Mark an index that its kernel keeps within the array; the C does not show the mark."""
+    """Mark an index that its kernel keeps within the array; the mark does not appear in the C."""
     return tirx.call_pure_extern(str(index.ty.dtype), BOUNDED, index)
 
 
@@ -59,7 +59,7 @@ def is_marked(value: tirx.Expr) -> bool:
 
 
 def drop_marked(index: tirx.Expr) -> tirx.Expr:
-    """Return what an index adds to its marked parts."""
+    """Return an index with its marked parts replaced by 0."""
 
     def drop(call: tvm.ir.Call) -> tirx.Expr:
         return tirx.const(0, str(call.ty.dtype)) if is_marked(call) else call
@@ -81,21 +81,21 @@ def remove_marks(module: tvm.IRModule) -> tvm.IRModule:
 
 
 class Bounds:
-    """Bounds the indices of one function, by the ranges of its variables."""
+    """Limits the indices of one function, based on the ranges of its variables."""
 
     def __init__(self, body: tirx.Stmt) -> None:
         self.analyzer = tvm.sym.Analyzer()
         bind_ranges(body, self.analyzer)
 
     def is_open(self, index: tirx.Expr, length: int) -> bool:
-        """Return whether data decide an index, and may give one outside of [0, length)."""
+        """Return whether an index depends on data and may be outside of [0, length)."""
         if not depends_on_data(index) or not depends_on_data(drop_marked(index)):
             return False
         bound = self.analyzer.const_int_bound(index)
         return bool(bound.min_value < 0 or bound.max_value >= length)
 
     def clamp(self, buffer: tirx.Buffer, indices: list[tirx.Expr]) -> list[tirx.Expr]:
-        """Return indices of which those that are open give the nearest element."""
+        """Return the indices; those that may be outside are clamped to the nearest element."""
         clamped = []
         for index, length in zip(indices, read_shape(buffer), strict=True):
             if self.is_open(index, length):
@@ -136,9 +136,10 @@ class Bounds:
         return tirx.IfThenElse(reduce(tirx.And, within), guarded, None)
 
     def limit_terms(self, index: tirx.Expr, buffer: tirx.Buffer) -> tirx.Expr:
-        """Keep the terms of a sum so small that the sum does not overflow.
+        """Limit the terms of a sum so that the sum does not overflow.
 
-        A term beyond the number of the buffer's elements is outside of it, and stays so.
+        A term whose magnitude is above the number of the buffer's elements is outside of the
+        buffer, and its limited value is, too.
         """
         if not isinstance(index, SUMS):
             return index
@@ -160,10 +161,10 @@ def read_shape(buffer: tirx.Buffer) -> list[int]:
 
 
 class LoopLengths:
-    """Limits the turns of loops whose lengths depend on data, and starts sums before them.
+    """Limits the iterations of loops whose lengths depend on data; starts sums before them.
 
-    TVM starts a sum in the first turn of its loops. If a loop has no turn, nothing writes the
-    result.
+    TVM starts a sum in the first iteration of its loops. Without an iteration, the result would
+    never be written.
     """
 
     def __init__(self, body: tirx.Stmt, analyzer: tvm.sym.Analyzer) -> None:

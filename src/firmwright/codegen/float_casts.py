@@ -1,7 +1,7 @@
-"""Casts of floats to integers, which C leaves undefined for NaN and what is out of range.
+"""Limits casts of floats to integers, which C leaves undefined for NaN and values out of range.
 
-Casts of the model are limited before (:mod:`firmwright.transforms.undefined_behavior`); those here
-are of coordinates that TVM's operators compute, and of integers that a network has as floats.
+The model's casts are limited before, by :mod:`firmwright.transforms.undefined_behavior`. The casts
+here are of coordinates that TVM's operators compute, and of a network's integers stored as floats.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ ROUNDED = frozenset(("prim.ceil", "tirx.floor", "tirx.nearbyint", "tirx.round", 
 
 
 def limit_casts(body: tirx.Stmt) -> tirx.Stmt:
-    """Give every cast of a float that data decides, and products of such casts, a defined value."""
+    """Define the value of casts of floats that depend on data, and of products of such casts."""
     return structural_map(body, ((tirx.Cast, limit_cast), (tirx.Mul, wrap_product)))
 
 
 def wrap_product(product: tirx.Mul) -> tirx.Expr:
-    """Multiply two integers that come of floats in the unsigned type, which wraps around."""
+    """Multiply two integers that come from floats in the unsigned type, which wraps around."""
     dtype = str(product.ty.dtype)
     if dtype not in ("int32", "int64") or not all(map(comes_of_floats, (product.a, product.b))):
         return product
@@ -44,10 +44,10 @@ def comes_of_floats(value: tirx.Expr) -> bool:
 
 
 def limit_cast(cast: tirx.Cast) -> tirx.Expr:
-    """Limit a float that is cast to an integer, unless its type has all the integers.
+    """Limit a float that is cast to an integer, unless all its values fit the integer type.
 
-    NaN takes the largest integer. A coordinate, which is computed in place, gets half of the range
-    of 32 bits or more: its neighbors do not overflow.
+    NaN becomes the largest integer. A coordinate is computed in place. It is limited to half of the
+    range of types with 32 bits or more, so that its neighbors do not overflow.
     """
     source, target = str(cast.value.ty.dtype), str(cast.ty.dtype)
     if not source.startswith("float") or not target.startswith(("int", "uint")):
@@ -80,9 +80,9 @@ class Span(NamedTuple):
 
 
 def find_span(value: tirx.Expr) -> Span:
-    """Return the values that a float can have, as its limits and rounding say.
+    """Return the values that a float can have, according to its limits and its rounding.
 
-    The C of a minimum is ``a < b ? a : b``: it is b if one of them is NaN.
+    In C a minimum is ``a < b ? a : b``, which is b if one of them is NaN.
     """
     if isinstance(value, tirx.FloatImm):
         return Span(value.value, value.value, bool(np.isnan(value.value)))

@@ -1,8 +1,8 @@
-"""Quotients and remainders in indices, in a form that TVM's passes do not get wrong.
+"""Rewrites quotients and remainders in indices into a form that TVM's passes handle correctly.
 
-TVM 0.27 reads an index as a sum of loop variables. It loses the constant of a dividend that
-counts down, as in ``(11 - i) % 12``, and some of one behind another division, as in
-``(i + 11) // 3 % 12``. Of divisions that round toward zero it concludes nothing. C's own are such.
+TVM 0.27 reads an index as a sum of loop variables. It loses the constant of a dividend that counts
+down, as in ``(11 - i) % 12``, and some constants after another division, as in ``(i + 11) // 3 %
+12``. It does not analyze divisions that round toward zero, as C divides.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tvm_ffi import structural_map, structural_walk
 FLOORS = (tirx.FloorDiv, tirx.FloorMod)
 
 LARGEST_SHIFT = 2**16
-"""What may be added to a dividend: with more, an index of 32 bits could overflow."""
+"""The maximum addition to a dividend; a larger one could overflow an index of 32 bits."""
 
 
 def protect_index_divisions(module: tvm.IRModule) -> tvm.IRModule:
-    """Simplify indices that divide what TVM gets wrong; what is left of it rounds toward zero.
+    """Simplify the divisions in indices that TVM handles incorrectly; the rest round toward zero.
 
-    Raises ValueError for a divisor that is not a number, or zero.
+    Raises ValueError for a divisor that is zero or not a number.
     """
     protected = {name: protect_function(part) for name, part in module.functions.items()}
     return tvm.IRModule(protected, attrs=module.attrs)
@@ -60,7 +60,7 @@ def protect_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def bind_ranges(body: tirx.Stmt, analyzer: tvm.sym.Analyzer) -> None:
-    """Tell the analyzer which values the variables of loops and blocks take."""
+    """Pass the ranges of the variables of loops and blocks to the analyzer."""
 
     def bind_loop(loop: tirx.For) -> None:
         analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
@@ -79,7 +79,7 @@ def divides_more_than_variables(index: tirx.Expr) -> bool:
 
 
 def counts_up(index: tirx.Expr) -> bool:
-    """Tell whether an index is a sum of variables times positive factors, divided or not."""
+    """Return whether an index is a sum of variables times positive factors, divided or not."""
     if isinstance(index, tirx.Add):
         return counts_up(index.a) and counts_up(index.b)
     if isinstance(index, (tirx.Mul, *FLOORS)):
@@ -94,9 +94,9 @@ def is_positive(number: tirx.Expr) -> bool:
 def round_toward_zero(
     division: tirx.FloorDiv | tirx.FloorMod, analyzer: tvm.sym.Analyzer
 ) -> tirx.Expr:
-    """Return what equals a division by a number, of a dividend that is not negative.
+    """Return a division by a number in an equal form whose dividend is not negative.
 
-    A negative divisor, which TVM's simplification likes, and the dividend change their signs.
+    If TVM's simplification made the divisor negative, divisor and dividend change their signs.
     """
     dtype, divisor = str(division.ty.dtype), abs(division.b.value)
     sign = 1 if division.b.value > 0 else -1

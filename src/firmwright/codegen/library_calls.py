@@ -1,8 +1,8 @@
-"""Calls of a user's C functions, which take their tensors as DLPack's ``DLTensor``.
+"""Calls a user's C functions, which receive their tensors as DLPack's ``DLTensor``.
 
-In TIR they are calls of a packed function with a plain name, as TVM has them; those of TVM's own
-runtime have a point in theirs. The tensors' shapes are constants, so each call fills its structs
-on the stack.
+In TIR, such a call is TVM's call of a packed function with a plain name; the names of functions of
+TVM's runtime contain a point. The tensors' shapes are constants, so each call fills its structs on
+the stack.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DLPACK_TYPE_CODES = {"int": "kDLInt", "uint": "kDLUInt", "float": "kDLFloat", "b
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """A call of ``function`` with tensors given by dtype and shape, the result last."""
+    """A call of ``function`` with tensors as (dtype, shape); the result is the last one."""
 
     function: str
     tensors: tuple[tuple[str, tuple[int, ...]], ...]
@@ -39,20 +39,20 @@ def is_library_call(call: tvm.ir.Call) -> bool:
 
 
 def read_library_call(call: tvm.ir.Call) -> tuple[LibraryCall, list[tvm.ir.Call]]:
-    """Return a library call, and the pointers to the data of its tensors."""
+    """Return a library call and the pointers to the data of its tensors."""
     arrays = list(call.args[1:])
     types = tuple(map(read_tensor_type, arrays))
     return LibraryCall(str(call.args[0].value), types), [array.args[0] for array in arrays]
 
 
 def read_tensor_type(array: tvm.ir.Call) -> tuple[str, tuple[int, ...]]:
-    """Return dtype and shape of what ``tvm_stack_make_array`` describes."""
+    """Return the dtype and shape of the tensor that ``tvm_stack_make_array`` describes."""
     _, shape, _, _, zero, _ = array.args
     return str(zero.ty.dtype), tuple(int(n) for n in shape.args)
 
 
 def emit_library_call(call: LibraryCall, pointers: Sequence[str]) -> list[str]:
-    """Return the call in a block of its own; a single number has the shape of one element."""
+    """Return the lines of the call in a separate block; a scalar has the shape of one element."""
     lines = ["{"]
     for number, ((dtype, shape), pointer) in enumerate(zip(call.tensors, pointers, strict=True)):
         strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]

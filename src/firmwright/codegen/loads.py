@@ -1,4 +1,4 @@
-"""Loads in expressions: what depends on data."""
+"""Finds loads in expressions, whose values depend on data."""
 
 from __future__ import annotations
 

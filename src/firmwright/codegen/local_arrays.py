@@ -1,7 +1,7 @@
-"""Local arrays: the removal of unread ones, and the position of each declaration.
+"""Removes unread local arrays and places the declarations of the others.
 
-An array of one element becomes a variable of C. It is declared in the innermost block that uses
-it, with its first value, so that no compiler finds a variable without a value.
+An array of one element becomes a variable of C. It is declared in the innermost block that uses it,
+with its first value, so that no compiler warns of a variable without a value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tvm import tirx
 from tvm_ffi import structural_map, structural_walk
 
 EFFECTS = frozenset({"tirx.call_extern", "tirx.tvm_call_packed", "tirx.tvm_call_cpacked"})
-"""Calls that a body keeps even if nothing reads their results."""
+"""Calls that a body keeps even if their results are unused."""
 
 
 POINTERS = frozenset({"tirx.address_of", "tirx.buffer_data"})
@@ -45,7 +45,7 @@ def make_block(statements: list[tirx.Stmt]) -> tirx.Stmt:
 
 
 def drop_unread(module: tvm.IRModule) -> tvm.IRModule:
-    """Remove the local arrays and variables that nothing reads, with all that computes them."""
+    """Remove local arrays and variables that are never read, and the code that computes them."""
     functions = {
         name: function.with_body(drop_unread_arrays(function.body))
         for name, function in module.functions.items()
@@ -93,7 +93,7 @@ def find_unread(body: tirx.Stmt) -> set[tirx.Var]:
         uses[variable] -= not is_needed
 
     def note_store(store: tirx.BufferStore) -> None:
-        if not has_effect(store.value):  # an array that only its own stores read is unread
+        if not has_effect(store.value):  # an array that only its stores read is unread
             uses[store.buffer] -= 1 + count_uses(store.value, store.buffer)
 
     rules = (
@@ -117,7 +117,7 @@ def has_effect(value: tirx.Expr) -> bool:
 
 
 def find_scalars(body: tirx.Stmt) -> set[tirx.Var]:
-    """Return the local arrays of one element of which nothing has a pointer."""
+    """Return the local arrays of one element to which there is no pointer."""
     found: set[tirx.Var] = set()
 
     def note(allocation: tirx.AllocBuffer) -> None:
@@ -150,13 +150,13 @@ def is_first_value(statement: tirx.Stmt, array: tirx.Var) -> bool:
 
 
 def place_scalars(body: tirx.Stmt, scalars: set[tirx.Var]) -> tirx.Stmt:
-    """Move the declaration of each scalar in front of its first value, where one block uses it."""
+    """Move the declaration of each scalar directly before its first value, if one block uses it."""
     places: Counter[tirx.Var] = Counter()
     structural_walk(body, (tirx.AllocBuffer, lambda a: places.update((a.buffer,))))
     found: list[tirx.AllocBuffer] = []
 
     def take(allocation: tirx.AllocBuffer) -> tirx.Stmt:
-        # An unrolled loop declares its arrays in each turn.
+        # An unrolled loop declares its arrays in each iteration.
         if allocation.buffer not in scalars or places[allocation.buffer] > 1:
             return allocation
         found.append(allocation)
@@ -170,7 +170,7 @@ def place_scalars(body: tirx.Stmt, scalars: set[tirx.Var]) -> tirx.Stmt:
 
 
 def place(body: tirx.Stmt, allocation: tirx.AllocBuffer) -> tirx.Stmt | None:
-    """Return a block with the declaration in front of the first value; None if there is none."""
+    """Return a block with the declaration before the first value; None if that is not possible."""
     array, statements = allocation.buffer, list_statements(body)
     users = [number for number, part in enumerate(statements) if mentions(part, array)]
     first = statements[users[0]]
@@ -183,7 +183,7 @@ def place(body: tirx.Stmt, allocation: tirx.AllocBuffer) -> tirx.Stmt | None:
 
 
 def place_inside(statement: tirx.Stmt, allocation: tirx.AllocBuffer) -> tirx.Stmt | None:
-    """Return a loop or branch whose body has the declaration; None if it is not the place."""
+    """Return a loop or branch whose body has the declaration; None if it cannot be there."""
     if isinstance(statement, tirx.For):
         header, inner = statement.extent, statement.body
     elif isinstance(statement, tirx.IfThenElse) and statement.else_case is None:
@@ -202,7 +202,7 @@ def place_inside(statement: tirx.Stmt, allocation: tirx.AllocBuffer) -> tirx.Stm
 
 
 def begins_assigned(part: tirx.Stmt, array: tirx.Var) -> bool | None:
-    """Return whether every way through a statement writes an array before it reads it.
+    """Return whether every path through a statement writes an array before it reads it.
 
     None if the statement does not use the array.
     """

@@ -1,4 +1,4 @@
-"""C identifiers for names that models give their tensors."""
+"""Makes C identifiers from the names of a model's tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYWORDS = frozenset(
     co_await co_return co_yield consteval constinit
     """.split()
 )
-"""C99's and C23's keywords, and those of C++ that a header shared with C++ must avoid as well."""
+"""The keywords of C99 and C23, and those of C++ that a header shared with C++ must avoid."""
 
 RESERVED_MACROS = frozenset(
     """
@@ -29,7 +29,7 @@ RESERVED_MACROS = frozenset(
     va_arg va_copy va_end va_start isfinite isinf isnan isnormal signbit fpclassify
     """.split()
 )
-"""Names that a header of C's library, or a compiler, may replace by something else."""
+"""Names that a header of the C library, or a compiler, may define as macros."""
 
 NUMBER_MACRO = re.compile(
     r"U?INT\w*_(C|MAX|MIN)|[SU]?CHAR_\w+|U?(SHRT|LONG|LLONG)_(MAX|MIN)"
@@ -38,11 +38,11 @@ NUMBER_MACRO = re.compile(
 """Families of such names: INT32_MIN, CHAR_BIT, FLT_EPSILON, M_PI …"""
 
 MAX_LENGTH = 60
-"""Characters; C99 promises 63 significant ones for internal names."""
+"""The maximum number of characters; C99 guarantees 63 significant ones for internal names."""
 
 
 def c_identifier(name: str) -> str:
-    """Return ``name`` with every character that C does not take replaced by an underscore."""
+    """Return ``name`` as a C identifier; invalid characters become underscores."""
     text = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_")[:MAX_LENGTH] or "tensor"
     if text in KEYWORDS or text in RESERVED_MACROS or NUMBER_MACRO.fullmatch(text):
         text = f"{text}_"
@@ -52,7 +52,7 @@ def c_identifier(name: str) -> str:
 
 
 def make_unique_identifiers(names: Iterable[str]) -> list[str]:
-    """Return one identifier a name, in order; those that collide get a number."""
+    """Return one identifier per name, in order; identifiers that collide are numbered."""
     taken: set[str] = set()
     result = []
     for name in names:
@@ -67,7 +67,7 @@ def make_unique_identifiers(names: Iterable[str]) -> list[str]:
 
 
 def escape_comment(text: str) -> str:
-    """Make any text safe between comment marks, on one line."""
+    """Return any text on one line, without the marks that begin or end a comment."""
     printable = re.sub(r"[\n\t]", " ", CONTROLS.sub(" ", text))
     apart = printable.replace("*/", "* /").replace("/*", "/ *")
     return re.sub(r"\?(?=\?)", "? ", apart)  # "??/" is a backslash

@@ -1,4 +1,4 @@
-"""The Jinja environment: strict, and the same bytes whatever the locale."""
+"""Sets up Jinja: undefined names are errors, and the output does not depend on the locale."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def template_folder() -> Traversable:
 
 
 def find_templates(name: str, own: Sequence[Path] = ()) -> list[Traversable]:
-    """Return a template or a folder of them, e.g. ``network``, wherever there is one.
+    """Return each template or folder of templates with this name, e.g. ``network``.
 
-    ``own`` are folders of templates beside the package's.
+    ``own`` are folders of templates in addition to those of the package.
     """
     parts = name.split("/")
     places = [root.joinpath(*parts) for root in (template_folder(), *own)]
@@ -43,17 +43,17 @@ def read_template(name: str) -> str:
 
 
 class PrintableTemplate(jinja2.Template):
-    """A template whose text controls no terminal, whatever the names in it hold."""
+    """A template whose text cannot control a terminal, even if names contain control characters."""
 
     def render(self, *args: Any, **kwargs: Any) -> str:
         return to_printable(super().render(*args, **kwargs))
 
 
 class Confined(ImmutableSandboxedEnvironment):
-    """An environment whose templates reach no Python behind the values that they are given."""
+    """An environment whose templates reach only the passed values, no other Python objects."""
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Reject methods that read or write files, too."""
+        """Reject methods that read or write files, in addition to Jinja's unsafe attributes."""
         opens = attr in ("dump", "tofile") or (isinstance(obj, PurePath) and callable(value))
         return super().is_safe_attribute(obj, attr, value) and not opens
 
@@ -63,9 +63,10 @@ def new_environment(
     escapes: bool = False,
     kind: type[jinja2.Environment] = jinja2.Environment,
 ) -> jinja2.Environment:
-    """Return an environment that keeps lines as written; what is undefined is an error.
+    """Return an environment that keeps lines as written; an undefined name is an error.
 
-    ``read`` gives the text of a template, None where there is none; ``escapes`` is for HTML.
+    ``read`` returns the text of a template, or None if it does not exist. ``escapes`` turns on the
+    escapes of HTML.
     """
     env = kind(
         loader=jinja2.FunctionLoader(read),
@@ -82,7 +83,10 @@ def new_environment(
 
 @cache
 def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
-    """Return the environment of all templates, which are parsed once; undefined is an error."""
+    """Return the environment of all templates, which parses each template once.
+
+    An undefined name is an error.
+    """
 
     def text(name: str) -> str | None:
         places = find_templates(name, own)
@@ -99,7 +103,7 @@ def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
 
 
 def confine(env: jinja2.Environment) -> jinja2.Environment:
-    """Return an environment for templates of a recipe; it has the templates of ``env``, too."""
+    """Return an environment for a recipe's templates, which also has the templates of ``env``."""
     confined = new_environment(lambda _: None, kind=Confined)
     confined.loader, confined.filters = env.loader, env.filters
     return confined
@@ -110,6 +114,6 @@ def render(env: jinja2.Environment, name: str, variables: Mapping[str, Any]) -> 
 
 
 def wrap_comment(text: str, width: int = 80) -> str:
-    """Break a long comment line; the lines that follow start with `` * ``."""
+    """Break a long comment line; the next lines start with `` * ``."""
     lines = textwrap.wrap(escape_comment(text), width, break_long_words=False) or [""]
     return "\n * ".join(lines)
