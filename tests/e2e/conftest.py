@@ -87,6 +87,7 @@ class Repository:
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         return path
 

@@ -105,16 +105,17 @@ def test_a_stopped_fleet_ends_with_all_that_it_started(
 ) -> None:
     repository = new_repository(tmp_path)
     repository.environment["FIRMWRIGHT_CACHE"] = ""
-    repository.write("fleet.yaml", "recipes: [digits.yaml]\nplatforms: [host]\n")
+    platforms = "[host, rv32-bare, cortex-m4-bare]"  # time enough for the signal
+    repository.write("fleet.yaml", f"recipes: [digits.yaml]\nplatforms: {platforms}\n")
     fleet = start(repository)
     wait_for_build(fleet)
     processes = psutil.Process(fleet.pid).children(recursive=True)
     fleet.send_signal(number)
     output = fleet.communicate()[0]
     assert fleet.returncode == 128 + number
-    assert output == (
-        f"{said}; finished stages are kept\n0 of 1 built, 1 not tried; build/fleet/fleet.html\n"
-    )
+    first, second = output.splitlines()
+    assert first == f"{said}; finished stages are kept"
+    assert re.fullmatch(r"\d of 3 built, [1-3] not tried; build/fleet/fleet.html", second)
     _, left = psutil.wait_procs(processes, timeout=60)
     assert not left
 

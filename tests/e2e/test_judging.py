@@ -33,7 +33,7 @@ def test_a_sum_that_float32_does_not_hold_is_judged_in_float64(tmp_path: Path) -
     )
     done = repository.doit("build", "recipe=r.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "values, the firmware in 0" in " ".join(done.stdout.split())
+    assert "of the range; the firmware in 0" in " ".join(done.stdout.split())
     run = repository.manifest("build/r/r-host.tar.gz")["run"]
     assert run["differences"] == 0
     assert run["reference"].endswith("reference evaluator in float64")

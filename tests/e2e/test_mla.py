@@ -152,6 +152,7 @@ def test_resnet8_goes_through_the_sdk_as_the_recipe_quantizes_it(
     mirror("resnet8-modalix")
     repository = with_sdk(new_repository(tmp_path / "repository"), tmp_path)
     shutil.copy(ROOT / "recipes/resnet8-modalix.yaml", repository.folder)
+    shutil.copytree(ROOT / "recipes/bases", repository.folder / "bases")
     done = repository.doit("artifacts", "recipe=resnet8-modalix.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "steps: 5 on the EV74, 1 on the MLA" in done.stdout

@@ -140,3 +140,7 @@ def test_a_tolerance_is_proposed_only_for_rounding() -> None:
 
 def test_the_distance_of_evaluators_is_a_share_of_the_range() -> None:
     assert compute_share(row(0, 1, 2, 4.1), row(0, 1, 2, 4)) == pytest.approx(0.025, rel=1e-4)
+    integers = [[np.array([-100, 0, 100], "int16")]]
+    for apart, share in ((1, 0), (3, 0.01)):
+        other = [[np.array([-100, apart, 100], "int16")]]
+        assert compute_share(other, integers) == pytest.approx(share)

@@ -123,21 +123,29 @@ def count_differences(found: Outputs, expected: Outputs) -> int:
 
 
 def compute_share(found: Outputs, expected: Outputs) -> float:
-    """Return the largest distance between two evaluations, as a fraction of the output's range."""
+    """Return the largest distance between two evaluations, as a fraction of the output's range.
+
+    A difference of one step in an integer counts as rounding, not as distance.
+    """
     shares = [0.0]
     for ours, theirs in zip(zip(*found, strict=True), zip(*expected, strict=True), strict=True):
         apart = max(
             float(compute_distance(a, b.reshape(a.shape)).max(initial=0.0))
             for a, b in zip(ours, theirs, strict=True)
         )
-        shares.append(apart / max(compute_span(theirs), float(np.finfo("float32").tiny)))
+        if theirs[0].dtype.kind in "iu":
+            apart = max(apart - 1, 0.0)
+        shares.append(apart / max(find_range(theirs), float(np.finfo("float32").tiny)))
     return max(shares)
 
 
 def compute_span(arrays: Sequence[Array]) -> float:
     """Return the range of the finite values of a floating-point output; 0 for integers."""
-    if arrays[0].dtype.kind != "f":
-        return 0.0
+    return find_range(arrays) if arrays[0].dtype.kind == "f" else 0.0
+
+
+def find_range(arrays: Sequence[Array]) -> float:
+    """Return the distance between the least and the largest finite value."""
     values = np.concatenate([array.astype("float64").ravel() for array in arrays])
     finite = values[np.isfinite(values)]
     return float(np.ptp(finite)) if finite.size else 0.0
