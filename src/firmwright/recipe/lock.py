@@ -39,13 +39,12 @@ SampleDigests = Mapping[str, tuple[str, ...]]
 class Lock:
     """SHA-256 of files, by their path from the recipe's folder, and of every sample, in order.
 
-    ``samples`` has the digests under ``calibration``, ``evaluate`` and ``run``, in the form that
-    the network reads. ``versions`` has the tools that decide the bytes of a bundle; toolchains and
-    emulators are listed by name. ``programs`` has the SHA-256 of all files that each compiler opens
-    per processor: programs, headers, libraries and start-up files.
-
-    ``bases`` are the files that the recipe extends, and its overlays. ``values`` are values of the
-    command line, by their keys. Bundles have neither, because their recipe is complete.
+    ``samples`` has them under ``calibration``, ``evaluate`` and ``run``, as the network takes
+    them. ``versions`` are those of the tools that decide about the bytes; toolchains and emulators
+    stand there by their own names. ``programs`` has, for each compiler and processor, the SHA-256
+    of all files that it opens: its programs, headers, libraries and start-up files. ``bases`` are
+    the files that the recipe extends, and its overlays; ``values`` are those of the command line,
+    by their keys. Bundles have neither: their recipe is complete.
     """
 
     lock_version: int

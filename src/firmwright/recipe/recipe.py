@@ -81,9 +81,9 @@ class InputOptions(msgspec.Struct, frozen=True):
 class Tolerance(msgspec.Struct, frozen=True):
     """Allowed difference from the reference, the sum of four parts.
 
-    ``absolute`` is in units of the output (for integers, steps of the last digit). ``relative`` is
-    relative to the magnitude of the reference's value. ``range`` is relative to the range of its
-    values, for outputs in floating point. ``steps`` counts steps of the last quantized tensor.
+    ``absolute`` is in units of the output (for integers, steps of the last digit), ``relative``
+    to the magnitude of the reference's value, ``range`` to the range of its values, for outputs
+    in floating point. ``steps`` are those of the last quantized tensor.
     """
 
     absolute: float
