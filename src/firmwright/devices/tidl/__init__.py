@@ -1,7 +1,7 @@
-"""Device ``tidl``: TI's deep-learning library on a C7x with its matrix multiplier.
+"""Defines the device ``tidl``: TI's deep-learning library on a C7x with its matrix multiplier.
 
-TI's tools are closed, and their results run on the chip alone. Elsewhere a region runs as the
-stand-in that the device behind makes of it, and says so.
+TI's tools are closed, and their results run only on the chip. On other machines, the device after
+TIDL in the target compiles a stand-in of the region, and the build reports it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUANTIZED_STAND_IN = (
 
 
 class TidlTarget(Target):
-    """TIDL, as TI's compilers place operators on it."""
+    """TIDL, with operators placed as TI's compilers place them."""
 
     name = "tidl"
     core = "c7x"

@@ -1,4 +1,4 @@
-"""What a build records of the regions that TI's tools are given (``artifacts/artifacts.json``)."""
+"""Defines the record of the regions that TI's tools import (``artifacts/artifacts.json``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BoundaryTensor:
-    """A tensor that a region hands over; ``name`` in its sub-model, ``tensor`` in the partition.
+    """A boundary tensor of a region: ``name`` in its sub-model, ``tensor`` in the partition.
 
     A real number is ``scale`` times (integer - ``zero_point``); floats have 1 and 0.
     """
@@ -22,9 +22,10 @@ class BoundaryTensor:
 
 @dataclass(frozen=True, slots=True)
 class TidlRegionArtifacts:
-    """One region's files; ``calibration_sha256`` digests its calibration tensors.
+    """The files of one region; ``calibration_sha256`` is the digest of its calibration tensors.
 
-    ``region`` is its name in the partition, and ``operators`` counts its sub-model's.
+    ``region`` is its name in the partition, and ``operators`` counts the operators of its
+    sub-model.
     """
 
     number: int
@@ -42,10 +43,10 @@ class TidlRegionArtifacts:
 class Artifacts:
     """All regions of a network.
 
-    ``folder`` is named as TI names it. TI leaves out what decides about the contents: the digest of
-    ``model``, the bits of a region, ``frames`` and digests (``samples``) of the calibration, and
-    the version of the tools, None where only stand-ins were built. ``files`` are those to hand on,
-    relative to the folder.
+    ``folder`` has TI's form of a name. TI does not record the facts that determine the contents.
+    The record has them: the digest of ``model``, the bits of a region, ``frames``, and the digests
+    of the calibration (``samples``). ``tools`` is the version of the tools, None if only stand-ins
+    were built. ``files`` are the files for the bundle, relative to the folder.
     """
 
     folder: str

@@ -1,8 +1,8 @@
-"""The inputs of TI's tools for each region, in a folder with TI's layout.
+"""Writes the inputs of TI's tools for each region, in a folder with TI's layout.
 
-For the N-th region of TIDL, in ``tempDir``: ``subgraph<N>.onnx``, ``tidl_import_subgraph<N>.txt``,
-``calib_raw_data<N>.bin`` and ``subgraph<N>.layer_info.txt``; for all of them ``relay.nfo``,
-``allowedNode.txt`` and ``import.sh``. No file has a clock's time or an absolute path in it.
+For the N-th region of TIDL, ``tempDir`` has ``subgraph<N>.onnx``, ``tidl_import_subgraph<N>.txt``,
+``calib_raw_data<N>.bin`` and ``subgraph<N>.layer_info.txt``. For all regions, it has ``relay.nfo``,
+``allowedNode.txt`` and ``import.sh``. No file contains a time or an absolute path.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from firmwright.targets.fact_context import make_fact_context
 
 NON_COMPUTING = CONVERSIONS | {"constant"}
 TEMP_FOLDER = "tempDir"
-"""TI's compilers put there what is not deployed itself."""
+"""The folder in which TI's compilers store files that are not deployed."""
 COMMON_FILES = ("allowedNode.txt", "import.sh", "relay.nfo")
 
 
 FLOAT = QuantParams("float32", 1.0, 0)
-"""Of a tensor that is not quantized: a number stands for itself."""
+"""The parameters of a tensor that is not quantized: each number represents itself."""
 
 
 @dataclass(frozen=True)
 class TidlNetwork:
-    """A partitioned network, with the inputs of the import of its regions.
+    """A partitioned network, with the inputs for the import of its regions.
 
-    ``samples`` are the frames that TIDL calibrates with, each with an array for every input of the
-    network in its order. ``options`` are those of the target.
+    ``samples`` are the frames with which TIDL calibrates. Each frame has an array for every input
+    of the network, in its order. ``options`` are the options of the target.
     """
 
     module: tvm.IRModule
@@ -69,7 +69,7 @@ class TidlNetwork:
 
 @dataclass(frozen=True)
 class WrittenRegion:
-    """One region as it was written: its sub-model, what TI's tool is told, its grids."""
+    """One region as it was written: its sub-model, and the inputs of TI's tool."""
 
     region: Region
     model: SubModel
@@ -77,9 +77,9 @@ class WrittenRegion:
 
 
 def write_artifacts(network: TidlNetwork, folder: Path) -> list[TidlRegionArtifacts]:
-    """Write everything but what TI's tools make of it into ``folder``, which is empty.
+    """Write all files except the results of TI's tools into ``folder``, which is empty.
 
-    Raises UserError for an operator that has no form in a sub-model.
+    Raises UserError for an operator that cannot be exported to a sub-model.
     """
     written = [
         write_region(network, region, number, folder)
@@ -117,9 +117,10 @@ def write_region(network: TidlNetwork, region: Region, number: int, folder: Path
 def write_calibration(
     network: TidlNetwork, written: Sequence[WrittenRegion], folder: Path
 ) -> list[str]:
-    """Write each region's inputs, sample after sample; return the files' digests.
+    """Write each region's inputs, sample after sample, and return the files' digests.
 
-    A sample's inputs follow each other; elements are in the order of their axes, little-endian.
+    The inputs of a sample follow each other. Elements are in the order of their axes,
+    little-endian.
     """
     if not written:
         return []
@@ -142,7 +143,7 @@ def to_raw_bytes(array: npt.NDArray[Any]) -> bytes:
 
 
 def format_layer_info(model: SubModel) -> str:
-    """Return a line a layer: its number, its ONNX operator, its name."""
+    """Return one line per layer: its number, its ONNX operator, its name."""
     nodes = onnx.load_model_from_string(model.data).graph.node
     return "".join(f"{i} {n.op_type} {n.name or n.output[0]}\n" for i, n in enumerate(nodes))
 
@@ -162,9 +163,9 @@ def format_allowed_nodes(network: TidlNetwork) -> str:
 
 
 def make_nfo(network: TidlNetwork, written: Sequence[WrittenRegion]) -> dict[str, Any]:
-    """Return what TI's compilers write to ``relay.nfo``, under its names.
+    """Return the content of ``relay.nfo``, with the keys of TI's compilers.
 
-    Zero points and inverse scales are those of the inputs, then of the outputs.
+    Zero points and inverse scales are those of the inputs, then those of the outputs.
     """
     others = [r for r in network.partition.regions if r.device != "tidl"]
     functions = [network.function(r) for r in network.partition.regions]
@@ -199,10 +200,10 @@ def count_operators(functions: Sequence[relax.Function]) -> dict[str, int]:
 
 
 def list_bundle_files(regions: Sequence[TidlRegionArtifacts], imported: bool) -> tuple[str, ...]:
-    """Return the files that a bundle takes, relative to the folder of artifacts.
+    """Return the files for a bundle, relative to the folder of artifacts.
 
-    Calibration tensors stay behind: they are the user's data, and large. Of what TI's tools write,
-    only the networks and their descriptions are taken.
+    Calibration tensors are left out, because they are the user's data, and large. The files of TI's
+    tools are left out too, except the networks and their descriptions.
     """
     names = [RegionFiles(region.number) for region in regions]
     parts = [(*n.build_files, *(n.tool_files if imported else ())) for n in names]
@@ -235,10 +236,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def boundary_quant_params(function: relax.Function) -> list[QuantParams]:
-    """Return the parameters of a region's inputs, then of its outputs.
+    """Return the quantization parameters of a region's inputs, then of its outputs.
 
-    An input has those of the dequantize that reads it, an output those of the quantize that makes
-    it, also where elements are moved in between.
+    An input has the parameters of the dequantize that reads it. An output has the parameters of the
+    quantize that produces it. Operators that only move elements may be in between.
     """
     bindings = bindings_of(function)
     makers = {b.var: b.value for b in bindings}
@@ -253,7 +254,7 @@ def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
 
 
 def find_input_params(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -> QuantParams:
-    """Return the parameters of the first dequantize that reads a tensor."""
+    """Return the quantization parameters of the first dequantize that reads a tensor."""
     same = {tensor}
     for binding in bindings:
         if same.isdisjoint(read_variables(binding.value)):
@@ -267,7 +268,7 @@ def find_input_params(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -
 
 
 def find_output_params(tensor: relax.Var, makers: Mapping[relax.Var, relax.Expr]) -> QuantParams:
-    """Return the parameters of the quantize that a tensor comes from."""
+    """Return the quantization parameters of the quantize that produces a tensor."""
     value = makers.get(tensor)
     while operator_name(value) in LAYOUT:
         value = makers.get(read_variables(value)[0])

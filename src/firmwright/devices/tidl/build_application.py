@@ -1,4 +1,4 @@
-"""Write the program for the chip that runs the results of TI's tools, with their files."""
+"""Writes the program for the chip that runs the results of TI's tools, and copies their files."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ TYPES = {
     "int16": "TIDLRT_Int16", "uint32": "TIDLRT_Uint32", "int32": "TIDLRT_Int32",
     "float32": "TIDLRT_Float32",
 }  # fmt: skip
-"""TIDL-RT's names of element types, by ours."""
+"""Names of element types in TIDL-RT, by their names here."""
 
 
 @dataclass(frozen=True)
 class CalledRegion:
-    """A region, as its call finds it: the files of TI's tools, and its tensors in their order."""
+    """The data for a region's call: the files of TI's tools, and the tensors in their order."""
 
     files: RegionFiles
     inputs: Sequence[BoundaryTensor]
@@ -63,10 +63,10 @@ class CalledRegion:
 def write_application(
     name: str, prefix: str, platform: str, called: Sequence[TidlRegionArtifacts], folder: Path
 ) -> None:
-    """Write the sources that the program has beside the project's, and its Makefile.
+    """Write the program's sources that the project does not have, and its Makefile.
 
-    ``called`` are the regions in the order in which the network calls them; ``prefix`` is that of
-    the project's files.
+    ``called`` are the regions in the order in which the network calls them. ``prefix`` is the
+    prefix of the project's files.
     """
     regions = [CalledRegion(RegionFiles(r.number), r.inputs, r.outputs) for r in called]
     stand_ins = [*(f"{r.region}.c" for r in called), "c7x_regions.c"]

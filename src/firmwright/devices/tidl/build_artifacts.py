@@ -1,4 +1,4 @@
-"""Write the inputs of TI's tools for the regions of TIDL, and let the tools import them."""
+"""Writes the inputs of TI's tools for the regions of TIDL, and lets the tools import them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from firmwright.toolchain.tool_folder import ToolFolder
 from firmwright.verify.batches import join_samples
 
 FRAMES = "advanced_options:calibration_frames"
-"""The option of ``tidl`` that says how many there are."""
+"""The option of ``tidl`` with the number of calibration frames."""
 
 
 NO_SAMPLES = (
@@ -66,12 +66,12 @@ def run(job: Job, folder: Path) -> None:
 
 
 def read_batch_size(job: Job) -> int:
-    """Return the samples of an inference that the recipe asks for, 0 without a batch."""
+    """Return the number of samples per inference that the recipe states, 0 without a batch."""
     return artifacts.BATCH_LAYOUT.read(job).size if job.has_stage("batch") else 0
 
 
 def read_regions(job: Job, batch: int) -> TidlNetwork:
-    """Read the regions, and the samples for them, ``batch`` to an inference."""
+    """Return the regions, and their calibration frames of ``batch`` samples each."""
     (device,) = (d for d in job.mix if d.name == "tidl")
     options = read_options(device.context)
     partition = artifacts.PARTITION.read(job)
@@ -83,7 +83,7 @@ def read_regions(job: Job, batch: int) -> TidlNetwork:
 
 
 def import_regions(job: Job, tools: ToolFolder, folder: Path, regions: int) -> str:
-    """Let TI's tools import every region; return their version. Their logs stay in the cache."""
+    """Import every region with TI's tools, and return their version; the logs are in the cache."""
     logs = job.cache / "tidl_import"
     files = [RegionFiles(number) for number in range(regions)]
     versions = [run_import(tools, folder, f, logs / f"{f.stem}.log") for f in files]
@@ -101,7 +101,7 @@ def format_summary(record: Artifacts) -> str:
 
 
 def describe_shifted_inputs(record: Artifacts) -> Iterator[str]:
-    """Yield, of each region, its inputs whose zero point TI's pages do not have."""
+    """Yield a note per region with input zero points, which TI's documentation requires to be 0."""
     for region in record.regions:
         named = [f"{t.name} ({t.zero_point})" for t in region.inputs if t.zero_point]
         if named:
@@ -109,9 +109,9 @@ def describe_shifted_inputs(record: Artifacts) -> Iterator[str]:
 
 
 def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
-    """Return where the samples are that TIDL calibrates with, how many, and the recipe's key.
+    """Return the samples with which TIDL calibrates, their maximum number, and the recipe's key.
 
-    Raises UserError if the recipe names none.
+    Raises UserError if the recipe names no samples.
     """
     own = job.recipe.calibration
     if own is not None:
@@ -126,11 +126,11 @@ def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
 
 
 def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list[Sample]:
-    """Return the frames that TIDL calibrates with, of ``batch`` samples each.
+    """Return the frames with which TIDL calibrates, of ``batch`` samples each.
 
-    There are ``frames`` of them, or fewer where the recipe did not state their number. Samples
-    that do not fill a batch are taken in turn. Raises UserError, naming the recipe's key, for data
-    that does not fit or is too little.
+    The result has ``frames`` frames, or fewer if the recipe did not state their number. If the
+    samples do not fill a batch, they are repeated. Raises UserError, with the recipe's key, for
+    data that does not fit or is too little.
     """
     given, limit, key = calibration_inputs(job)
     try:

@@ -1,4 +1,4 @@
-"""Which networks and regions are quantized, and the facts about scales for rules."""
+"""Finds quantized networks and regions, and the facts about scales for rules."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ GRID_OPERATORS = frozenset({"quantize", "dequantize"})
 
 
 def is_quantized(bindings: Iterable[VarBinding]) -> bool:
-    """Return whether operators quantize or dequantize: the scales are decided then."""
+    """Return whether operators quantize or dequantize, so that the scales are fixed."""
     return any(short_name(b.value) in GRID_OPERATORS for b in bindings)
 
 
 def grid_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
-    """Return the facts for rules about a layer's scales and zero points, weights and biases
-    included.
+    """Return the facts about a layer's scales and zero points, including weights and biases.
 
-    ``grids`` says in words what a chip of one symmetric scale a tensor does not take.
+    ``grids`` describes in words the quantization parameters that are not one symmetric scale per
+    tensor, for a chip that supports only such scales.
     """
     calls = [b.value for b in bindings if short_name(b.value) in GRID_OPERATORS]
     scales = [constant_array(call.args[1]) for call in calls]
@@ -42,10 +42,12 @@ def grid_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
 
 
 def is_float(function: Function) -> bool:
-    """Tell a region of floats, as TIDL supports it of a network that is not quantized."""
+    """Return whether a region has float inputs, as TIDL supports it in a network without
+    quantization.
+    """
     return all(dtype_of(v) == "float32" for v in function.params)
 
 
 def is_quantized_float(function: Function) -> bool:
-    """Tell a region of floats that is quantized inside: what stands in for TIDL's own."""
+    """Return whether a float region is quantized inside, as the stand-in for TIDL is."""
     return is_float(function) and is_quantized(b for x in function.body.blocks for b in x.bindings)

@@ -1,9 +1,9 @@
-"""What TI's import tool is told of a region: its text file of ``key = value``.
+"""Writes the text file of ``key = value`` for TI's import tool, one file per region.
 
-The keys and their numbers are those that the tool prints for ``--help``, that TI's user guide lists
-(TIDL-RT importer, 08_02 and later) and that ``itidl_ti.h`` defines; what accompanies raw data is
-that of the importer in TI's TVM. Nobody publishes in which order a file of raw data has several
-inputs, nor whether a graph with its own quantize may start with integers: unverified.
+The keys and their numbers are in the tool's ``--help``, in TI's user guide (TIDL-RT importer, 08_02
+and later) and in ``itidl_ti.h``. The keys for raw data come from the importer in TI's TVM. Two
+facts are not published and therefore unverified: the order of several inputs in a file of raw data,
+and whether a graph with quantize operators may start with integers.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ QUANTIZATION_STYLES = {0: 2, 1: 3, 4: 6}
 UNUSED_STYLE = 2
 """The tool's default, for floats without quantization."""
 CALIBRATION_OPTIONS = {0: 0, 1: 7}
-"""``calibrationOption`` by ``accuracy_level``: nothing; clipping and biases."""
+"""``calibrationOption`` by ``accuracy_level``: no calibration; clipping and biases."""
 NO_ITERATIONS = -1
-"""The tool's own default of ``biasCalibrationIterations``, TI's for graphs that are quantized."""
+"""The tool's default of ``biasCalibrationIterations``; TI uses it for quantized graphs."""
 CALIBRATION_BITS = {
     "activation_clipping": 1,
     "weight_clipping": 2,
     "bias_calibration": 4,
     "channel_wise_quantization": 8,
 }
-"""What ``accuracy_level`` 9 sums up."""
+"""The bits whose sum is the ``calibrationOption`` of ``accuracy_level`` 9."""
 OPTION_KEYS = {
     "debug_level": "debugTraceLevel",
     "advanced_options:output_feature_16bit_names_list": "outputFeature16bitNamesList",
@@ -63,10 +63,10 @@ ITERATIONS = "advanced_options:calibration_iterations"
 
 @dataclass(frozen=True)
 class RegionImport:
-    """A region as the tool sees it; ``quant_params`` are those of inputs, then outputs.
+    """A region as the tool gets it; ``quant_params`` are those of inputs, then of outputs.
 
-    ``prequantized`` tells that the sub-model has its own quantize. TIDL quantizes any other one
-    to ``bits``, and none to 32.
+    ``prequantized`` is true if the sub-model contains a quantize. TIDL quantizes any other
+    sub-model to ``bits``; with 32 bits it does not quantize.
     """
 
     files: RegionFiles
@@ -84,7 +84,7 @@ class RegionImport:
 def format_import_config(region: RegionImport, options: TidlOptions, frames: int) -> str:
     """Return the file's text; every path in it is relative to the file's folder.
 
-    ``options`` are those of the target, ``frames`` the number of calibration samples.
+    ``options`` are the options of the target, ``frames`` is the number of calibration samples.
     """
     files, inputs, outputs = region.files, region.inputs, region.outputs
     grids = region.quant_params[: len(inputs)], region.quant_params[len(inputs) :]
@@ -117,7 +117,9 @@ def format_import_config(region: RegionImport, options: TidlOptions, frames: int
 def describe_calibration(
     region: RegionImport, options: TidlOptions, frames: int
 ) -> Mapping[str, int]:
-    """Return the keys on quantization: TIDL's own, that of the graph, or none."""
+    """Return the keys on quantization, for TIDL's quantization, the graph's quantization, or
+    floats.
+    """
     style = QUANTIZATION_STYLES[options.number(SCALE_TYPE)]
     if region.is_calibrated:
         return {
@@ -145,7 +147,7 @@ def calibration_option(options: TidlOptions) -> int:
 
 
 def map_options(options: Mapping[str, Value]) -> dict[str, object]:
-    """Return what the tool is told in the words of TI's options."""
+    """Return the values of the tool's keys for the options that have such a key."""
     stated = {
         OPTION_KEYS[name]: value
         for name, value in options.items()
@@ -155,7 +157,7 @@ def map_options(options: Mapping[str, Value]) -> dict[str, object]:
 
 
 def find_unmapped_options(options: TidlOptions) -> list[str]:
-    """Return the options that were set and have no key of the tool."""
+    """Return the options that were set and for which the tool has no key."""
     defaults = {option.name: option.default for option in OPTIONS}
     return [name for name in UNMAPPED_OPTIONS if options.values[name] != defaults[name]]
 
@@ -167,7 +169,7 @@ def format_names(listed: Iterable[str]) -> str:
 def format_tensors(
     side: str, tensors: Sequence[Tensor], grids: Sequence[QuantParams]
 ) -> Mapping[str, str]:
-    """Return what inputs (``in``) and outputs (``out``) have alike, a number a tensor."""
+    """Return the keys that inputs (``in``) and outputs (``out``) share, one number per tensor."""
     return {
         f"{side}ElementType": format_numbers(element_type(t) for t in tensors),
         f"{side}TensorScale": format_numbers(1 / g.scale for g in grids),
@@ -188,9 +190,9 @@ def element_type(tensor: Tensor) -> int:
 
 
 def axis_lengths(tensors: Sequence[Tensor]) -> list[list[int]]:
-    """Return the lengths of TIDL's six axes, each of all tensors; short shapes are at the end.
+    """Return the lengths of TIDL's six axes, each for all tensors; short shapes fill the last axes.
 
-    The first of four axes or more is the batch, which is 1 for shapes of fewer.
+    The first axis of a shape with four or more axes is the batch. The batch is 1 for other shapes.
     """
     rows = []
     for tensor in tensors:

@@ -1,13 +1,13 @@
-"""The files of a region, by the names that users of TI's compilers know."""
+"""Names the files of a region as users of TI's compilers know them."""
 
 from __future__ import annotations
 
 
 class RegionFiles:
-    """File names of the ``number``-th region; ``net`` and ``params`` are TI's tool's results.
+    """File names of the ``number``-th region; TI's tool writes ``net`` and ``params``.
 
-    ``params_stem`` is what the tool appends ``1.bin`` to. ``build_files`` are what a build writes
-    and hands on; calibration tensors, which are large, stay behind.
+    The tool appends ``1.bin`` to ``params_stem``. ``build_files`` are the files that a build writes
+    and copies to the bundle. They do not include calibration tensors, which are large.
     """
 
     def __init__(self, number: int) -> None:

@@ -1,10 +1,10 @@
-"""Every option of ``tidl`` as data, under TI's names, and the defaults of TI's several sources.
+"""Lists every option of ``tidl`` under TI's names, with the defaults of TI's several sources.
 
-Sources: the option tables of edgeai-tidl-tools (release 11_00_06_00), whose defaults are the ones
-here; ``compile_relay`` of TI's TVM; the configurations of TI's tidlrunner (tools 11_02_16_00) and
-the page on ``tvmc`` of TI's TVM. They do not agree with each other: see :data:`PRESETS`. Two
-defaults are not of the option tables: the scales, which TI's tidlrunner and edgeai-benchmark set by
-chip, and the conversion at a region's border, which the importer in TI's TVM always asks for.
+The sources do not agree with each other (:data:`PRESETS`). The defaults in this table are those of
+the option tables of edgeai-tidl-tools (release 11_00_06_00). Other sources are ``compile_relay`` of
+TI's TVM, the configurations of TI's tidlrunner (tools 11_02_16_00), and the page on ``tvmc`` of
+TI's TVM. Two defaults are not from the option tables. TI's tidlrunner and edgeai-benchmark set the
+scales by chip. The importer in TI's TVM always requests the conversion at a region's border.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from firmwright.targets.device_options import NumberRange, OptionValues
 
 Value = int | float | str | tuple[str, ...]
-"""A list's entries are separated by commas where it is written."""
+"""The value of an option; in the target string, commas separate the entries of a list."""
 
 SWITCH = ("0", "1")
 
@@ -25,7 +25,7 @@ OWN_CALIBRATION = (
     "advanced_options:bias_calibration",
     "advanced_options:channel_wise_quantization",
 )
-"""What ``accuracy_level`` 9 reads, and no other level."""
+"""The options that only ``accuracy_level`` 9 reads."""
 WIDE_RESULTS = "advanced_options:output_feature_16bit_names_list"
 WIDE_WEIGHTS = "advanced_options:params_16bit_names_list"
 CALIBRATION = (
@@ -36,12 +36,12 @@ CALIBRATION = (
     WIDE_WEIGHTS,
     *OWN_CALIBRATION,
 )
-"""What says how TIDL quantizes: without effect where it does not."""
+"""The options that control how TIDL quantizes; they have no effect if it does not quantize."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option: its name, what it is where nothing sets it, what it may be, and what it means."""
+    """One option: its name, its default, its possible values, and its meaning."""
 
     name: str
     default: Value
@@ -137,10 +137,10 @@ OPTIONS: Sequence[Option] = (
 
 @dataclass(frozen=True)
 class Defaults:
-    """Values by option; they count where every fact of ``where`` has one of the values listed.
+    """Values by option; they apply if every fact of ``where`` has one of the listed values.
 
     Facts are the numbers of the platform's ``tidl``, the effective ``tensor_bits``, and ``rest``,
-    the device that takes what TIDL leaves.
+    the device that computes the layers that TIDL leaves.
     """
 
     values: Mapping[str, Value]
@@ -154,7 +154,7 @@ def accuracy_defaults(level: int, iterations: int) -> Mapping[str, Value]:
 CHIP_DEFAULTS: Sequence[Defaults] = (
     Defaults({"advanced_options:quantization_scale_type": 1}, {"asymmetric_per_channel": (False,)}),
 )
-"""What a chip has otherwise, whatever the preset."""
+"""Defaults of a chip that apply with every preset."""
 
 PRESETS: Mapping[str, Sequence[Defaults]] = {
     "tidl-tools": (),
@@ -182,4 +182,6 @@ PRESETS: Mapping[str, Sequence[Defaults]] = {
         ),
     ),
 }
-"""What TI's sources set otherwise than its option tables; of several that count, the last does."""
+"""Defaults in TI's sources that differ from its option tables; the last of several that apply
+counts.
+"""

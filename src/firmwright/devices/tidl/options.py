@@ -1,4 +1,4 @@
-"""The options of ``tidl`` in the target string, with what TI's sources fill in."""
+"""Reads the options of ``tidl`` in the target string, and adds the defaults of TI's sources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ SCALE_TYPE = "advanced_options:quantization_scale_type"
 
 @dataclass(frozen=True)
 class TidlOptions:
-    """What is asked of TIDL: by name the value of every option of the table, ``stated`` or not."""
+    """The value of every option of the table, by name; ``stated`` are the options that the user
+    states.
+    """
 
     values: Mapping[str, Value]
     stated: Collection[str] = ()
@@ -48,10 +50,10 @@ class TidlOptions:
 
 
 def read_options(context: Context) -> TidlOptions:
-    """Read the target string's options and complete them.
+    """Return the target string's options, completed by the defaults.
 
-    Raises OptionError for an option or a value that TIDL does not have, for options that do not go
-    together, and for those that the platform's chip cannot follow.
+    Raises OptionError for an option or a value that TIDL does not have, for options that exclude
+    each other, and for options that the platform's chip does not support.
     """
     table = {option.name: option for option in OPTIONS}
     stated: dict[str, Value] = {}
@@ -76,14 +78,14 @@ def read_options(context: Context) -> TidlOptions:
 
 
 def refuse_stated(options: TidlOptions, names: Collection[str], why: str) -> None:
-    """Raise OptionError for the first of the options ``names`` that the recipe states."""
+    """Raise OptionError for the first option of ``names`` that the recipe states."""
     for name in options.stated:
         if name in names:
             raise OptionError(f"target: tidl: {name} {why}")
 
 
 def refuse_calibration(options: TidlOptions) -> None:
-    """Raise OptionError for an option that says how TIDL quantizes: the network is so already."""
+    """Raise OptionError for an option on quantization, because the network is already quantized."""
     way_out = "hand over the float network, and TIDL quantizes it"
     why = f"says how TIDL quantizes, and the network is quantized already; {way_out}"
     refuse_stated(options, CALIBRATION, why)
@@ -96,7 +98,9 @@ def refuse_calibration(options: TidlOptions) -> None:
 
 
 def complete_options(stated: Mapping[str, Value], facts: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the value of every option: the stated one, else the preset's, else the table's."""
+    """Return the value of every option: the stated value, the preset's default, or the table's
+    default.
+    """
     values = {option.name: option.default for option in OPTIONS}
     facts = {"tensor_bits": values["tensor_bits"], **facts, **stated}
     preset = str(stated.get("preset", values["preset"]))
@@ -107,7 +111,7 @@ def complete_options(stated: Mapping[str, Value], facts: Mapping[str, Any]) -> d
 
 
 def parse_value(option: Option, text: str) -> Value:
-    """Return an option's value; OptionError for a text that is none."""
+    """Return an option's value; OptionError for an invalid text."""
     if not accepts(option.values, text):
         raise OptionError(
             f"target: tidl: {option.name} is {format_values(option.values)}, not '{text}'"

@@ -1,7 +1,7 @@
-"""The layers of a network that TIDL supports: by its rules, merged into few regions.
+"""Selects the layers of a network that TIDL supports, and merges them into few regions.
 
-The order is that of TI's compiler: rules and lists decide on layers, what is next to each other
-becomes a region, and of the regions those with most multiply-accumulates stay.
+The order of steps is the order of TI's compiler. First, rules and lists decide on layers. Then
+adjacent layers become a region. Last, the regions with the most multiply-accumulates stay.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from firmwright.targets.placement import Placement
 from firmwright.targets.rules import find_violations
 
 INDEX_KINDS = frozenset({"argmax", "argmin"})
-"""Operators whose results count elements: they are integers in every network."""
+"""Operators whose results count elements: the results are integers in every network."""
 
 
 def place_regions(module: IRModule, context: Context) -> Placement:
-    """Take what breaks no rule, as regions; every other layer gets the rules that it breaks."""
+    """Place the layers that break no rule as regions; report the rules that others break."""
     options = read_options(context)
     bindings, outputs = read_graph(module)
     if is_quantized(bindings):
@@ -65,7 +65,7 @@ def place_regions(module: IRModule, context: Context) -> Placement:
 
 
 class OperatorChecker:
-    """What speaks against operators: a list of the user's, an operator TIDL has not, a rule."""
+    """Checks operators against the user's lists, the operators of TIDL, and its rules."""
 
     def __init__(
         self, options: TidlOptions, chip: Mapping[str, Any], bindings: Sequence[VarBinding]
@@ -93,7 +93,7 @@ class OperatorChecker:
     def check_operator(
         self, binding: VarBinding, layer: Sequence[VarBinding] = ()
     ) -> tuple[RuleViolation, ...]:
-        """Return the rules that one operator breaks, in its ``layer`` or by itself."""
+        """Return the rules that one operator breaks, as part of its ``layer`` or alone."""
         kind = kind_of(binding.value)
         denied = check_layer_type(self.options, kind)
         if denied:
@@ -117,7 +117,9 @@ ALLOWED_NAMES = "allow_list:layer_name"
 
 
 def check_layer_name(options: TidlOptions, names: set[str]) -> RuleViolation | None:
-    """Return what the user's lists say against a layer that goes by these names."""
+    """Return the violation of the user's lists by a layer with these names; None if the lists allow
+    it.
+    """
     denied = [name for name in options.names(DENIED_NAMES) if name in names]
     if denied:
         return explain_denial(DENIED_NAMES, denied[0])
@@ -134,7 +136,7 @@ def check_layer_type(options: TidlOptions, kind: str) -> RuleViolation | None:
 
 
 def matches_kind(entry: str, kind: str) -> bool:
-    """Return whether a type of a list is this kind: by the name here, or by ONNX's or TFLite's."""
+    """Return whether a list's type is this kind, under its name here, in ONNX or in TFLite."""
     known = entry in tidl_rules().operators
     return entry == kind or (not known and is_same_kind(entry, kind.removeprefix("depthwise_")))
 
@@ -147,7 +149,7 @@ def explain_denial(rule: str, entry: str) -> RuleViolation:
 def check_lists(
     options: TidlOptions, bindings: Sequence[VarBinding], groups: Sequence[Group]
 ) -> None:
-    """Raise OptionError for a list's entry that nothing in the network is called."""
+    """Raise OptionError for a list's entry that does not match any name in the network."""
     types, names = {kind_of(b.value) for b in bindings}, names_of(bindings)
     layers = names_of([b for group in groups for b in computing_operators(group)])
     for option in OPTIONS:

@@ -1,4 +1,4 @@
-"""Which regions TIDL does not get: too many tensors, too little work."""
+"""Removes regions that have too many tensors or too little work for TIDL."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from firmwright.partition.layers import LayerGraph
 from firmwright.targets import Context
 
 MAX_TENSORS = 32
-"""Inputs, and outputs, of a region: TI's compiler drops one that has more."""
+"""The maximum inputs, and outputs, of a region: TI's compiler drops a region that has more."""
 
 
 def prune(
     regions: list[list[int]], layers: LayerGraph, options: TidlOptions, context: Context
 ) -> tuple[list[list[int]], dict[int, RuleViolation]]:
-    """Leave out regions with too many tensors or too little work; say so of their layers."""
+    """Return the regions that stay, and the reason against each layer of the other regions.
+
+    A region is left out if it has too many tensors or too little work.
+    """
     by_work = sorted(regions, key=lambda region: (-layers.count_macs(region), region))
     kept: list[list[int]] = []
     pruned: dict[int, RuleViolation] = {}
@@ -52,7 +55,10 @@ def check_tensor_count(region: list[int], layers: LayerGraph) -> RuleViolation |
 
 
 def check_dequantized(region: list[int], layers: LayerGraph) -> RuleViolation | None:
-    """TI's checker: a graph without a quantize may only dequantize by the scale 1."""
+    """Return a violation for a region that dequantizes but does not quantize.
+
+    TI's checker allows such a graph only with the scale 1.
+    """
     kinds = {short_name(b.value) for i in region for b in layers.groups[i].bindings}
     if "dequantize" not in kinds or "quantize" in kinds:
         return None
@@ -65,10 +71,11 @@ def check_dequantized(region: list[int], layers: LayerGraph) -> RuleViolation | 
 def check_call(
     region: list[int], layers: LayerGraph, options: TidlOptions, context: Context
 ) -> RuleViolation | None:
-    """A region without products is worth no call that takes longer than the processor with it.
+    """Return a violation if a region has no products and a call takes longer than the processor.
 
-    The platform's timing gives both, as for the estimates of a comparison. A C7x that takes the
-    rest calls itself. Whoever states ``min_macs`` has decided.
+    The platform's timing has both times, as in the estimates of a comparison. If a C7x computes the
+    layers that TIDL leaves, it calls TIDL itself, and the check is skipped. The check is also
+    skipped if the user states ``min_macs``.
     """
     timing, rest = context.platform.timing, context.fallback
     if timing is None or rest is None or rest.target.core or "min_macs" in options.stated:

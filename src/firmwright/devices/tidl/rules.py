@@ -1,4 +1,4 @@
-"""The operators that TIDL has and what it asks of them, from ``rules.yaml``."""
+"""Loads the operators of TIDL, and the rules on them, from ``rules.yaml``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from firmwright.targets.rules import Rule, read_rules
 
 @dataclass(frozen=True)
 class TidlRules:
-    """``operators`` by Relax's names; rules on operators, and on the target's options."""
+    """``operators`` by their Relax names; rules on operators, and rules on the target's options."""
 
     operators: tuple[str, ...]
     rules: tuple[Rule, ...]

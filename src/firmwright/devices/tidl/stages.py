@@ -1,4 +1,4 @@
-"""The stage that TIDL adds to the pipeline: what TI's tools are given of each region."""
+"""Defines the stages that TIDL adds to the pipeline: the inputs of TI's tools for each region."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STAND_INS: Artifact[IRModule] = Artifact("stand_in", "module.json", MODULE)
 
 
 CALIBRATION = ("calibration", "quantize", "run.inputs", "evaluate.inputs", "inputs")
-"""Keys by which samples are chosen that show the ranges of tensors."""
+"""Recipe keys that choose the samples from which the ranges of tensors are measured."""
 
 
 def calibration_files(job: Job) -> list[Path]:
@@ -51,7 +51,7 @@ def calibration_files(job: Job) -> list[Path]:
 
 
 def artifacts_name(job: Job, batch: int = 0) -> str:
-    """Return the folder's name as TI composes it: ``resnet8_J721S2_target_tidl_noc7x``."""
+    """Return the folder's name in TI's form, such as ``resnet8_J721S2_target_tidl_noc7x``."""
     recipe = job.recipe
     platform = job.platform
     if not is_description_file(recipe.platform):
@@ -65,7 +65,7 @@ def artifacts_name(job: Job, batch: int = 0) -> str:
 
 
 def list_tools(job: Job) -> list[Tool]:
-    """Return TI's tools, which show their version only when they run: all files count."""
+    """Return TI's tools with all their files, because they show their version only at run time."""
     return [folder_tool("TIDL tools", partial(list_tool_files, job.platform))]
 
 
@@ -103,13 +103,13 @@ ARTIFACTS = Stage(
 
 
 def runs_on_tidl_rt(job: Job) -> bool:
-    """Return whether TI's tools made networks that the Arm cores call, one by one, on a chip."""
+    """Return whether the Arm cores of a chip call networks that TI's tools made, one by one."""
     is_device = job.recipe.compile_for_device and job.platform.name != "host"
     return is_device and has_tools() and not job.mix[-1].target.core and job.origin is None
 
 
 def has_tools() -> bool:
-    """Return whether TI's tools import the regions: then nothing stands in for them on a chip."""
+    """Return whether TI's tools import the regions, so that a chip needs no stand-in."""
     return bool(os.environ.get(TOOLS_VARIABLE))
 
 

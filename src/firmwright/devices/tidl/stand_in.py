@@ -1,7 +1,7 @@
-"""What stands in for regions of floats, which TIDL quantizes: firmwright's quantization of them.
+"""Quantizes float regions with firmwright's quantization, as a stand-in for TIDL's quantization.
 
-TIDL calibrates a region on the tensors at its border. So does the stand-in, on the same ones. It
-has the bits and the kind of scales that TIDL is asked for. What the two compute is not the same.
+TIDL calibrates a region on the tensors at its border. The stand-in uses equal tensors, and the bits
+and the kind of scales that the options of TIDL request. The two results still differ.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from firmwright.recipe.quantization import CalibrationOptions, KeepFloat, Quanti
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write the regions as they are lowered, and the network of them, if any is quantized."""
+    """Write the lowered regions, and the network of these regions if any of them is quantized."""
     partition, module = artifacts.PARTITION.read(job), artifacts.REGIONS.read(job)
     floats = [r for r in partition.regions if r.device == "tidl" and is_float(module[r.name])]
     if floats:
@@ -49,7 +49,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def quantize_regions(network: TidlNetwork, regions: Sequence[Region]) -> tvm.IRModule:
-    """Return the network's regions, ``regions`` of them quantized; their borders stay floats."""
+    """Return the network's regions with ``regions`` quantized; their border tensors stay floats."""
     wanted = list(dict.fromkeys(tensor for region in regions for tensor in region.inputs))
     frames = list(compute_tensors(network.module, network.partition, network.samples, wanted))
     functions = {}
@@ -66,7 +66,7 @@ def quantize_regions(network: TidlNetwork, regions: Sequence[Region]) -> tvm.IRM
 def quantize_region(
     model: SubModel, frames: Sequence[dict[str, Array]], options: TidlOptions
 ) -> relax.Function:
-    """Return the function of a float region quantized by its inputs in ``frames``."""
+    """Return the function of a float region, quantized by its inputs in ``frames``."""
     asked = choose_options(options)
     opset = INT16_OPSET if asked.sixteen_bit else PER_CHANNEL_OPSET
     prepared = prepare(model.data, model.inputs, opset)
@@ -76,7 +76,7 @@ def quantize_region(
 
 
 def make_region(module: tvm.IRModule) -> relax.Function:
-    """Return ``main`` as the function of a region: it returns a tuple."""
+    """Return ``main`` as the function of a region, which returns a tuple."""
     if keep_tir(module).functions:
         names = ", ".join(sorted(v.name_hint for v in keep_tir(module).functions))
         raise UserError(f"target: tidl: no stand-in quantizes {names}; tensor_bits=32 keeps floats")
@@ -87,7 +87,7 @@ def make_region(module: tvm.IRModule) -> relax.Function:
 
 
 def choose_options(options: TidlOptions) -> QuantizeOptions:
-    """Return what comes nearest to what TIDL is asked for."""
+    """Return the options of firmwright's quantization that are nearest to the options of TIDL."""
     integers = f"int{options.number('tensor_bits')}"
     scale_type = options.number(SCALE_TYPE)
     level = options.number("accuracy_level")

@@ -1,4 +1,4 @@
-"""A region as an ONNX graph of its own, for TI's import tool: quantized as it is, or float."""
+"""Exports a region as a separate ONNX graph for TI's import tool, quantized or in floats."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ CONVOLUTIONS = ("relax.nn.conv2d", "relax.nn.conv2d_transpose")
 
 @dataclass(frozen=True)
 class SubModel:
-    """An ONNX graph whose ``inputs`` and ``outputs`` are the region's boundary, in its order.
+    """An ONNX graph; ``inputs`` and ``outputs`` are the region's boundary, in its order.
 
-    They are called ``tidl_<number>_i0`` … and ``tidl_<number>_o0`` …, as TI's compilers call
-    them, and have the boundary's shapes and types: integers stay integers.
+    They have the names of TI's compilers, ``tidl_<number>_i0`` … and ``tidl_<number>_o0`` …, and
+    the boundary's shapes and types: integers stay integers.
     """
 
     data: bytes
@@ -38,9 +38,9 @@ class SubModel:
 
 
 def export_sub_model(function: relax.Function, number: int) -> SubModel:
-    """Write the ``number``-th region's function as ONNX.
+    """Return the ``number``-th region's function as ONNX.
 
-    Raises UserError listing the operators that have no form here.
+    Raises UserError with the list of operators that cannot be exported.
     """
     module = tvm.IRModule({"main": function.without_attr("global_symbol")})
     inputs = make_tensors(f"tidl_{number}_i", function.params)
@@ -54,7 +54,7 @@ def make_tensors(stem: str, variables: Sequence[relax.Var]) -> tuple[Tensor, ...
 
 
 class RegionExporter(QuantizedExporter):
-    """Gives a convolution its bias as the third input, where TI's tool looks for it."""
+    """Writes the bias of a convolution as its third input, because TI's tool looks for it there."""
 
     refusal = "tidl: operators that have no form in a sub-model:"
 
@@ -72,7 +72,10 @@ class RegionExporter(QuantizedExporter):
         return super().elementwise(call)
 
     def is_bias(self, bias: relax.Expr, convolution: relax.Expr) -> bool:
-        """Tell a constant for each channel of a convolution that nothing else reads."""
+        """Return whether a constant has one number per channel of a convolution.
+
+        The result is False if the convolution has another reader.
+        """
         maker = self.makers.get(convolution)
         if maker is None or operator_name(maker) not in CONVOLUTIONS:
             return False
@@ -88,11 +91,11 @@ class RegionExporter(QuantizedExporter):
         (node,) = (n for n in self.nodes if result.name in n.output)
         self.nodes.remove(node)
         node.input.append(self.add_bias(bias))
-        self.nodes.append(node)  # behind what dequantizes the bias
+        self.nodes.append(node)  # after the node that dequantizes the bias
         return result
 
     def add_bias(self, bias: relax.Expr) -> str:
-        """Write a bias with its one axis of more than one element; return its name."""
+        """Write a bias, reshaped to one axis, and return its name."""
         found = self.values.get(bias)
         if not isinstance(found, DequantizedConstant):
             return self.add_constant(constant_array(bias).reshape(-1))

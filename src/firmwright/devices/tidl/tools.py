@@ -1,7 +1,7 @@
-"""TI's tools, in the folder that TIDL_TOOLS_PATH names: what is there, and the import that runs.
+"""Finds TI's tools in the folder that TIDL_TOOLS_PATH names, and imports regions with them.
 
-The files, and how ``tidl_model_import.out`` is called with them, are those of TI's own examples of
-the standalone tool (edgeai-tidl-tools). The numbers of ``DEVICE_NAME`` are those of TI's
+The files, and the call of ``tidl_model_import.out`` with them, follow TI's examples of the
+standalone tool (edgeai-tidl-tools). The numbers of ``DEVICE_NAME`` are in TI's
 ``tidl_deviceInfo.h``.
 """
 
@@ -28,27 +28,29 @@ HELPERS = {
     "graphVizTool": "tidl_graphVisualiser.out",
     "perfSimConfig": DEVICE_CONFIG,
 }
-"""What the import tool calls and reads, by the option that tells it where that is."""
+"""Files that the import tool calls or reads, by the option with their path."""
 TOOL_FILES = (IMPORT_TOOL, *HELPERS.values())
 PASSED_VARIABLES = ("HOME", "PATH", "TMPDIR")
-"""All that a tool sees of the environment, beside where the tools and its libraries are."""
+"""The variables that a tool gets in addition to the paths of the tools and libraries."""
 DEVICE_NAMES: Mapping[int, tuple[int, ...]] = {
     7100: (0,),
     7120: (1, 2, 3),
     7504: (4,),
     7524: (4,),
 }
-"""``DEVICE_NAME`` in ``device_config.cfg`` by the silicon version of a chip's C7x. TI names three
-of 7120, and does not say which is J721S2."""
+"""``DEVICE_NAME`` in ``device_config.cfg`` by the silicon version of a chip's C7x.
+
+TI has three names for version 7120, and does not state which one is J721S2.
+"""
 LOG_LINES = 12
-"""Last lines of a failed import's log that its message shows."""
+"""The number of last lines of a failed import's log that its message shows."""
 
 
 def find_tools(platform: Platform) -> ToolFolder | None:
-    """Return TI's tools, None if the variable is not set.
+    """Return TI's tools; None if the variable is not set.
 
-    Raises UserError for a folder that lacks files, holds some that do not run, or is of tools for
-    another chip.
+    Raises UserError for a folder that lacks files, has tools that are not executable, or has tools
+    for another chip.
     """
     tools = find_tool_folder(TOOLS_VARIABLE, TOOL_FILES)
     if tools is None:
@@ -61,7 +63,7 @@ def find_tools(platform: Platform) -> ToolFolder | None:
 
 
 def check_device(tools: ToolFolder, platform: Platform) -> None:
-    """Raise UserError if the tools are those for another chip than the platform's."""
+    """Raise UserError if the tools are for another chip than the platform's chip."""
     path = tools.path / DEVICE_CONFIG
     text = path.read_text(encoding="utf-8", errors="replace")
     stated = re.search(r"^\s*DEVICE_NAME\s*=\s*(\d+)", text, re.MULTILINE)
@@ -78,13 +80,13 @@ def check_device(tools: ToolFolder, platform: Platform) -> None:
 
 
 def make_import_command(tools: str, config: str) -> list[str]:
-    """Return the command line that imports a region, run in the folder of its files."""
+    """Return the command line that imports a region; it runs in the region's folder."""
     places = [part for o, name in HELPERS.items() for part in (f"--{o}", f"{tools}/{name}")]
     return [f"{tools}/{IMPORT_TOOL}", config, *places]
 
 
 def make_import_script(configs: Sequence[str]) -> str:
-    """Return a shell script that imports all regions, as :func:`run_import` does one by one."""
+    """Return a shell script that imports all regions as :func:`run_import` imports each of them."""
     lines = [" ".join(make_import_command(f'"${TOOLS_VARIABLE}"', config)) for config in configs]
     folder = 'cd "$(dirname "$0")"'
     known = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
@@ -93,10 +95,10 @@ def make_import_script(configs: Sequence[str]) -> str:
 
 
 def run_import(tools: ToolFolder, folder: Path, files: RegionFiles, log: Path) -> str:
-    """Import one region in the ``folder`` of its files; the tool's output goes to ``log``.
+    """Import one region in the ``folder`` of its files, and return the version of the tools.
 
-    Returns the version of the tools. Raises UserError with the end of the log where the tool
-    fails, or does not write its results.
+    The tool's output is stored in ``log``. Raises UserError with the end of the log if the tool
+    fails or does not write its results.
     """
     place = str(tools.path)
     libraries = [place, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
@@ -123,7 +125,7 @@ def describe_failure(
 
 
 def find_version(text: str) -> str:
-    """Return the version that TI's tools print in their table, ``unknown`` where they do not."""
+    """Return the version in the table that TI's tools print; ``unknown`` if it is missing."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     found = re.search(r"TIDL Tools Version\W+([0-9][0-9._]*)", plain)
     return found[1] if found else "unknown"

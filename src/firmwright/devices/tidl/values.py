@@ -1,4 +1,4 @@
-"""What values the tensors between regions take: the whole network, run on the host."""
+"""Computes the values of the tensors between regions: runs the whole network on the host."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def compute_tensors(
     samples: Sequence[Mapping[str, Array]],
     wanted: Sequence[str],
 ) -> Iterator[dict[str, Array]]:
-    """Yield, for each sample, the partition's tensors of the names in ``wanted``.
+    """Yield the partition's tensors with the names in ``wanted``, per sample.
 
-    ``module`` has a function a region, as the partition stage writes it. A sample has an array
-    for each of the partition's inputs, in its order. TVM's Relax virtual machine computes, which
-    shares with the generated C what TVM's operators mean: a quantized tensor may differ from it by
-    a step of its grid. Raises UserError if the machine refuses the network.
+    ``module`` has one function per region, as the partition stage writes it. A sample has an array
+    for each of the partition's inputs, in its order. TVM's Relax virtual machine computes the
+    values. It shares the meaning of TVM's operators with the generated C, so a quantized tensor may
+    differ by one step from the C. Raises UserError if the machine rejects the network.
     """
     regions = select_regions(partition, wanted)
     given = [dict(zip(partition.inputs, sample.values(), strict=True)) for sample in samples]
@@ -41,14 +41,14 @@ def compute_tensors(
         for sample in given:
             found = machine["main"](*(tvm.runtime.tensor(array) for array in sample.values()))
             yield dict(zip(wanted, (np.array(t.numpy()) for t in found), strict=True))
-    except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
+    except (RuntimeError, TypeError, ValueError) as error:  # they include all of TVM's errors
         raise UserError(
             f"TVM's virtual machine cannot run the network's regions: {first_line(error)}"
         ) from error
 
 
 def select_regions(partition: Partition, wanted: Sequence[str]) -> list[Region]:
-    """Return the regions that the wanted tensors depend on, in order."""
+    """Return the regions on which the wanted tensors depend, in order."""
     read, found = set(wanted), []
     for region in reversed(partition.regions):
         if not read.isdisjoint(region.outputs):
