@@ -1,4 +1,4 @@
-"""Device ``soma_dory``: the digital accelerator of DIANA, and with an option its analog core."""
+"""Defines the device ``soma_dory``: DIANA's digital accelerator and optional analog core."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 SWITCH = ("0", "1")
 
 ANALOG = "analog_conv2d"
-"""The anchor of regions of the analog core, of which no cycle model is public."""
+"""The anchor of regions of the analog core; no cycle model of this core is public."""
 
 
 class SomaDoryTarget(Target):
-    """DIANA's digital accelerator, under the name that HTVM gives it."""
+    """DIANA's digital accelerator, under HTVM's name for it."""
 
     name = "soma_dory"
     rewrites = ("UseIntegers",)

@@ -1,6 +1,6 @@
-"""About how many cycles a layer takes here, also one that the rules refuse, and how to save some.
+"""Estimates the cycles of a layer, even if the rules reject it, and suggests how to save cycles.
 
-The estimates are those of the cost model for memories that hold the whole layer.
+The estimates use the cost model with memories that hold the whole layer.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from firmwright.ir.regions import Change, Suggestion
 from firmwright.ir.relax import static_shape
 
 SIDES = ("pad_top", "pad_left", "pad_bottom", "pad_right")
-"""The rules' names of a layer's padding, in its order."""
+"""The names of a layer's padding in the rules, in the order of the padding."""
 
 
 def estimate_untiled_cycles(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
-    """Return the cycles of a layer whose memories are large enough for it."""
+    """Return the cycles of a layer, as if it fits whole into the memories."""
     tile = Tile(layer.out_channels, layer.out_height, layer.out_width, layer.channels)
     return estimate_cycles(layer, tile, accelerator).total
 
@@ -37,9 +37,9 @@ def estimate_untiled_cycles(layer: AcceleratorLayer, accelerator: Accelerator) -
 def estimate_function(
     function: Function, numbers: Mapping[str, Any], changes: Sequence[Change]
 ) -> int | None:
-    """Return the cycles of what a region's function computes, after ``changes``.
+    """Return the cycles of a region's function after ``changes``.
 
-    None where it is no layer even then.
+    The result is None if the function is not a layer even after the changes.
     """
     layer = read_any_layer(function)
     if layer is None:
@@ -56,9 +56,9 @@ def estimate_function(
 
 
 def read_any_layer(function: Function) -> AcceleratorLayer | None:
-    """Return the layer that a function is, or that its products would be on integers.
+    """Return the layer of a function, or the layer of its products as if they had integers.
 
-    None for one of the analog core, of which no cycles are known.
+    The result is None for a layer of the analog core, because its cycles are not known.
     """
     matches, unmatched = find_layers(function)
     if len(matches) == 1:
@@ -70,7 +70,9 @@ def read_any_layer(function: Function) -> AcceleratorLayer | None:
 
 
 def read_products(call: Call) -> AcceleratorLayer | None:
-    """Return the geometry of a convolution or product of any type, with weights of zero."""
+    """Return the geometry of a convolution or product of any type, with weights of zero; None for
+    others.
+    """
     shape, weights = (static_shape(operand) for operand in call.args[:2])
     outputs = static_shape(call)
     if short_name(call) == "conv2d":
@@ -110,7 +112,7 @@ def read_products(call: Call) -> AcceleratorLayer | None:
 
 
 def apply_change(layer: AcceleratorLayer, change: Change) -> AcceleratorLayer:
-    """Return the layer after a change of its geometry; others leave its cycles as they are."""
+    """Return the layer after a change of its geometry; other changes do not affect its cycles."""
     if change.fact == "strides":
         return resize(replace(layer, strides=tuple(change.wanted)))
     if change.fact in SIDES:
@@ -137,7 +139,7 @@ def apply_change(layer: AcceleratorLayer, change: Change) -> AcceleratorLayer:
 
 
 def resize(layer: AcceleratorLayer) -> AcceleratorLayer:
-    """Return a convolution with as many results as its kernel, strides and padding give."""
+    """Return a convolution whose result size follows from its kernel, strides and padding."""
     top, left, bottom, right = layer.padding
     height = (layer.height + top + bottom - layer.kernel[0]) // layer.strides[0] + 1
     width = (layer.width + left + right - layer.kernel[1]) // layer.strides[1] + 1
@@ -145,7 +147,7 @@ def resize(layer: AcceleratorLayer) -> AcceleratorLayer:
 
 
 def suggest(function: Function, numbers: Mapping[str, Any]) -> Iterator[Suggestion]:
-    """Yield the number of output channels nearby that fills the accelerator's lanes, or half."""
+    """Yield output channels nearby, and about half as many, that fill the accelerator's lanes."""
     layer = read_any_layer(function)
     accelerator = Accelerator.from_numbers(numbers).limit_to_driver()
     if layer is None or layer.kind not in (LayerKind.CONV2D, LayerKind.DENSE):
@@ -162,7 +164,7 @@ def suggest(function: Function, numbers: Mapping[str, Any]) -> Iterator[Suggesti
 
 
 def crop_channels(layer: AcceleratorLayer, channels: int) -> AcceleratorLayer:
-    """Return a layer of weights with its first output channels alone."""
+    """Return a layer with only its first output channels."""
     assert layer.weights is not None
     assert layer.bias is not None
     return replace(

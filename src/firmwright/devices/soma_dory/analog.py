@@ -1,9 +1,9 @@
-"""Finds layers of DIANA's analog core: sums, a converter of 6 bits, a batch normalization.
+"""Matches layers of DIANA's analog core: sums, a converter of 6 bits, a batch normalization.
 
     conv2d -> divide -> floor -> clip -> multiply -> add -> right_shift -> clip -> astype int8
 
-with casts in between, as HTVM writes it. A division by a power of two, rounded down, may be a right
-shift, as :mod:`firmwright.transforms.integers` writes it.
+There are casts in between, as HTVM writes it. A division by a power of two, rounded down, may be a
+right shift, as :mod:`firmwright.transforms.integers` writes it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_nam
 from firmwright.transforms.integers.ranges import Range, find_ranges
 
 WIDE = ("int16", "int32", "uint32")
-"""Types that hold what a batch normalization computes, by the rule on its numbers."""
+"""Types that can hold the results of a batch normalization, by the rule on its numbers."""
 
 
 def find_analog_layers(function: relax.Function) -> list[Match]:
-    """Find what looks like a layer of the analog core, in order of execution."""
+    """Return the matched layers of the analog core, in order of execution."""
     graph = OperatorGraph(function)
     convolutions = [b for b in graph.bindings if operator_name(b.value) == CONVOLUTION]
     ranges = find_ranges(list(function.params), graph.bindings) if convolutions else {}
@@ -45,7 +45,7 @@ def find_analog_layers(function: relax.Function) -> list[Match]:
 
 
 def read_analog_layer(function: relax.Function) -> AcceleratorLayer:
-    """Return the layer that a region's function computes, which the rules have accepted."""
+    """Return the layer that a region's function computes; the rules have accepted it."""
     (match,) = find_analog_layers(function)
     return make_layer(match)
 
@@ -53,7 +53,7 @@ def read_analog_layer(function: relax.Function) -> AcceleratorLayer:
 def match_analog(
     graph: OperatorGraph, anchor: relax.VarBinding, ranges: Mapping[relax.Var, Range]
 ) -> Match | None:
-    """Read what follows a convolution as far as its result of int8; None where it is not that."""
+    """Return the match from a convolution to its int8 result; None if the operators differ."""
     walk = Walk(graph, anchor.var)
     walk.pass_casts("float32")
     if (division := walk.take("relax.divide")) is not None:
@@ -84,7 +84,7 @@ def match_analog(
 
 
 class Walk:
-    """Follows a tensor from operator to operator; ``variables`` are what these are bound to."""
+    """Follows a tensor from operator to operator; the operators bind ``variables``."""
 
     def __init__(self, graph: OperatorGraph, start: relax.Var) -> None:
         self.graph, self.variables = graph, [start]
@@ -93,7 +93,7 @@ class Walk:
         return self.graph.find_sole_reader(self.variables[-1])
 
     def take(self, operator: str) -> relax.VarBinding | None:
-        """Pass one operator of that name, if it is next."""
+        """Pass one operator of this name and return its binding; None if another is next."""
         binding = self.find_next()
         if binding is None or operator_name(binding.value) != operator:
             return None
@@ -105,7 +105,7 @@ class Walk:
             self.variables.append(binding.var)
 
     def pass_clips(self) -> tuple[float, float]:
-        """Pass all clips that are next, and return the range that they leave."""
+        """Pass all clips that are next, and return their common range."""
         clipped = UNBOUNDED
         while (binding := self.find_next()) and (bounds := read_clip_bounds(binding.value)):
             clipped = intersect(clipped, bounds)
@@ -113,7 +113,9 @@ class Walk:
         return clipped
 
     def take_arithmetic(self, operator: str) -> relax.Expr | None:
-        """Pass a sum or product with a constant, and return that; None if none is next."""
+        """Pass a sum or product with a constant, and return the constant; None if no such operator
+        is next.
+        """
         binding = self.find_next()
         dtype = "int16" if binding and dtype_of(binding.var) == "int16" else "int32"
         found = self.graph.match_arithmetic(binding, operator, dtype)
@@ -125,6 +127,6 @@ class Walk:
 
 
 def read_number(value: relax.Expr) -> float | None:
-    """Return the number that a constant has in every element; None for everything else."""
+    """Return the number that all elements of a constant have; None for other expressions."""
     numbers = set(constant_array(value).reshape(-1).tolist()) if isinstance(value, Constant) else ()
     return float(*numbers) if len(numbers) == 1 else None

@@ -1,7 +1,8 @@
-"""The C of a tiled layer: what its template (``templates/soma_dory/layers``) is told.
+"""Computes the variables of the templates for the C of tiled layers.
 
-Sizes and places of tiles are C expressions: numbers along an axis that is one tile, which has no
-loop, and elsewhere names that the loop declares.
+The templates are in ``templates/soma_dory/layers``. Sizes and positions of tiles are C expressions.
+They are numbers along an axis with a single tile, which has no loop. Along other axes they are
+names that the loop declares.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from firmwright.devices.soma_dory.tiling import Tiling
 def render_layer(tiling: Tiling, double_buffering: bool, clear: int = 0) -> str:
     """Return the statements of a layer's function.
 
-    Its parameters are ``input`` (of an addition ``input_0`` and ``input_1``), ``weights`` and
-    ``output``. So many columns behind those of the results are to be 0, ``clear``.
+    Its parameters are ``input`` (``input_0`` and ``input_1`` for an addition), ``weights`` and
+    ``output``. ``clear`` is the number of columns after the results that have to be 0.
     """
     layer, tile = tiling.layer, tiling.tile
     needed, count = tiles.footprint(layer, tile), tiling.jobs
@@ -51,7 +52,10 @@ def render_layer(tiling: Tiling, double_buffering: bool, clear: int = 0) -> str:
 
 @dataclass(frozen=True)
 class TileBuffers:
-    """Where tiles lie in L1: inputs first, then results, by turns in ``two`` places each."""
+    """The bytes of tiles in L1: inputs first, then results.
+
+    If ``two``, each of them has two places that the tiles use in turn.
+    """
 
     inputs: int
     outputs: int
@@ -71,14 +75,14 @@ class TileBuffers:
 
     @property
     def second_x(self) -> str:
-        """Where the second tensor of an addition lies: in the second half of the inputs."""
+        """The position of an addition's second tensor: the second half of the inputs."""
         half = self.inputs // 2
         return f"x_at + {half}" if self.two else str(half)
 
 
 @dataclass(frozen=True)
 class TileLoop:
-    """Tiles of ``step`` along an axis of ``length``, walked by the variable ``name``."""
+    """Tiles of ``step`` along an axis of ``length``; the loop's variable is ``name``."""
 
     name: str
     length: int
@@ -94,7 +98,7 @@ class TileLoop:
 
     @property
     def ragged(self) -> bool:
-        """Whether the last tile is smaller than the others."""
+        """Whether the last tile is smaller than the other tiles."""
         return self.tiled and self.length % self.step != 0
 
     @property
@@ -102,7 +106,7 @@ class TileLoop:
         return f"{self.name}s" if self.ragged else str(self.step)
 
     def declarations(self) -> Iterator[tuple[str, str]]:
-        """Yield what the loop declares first: names and expressions."""
+        """Yield the declarations at the start of the loop: names and expressions."""
         if self.ragged:
             rest = f"{self.length} - {self.name}"
             yield self.size, f"{rest} < {self.step} ? {rest} : {self.step}"
@@ -110,7 +114,7 @@ class TileLoop:
 
 @dataclass(frozen=True)
 class RowLoop(TileLoop):
-    """Tiles along rows: also which input rows they read, and their padding."""
+    """Tiles along rows, with the input rows that they read, and their padding."""
 
     axis: tiles.Axis
 
@@ -164,19 +168,19 @@ def format_sum(text: str, number: int) -> str:
 
 
 def offset_pointer(pointer: str, *offsets: tuple[str, int]) -> str:
-    """Return the C of a pointer moved by products of an expression and a number of bytes."""
+    """Return the C of a pointer, moved by products of an expression and a number of bytes."""
     return " + ".join(
         [pointer, *(format_product(text, size) for text, size in offsets if text != "0")]
     )
 
 
 def round_up_rows(size: str) -> str:
-    """Return the C of a size rounded up to whole rows of 16 bytes, or blocks of 16 channels."""
+    """Return the C of a size, rounded up to whole rows of 16 bytes or blocks of 16 channels."""
     if size.isdigit():
         return str(tiles.align(int(size)))
     return f"({size} + {ROW - 1}) / {ROW} * {ROW}"
 
 
 def weight_block_words(layer: AcceleratorLayer) -> int:
-    """Return the 32-bit words of weights and biases from one block of channels to the next."""
+    """Return the 32-bit words from one block of weights and biases to the next block."""
     return tiles.weight_bytes(layer, 1, layer.channels) // WORD

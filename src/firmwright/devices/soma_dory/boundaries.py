@@ -1,4 +1,7 @@
-"""The device layout of :mod:`firmwright.devices.soma_dory.device_layout`, as Relax functions."""
+"""Converts tensors and functions to the device layout, as Relax functions.
+
+:mod:`firmwright.devices.soma_dory.device_layout` defines the layout.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from firmwright.ir.tensors import ELEMENT_BYTES, Storage
 
 @dataclass(frozen=True)
 class DeviceLayout:
-    """See :class:`firmwright.partition.layouts.Layout`."""
+    """Implements :class:`firmwright.partition.layouts.Layout` for DIANA."""
 
     allows_transforms: bool = True
 
@@ -32,10 +35,11 @@ class DeviceLayout:
         return device_storage(shape)
 
     def convert_function(self, function: relax.Function) -> relax.Function | None:
-        """Return the same operators on tensors of the padded shapes, or None.
+        """Return the function with equal operators on tensors of the padded shapes, or None.
 
-        What computes a byte from the bytes at the same place does so in any order of bytes. Padding
-        is computed too; the accelerator reads it, so it has to stay 0.
+        An operator that computes a byte from bytes at the same position works in any order of
+        bytes. The operator also computes the padding. The accelerator reads the padding, so it has
+        to stay 0.
         """
         results = list(function.body.body.fields)
         if not function.params or not all(
@@ -54,7 +58,11 @@ class DeviceLayout:
         return make_function([new[p] for p in function.params], bindings, [new[r] for r in results])
 
     def make_transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> relax.Function:
-        """Pad the last axis and reverse each word's bytes; back: reverse them, drop the padding."""
+        """Return the function that converts a tensor to device layout or, if not ``inward``, back.
+
+        To device layout, it pads the last axis and reverses each word's bytes. Back, it reverses
+        the bytes and removes the padding.
+        """
         padded = device_shape(shape)
         tensor = relax.Var("tensor", relax.TensorType(shape if inward else padded, dtype))
         bindings: list[relax.VarBinding] = []
@@ -80,7 +88,7 @@ class DeviceLayout:
 def make_function(
     parameters: list[relax.Var], bindings: list[relax.VarBinding], results: list[relax.Var]
 ) -> relax.Function:
-    """Return a function that returns the tuple of its results, as those of regions do."""
+    """Return a function that returns the tuple of its results, as the functions of regions do."""
     returned = relax.Tuple(results)
     body = relax.SeqExpr([relax.DataflowBlock(bindings)], returned)
     kind = relax.TupleType([r.ty for r in results])
@@ -96,11 +104,12 @@ def pad_type(variable: relax.Var) -> relax.TensorType:
 
 
 def convert_operator(value: relax.Expr, new: Mapping[relax.Var, relax.Var]) -> relax.Expr | None:
-    """Return an operator on padded rows; None where a result byte would not be where it was.
+    """Return an operator on padded rows; None if a byte of its result would move.
 
-    An elementwise operator on equal shapes and numbers leaves bytes in place; one that makes
-    something of zeros would put that into the padding. A concatenation
-    along any axis but the last joins whole rows, and a reshape of whole rows moves nothing.
+    An elementwise operator on equal shapes and numbers leaves bytes in their position. It is not
+    converted if it computes another number from zeros, because the padding would not stay 0. A
+    concatenation along any axis except the last joins whole rows, and a reshape of whole rows moves
+    no bytes.
     """
     name = operator_name(value)
     shape = static_shape(value) if name else ()
@@ -128,11 +137,11 @@ KEEPS_ZEROS = relax_names(
     "abs astype ceil floor left_shift multiply negative nn.leakyrelu nn.relu right_shift "
     "round sign sqrt square"
 )
-"""Operators that make zeros of zeros, whatever their constants are."""
+"""Operators that compute zeros from zeros, with any constants."""
 
 
 def keeps_zeros(value: relax.Expr) -> bool:
-    """Tell whether an elementwise operator makes zeros where all tensors that it reads are 0."""
+    """Return whether an elementwise operator computes zeros if all tensors that it reads are 0."""
     name = operator_name(value)
     if name == "relax.clip":
         low, high = (float(limit.value) for limit in value.args[1:])
@@ -152,7 +161,7 @@ def keeps_zeros(value: relax.Expr) -> bool:
 def convert_argument(
     argument: relax.Expr, shape: tuple[int, ...], new: Mapping[relax.Var, relax.Var]
 ) -> relax.Expr | None:
-    """Return an argument of an elementwise operator; None where it would be broadcast."""
+    """Return an argument of an elementwise operator; None if it would be broadcast."""
     if isinstance(argument, relax.Var):
         return new[argument] if static_shape(argument) == shape else None
     if isinstance(argument, Constant):

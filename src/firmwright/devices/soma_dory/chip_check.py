@@ -1,6 +1,6 @@
-"""Run the C project for DIANA's chip over a model of the accelerator's registers.
+"""Runs the C project for DIANA's chip on a model of the accelerator's registers.
 
-See :mod:`firmwright.devices.soma_dory.chip_program` for what is compiled.
+:mod:`firmwright.devices.soma_dory.chip_program` compiles the program.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from firmwright.verify.compare import compare
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 MAX_INSTRUCTIONS = 10**12
-"""Instructions before the program counts as hung."""
+"""The number of instructions after which the program counts as hung."""
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``chip.json``; UserError where outputs differ, or the project does not compile."""
+    """Write ``chip.json``. Raises UserError if outputs differ or the project does not compile."""
     single = artifacts.NETWORK_INTERFACE.read(job)
     interface = artifacts.INTERFACE.read(job)
     layout = samples.read_batch_layout(job, interface)

@@ -1,9 +1,9 @@
-"""The C project for DIANA's chip as a program of this machine, over a model of the registers.
+"""Builds the C project for DIANA's chip as a program of this machine, on a model of the registers.
 
-All of the project's files are compiled, though the program reads its samples by the console of an
-ordinary program. DORY's driver is the user's where ``DORY_HAL`` names its folder, else a stand-in
-by diana-driver.md; the registers' headers are those of the SDK where ``PULP_SDK_HOME`` names
-it.
+All files of the project are compiled, but the program reads its samples from the console of an
+ordinary program. If ``DORY_HAL`` names a folder, DORY's driver is compiled from it. Otherwise a
+stand-in is compiled that follows diana-driver.md. If ``PULP_SDK_HOME`` names the SDK, the headers
+of the registers are from the SDK.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from firmwright.toolchain.compilers import Compiler
 from firmwright.toolchain.layout import FOLDERS, list_sources
 
 DRIVER, SDK = "DORY_HAL", "PULP_SDK_HOME"
-"""Variables that name the user's own sources."""
+"""Environment variables that name the user's sources."""
 
 FOLDER = "soma_dory/chip_check"
 CONSOLE = "boards/posix/fw_hal.c.j2"
@@ -40,16 +40,16 @@ DRIVER_SOURCES = (
 """The files of ``DORY_HAL`` that the digital core needs."""
 
 FLAGS = ("-std=gnu99", "-fno-pie")
-"""Of the project and the model. The driver takes addresses of L2 for 32 bits."""
+"""Flags of the project and the model. The driver assumes that addresses of L2 have 32 bits."""
 DRIVER_FLAGS = ("-w", "-Wno-int-conversion", "-Wno-implicit-function-declaration")
-"""Of the user's driver, which hands pointers to functions of integers."""
+"""Flags of the user's driver, which passes pointers to functions of integers."""
 
 
 def build_program(source: Path, build: Build, scratch: Path, cache: Path) -> tuple[Path, Compiler]:
-    """Compile and link a project with the driver and the model; return the program.
+    """Compile and link a project with the driver and the model, and return the program.
 
-    ``build`` is of a host with the chip's accelerator. Raises UserError where a file of the user's
-    driver is missing, ToolError where a compiler refuses a file.
+    ``build`` is for a host with the chip's accelerator. Raises UserError if a file of the user's
+    driver is missing, and ToolError if a compiler rejects a file.
     """
     project = scratch / "project"
     shutil.copytree(source, project)
@@ -64,7 +64,7 @@ def build_program(source: Path, build: Build, scratch: Path, cache: Path) -> tup
     console = compile_files(own, compiler, scratch, [scratch / "console.c"], cache)
     objects += console + compile_files(own, compiler, scratch, list_c(scratch / "model"), cache)
     objects += compile_files(theirs, compiler, scratch, driver, cache)
-    # The board support of the chip is compiled, and left out: its console cannot read samples.
+    # The board support of the chip is compiled but not linked: its console cannot read samples.
     linked = [o for o in objects if o.stem != Path(BOARD_SUPPORT).stem]
     program = scratch / "chip.elf"
     link = replace(build, cflags=("-no-pie",), include=())
@@ -73,7 +73,9 @@ def build_program(source: Path, build: Build, scratch: Path, cache: Path) -> tup
 
 
 def list_headers() -> tuple[str, ...]:
-    """Return where the headers of project, driver and SDK are, as seen from the scratch folder."""
+    """Return the folders with the headers of project, driver and SDK, relative to the scratch
+    folder.
+    """
     registers = "registers"
     if SDK in os.environ:
         registers = str(Path(os.environ[SDK], "install/include").resolve())
@@ -81,7 +83,9 @@ def list_headers() -> tuple[str, ...]:
 
 
 def copy_driver(scratch: Path) -> list[Path]:
-    """Put the user's driver in the place of the stand-in, if there is one; return its sources."""
+    """Replace the stand-in by the user's driver, if the user has one, and return the driver's
+    sources.
+    """
     folder = scratch / "driver"
     if DRIVER in os.environ:
         shutil.rmtree(folder)
@@ -110,7 +114,7 @@ def compile_files(
 
 
 def write_templates(name: str, folder: Path, variables: dict[str, object]) -> None:
-    """Render a folder of templates, and those below it."""
+    """Render a folder of templates, including its subfolders."""
     for entry in find_templates(name)[0].iterdir():
         if entry.is_dir():
             write_templates(f"{name}/{entry.name}", folder / entry.name, variables)

@@ -1,4 +1,4 @@
-"""The result of a run over the model of the accelerator's registers."""
+"""Defines the result of a run on the model of the accelerator's registers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Clips to a part of what the accelerator clips to, such as a ReLU6's: the core does the rest.
+"""Splits clips that are narrower than the accelerator's clips, such as ReLU6.
 
-It clips the bytes behind the layer, for about ten instructions each. On the core alone a layer
-takes that for a single product, and the clip is part of it.
+The accelerator clips to its range. Then the core clips the bytes after the layer, in about ten
+instructions per byte. If the core computed the whole layer, a single product would need as many
+instructions, and the clip would be part of the layer.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from firmwright.ir.relax import main_bindings, rewrite_bindings, static_shape
 
 
 def widen_clip(match: Match) -> Match:
-    """Return a match with the narrowest of the accelerator's clips around its own, if it pays.
+    """Return the match with the narrowest accelerator clip around its clip, if this pays.
 
-    A clip that leaves int8 stays: the cast behind it does not keep the order of numbers.
+    A clip that exceeds int8 stays, because the cast after it does not keep the order of numbers.
     """
     low, high = match.clip_range
     if count_products(match) < 2:
@@ -33,13 +34,13 @@ def widen_clip(match: Match) -> Match:
 
 
 def count_products(match: Match) -> int:
-    """Return the multiplications for one result; none for a sum of two tensors."""
+    """Return the multiplications per result; 0 for a sum of two tensors."""
     weights = match.sums.weights
     return 0 if weights is None else prod(static_shape(weights)) // static_shape(match.result)[1]
 
 
 def split_clips(module: tvm.IRModule, matches: Collection[Match]) -> tvm.IRModule:
-    """Clip results as the accelerator does, and behind that to what is left of their own range."""
+    """Clip results as the accelerator does, and then to their original range."""
     values = {b.var: b.value for b in main_bindings(module)}
     split = {m.result: m for m in matches if widen_clip(m) != m}
 
@@ -47,7 +48,7 @@ def split_clips(module: tvm.IRModule, matches: Collection[Match]) -> tvm.IRModul
         match = split.get(binding.var)
         if match is None:
             return [binding]
-        # The analog core's converter clips as well, in front of what is shifted.
+        # The analog core's converter also clips, before the operators of the shift.
         sums = match.variables.index(match.sums.result)
         first = next(
             i for i, v in enumerate(match.variables) if i > sums and read_clip_bounds(values[v])

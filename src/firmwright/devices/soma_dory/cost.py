@@ -1,12 +1,12 @@
-"""The published cost model of DIANA's digital accelerator: a layer's cycles, given its tiles.
+"""Estimates the cycles of a layer with given tiles, with the published cost model of DIANA.
 
-The model is MATCH's (arXiv 2410.08855). A block of 16 output channels by 16 columns of one row
-of results takes C·FY·FX + C·FY·2 + 23 cycles, with C input channels and FY kernel rows that are
-not padding for that row; a depthwise channel takes as much with C = 1. A transfer takes 70 cycles
-and one more for every 16 bytes, for each contiguous piece of L2; the weights of a job are one
-piece, and a depthwise layer is a job a channel (diana-driver.md, J4). The cycles of an
-addition are our assumption: 16 bytes a cycle, and 23 for the job. No model of the analog core is
-public: its layers count as those of the digital core, which is an assumption, too.
+The model is MATCH's (arXiv 2410.08855). A block has 16 output channels by 16 columns of one row of
+results. It needs C·FY·FX + C·FY·2 + 23 cycles, with C input channels and FY kernel rows that are
+not padding for that row. A depthwise channel needs as many cycles with C = 1. A transfer needs, per
+contiguous piece of L2, 70 cycles and one more for every 16 bytes. The weights of a job are one
+piece, and a depthwise layer has one job per channel (diana-driver.md, J4). The cycles of an
+addition are our assumption: 16 bytes per cycle, and 23 for the job. No model of the analog core is
+public. We assume that its layers need the cycles of the digital core.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from firmwright.ir.layer import LayerKind
 class Accelerator:
     """The accelerator's numbers, from the platform's ``accelerators: {soma_dory: …}``.
 
-    ``l1`` and ``weights`` are bytes of the memories for activations and weights.
-    ``transfer_overhead`` and ``block_overhead`` are cycles; ``bytes_per_cycle`` divides 16, so that
-    the cycles of a transfer are exact. ``analog_columns`` are those of the analog core's array, so
-    many outputs has a job.
+    ``l1`` and ``weights`` are the bytes of the memories for activations and weights.
+    ``transfer_overhead`` and ``block_overhead`` are cycles. ``bytes_per_cycle`` divides 16, so that
+    the cycles of a transfer are exact. ``analog_columns`` are the columns of the analog core's
+    array: a job has as many outputs.
     """
 
     l1: int
@@ -45,17 +45,19 @@ class Accelerator:
 
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, Any]) -> Accelerator:
-        """Read a platform's mapping, which may hold more than these."""
+        """Return the numbers of a platform's mapping, which may contain further keys."""
         return cls(**{field.name: numbers[field.name] for field in fields(cls)})
 
     def limit_to_driver(self) -> Accelerator:
-        """Return what generated code uses of it: no job of ``fw_soma.h`` continues sums."""
+        """Return the features that generated code uses: no job of ``fw_soma.h`` continues sums."""
         return replace(self, input_channel_tiling=False)
 
 
 @dataclass(frozen=True)
 class SampleCycles:
-    """Cycles of one sample. Weights arrive when a job has started: nothing runs beside them."""
+    """Cycles of one sample. A started job first loads its weights, so no cycles overlap with the
+    load.
+    """
 
     compute: int
     weights: int
@@ -64,7 +66,7 @@ class SampleCycles:
 
 
 def estimate_cycles(layer: AcceleratorLayer, tile: tiles.Tile, accelerator: Accelerator) -> Cycles:
-    """Return the estimated cycles of the whole batch; ``transfer`` is what nothing hides."""
+    """Return the estimated cycles of the whole batch; ``transfer`` are cycles that no job hides."""
     parts = estimate_sample(layer, tile, accelerator)
     transfer = count_total(parts, accelerator) - parts.compute
     return Cycles(layer.batch * parts.compute, layer.batch * transfer, 0)
@@ -76,9 +78,9 @@ def count_total(parts: SampleCycles, accelerator: Accelerator) -> int:
 
 
 def count_hidden_cycles(parts: SampleCycles) -> int:
-    """Return the cycles saved where the next tile moves during a job: those of equal jobs.
+    """Return the cycles that are saved if the next tile moves during a job.
 
-    The first load and the last store have no job beside them.
+    All jobs count as equal. The first load and the last store do not overlap with a job.
     """
     shorter = min(parts.compute + parts.weights, parts.data_movement)
     return shorter - -(-shorter // parts.jobs)
@@ -123,7 +125,7 @@ def job_cycles(layer: AcceleratorLayer, job: tiles.TileJob, accelerator: Acceler
 def weight_cycles(
     layer: AcceleratorLayer, channels: int, in_channels: int, accelerator: Accelerator
 ) -> int:
-    """Return the cycles in which weights and bias are fetched: a piece, or one a channel."""
+    """Return the cycles that fetch weights and bias: one piece, or one per depthwise channel."""
     size = tiles.weight_bytes(layer, channels, in_channels)
     fetches = channels if layer.kind is LayerKind.DEPTHWISE_CONV2D else 1
     once = accelerator.transfer_overhead - (-size // accelerator.bytes_per_cycle) if size else 0

@@ -1,10 +1,10 @@
-"""How activations lie in memory that DIANA's digital accelerator reads and writes.
+"""Defines the memory layout of activations for DIANA's digital accelerator.
 
-The last axis (the width of an image, the channels of a vector) is padded to whole rows of 16
-bytes, for the accelerator computes 16 columns at a time; and the accelerator takes the first byte
-of a 32-bit word for the last, so that bytes are reversed within each word. It has no number for
-the true width: what pads a row it takes for data, so :data:`ZEROS` columns there are 0. Sources:
-DORY's ``adjust_dimensions``, HTVM's layout transform, and diana-driver.md.
+The last axis (the width of an image, the channels of a vector) is padded to whole rows of 16 bytes,
+because the accelerator computes 16 columns at a time. The accelerator reads the first byte of a
+32-bit word as the last byte, so bytes are reversed within each word. It does not know the true
+width and reads the padding of a row as data, so :data:`ZEROS` columns of the padding are 0.
+Sources: DORY's ``adjust_dimensions``, HTVM's layout transform, and diana-driver.md.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from firmwright.ir.storage import swap_bytes
 from firmwright.ir.tensors import Storage
 
 ROW = 16
-"""Bytes: rows are multiples of it."""
+"""The length of a row is a multiple of these bytes."""
 PIECE = 32
-"""Bytes: the chip's transfers are multiples of it."""
+"""The length of a transfer on the chip is a multiple of these bytes."""
 SPARE = PIECE - ROW
-"""Bytes behind a tensor, which the last transfer to it may overwrite."""
+"""Bytes after a tensor that the last transfer to it may overwrite."""
 ZEROS = 3
-"""Columns behind a row's last that are 0: half of the widest kernel reads no further."""
+"""Columns after the end of a row that are 0: half of the widest kernel does not read further."""
 WORD = 4
-"""Bytes whose order is reversed."""
+"""The number of bytes whose order is reversed."""
 
 
 def device_shape(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
-"""DIANA as far as firmware sees it: ``virt``, and the accelerators as a device of it.
+"""Emulates DIANA for firmware: the machine ``virt``, with the accelerators as a device.
 
-The other side is ``templates/soma_dory/diana/fw_soma.c.j2``; what a job computes is the C of
-``templates/soma_dory/posix``, the same that host builds contain.
+The firmware's side is ``templates/soma_dory/diana/fw_soma.c.j2``. The C of
+``templates/soma_dory/posix``, which host builds also contain, computes the jobs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LayerStruct(ctypes.Structure):
 
 
 class JobStruct(ctypes.Structure):
-    """``soma_job``; ``kind`` is the place in ``_COMMANDS``."""
+    """``soma_job``; ``kind`` is the index in ``_COMMANDS``."""
 
     _fields_ = (
         ("kind", ctypes.c_int),
@@ -127,7 +127,7 @@ class SomaDevice:
 
     @property
     def cycles(self) -> int:
-        """Clock cycles of all jobs since start-up, as the cost model gives them."""
+        """The clock cycles of all jobs since start-up, according to the cost model."""
         return int(self._model.cycles.compute) + int(self._model.cycles.transfer)
 
     def _read(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
@@ -144,7 +144,7 @@ class SomaDevice:
             self._run(value)
 
     def _run(self, command: int) -> None:
-        """Do one job from beginning to end, or stop the machine."""
+        """Run one job from beginning to end, or stop the machine."""
         if command >= len(_COMMANDS):
             self._fail("soma_dory", f"command {command} does not exist")
             return
@@ -199,7 +199,7 @@ class SomaDevice:
 
 
 class _FaultError(Exception):
-    """What a job may not do, in words."""
+    """A description of a job's error."""
 
 
 class Diana(QemuVirtRv32):
@@ -211,6 +211,8 @@ class Diana(QemuVirtRv32):
         self.engine.mmio_map(_CLOCK, _CLOCK_SIZE, self._read_clock, None, None, None)
 
     def _read_clock(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
-        """One cycle an instruction, and what the accelerator's jobs take, for the core waits."""
+        """Return the cycles: one per instruction, plus the accelerator's jobs, because the core
+        waits.
+        """
         now = self.count_instructions() + self.accelerator.cycles
         return now >> 32 if offset & 4 else now & 0xFFFFFFFF

@@ -1,7 +1,7 @@
-"""Convolutions that the accelerator cannot run, as convolutions of the same sums that it can.
+"""Rewrites convolutions that the accelerator cannot run as convolutions with equal sums.
 
-Its kernels are odd and of at most 7, and it pads columns by half of them on both sides. Weights of
-zero make other kernels look so; no result changes, because a weight of zero adds nothing.
+The accelerator's kernels are odd and at most 7. It pads columns by half of the kernel on both
+sides. Other kernels get this form with weights of zero, which add 0 to each result.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ COLUMNS = 1
 
 @dataclass(frozen=True)
 class LayerForm:
-    """A layer to run in place of another, what to make of that one's input before, and after.
+    """A layer that replaces another layer, and the changes of that layer's input and output.
 
-    ``reads_unpadded``: it reads what the operator in front of it pads. ``space_to_depth``: pairs of
-    rows and columns have become channels, see :func:`use_space_to_depth`. ``surplus``: so many
-    columns come before those of the results.
+    ``reads_unpadded``: it reads the tensor that the preceding operator pads. ``space_to_depth``:
+    pairs of rows and columns are channels, see :func:`use_space_to_depth`. ``surplus``: the number
+    of columns before the columns of the results.
     """
 
     layer: AcceleratorLayer
@@ -36,9 +36,10 @@ class LayerForm:
 
 @dataclass(frozen=True)
 class Window:
-    """A kernel along one axis that holds a layer's, from its element ``place`` on.
+    """A kernel along one axis that contains the layer's kernel from element ``place`` on.
 
-    ``before`` and ``after`` are its padding, ``surplus`` the results that come before the layer's.
+    ``before`` and ``after`` are its padding. ``surplus`` is the number of results before the
+    layer's results.
     """
 
     kernel: int
@@ -51,10 +52,10 @@ class Window:
 def generate_forms(
     layer: AcceleratorLayer, padded: tuple[int, int, int, int] | None = None
 ) -> Iterator[LayerForm]:
-    """Yield the forms of a convolution that give the same sums, the cheapest first.
+    """Yield the forms of a convolution that compute equal sums, the cheapest first.
 
-    ``padded`` are the zeros (top, left, bottom, right) that an operator in front of it appends to
-    its input, None where there is no such operator.
+    ``padded`` are the zeros (top, left, bottom, right) that a preceding operator adds to its input,
+    None if there is no such operator.
     """
     starts = [LayerForm(layer)]
     if padded is not None:
@@ -69,7 +70,7 @@ def generate_forms(
 
 
 def absorb_padding(layer: AcceleratorLayer, padded: tuple[int, int, int, int]) -> AcceleratorLayer:
-    """Return the layer on the input without ``padded``, which becomes padding of its own."""
+    """Return the layer on the input without ``padded``, which is added to the layer's padding."""
     top, left, bottom, right = padded
     own = layer.padding
     return replace(
@@ -81,12 +82,13 @@ def absorb_padding(layer: AcceleratorLayer, padded: tuple[int, int, int, int]) -
 
 
 def widen_kernel(form: LayerForm) -> LayerForm | None:
-    """Return a form whose kernel is odd, with half of it as padding on the left; None if none.
+    """Return a form whose kernel is odd, with half of it as padding on the left, or None.
 
-    The kernel keeps its place over the image: TFLite's SAME of a kernel of 3 columns with stride 2
-    on an even image pads (0, 1), which is a kernel of 5 columns with padding 2 whose first two
-    columns are zeros. Without padding, 3 columns are the last of 5, too. 5 of them are no last ones
-    of 7; they begin two results early, which are ``surplus``.
+    The kernel keeps its position over the image. For example, TFLite's SAME pads (0, 1) for a
+    kernel of 3 columns with stride 2 on an even image. That is a kernel of 5 columns with padding 2
+    whose first two columns are zeros. Without padding, 3 columns also become the last of 5. But 5
+    columns cannot become the last of 7. Their results begin two early, and these two are the
+    ``surplus``.
     """
     layer = form.layer
     rows, columns = find_window(layer, 0), find_window(layer, COLUMNS)
@@ -108,9 +110,10 @@ def widen_kernel(form: LayerForm) -> LayerForm | None:
 
 
 def find_window(layer: AcceleratorLayer, axis: int) -> Window | None:
-    """Return the smallest odd kernel along an axis that holds the layer's, without surplus if any.
+    """Return the smallest odd kernel along an axis that contains the layer's kernel, or None.
 
-    Rows may be padded by up to half of the kernel at each end, columns by half at the first.
+    A kernel without surplus has priority. Rows may be padded by up to half of the kernel at each
+    end, columns by half of it at the first end.
     """
     size = (layer.height, layer.width)[axis]
     results = (layer.out_height, layer.out_width)[axis]
@@ -128,9 +131,9 @@ def find_window(layer: AcceleratorLayer, axis: int) -> Window | None:
 
 
 def use_space_to_depth(layer: AcceleratorLayer) -> AcceleratorLayer | None:
-    """Return a layer of stride 1 on an image of half the size, or None if there is none.
+    """Return a layer of stride 1 on an image of half the size; None if there is no such layer.
 
-    Pairs of rows and of columns of the image become channels: channel 4·c + 2·i + j of the new
+    Pairs of rows and of columns of the image become channels. Channel 4·c + 2·i + j of the new
     image is row i and column j of each pair, of channel c. A kernel of stride 2 then moves by one
     pair, and is half as large: DS-CNN's 10 x 4 with padding (4, 5), (1, 1) becomes 5 x 3.
     """
@@ -142,7 +145,7 @@ def use_space_to_depth(layer: AcceleratorLayer) -> AcceleratorLayer | None:
     behind = layer.out_height - rows + reach[0], layer.out_width - columns + reach[1]
     if not set(kernel) <= set(KERNELS) or min(behind) < 0:
         return None
-    # Over single rows and columns the kernel is twice as large; the layer's has its place there.
+    # Over single rows and columns the kernel is twice as large, and contains the layer's kernel.
     outputs, channels = layer.weights.shape[:2]
     single = np.zeros((outputs, channels, 2 * kernel[0], 2 * kernel[1]), "int8")
     row, column = (2 * reach[axis] - layer.padding[axis] for axis in (0, 1))
@@ -162,12 +165,12 @@ def use_space_to_depth(layer: AcceleratorLayer) -> AcceleratorLayer | None:
 
 
 def count_pairs(layer: AcceleratorLayer, axis: int) -> int:
-    """Return the pairs of the image along an axis, with pairs of zeros if results are more."""
+    """Return the number of pairs along an axis, with pairs of zeros if there are more results."""
     size = (layer.height, layer.width)[axis]
     return max(-(-size // 2), (layer.out_height, layer.out_width)[axis])
 
 
 def reach_in_pairs(layer: AcceleratorLayer, axis: int) -> int:
-    """Return how many pairs the kernel reaches to either side of a result's own pair."""
+    """Return how many pairs the kernel reaches to each side of the pair of a result."""
     before = layer.padding[axis]
     return max(-(-before // 2), (layer.kernel[axis] - 1 - before) // 2)

@@ -1,8 +1,8 @@
-"""A layer of DIANA's accelerator becomes one C function: loops over tiles around jobs.
+"""Lowers a layer of DIANA's accelerator to one C function: loops over tiles around jobs.
 
-Transfers and jobs are calls of ``fw_soma.h``, which wait. Where a platform has double buffering,
-tiles take turns in two places of L1, so that a driver may start the next load during a job; no
-driver here does, and the cycles are those of one that does.
+Transfers and jobs are calls of ``fw_soma.h``, which wait for the end. If a platform has double
+buffering, tiles use two places of L1 in turn, so that a driver may start the next load during a
+job. No driver in this repository does this, but the estimated cycles assume it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ TEMPLATE = "soma_dory/layers/layout_transform.c.j2"
 def lower_layer(region: Region, layer: AcceleratorLayer, accelerator: Accelerator) -> LoweredRegion:
     """Return the region's function, its packed weights, and its estimated cycles.
 
-    Inputs and outputs are int8 in device layout. Raises UserError where no tiling is possible.
+    Inputs and outputs are int8 in device layout. Raises UserError if no tiling is possible.
     """
     tiling = find_best_tiling(layer, accelerator.limit_to_driver())
     weights: dict[str, Array] = {}
     if layer.kind is not LayerKind.ADD:
-        # Words, not bytes: the accelerator wants them at multiples of 4.
+        # Words, not bytes: the accelerator requires addresses that are multiples of 4.
         weights[f"{region.name}_weights"] = pack_weights(layer).view("<u4")
     names = ["input_0", "input_1"] if layer.kind is LayerKind.ADD else ["input"]
-    # An addition of a tensor to itself has it as one input of the region.
+    # An addition of a tensor to itself has one input of the region.
     tensors = [region.inputs[0], region.inputs[-1]][: len(names)]
     kernel = Kernel(
         region=region.name,
@@ -63,7 +63,7 @@ def lower_layer(region: Region, layer: AcceleratorLayer, accelerator: Accelerato
 
 
 def describe_tiling(tiling: Tiling) -> str:
-    """Say what of a layer one job computes, and how many jobs there are."""
+    """Return a note on the part of a layer that one job computes, and on the number of jobs."""
     layer, tile = tiling.layer, tiling.tile
     jobs = layer.batch * tiling.jobs
     if jobs == 1:
@@ -72,9 +72,9 @@ def describe_tiling(tiling: Tiling) -> str:
 
 
 def count_surplus(layer: AcceleratorLayer) -> int:
-    """Return how many columns behind those of the results have to be made 0.
+    """Return the number of columns after the results that have to be set to 0.
 
-    Sums of zeros are zeros, and a dense layer has weights of zeros for what pads its outputs.
+    Sums of zeros are zeros. A dense layer has weights of zeros for the padding of its outputs.
     """
     if layer.kind in (LayerKind.ADD, LayerKind.DENSE):
         return 0
@@ -99,9 +99,9 @@ def sample_bytes(layer: AcceleratorLayer, channels: int, height: int, width: int
 
 
 def lower_transform(region: Region, module: IRModule) -> LoweredRegion:
-    """Lower a transform to or from device layout; its function's shapes tell which.
+    """Lower a transform to or from device layout; the shapes of its function show the direction.
 
-    Where rows need no padding it is the same in both directions.
+    If rows need no padding, the transform is equal in both directions.
     """
     function = module[region.name]
     (read,), (written,) = function.params, function.body.body.fields

@@ -1,11 +1,12 @@
-"""Finds what looks like a layer of the accelerator: its operators, from the sums to the int8.
+"""Matches layers of DIANA's accelerator: the operators from the int32 sums to the int8 result.
 
-Three forms, with A standing for a convolution, a matrix product, or the sum of two casts to int32:
+The form is the following, with A for a convolution, a matrix product, or the sum of two casts to
+int32:
 
     A -> [add bias] -> right_shift -> clip … -> astype int8 -> [clip …]
 
-A clip may be a maximum, a minimum or a ReLU instead. Whether the accelerator can run what is
-found here, its rules say (:mod:`firmwright.devices.soma_dory.rules`).
+A clip may be a maximum, a minimum or a ReLU instead. The rules decide whether the accelerator can
+run a match (:mod:`firmwright.devices.soma_dory.rules`).
 """
 
 from __future__ import annotations
@@ -36,22 +37,24 @@ SUM = "relax.add"
 INT8_RANGE = (-128.0, 127.0)
 UNBOUNDED = (-math.inf, math.inf)
 CLIP_RANGES = (INT8_RANGE, (0.0, 127.0))
-"""What the accelerator clips its results to: all of int8, or with ReLU its positive half."""
+"""The ranges to which the accelerator clips its results: int8, or its positive half with ReLU."""
 
 ANALOG_OPERATORS = tuple(
     f"relax.{name}" for name in "divide floor multiply add right_shift".split()
 )
-"""What follows a convolution on DIANA's analog core, between casts and clips: its converter, then
-a batch normalization."""
+"""The operators after a convolution on DIANA's analog core, between casts and clips.
+
+They are its converter, then a batch normalization.
+"""
 
 
 @dataclass(frozen=True)
 class MatchedSums:
-    """The int32 sums of what looks like a layer, ``result``.
+    """The int32 sums ``result`` of a match.
 
-    ``anchor`` binds the convolution, the product or the addition; ``variables`` are what it and
-    the addition of the bias are bound to. ``inputs`` has one activation tensor, of an addition
-    two. ``bias`` is None where there is none, ``weights`` where they are added.
+    ``anchor`` binds the convolution, the product or the addition. ``variables`` are the variables
+    of the anchor and of the addition of the bias. ``inputs`` has one activation tensor, or two for
+    an addition. ``bias`` is None if there is no bias; ``weights`` is None for an addition.
     """
 
     kind: LayerKind
@@ -67,8 +70,8 @@ class MatchedSums:
 class Conversion:
     """The analog core's conversion of sums, see `firmwright.devices.soma_dory.accelerator_layer`.
 
-    ``step`` is None where it is not one number; ``codes`` is the converter's clip. The activations
-    are known to be in ``input_range``.
+    ``step`` is None if it is not one number. ``codes`` is the range of the converter's clip. The
+    activations are known to be in ``input_range``.
     """
 
     step: float | None
@@ -79,10 +82,11 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Match:
-    """The operators of what looks like a layer: sums, and their requantization.
+    """The operators of a matched layer: sums, and their requantization.
 
-    ``variables`` are what all of them are bound to, in order of execution; the last one is the
-    result. ``clip_range`` is that of the results. Sums of the analog core have a ``conversion``.
+    ``variables`` are the variables of all these operators, in order of execution. The last one is
+    the result. ``clip_range`` is the range of the results. Sums of the analog core have a
+    ``conversion``.
     """
 
     sums: MatchedSums
@@ -102,7 +106,7 @@ class Match:
 
 @dataclass(frozen=True)
 class UnmatchedOperator:
-    """An operator that could start a layer, but nothing like a requantization follows it."""
+    """An operator that could start a layer, but has no requantization after it."""
 
     anchor: relax.VarBinding
     followers: tuple[str, ...]
@@ -114,13 +118,13 @@ class UnmatchedOperator:
 
     @property
     def first_followers(self) -> tuple[str, ...]:
-        """The followers that tell what it is: a requantization has four."""
+        """The followers that identify the form: a requantization has four operators."""
         return tuple(name.removeprefix("relax.") for name in self.followers[:4])
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A sum or product of integers; ``variables`` are its operators, without its operands'."""
+    """A sum or product of integers; ``variables`` are its operators, not its operands'."""
 
     operands: tuple[relax.Expr, relax.Expr]
     variables: tuple[relax.Var, ...]
@@ -128,12 +132,12 @@ class Arithmetic:
 
 
 def find_layers(function: relax.Function) -> tuple[list[Match], list[UnmatchedOperator]]:
-    """Find what looks like a layer, and what only starts like one, in order of execution."""
+    """Return the matched layers, and operators that only start like one, in order of execution."""
     return OperatorGraph(function).match_layers()
 
 
 class OperatorGraph:
-    """The operators of a function, and who reads what they are bound to."""
+    """The operators of a function, and the readers of their variables."""
 
     def __init__(self, function: relax.Function) -> None:
         self.bindings = list_bindings(function)
@@ -164,7 +168,9 @@ class OperatorGraph:
         return matches, [u for u in unmatched if u.anchor.var not in inside]
 
     def resolve(self, expression: relax.Expr) -> relax.Expr:
-        """Return what a variable is bound to; anything else, and an input, is itself."""
+        """Return the expression that a variable is bound to; return other expressions and inputs
+        unchanged.
+        """
         bound = self.bound.get(expression) if isinstance(expression, relax.Var) else None
         return expression if bound is None else bound.value
 
@@ -173,14 +179,14 @@ class OperatorGraph:
         return readers[0] if len(readers) == 1 and not self.returned[variable] else None
 
     def followers(self, variable: relax.Var) -> Iterator[str]:
-        """Yield the operators behind a variable, as long as each has one reader."""
+        """Yield the operators after a variable, as long as each one has a single reader."""
         reader = self.find_sole_reader(variable)
         while reader is not None:
             yield operator_name(reader.value)
             reader = self.find_sole_reader(reader.var)
 
     def is_activation_add(self, binding: relax.VarBinding) -> bool:
-        """Tell the sum of two tensors from one with a constant, and from that with a bias."""
+        """Return whether a sum adds two tensors, not a constant or a bias."""
         values = [self.resolve(a) for a in binding.value.args]
         values += [self.resolve(v.args[0]) for v in values if operator_name(v) == "relax.astype"]
         sums = (CONVOLUTION, PRODUCT)
@@ -189,7 +195,9 @@ class OperatorGraph:
     def match_arithmetic(
         self, binding: relax.VarBinding | None, operator: str, dtype: str = "int32"
     ) -> Arithmetic | None:
-        """Read a sum or product, which may be one of uint32 between casts: that wraps in C."""
+        """Return a sum or product, or None; it may be an operator on uint32 between casts, which
+        wraps in C.
+        """
         if binding is None or operator_name(binding.value) != operator:
             return None
         if dtype_of(binding.var) == dtype:
@@ -205,7 +213,7 @@ class OperatorGraph:
         return Arithmetic((first, second), variables, end.var)
 
     def match_product(self, binding: relax.VarBinding) -> MatchedSums:
-        """Read a convolution or product, and the bias that is added to it."""
+        """Return a convolution or product with the bias that is added to it."""
         call = binding.value
         kind = LayerKind.DENSE
         if operator_name(call) == CONVOLUTION:
@@ -228,7 +236,7 @@ class OperatorGraph:
         )
 
     def match_activation_add(self, binding: relax.VarBinding) -> MatchedSums | None:
-        """Read the sum of two casts to int32."""
+        """Return the sum of two casts to int32; None for other sums."""
         addition = self.match_arithmetic(binding, SUM)
         if addition is None:
             return None
@@ -240,7 +248,9 @@ class OperatorGraph:
         return MatchedSums(LayerKind.ADD, binding, variables, addition.result, inputs)
 
     def match_requantize(self, sums: MatchedSums) -> Match | None:
-        """Match shift, clips and cast behind sums; nothing but the last result is read."""
+        """Return the match of shift, clips and cast after sums, or None; only the last result is
+        read.
+        """
         shift = self.find_sole_reader(sums.result)
         if shift is None or operator_name(shift.value) != "relax.right_shift":
             return None
@@ -250,7 +260,7 @@ class OperatorGraph:
         reader = self.find_sole_reader(shift.var)
         count = self.resolve(shift.value.args[1])
         if operator_name(count) == "relax.where" and reader is not None:
-            # A count that may be too large is replaced, and the result with it.
+            # A ``where`` replaces a count that may be too large, and the result of such a count.
             count = count.args[1]
             found.append(reader.var)
             reader = self.find_sole_reader(reader.var)
@@ -284,13 +294,13 @@ def intersect(outer: tuple[float, float], inner: tuple[float, float]) -> tuple[f
 
 
 def read_layer(function: relax.Function) -> AcceleratorLayer:
-    """Return the layer that a region's function computes, which the rules have accepted."""
+    """Return the layer that a region's function computes; the rules have accepted it."""
     (match,), _ = find_layers(function)
     return make_layer(match)
 
 
 def make_layer(match: Match) -> AcceleratorLayer:
-    """Return the layer of operators that break no rule for operators; its geometry may be any."""
+    """Return the layer of operators that break no rule; its geometry is not checked."""
     sums = match.sums
     weights = None if sums.weights is None else constant_array(sums.weights)
     if weights is not None and match.kind is LayerKind.DENSE:
@@ -305,7 +315,7 @@ def make_layer(match: Match) -> AcceleratorLayer:
     batch, channels, height, width = image_shape(match.kind, sums.inputs[0])
     _, out_channels, out_height, out_width = image_shape(match.kind, match.result)
     shift, results = read_scalar(match.shift), static_shape(sums.result)
-    assert shift is not None  # a rule
+    assert shift is not None  # a rule checks this
     conversion = match.conversion
     return AcceleratorLayer(
         kind=match.kind,
@@ -329,7 +339,7 @@ def make_layer(match: Match) -> AcceleratorLayer:
 
 
 def image_shape(kind: LayerKind, tensor: relax.Expr) -> tuple[int, ...]:
-    """Return (batch, channels, height, width); vectors that are added are rows of an image."""
+    """Return (batch, channels, height, width); added vectors are rows of an image."""
     batch, *shape = static_shape(tensor)
     if len(shape) == 3:
         return batch, *shape
@@ -337,7 +347,7 @@ def image_shape(kind: LayerKind, tensor: relax.Expr) -> tuple[int, ...]:
 
 
 def read_scalar(value: relax.Expr) -> int | None:
-    """Return the whole number that a constant of one element is; None for everything else."""
+    """Return the integer in a constant of one element; None for other expressions."""
     if not isinstance(value, Constant) or constant_array(value).size != 1:
         return None
     return int(constant_array(value).reshape(-1)[0])
@@ -346,7 +356,7 @@ def read_scalar(value: relax.Expr) -> int | None:
 def read_channel_bias(bias: relax.Expr | None, shape: tuple[int, ...]) -> Array | None:
     """Return the bias of sums of ``shape`` by channel: int32 (channels,), or zeros for no bias.
 
-    None where it is no constant, or differs along another axis than the second.
+    The result is None if the bias is not a constant, or differs along another axis than the second.
     """
     channels = shape[1]
     if bias is None:

@@ -1,4 +1,7 @@
-"""What no public source says of DIANA's accelerators: ``open_questions.yaml``."""
+"""Reads the open questions on DIANA's accelerators, which no public source answers.
+
+They are in ``open_questions.yaml``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import yaml
 
 @dataclass(frozen=True)
 class Question:
-    """What is unknown of the chip; ``about`` are kinds of layers, none of them for all."""
+    """An unknown fact of the chip; ``about`` are kinds of layers, empty for all kinds."""
 
     question: str
     about: tuple[str, ...]
@@ -24,7 +27,7 @@ class Questions:
 
 
 def list_open_questions(kinds: Collection[str]) -> tuple[str, ...]:
-    """Return what is unknown of the chip and is about one of these kinds of layers."""
+    """Return the open questions on the chip that concern one of these kinds of layers."""
     text = files("firmwright.devices.soma_dory").joinpath("open_questions.yaml").read_text("utf-8")
     listed = msgspec.convert(yaml.safe_load(text), Questions).questions
     return tuple(q.question for q in listed if not q.about or not {*q.about}.isdisjoint(kinds))

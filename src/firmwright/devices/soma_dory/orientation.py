@@ -1,8 +1,9 @@
-"""Tall images lie on their side: the accelerator computes 16 columns at a time, and one row.
+"""Transposes tall images, because the accelerator computes 16 columns of one row at a time.
 
-An image of 25 rows and 5 columns is 25 blocks of 5 columns each, on its side 10 blocks. Layers
-that read each other's results turn together, kernels and all, which changes no result; only what
-enters and leaves them has to be turned by the core. HTVM's users turn DS-CNN by hand.
+An image of 25 rows and 5 columns has 25 blocks of 5 columns each; transposed, it has 10 blocks.
+Layers that read each other's results are transposed together, with their kernels, which changes no
+result. The core has to transpose only the tensors that enter and leave these layers. HTVM's users
+transpose DS-CNN by hand.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from firmwright.ir.relax import (
 )
 
 CYCLES_PER_BYTE = 10
-"""What the core takes to put a byte elsewhere: the most that the emulator counted."""
+"""The cycles in which the core moves a byte: the maximum that the emulator counted."""
 
 SWAP_ROWS_COLUMNS = [0, 1, 3, 2]
 
 UPRIGHT = (LayerKind.DENSE, LayerKind.ANALOG_CONV2D)
-"""Layers that are not turned: they have no images, or no known cycles."""
+"""Layers that are not transposed: they have no images, or no known cycles."""
 
 LayersByMatch = Mapping[Match, AcceleratorLayer]
 
@@ -45,10 +46,10 @@ def transpose_images(
     accepted: Callable[[AcceleratorLayer], bool],
     cycles: Callable[[AcceleratorLayer], int],
 ) -> tvm.IRModule:
-    """Turn connected layers where that saves more of the accelerator's ``cycles`` than it costs.
+    """Transpose connected layers if this saves more of the accelerator's ``cycles`` than it costs.
 
-    ``layers`` are those that the accelerator takes. Variables that others read keep their images
-    upright.
+    ``layers`` are the layers that the accelerator accepts. Variables with readers outside these
+    layers keep their orientation.
     """
     turned: dict[relax.Var, Match] = {}
     for component in group_connected([m for m in layers if m.kind not in UPRIGHT]):
@@ -71,7 +72,7 @@ def transpose_images(
 
 
 def group_connected(matches: list[Match]) -> list[list[Match]]:
-    """Group layers of images that read each other's results, in order of execution."""
+    """Return groups of image layers that read each other's results, in order of execution."""
     components: list[list[Match]] = []
     for match in matches:
         if len(static_shape(match.result)) != 4:
@@ -83,7 +84,7 @@ def group_connected(matches: list[Match]) -> list[list[Match]]:
 
 
 def transpose_layer(layer: AcceleratorLayer) -> AcceleratorLayer:
-    """Return the layer of the same images with rows and columns exchanged."""
+    """Return the layer with rows and columns of its images exchanged."""
     top, left, bottom, right = layer.padding
     weights = layer.weights
     return replace(
@@ -100,7 +101,7 @@ def transpose_layer(layer: AcceleratorLayer) -> AcceleratorLayer:
 
 
 def count_boundary_bytes(module: tvm.IRModule, component: list[Match]) -> int:
-    """Count the bytes of the tensors that enter and leave connected layers."""
+    """Return the bytes of the tensors that enter and leave connected layers."""
     inside = {v for m in component for v in m.variables}
     crossing = {x for m in component for x in m.sums.inputs if x not in inside}
     read = set(read_variables(module["main"].body.body))
@@ -117,9 +118,9 @@ def transpose_operator(
     layers: LayersByMatch,
     sideways: dict[relax.Var, relax.Var],
 ) -> list[relax.VarBinding]:
-    """Return the bindings of one of a layer's operators on its side.
+    """Return the bindings of one of a layer's operators on transposed images.
 
-    ``sideways`` maps variables to those of the same images on their side, and grows.
+    ``sideways`` maps variables to the variables of the transposed images. The function adds to it.
     """
     bindings: list[relax.VarBinding] = []
 

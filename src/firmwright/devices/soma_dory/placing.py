@@ -1,4 +1,4 @@
-"""What the accelerator takes of a network, and why it does not take the rest."""
+"""Places the layers of a network on the accelerator, and explains why other layers stay out."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ REMEDY = f"which `quantize: {QUANTIZED}` makes"
 
 
 def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
-    """Write layers anew where another form of them breaks no rule, or takes less time.
+    """Rewrite layers in another form if that form breaks no rule or needs fewer cycles.
 
-    Raises UserError where ``-analog`` asks for a core that the platform has not.
+    Raises UserError if ``-analog`` requests a core that the platform does not have.
     """
     numbers = context.platform.accelerators["soma_dory"]
     if uses_analog_core(context) and not numbers["analog_rows"]:
@@ -77,9 +77,11 @@ def uses_analog_core(context: Context) -> bool:
 def find_layers(
     module: tvm.IRModule, context: Context
 ) -> tuple[list[matching.Match], list[matching.UnmatchedOperator]]:
-    """Find what looks like a layer, of the analog core only where the target has it.
+    """Return matches of layers, and unmatched operators.
 
-    What both cores take is the analog core's; what neither does is refused by its rules.
+    Layers of the analog core are matched only if the target has that core. A layer that fits both
+    cores is placed on the analog core. If only the form of the analog core matches, its rules
+    decide.
     """
     matches, unmatched = matching.find_layers(module["main"])
     if not uses_analog_core(context):
@@ -98,7 +100,10 @@ def find_layers(
 def layers_by_match(
     module: tvm.IRModule, context: Context
 ) -> dict[matching.Match, AcceleratorLayer]:
-    """Return what breaks no rule for operators but one for its clip; its geometry may be any."""
+    """Return the layers whose operators break no rule, except a rule on their clip.
+
+    The geometry of these layers is not checked.
+    """
     matches, _ = find_layers(module, context)
     widened = {m: widen_clip(m) for m in matches}
     return {m: matching.make_layer(w) for m, w in widened.items() if not check_operators(w)}
@@ -130,7 +135,7 @@ def check_match(match: matching.Match, context: Context) -> tuple[RuleViolation,
 def explain_unmatched(
     single: matching.UnmatchedOperator, values: dict[relax.Var, relax.Expr], context: Context
 ) -> RuleViolation:
-    """Say what is missing behind an operator that could start a layer."""
+    """Return a violation that names the operators missing after the start of a layer."""
     if single.is_analog:
         core = ANALOG_FORM if uses_analog_core(context) else "it is used with `soma_dory -analog`"
         return RuleViolation(
@@ -160,7 +165,7 @@ def describe_unmatched(
 
 
 def find_unsupported_scale(call: tvm.ir.Call, values: dict[relax.Var, relax.Expr]) -> float | None:
-    """Return the first scale of the operator's dequantized operands that is no power of two."""
+    """Return the first scale of the operator's dequantized operands that is not a power of two."""
     for operand in call.args:
         value = values.get(operand, operand) if isinstance(operand, relax.Var) else operand
         if operator_name(value) != "relax.dequantize" or not isinstance(value.args[1], Constant):

@@ -1,9 +1,9 @@
-"""Divisions by powers of two become the accelerator's right shift, where that is exact.
+"""Replaces divisions by powers of two with the accelerator's right shift, if the result is exact.
 
 Integer networks in ONNX write a requantization as Cast, Div, Floor, Clip, Cast (or Max and Min).
-For int32 sums s it is clip(floor(s / 2**k)), which is what a right shift by k and a clip give.
-In between are the steps that make ONNX's casts defined for every number. ConvInteger and
-MatMulInteger come as convolutions and products of operands cast to int32; they read int8 instead.
+For int32 sums s it computes clip(floor(s / 2**k)), which equals a right shift by k and a clip. In
+between are the steps that define ONNX's casts for every number. ConvInteger and MatMulInteger are
+imported as convolutions and products of operands cast to int32. They are rewritten to read int8.
 """
 
 from __future__ import annotations
@@ -33,16 +33,19 @@ from firmwright.ir.relax import (
 )
 
 LARGEST_FLOAT32_SHIFT = 17
-"""float32 holds whole numbers up to 2**24. Larger sums are rounded, but with a shift of 17 bits
-or fewer their quotients are beyond int8 anyway, and are clipped."""
+"""The largest shift for which float32 is exact.
+
+float32 holds whole numbers up to 2**24. Larger sums are rounded. With a shift of 17 bits or fewer,
+the quotients of these sums are outside of int8 and are clipped.
+"""
 
 
 @dataclass(frozen=True)
 class Quotient:
-    """sums / 2**shift, and then what became of it.
+    """sums / 2**shift, with the operators applied to it.
 
-    ``rounded`` is "floor" or, towards zero, "truncate"; "" while it is a fraction. ``clipped`` is
-    the range it is in since.
+    ``rounding`` is "floor" or, towards zero, "truncate"; "" while the quotient is a fraction.
+    ``clip_range`` is the range of the clips after that.
     """
 
     sums: relax.Var
@@ -53,7 +56,7 @@ class Quotient:
 
     @property
     def is_exact(self) -> bool:
-        """Tell whether a right shift and a clip give the same numbers."""
+        """Whether a right shift and a clip compute equal numbers."""
         low, high = self.clip_range
         if not INT8_RANGE[0] <= low <= high <= INT8_RANGE[1] or not 0 < self.shift <= 31:
             return False
@@ -61,7 +64,8 @@ class Quotient:
             return False
         if self.float32 and self.shift > LARGEST_FLOAT32_SHIFT:
             return False
-        # Below zero a division that truncates gives one more than a shift, unless it is clipped.
+        # For negative numbers a division that truncates may return one more than a shift. A clip to
+        # numbers from 0 on hides the difference.
         return self.rounding == "floor" or (self.rounding == "truncate" and low >= 0)
 
 
@@ -83,7 +87,7 @@ def replace_divisions(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def read_quotient(value: relax.Expr, builder: relax.BlockBuilder) -> Quotient | None:
-    """Read a value as a quotient of int32 sums; None where something else is computed."""
+    """Return a value as a quotient of int32 sums; None if the value has another form."""
     made = definition(builder, value)
     name = operator_name(made)
     if name not in QUOTIENT_STEPS:
@@ -96,7 +100,7 @@ def read_quotient(value: relax.Expr, builder: relax.BlockBuilder) -> Quotient | 
 
 
 def apply_divide(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
-    """A division by 2**k; one of integers truncates."""
+    """Apply a division by 2**k; a division of integers truncates."""
     bits = find_exponent(call.args[1])
     if bits is None or before.rounding or before.clip_range != UNBOUNDED:
         return None
@@ -110,7 +114,7 @@ def apply_floor_divide(before: Quotient, call: tvm.ir.Call, builder: Any) -> Quo
 
 
 def apply_multiply(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
-    """A multiplication by 2**-k."""
+    """Apply a multiplication by 2**-k."""
     bits = find_exponent(call.args[1])
     if bits is None or before.rounding or before.clip_range != UNBOUNDED:
         return None
@@ -129,7 +133,7 @@ def apply_clip(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
 
 
 def apply_cast(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
-    """A cast to float starts a quotient; one to an integer truncates what is left of it."""
+    """Apply a cast: to float it starts a quotient, to an integer it truncates the fraction."""
     dtype = dtype_of(call)
     if dtype in ("float32", "float64"):
         return replace(before, float32=before.float32 or dtype == "float32")
@@ -141,7 +145,7 @@ def apply_cast(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
 def apply_where(
     before: Quotient, call: tvm.ir.Call, builder: relax.BlockBuilder
 ) -> Quotient | None:
-    """A ``where`` that gives what it is given: finite numbers, or those that int8 holds."""
+    """Apply a ``where`` that returns its operand for finite numbers, or for numbers of int8."""
     if find_wrapped_operand(call, builder) is not None:
         low, high = before.clip_range
         return before if INT8_RANGE[0] <= low <= high <= INT8_RANGE[1] else None
@@ -185,7 +189,7 @@ QUOTIENT_STEPS = {
 
 
 def find_exponent(operand: relax.Expr) -> int | None:
-    """Return k where an operand is the constant 2**k, in every element."""
+    """Return k if every element of an operand is the constant 2**k, or None."""
     if not isinstance(operand, Constant):
         return None
     numbers = set(constant_array(operand).reshape(-1).tolist())
@@ -217,7 +221,7 @@ def narrow_operands(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def narrow_operand(operand: relax.Expr, builder: relax.BlockBuilder) -> relax.Expr | None:
-    """Return the int8 that an int32 operand is a cast of; None where it is none."""
+    """Return an int32 operand as int8: a cast's operand, or a constant; None for others."""
     if isinstance(operand, Constant):
         array = constant_array(operand)
         fits = INT8_RANGE[0] <= array.min() and array.max() <= INT8_RANGE[1]

@@ -1,4 +1,4 @@
-"""Convolutions that the rules refuse are written anew where another form of them is accepted."""
+"""Rewrites convolutions that the rules reject in another form that the rules accept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.ir.relax import main_bindings, operator_name, rewrite_bindings, 
 Padding = tuple[int, int, int, int]
 
 Replaced = dict[relax.Var, relax.Var]
-"""What stands for variables whose images have surplus columns."""
+"""Variables of wider images, with surplus columns, by the variables that they replace."""
 
 
 def rewrite_convolutions(
@@ -24,11 +24,12 @@ def rewrite_convolutions(
     layers: Mapping[Match, AcceleratorLayer],
     accepted: Callable[[AcceleratorLayer], bool],
 ) -> tvm.IRModule:
-    """Give convolutions that are not ``accepted`` the first of their forms that is.
+    """Replace convolutions that are not ``accepted`` by the first of their forms that is accepted.
 
-    ``layers`` tells what the accelerator would compute: int8 (N, C, H, W) · int8 (O, I, height,
-    width) to int32, and then int8. The variables of the results stay what they are. A convolution
-    of which no form is accepted is left as it was, so that its refusal names what the model has.
+    ``layers`` has the layers of the accelerator: int8 (N, C, H, W) · int8 (O, I, height, width) to
+    int32, and then int8. The variables of the results are kept. If no form of a convolution is
+    accepted, the convolution is not changed, so that the rejection names the operators of the
+    model.
     """
     values = {b.var: b.value for b in main_bindings(module)}
     chosen: dict[relax.Var, tuple[Match, LayerForm]] = {}
@@ -56,9 +57,10 @@ def rewrite_convolutions(
 def widen_images(
     bindings: list[relax.VarBinding], match: Match, surplus: int, wide: Replaced
 ) -> list[relax.VarBinding]:
-    """Give a layer's operator surplus columns, and crop them behind the last one.
+    """Return the bindings of a layer's operator with surplus columns.
 
-    ``wide`` maps the layer's variables to those of the wider images, and grows.
+    After the last operator, the columns are cropped. ``wide`` maps the layer's variables to the
+    variables of the wider images. The function adds to it.
     """
     *before, binding = bindings
     call, variable = binding.value, binding.var
@@ -75,7 +77,9 @@ def widen_images(
 
 
 def read_zero_padding(value: relax.Expr | None) -> Padding | None:
-    """Return (top, left, bottom, right) of an operator that puts zeros around images."""
+    """Return (top, left, bottom, right) of an operator that pads images with zeros; None for
+    others.
+    """
     if value is None or operator_name(value) != "relax.nn.pad":
         return None
     attributes = value.attrs
@@ -89,7 +93,7 @@ def read_zero_padding(value: relax.Expr | None) -> Padding | None:
 def build_bindings(
     binding: relax.VarBinding, form: LayerForm, values: Mapping[relax.Var, relax.Expr]
 ) -> list[relax.VarBinding]:
-    """Return the bindings of a convolution in another form; the last binds its variable."""
+    """Return the bindings of a convolution in another form; the last one binds its variable."""
     bindings: list[relax.VarBinding] = []
 
     def bind(expression: relax.Expr) -> relax.Var:
@@ -106,7 +110,7 @@ def build_bindings(
 
 
 def make_convolution(image: relax.Var, layer: AcceleratorLayer, call: tvm.ir.Call) -> relax.Expr:
-    """Return the int32 sums of a layer that stands for ``call``."""
+    """Return the int32 sums of the layer that replaces ``call``."""
     groups, weights = int(call.attrs.groups), relax.const(layer.weights, "int8")
     strides, padding = list(layer.strides), list(layer.padding)
     return relax.op.nn.conv2d(image, weights, strides, padding, groups=groups, out_dtype="int32")
@@ -115,9 +119,10 @@ def make_convolution(image: relax.Var, layer: AcceleratorLayer, call: tvm.ir.Cal
 def space_to_depth(
     image: relax.Var, pairs: tuple[int, int], bind: Callable[[relax.Expr], relax.Var]
 ) -> relax.Var:
-    """Turn (N, C, H, W) to (N, 4·C, *pairs), with zeros below and to the right where it is less.
+    """Return the image (N, C, H, W) as (N, 4·C, *pairs).
 
-    Padding, reshaping and permuting make one region: elements are moved once.
+    Zeros are added below and to the right if the image is smaller than the pairs. Padding, reshape
+    and permutation are in one region, so elements are moved once.
     """
     batch, channels, height, width = static_shape(image)
     rows, columns = pairs

@@ -1,4 +1,4 @@
-"""Whether the accelerator can run a layer: the rules of ``rules.yaml``, asked of its facts."""
+"""Checks whether the accelerator can run a layer, with the rules of ``rules.yaml``."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.targets.rules import Rule, find_violations, read_rules
 
 ANALOG_CODES = (-32, 31)
-"""The ends of what the analog core's converter gives."""
+"""The smallest and the largest result of the analog core's converter."""
 
 
 @dataclass(frozen=True)
 class SomaRules:
-    """The rules for operators as the network has them, and for the layers that they make."""
+    """The rules for operators of the network, and for the layers that they form."""
 
     operators: tuple[Rule, ...]
     layer: tuple[Rule, ...]
@@ -43,7 +43,7 @@ def soma_rules() -> SomaRules:
 
 
 def check_operators(match: Match) -> tuple[RuleViolation, ...]:
-    """Return the rules that operators break, before they are read as a layer."""
+    """Return the rules that operators break, before they are converted to a layer."""
     return find_violations(soma_rules().operators, operator_facts(match))
 
 
@@ -122,12 +122,14 @@ def conversion_facts(match: Match, conversion: Conversion) -> dict[str, Any]:
 
 
 def count_bits(low: int, high: int) -> int:
-    """Return the bits of numbers without a sign that hold a range; 8 where it has negative ones."""
+    """Return the bits of unsigned numbers that hold a range; 8 if it has negative numbers."""
     return high.bit_length() if low >= 0 else 8
 
 
 def describe_operand(operand: Expr) -> str:
-    """Say what is added or shifted by: a number, a constant of a shape, or no constant."""
+    """Return a description of an operand: a number, a constant with its shape, or a computed
+    tensor.
+    """
     number = read_scalar(operand)
     if number is not None:
         return str(number)
@@ -144,7 +146,7 @@ def describe_range(weights: Expr) -> str:
 
 
 def to_whole_number(limit: float) -> float:
-    """Return a whole number as one, for the sentence that shows it."""
+    """Return a whole number as an integer, for the message that shows it."""
     return int(limit) if limit == limit // 1 and abs(limit) < 2**53 else limit
 
 
@@ -173,7 +175,7 @@ def layer_facts(layer: AcceleratorLayer, accelerator: Mapping[str, Any]) -> dict
 
 
 def largest_sum(layer: AcceleratorLayer) -> int:
-    """Return the largest magnitude that a sum may have, whatever the input."""
+    """Return the largest possible magnitude of a sum, for any input."""
     largest = -int(INT8_RANGE[0])
     if layer.weights is None or layer.bias is None:
         return 2 * largest

@@ -1,7 +1,8 @@
-"""The stage that DIANA's chip adds to the pipeline: its project, run over a model of its registers.
+"""Defines the stage that DIANA's chip adds to the pipeline.
 
-No emulator runs the chip's own binaries. So the C of the project is compiled for this machine, with
-the driver's sources where the user has them and with a stand-in of them where not.
+The stage runs the chip's project on a model of its registers. No emulator runs the chip's binaries.
+So the C of the project is compiled for this machine. The sources of the driver are the user's, or a
+stand-in if the user has none.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ REPORT: Artifact[ChipReport] = Artifact(
 
 
 def list_sources(_: Job) -> list[Path]:
-    """Return the user's own files of driver and SDK that take the place of the stand-ins'."""
+    """Return the user's files of driver and SDK that replace the files of the stand-ins."""
     found: list[Path] = []
     if DRIVER in os.environ:
         folder = Path(os.environ[DRIVER])

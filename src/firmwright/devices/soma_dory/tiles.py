@@ -1,11 +1,10 @@
-"""Tiles: the parts of a layer that the accelerator computes one at a time, and their bytes.
+"""Defines tiles, the parts of a layer that the accelerator computes one at a time, and their bytes.
 
-A tile is chosen for the results; what it reads follows from the kernel. Tiles are walked in the
-order rows, output channels, input channels, the last one fastest. No other order is
-offered: the accelerator fetches the weights of every job anew, so that with the output channels
-inside of rows an input tile is loaded once and used for all of them, and nothing that another
-order saves is worth more. Columns are not cut: a job reads the rows of its input from their first
-byte on, and pads both of their ends (diana-driver.md, K2 and E1).
+A tile is chosen for the results; the kernel determines the input that it reads. Tiles are walked in
+the order rows, output channels, input channels, with the last one fastest. The accelerator fetches
+the weights of every job again. With output channels inside of rows, an input tile is loaded once
+and used for all of them, and no other order saves more. Columns are not split: a job reads the rows
+of its input from their first byte on, and pads both of their ends (diana-driver.md, K2 and E1).
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from firmwright.devices.soma_dory.device_layout import PIECE, ROW, WORD
 from firmwright.ir.layer import LayerKind
 
 LANES = 16
-"""Output channels in a block of weights, and of results in L1."""
+"""The output channels in a block of weights, and in a block of results in L1."""
 
 SPACING = 4
-"""A depthwise channel has the first of four lanes; the others are zeros, as in DORY."""
+"""A depthwise channel uses the first of four lanes; the other lanes are zeros, as in DORY."""
 
 DEPTHWISE_PLANES = LANES - 1
-"""Planes behind a depthwise tile that its last jobs write too (diana-driver.md, B4)."""
+"""Planes after a depthwise tile that its last jobs also write (diana-driver.md, B4)."""
 
 BIAS_BYTES = {
     LayerKind.CONV2D: 4,
@@ -32,20 +31,21 @@ BIAS_BYTES = {
     LayerKind.DENSE: 16,
     LayerKind.ANALOG_CONV2D: 4,
 }
-"""Bytes of bias a lane; of an analog layer those of its factor and of its bias."""
+"""Bytes of bias per lane; for an analog layer, the bytes of its factor and its bias."""
 
 
 def align(count: int, multiple: int = ROW) -> int:
-    """Round up to whole rows of 16 bytes, or to whole blocks of 16 channels."""
+    """Return a count rounded up to whole rows of 16 bytes, or to whole blocks of 16 channels."""
     return -(-count // multiple) * multiple
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Sizes of all tiles of a layer but the last along each axis, which has the rest.
+    """Sizes of all tiles of a layer, except the last tile along each axis, which has the rest.
 
-    ``channels``, ``rows`` and ``columns`` are of the results; ``in_channels`` of the input,
-    where a sum runs over them. ``columns`` is the whole width, but for an addition.
+    ``channels``, ``rows`` and ``columns`` are sizes of the results. ``in_channels`` is a size of
+    the input, if sums run over the input channels. ``columns`` is the whole width, except for an
+    addition.
     """
 
     channels: int
@@ -56,7 +56,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Span:
-    """One tile of rows: results ``start`` …, and the input rows that they read.
+    """One tile of rows: results from ``start`` on, and the input rows that they read.
 
     ``before`` and ``after`` are the rows of padding that the kernel also covers.
     """
@@ -80,7 +80,7 @@ class Axis:
     padding: int
 
     def make_spans(self, size: int) -> tuple[Span, ...]:
-        """Cut the results into tiles of ``size``; one tile reads the axis whole."""
+        """Return tiles of ``size`` results; a single tile reads the whole axis."""
         starts = range(0, self.results, size)
         return tuple(
             self.make_span(s, min(size, self.results - s), len(starts) == 1) for s in starts
@@ -93,21 +93,21 @@ class Axis:
         return Span(start, size, first, stop - first, max(-begin, 0), max(end - self.elements, 0))
 
     def kernel_elements(self, result: int) -> int:
-        """Count the kernel's elements that are not padding for one result."""
+        """Return the number of the kernel's elements that are not padding for one result."""
         begin = result * self.stride - self.padding
         return max(0, min(begin + self.kernel, self.elements) - max(begin, 0))
 
 
 @dataclass(frozen=True)
 class TileTransfer:
-    """Planes of so many bytes each, which are compact in L1 and ``stride`` bytes apart in L2."""
+    """Planes of ``plane_bytes`` each: contiguous in L1, ``stride`` bytes apart in L2."""
 
     planes: int
     plane_bytes: int
     stride: int
 
     def pieces(self) -> tuple[int, int]:
-        """Return the number of contiguous pieces in L2, and the bytes of each."""
+        """Return the number of contiguous pieces in L2, and the bytes of each piece."""
         if self.planes == 1 or self.stride == self.plane_bytes:
             return 1, self.planes * self.plane_bytes
         return self.planes, self.plane_bytes
@@ -115,7 +115,7 @@ class TileTransfer:
 
 @dataclass(frozen=True)
 class TileJob:
-    """One run of the accelerator; ``loads`` where its input tile is not in L1 yet."""
+    """One run of the accelerator; ``loads`` if its input tile is not in L1 yet."""
 
     rows: Span
     columns: int
@@ -130,12 +130,12 @@ def row_axis(layer: AcceleratorLayer) -> Axis:
 
 
 def is_channel_sum(layer: AcceleratorLayer) -> bool:
-    """Tell whether each result is a sum over the input channels."""
+    """Return whether each result is a sum over the input channels."""
     return layer.kind in (LayerKind.CONV2D, LayerKind.DENSE, LayerKind.ANALOG_CONV2D)
 
 
 def flatten_addition(layer: AcceleratorLayer) -> AcceleratorLayer:
-    """Return the layer as tiles see it: an addition is one row of all bytes of the batch."""
+    """Return the layer for tiling: an addition becomes one row of all bytes of the batch."""
     if layer.kind is not LayerKind.ADD:
         return layer
     width = layer.batch * layer.channels * layer.height * align(layer.width)
@@ -153,7 +153,7 @@ def tile_sizes(length: int, size: int) -> list[int]:
 
 
 def walk_jobs(layer: AcceleratorLayer, tile: Tile) -> Iterator[TileJob]:
-    """Walk the tiles of one sample, in the order in which they are computed."""
+    """Yield the jobs of one sample, in the order in which they are computed."""
     columns = tile_sizes(layer.out_width, tile.columns)
     channels = tile_sizes(layer.out_channels, tile.channels)
     inputs = tile_sizes(layer.channels, tile.in_channels)
@@ -169,7 +169,7 @@ def walk_jobs(layer: AcceleratorLayer, tile: Tile) -> Iterator[TileJob]:
 
 
 def input_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: int) -> TileTransfer:
-    """Return the transfer of an input tile; of a dense layer ``planes`` is its channels."""
+    """Return the transfer of an input tile; for a dense layer, ``planes`` is its channels."""
     if layer.kind is LayerKind.DENSE:
         return TileTransfer(1, align(planes), 0)
     pitch = align(columns if layer.kind is LayerKind.ADD else layer.width)
@@ -177,7 +177,7 @@ def input_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: in
 
 
 def output_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: int) -> TileTransfer:
-    """Return the transfer of a tile of results; of a dense layer ``planes`` is its channels."""
+    """Return the transfer of a tile of results; for a dense layer, ``planes`` is its channels."""
     if layer.kind is LayerKind.DENSE:
         return TileTransfer(1, align(planes), 0)
     pitch = align(columns)
@@ -185,11 +185,12 @@ def output_transfer(layer: AcceleratorLayer, rows: Span, columns: int, planes: i
 
 
 def row_tile_sizes(layer: AcceleratorLayer) -> list[int]:
-    """Return how many rows of results a tile may have, most first.
+    """Return the possible numbers of rows in a tile of results, largest first.
 
-    A store that is no multiple of 32 bytes overwrites 16 more (diana-driver.md, T2). Of the
-    last tile's rows they are the next channel's first ones, which are there already. So the rows
-    of each tile, of the last one too, are whole pieces, unless one tile has all rows.
+    If the size of a store is not a multiple of 32 bytes, it overwrites 16 more (diana-driver.md,
+    T2). After the rows of the last tile, these bytes are the next channel's first rows, which are
+    already stored. So the rows of each tile, including the last tile, are whole pieces, unless one
+    tile has all rows.
     """
     height, pitch = layer.out_height, align(layer.out_width)
     if height * pitch % PIECE:
@@ -201,8 +202,7 @@ def row_tile_sizes(layer: AcceleratorLayer) -> list[int]:
 def weight_bytes(layer: AcceleratorLayer, channels: int, in_channels: int) -> int:
     """Return the bytes of weights and biases that are fetched at a time.
 
-    A depthwise layer is a job a channel, of which each fetches one block
-    (diana-driver.md, J4).
+    A depthwise layer has one job per channel, and each job fetches one block (diana-driver.md, J4).
     """
     if layer.kind is LayerKind.ADD:
         return 0
@@ -219,7 +219,7 @@ def weight_bytes(layer: AcceleratorLayer, channels: int, in_channels: int) -> in
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes that the largest tiles of a layer take in L1 and in the weight memory."""
+    """Bytes that the largest tiles of a layer need in L1 and in the weight memory."""
 
     inputs: int
     outputs: int
@@ -231,9 +231,9 @@ class Footprint:
 
 
 def footprint(layer: AcceleratorLayer, tile: Tile) -> Footprint:
-    """Return what the tiles take, without second ones for double buffering.
+    """Return the bytes of the tiles, without the second tiles of double buffering.
 
-    Transfers write whole pieces of 32 bytes into L1, too.
+    Transfers into L1 also write whole pieces of 32 bytes.
     """
     bytes_in, bytes_out = plane_bytes(layer, tile.rows, tile.columns)
     planes_in, planes_out = plane_counts(layer, tile.channels, tile.in_channels)
@@ -247,7 +247,7 @@ def count_inputs(layer: AcceleratorLayer) -> int:
 
 
 def plane_bytes(layer: AcceleratorLayer, rows: int, columns: int) -> tuple[int, int]:
-    """Return the bytes of one channel of the largest input tile and of the largest result."""
+    """Return the bytes of one channel in the largest input tile and in the largest result tile."""
     if layer.kind is LayerKind.DENSE:
         return 1, 1
     row_spans = row_axis(layer).make_spans(rows)
@@ -257,10 +257,10 @@ def plane_bytes(layer: AcceleratorLayer, rows: int, columns: int) -> tuple[int, 
 
 
 def plane_counts(layer: AcceleratorLayer, channels: int, in_channels: int) -> tuple[int, int]:
-    """Return how many channels of an input and of results there are in L1 at a time.
+    """Return how many channels of an input and of results are in L1 at a time.
 
-    Results of sums over channels come in blocks of 16, and take 32 bits each where the sums of
-    several input tiles are added there. Depthwise jobs write behind their results.
+    Results of sums over channels are in blocks of 16. They need 32 bits each if the sums of several
+    input tiles are added in L1. Depthwise jobs write bytes after their results.
     """
     if layer.kind is LayerKind.DEPTHWISE_CONV2D:
         return channels, channels + DEPTHWISE_PLANES

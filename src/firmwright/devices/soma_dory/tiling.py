@@ -1,8 +1,8 @@
-"""The tiles of a layer that take the fewest estimated cycles.
+"""Finds the tiles of a layer that need the fewest estimated cycles.
 
-All are tried: there are some hundred. What is compared is the cost model's own number
-(``cost.py``), taken apart: a tile of rows and columns and a tile of channels each contribute terms
-that depend on one of the two alone, so that the cycles of a pair are a few products.
+All of the several hundred possible tiles are compared by the cost model (``cost.py``). The model is
+split into terms, because a tile of rows and columns and a tile of channels each have terms that
+depend only on one of the two. So the cycles of a pair are a few products.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class Tiling:
 
     @property
     def jobs(self) -> int:
-        """Jobs for each sample."""
+        """The number of jobs per sample."""
         return sum(1 for _ in tiles.walk_jobs(self.layer, self.tile))
 
 
 @dataclass(frozen=True)
 class PlaneTile:
-    """A tile of rows and columns: what a sample costs, by what is done with its channels.
+    """A tile of rows and columns: the costs of a sample, split by their dependence on channels.
 
-    ``load`` and ``store`` are cycles for all channels, of pieces that lie in one channel each;
-    ``load_calls`` and ``store_calls`` count the tiles whose channels are one piece together,
-    which cost ``transfer_overhead`` for each tile of channels. ``bytes_in`` and ``bytes_out``
-    are of one channel.
+    ``load`` and ``store`` are cycles for all channels, for pieces that are in one channel each.
+    ``load_calls`` and ``store_calls`` count the tiles whose channels form one piece together. These
+    cost ``transfer_overhead`` for each tile of channels. ``bytes_in`` and ``bytes_out`` are the
+    bytes of one channel.
     """
 
     rows: int
@@ -64,9 +64,9 @@ class PlaneTile:
 
 @dataclass(frozen=True)
 class ChannelTile:
-    """A tile of channels: what it costs, with rows and columns whole.
+    """A tile of channels: its costs with whole rows and columns.
 
-    The input is loaded ``fetches`` times, in ``loads`` transfers; ``jobs`` are run, which fetch
+    The input is loaded ``fetches`` times, in ``loads`` transfers. There are ``jobs``, which fetch
     weights in ``weights`` cycles. ``planes_in`` and ``planes_out`` are channels in L1.
     """
 
@@ -83,7 +83,7 @@ class ChannelTile:
 
 
 def find_best_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> Tiling:
-    """Return the tiling with the fewest estimated cycles; UserError where no tile fits."""
+    """Return the tiling with the fewest estimated cycles. Raises UserError if no tile fits."""
     reason = explain_no_tiling(layer, accelerator)
     if reason is not None:
         raise UserError(f"no tiling: {reason}")
@@ -96,7 +96,7 @@ def find_best_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> Tilin
 
 
 def explain_no_tiling(layer: AcceleratorLayer, accelerator: Accelerator) -> str | None:
-    """Say which memory the layer's smallest tiles exceed; None where they fit. Fast."""
+    """Return the memory that the layer's smallest tiles exceed; None if they fit. Fast."""
     stored = tiles.flatten_addition(layer)
     depths = {stored.channels}
     if tiles_inputs(stored, accelerator):
@@ -125,14 +125,14 @@ def l1_bytes(accelerator: Accelerator) -> int:
 
 
 def tiles_inputs(layer: AcceleratorLayer, accelerator: Accelerator) -> bool:
-    """Tell whether a later job may continue sums, which the analog core converts at once."""
+    """Return whether a later job may continue sums; the analog core converts its sums at once."""
     return accelerator.input_channel_tiling and layer.kind in (LayerKind.CONV2D, LayerKind.DENSE)
 
 
 def weight_room(layer: AcceleratorLayer, accelerator: Accelerator) -> int:
     """Return the bytes of weights and biases that a job may fetch.
 
-    An array of the analog core holds as many outputs as it has columns.
+    An array of the analog core has one output per column.
     """
     if layer.kind is LayerKind.ANALOG_CONV2D:
         return tiles.weight_bytes(layer, accelerator.analog_columns, layer.channels)
@@ -172,9 +172,10 @@ def plane_option(
 def split_transfers(
     copies: Mapping[tiles.TileTransfer, int], accelerator: Accelerator
 ) -> tuple[int, int]:
-    """Return the cycles of so many transfers of all channels, and how many are of one piece.
+    """Return the cycles of these transfers of all channels, and the number of one-piece transfers.
 
-    The cycles are without the overhead of the latter, which each tile of channels pays anew.
+    The cycles do not include the overhead of one-piece transfers. It counts again for each tile of
+    channels.
     """
     cycles_apart = single = 0
     for copy, times in copies.items():
@@ -214,9 +215,10 @@ def channel_option(
 
 
 def even_sizes(length: int, multiple: int) -> list[int]:
-    """Return the smallest size for each number of tiles, a multiple or the whole; largest first.
+    """Return the smallest tile size for each number of tiles, largest first.
 
-    Only the number matters to the cycles, and the smallest tiles leave most memory.
+    A size is a multiple of ``multiple``, or the whole ``length``. The cycles depend only on the
+    number of tiles, and the smallest tiles leave the most memory.
     """
     counts = range(2, -(-length // multiple) + 1)
     smallest = {-(-length // (count * multiple)) * multiple for count in counts}
@@ -229,7 +231,7 @@ def choose(
     planes: list[PlaneTile],
     channels: list[ChannelTile],
 ) -> tuple[PlaneTile, ChannelTile]:
-    """Return the tiles that take the fewest cycles together, of equally fast ones the first."""
+    """Return the tiles that need the fewest cycles together; the first of equally fast tiles."""
     fitting = (
         (plane, channel)
         for plane, channel in product(planes, channels)
@@ -239,7 +241,7 @@ def choose(
 
 
 def count_l1(layer: AcceleratorLayer, plane: PlaneTile, channel: ChannelTile) -> int:
-    """Return the bytes of L1 that tiles take; see :func:`tiles.footprint`."""
+    """Return the bytes of L1 that tiles need; see :func:`tiles.footprint`."""
     read = tiles.align(plane.bytes_in * channel.planes_in, PIECE)
     return tiles.count_inputs(layer) * read + tiles.align(
         plane.bytes_out * channel.planes_out, PIECE
@@ -249,7 +251,7 @@ def count_l1(layer: AcceleratorLayer, plane: PlaneTile, channel: ChannelTile) ->
 def count_cycles(
     layer: AcceleratorLayer, accelerator: Accelerator, plane: PlaneTile, channel: ChannelTile
 ) -> int:
-    """Return the cycles of a sample, as :func:`cost.estimate_cycles` counts them job by job."""
+    """Return the cycles of a sample, as :func:`cost.estimate_cycles` counts them per job."""
     jobs = plane.jobs * channel.jobs
     compute = channel.compute
     if layer.kind is LayerKind.ADD:

@@ -1,9 +1,9 @@
-"""Weights and biases as DIANA's digital accelerator reads them.
+"""Packs weights and biases for DIANA's digital accelerator.
 
-Blocks of 16 output channels, each followed by its biases; what 16 does not divide is padded with
-zeros, and bytes are reversed in each 32-bit word, as in activations. Source: DORY's
-``adjust_data_layout``, whose blocks are kept, while its biases of layers with a number of
-channels that 16 does not divide (corrected there in 9e2dbba) are not.
+The packed data are blocks of 16 output channels, each block followed by its biases. A number of
+channels that 16 does not divide is padded with zeros. Bytes are reversed in each 32-bit word, as in
+activations. Source: the blocks of DORY's ``adjust_data_layout``. Its biases of layers whose number
+of channels 16 does not divide (corrected there in 9e2dbba) are not copied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from firmwright.ir.layer import Array, LayerKind
 def pack_weights(layer: AcceleratorLayer) -> Array:
     """Return the bytes (uint8) of a layer's weights and biases; a job reads whole blocks of them.
 
-    The layer has weights: it is no addition.
+    The layer has weights, so it is not an addition.
     """
     assert layer.weights is not None and layer.bias is not None
     if layer.factors is not None:
@@ -33,7 +33,7 @@ def pack_weights(layer: AcceleratorLayer) -> Array:
 
 
 SPARE_BYTES = {LayerKind.DEPTHWISE_CONV2D: 3 * WORD}
-"""Bytes behind the last block that the chip fetches with it (diana-driver.md, J4)."""
+"""Bytes after the last block that the chip fetches with it (diana-driver.md, J4)."""
 
 
 def pack_conv2d(weights: Array, bias: Array) -> tuple[Array, Array]:
@@ -44,14 +44,14 @@ def pack_conv2d(weights: Array, bias: Array) -> tuple[Array, Array]:
 
 
 def pack_depthwise(weights: Array, bias: Array) -> tuple[Array, Array]:
-    """Return a block for each four channels, which have every fourth of its 16 lanes."""
+    """Return one block per four channels; each channel has every fourth of the block's 16 lanes."""
     return pack_conv2d(insert_zeros(weights), insert_zeros(bias))
 
 
 def pack_dense(weights: Array, bias: Array) -> tuple[Array, Array]:
-    """Return weights (blocks, [inputs / 16][output][input]) and 16 bytes of bias an output.
+    """Return weights (blocks, [inputs / 16][output][input]) and 16 bytes of bias per output.
 
-    A bias is a number of 128 bits: its sign fills the bytes behind its first four.
+    A bias is a number of 128 bits: its sign fills the 12 bytes after its first four.
     """
     padded = pad_axis(pad_axis(weights, 0), 1)
     blocks = padded.reshape(-1, LANES, padded.shape[1] // ROW, ROW).transpose(0, 2, 1, 3)
@@ -62,10 +62,10 @@ def pack_dense(weights: Array, bias: Array) -> tuple[Array, Array]:
 
 
 def pack_analog(weights: Array, factors: Array, bias: Array) -> tuple[Array, Array]:
-    """Return two bits a weight, and 16-bit factors and biases, for the emulated analog core.
+    """Return two bits per weight, and 16-bit factors and biases, for the emulated analog core.
 
-    In place of a convolution's 16 lanes there is a word: a bit for each lane of 1, and then a bit
-    for each of -1. A block's 16 factors come before its biases.
+    A word replaces the 16 lanes of a convolution: one bit for each lane with 1, then one bit for
+    each lane with -1. The 16 factors of a block come before its biases.
     """
     lanes, _ = pack_conv2d(weights, bias)
     lanes = lanes.reshape(len(lanes), -1, LANES)
@@ -82,20 +82,20 @@ PACKERS: dict[LayerKind, Callable[[Array, Array], tuple[Array, Array]]] = {
 
 
 def split_bias(bias: Array) -> Array:
-    """Split biases (blocks, 16) into four planes of bytes, the least significant first."""
+    """Return biases (blocks, 16) as four planes of bytes, the least significant first."""
     split = bias.astype("<i4").view("uint8").reshape(*bias.shape, 4)
     return np.ascontiguousarray(split.transpose(0, 2, 1)).reshape(len(bias), -1)
 
 
 def insert_zeros(array: Array) -> Array:
-    """Put zeros behind each element of the first axis, three for each."""
+    """Return the array with three zeros after each element of the first axis."""
     result = np.zeros((len(array) * SPACING, *array.shape[1:]), array.dtype)
     result[::SPACING] = array
     return result
 
 
 def pad_axis(array: Array, axis: int) -> Array:
-    """Pad an axis with zeros to a multiple of 16."""
+    """Return the array with an axis padded with zeros to a multiple of 16."""
     widths = [(0, 0)] * array.ndim
     widths[axis] = (0, align(array.shape[axis]) - array.shape[axis])
     return np.pad(array, widths)
