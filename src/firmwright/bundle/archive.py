@@ -116,7 +116,7 @@ def unpack_gzip(content: bytes) -> bytes:
 
 
 def read_tar(content: bytes) -> dict[str, bytes]:
-    """Return the files of an uncompressed archive by their checked names."""
+    """Return the files of an uncompressed archive by name; all names are checked."""
     files: dict[str, bytes] = {}
     taken: set[str] = set()
     try:

@@ -263,7 +263,7 @@ def read_signed(path: Path, shown: str) -> bytes:
 
 
 def convert(content: Any, kind: Any, shown: str) -> Any:
-    """Return a record from JSON from outside; UserError for anything else."""
+    """Return a record of external JSON; UserError for anything else."""
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:

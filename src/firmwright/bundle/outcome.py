@@ -68,7 +68,7 @@ def read_networks(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_agreement(runs: list[Mapping[str, Any] | None]) -> str:
-    """Return how the outputs agree with the reference; the build rejects larger differences."""
+    """Return how the outputs agree with the reference; a build with larger differences fails."""
     if None in runs:
         return "not run"
     differences = sum(run["differences"] for run in runs if run)

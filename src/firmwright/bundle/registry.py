@@ -1,4 +1,4 @@
-"""Is a client of OCI registries, with the requests that bundles need.
+"""Sends the requests that bundles need to OCI registries, which store container images.
 
 The client trusts no answer: it compares content with its digest and limits the bytes of each
 answer. Sources: OCI's image specification 1.1 (manifests, indexes, descriptors), OCI's
@@ -50,7 +50,7 @@ LOOPBACK = re.compile(r"(localhost|127(\.[0-9]+){3})(:[0-9]+)?")
 
 @dataclass(frozen=True)
 class Reference:
-    """A location in a registry: ``name`` of a repository, ``version`` is a tag or a digest."""
+    """A location in a registry: ``name`` is a repository, ``version`` a tag or a digest."""
 
     host: str
     name: str

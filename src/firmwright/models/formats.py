@@ -80,7 +80,7 @@ class Format:
     in_float64: str = ""
 
     def load_reference(self) -> Reference:
-        """Import the reference's module, for a stage that imports no model."""
+        """Import the module of the reference, which by default is the module of the format."""
         return (
             cast(Reference, importlib.import_module(self.reference))
             if self.reference

@@ -86,7 +86,7 @@ def add_grids(tensors: Iterable[Tensor], grids: Grids) -> tuple[Tensor, ...]:
 
 
 def derive_grids(module: tvm.IRModule, interface: ModelInterface) -> ModelInterface:
-    """Return the interface with the parameters of inputs and outputs next to (de)quantizers."""
+    """Return the interface with the parameters of dequantized inputs and quantized outputs."""
     bindings = main_bindings(module)
     outputs, _ = find_outputs(module["main"], bindings)
     definitions = {b.var: b.value for b in bindings}

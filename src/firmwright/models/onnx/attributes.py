@@ -30,5 +30,5 @@ def drop_unknown_attributes(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def is_text(name: str | bytes) -> bool:
-    """Return whether a name of a damaged file is text; the checker rejects other names."""
+    """Return whether a name of a damaged file is text; names that are not UTF-8 are bytes."""
     return isinstance(name, str)

@@ -51,7 +51,7 @@ def convert_bit_shift(_: relax.BlockBuilder, inputs: Inputs, attributes: Attribu
 
 
 def make_cumulative(compute: Callable[..., Any]) -> Converter:
-    """Return a converter of CumSum or CumProd; TVM calls a runtime library, and lacks CumProd."""
+    """Return a converter of CumSum or CumProd; TVM lacks CumProd, and CumSum calls a library."""
 
     def convert(builder: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
         data, axis = inputs[0], int(inputs[1].value.numpy().item())

@@ -107,7 +107,7 @@ def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores)
 
 
 Project = Callable[[int, int], str]
-"""Appends the input times a range of columns of the merged weights: the first and the number."""
+"""Appends the input times some columns of the merged weights: from the first one, and how many."""
 
 
 def attend_to_itself(

@@ -43,9 +43,9 @@ def finish_quantized(
 
 
 def make_quantized(compute: Compute, operands: int = 1) -> Rewrite:
-    """Return a rewrite for inputs of ``operands`` triples and the result's parameters.
+    """Return a rewrite of an operator with ``operands`` triples (data, scale, zero point).
 
-    A triple is data, scale and zero point.
+    The next inputs are the scale and the zero point of the result.
     """
 
     def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
@@ -134,7 +134,7 @@ ACTIVATIONS = {
     "Tanh": (),
     "ThresholdedRelu": ("alpha",),
 }
-"""The last functions of fused operators, and the attributes that their parameters stand for."""
+"""The activations at the end of fused operators, and the attributes of their parameters."""
 
 
 def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[float]) -> str:
