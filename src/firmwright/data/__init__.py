@@ -1,4 +1,4 @@
-"""Data for a network's inputs: where a recipe says it is, and how it is read."""
+"""Reads data for a network's inputs from the sources that a recipe states."""
 
 from __future__ import annotations
 

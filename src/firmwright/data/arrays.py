@@ -1,4 +1,4 @@
-"""Arrays from files: what is read, and what an input takes."""
+"""Reads arrays from files, and converts them to an input's type and shape."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What NumPy raises for files that hold no array, or claim one larger than memory."""
+"""Errors of NumPy for files that do not contain an array, or claim one larger than memory."""
 
 Array = npt.NDArray[Any]
 OutputsByName = dict[str, Array]
@@ -36,7 +36,7 @@ OutputsByName = dict[str, Array]
 
 
 def load_npy(path: Path) -> Array:
-    """Read an ``.npy`` file; UserError unless it holds one plain array."""
+    """Return the array of an ``.npy`` file; UserError unless it contains one plain array."""
     try:
         array = np.load(path, allow_pickle=False)
     except UNREADABLE as error:
@@ -47,7 +47,7 @@ def load_npy(path: Path) -> Array:
 
 
 def load_npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
-    """Read the named arrays of an ``.npz`` file; UserError naming those that are missing."""
+    """Return the named arrays of an ``.npz`` file; UserError naming those that are missing."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             found = {name: archive[name] for name in names if name in archive}
@@ -69,7 +69,7 @@ def load_npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
 
 
 def load_raw(path: Path, tensor: Tensor) -> Array:
-    """Read one sample's bytes, little-endian, in the input's shape."""
+    """Return one sample from little-endian bytes, in the input's shape."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -87,9 +87,9 @@ def load_raw(path: Path, tensor: Tensor) -> Array:
 def check_array(array: Array, tensor: Tensor, label: str) -> Array:
     """Check type, size and values; return (samples, *the input's shape).
 
-    Float32 numbers for an input of integers with a scale are put on its grid.
-    Raises UserError for another type, for a shape that is not a leading sample axis and then the
-    input's axes (those of length 1 may be left out, or all be one axis), and for NaN.
+    Float32 numbers for an integer input with a scale are quantized.
+    Raises UserError for another type and for NaN. The shape has to be a leading sample axis and
+    then the input's axes: axes of length 1 may be missing, or all axes may be one.
     """
     real = array.dtype == np.float32 and tensor.scale is not None and tensor.dtype != "float32"
     if tensor.model_dtype is not None and array.dtype != np.float32:
@@ -115,9 +115,9 @@ def check_array(array: Array, tensor: Tensor, label: str) -> Array:
 
 
 def check_bytes(array: Array, tensor: Tensor, label: str) -> Array:
-    """Return data of a type that C99 lacks as it is stored; what is neither that, nor so, as it is.
+    """Return data of a type that C99 lacks in its stored form; other data is returned as it is.
 
-    NumPy knows such a type in an ``.npy`` file as bytes without a meaning. Raises UserError for
+    NumPy reads such a type from an ``.npy`` file as bytes without a meaning. Raises UserError for
     stored integers beyond the type's limits.
     """
     dtype = tensor.stated_dtype
@@ -136,20 +136,20 @@ def check_bytes(array: Array, tensor: Tensor, label: str) -> Array:
 
 
 def has_same_axes(shape: Sequence[int], tensor: Tensor) -> bool:
-    """Tell whether a sample's shape is the input's but for axes of length 1, or one flat axis."""
+    """Return whether a sample's axes are the input's, except for length 1, or one flat axis."""
     axes = [length for length in shape if length != 1]
     return axes in ([n for n in tensor.shape if n != 1], [tensor.elements])
 
 
 def quantize_array(array: Array, tensor: Tensor) -> Array:
-    """Return real numbers as the integers that a quantized input takes: round half to even."""
+    """Return the integers of a quantized input for real numbers, rounded half to even."""
     limits = find_limits(tensor.stated_dtype)
     steps = np.rint(array / np.float32(tensor.scale or 1)) + float(tensor.zero_point or 0)
     return np.clip(steps, limits.min, limits.max).astype(tensor.dtype)
 
 
 def dequantize_array(array: Array, tensor: Tensor) -> Array:
-    """Return integers with a scale, or small floats, as real numbers (float32); others as is."""
+    """Return real numbers (float32) for integers with a scale, or small floats; others as is."""
     if is_small_float(tensor.stated_dtype):
         return to_model_type(array, tensor).astype("float32")
     if tensor.scale is None:

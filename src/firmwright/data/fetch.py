@@ -1,4 +1,4 @@
-"""Where a model file comes from: a path, a mirror folder that holds its digest, or its URL."""
+"""Finds a model file: at a path, in a mirror folder by its digest, or at its URL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIGNED_VARIABLE = "FIRMWRIGHT_SIGNED_URLS"
 
 
 class WrongDigestError(UserError):
-    """A file is not the one that the recipe states; ``expected`` is the digest that it states."""
+    """A file has another digest than the recipe states; ``expected`` is the stated digest."""
 
     def __init__(self, shown_as: str, expected: str, found: str) -> None:
         self.expected = expected
@@ -28,7 +28,7 @@ class WrongDigestError(UserError):
 
 
 def read_model(path: Path, shown_as: str, sha256: str | None) -> bytes:
-    """Read a local model file and check its digest where the recipe states one."""
+    """Return the bytes of a local model file; check its digest if the recipe states one."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -41,16 +41,16 @@ def read_model(path: Path, shown_as: str, sha256: str | None) -> bytes:
 def fetch_model(url: str, sha256: str) -> bytes:
     """Return the file of that digest from the first mirror folder that has it, else download it.
 
-    Mirror folders stand in ``FIRMWRIGHT_MIRROR``, separated as in ``PATH``. A file there counts
-    by its content, not by its name. Raises UserError when the download fails or its digest is
-    another.
+    Mirror folders are listed in ``FIRMWRIGHT_MIRROR``, separated as in ``PATH``. A file there is
+    found by its content, not by its name. Raises UserError if the download fails or its digest
+    differs.
     """
     data = find_in_mirror(Path(urlsplit(url).path).name, sha256)
     return download(url, sha256, "the model") if data is None else data
 
 
 def find_in_mirror(likely_name: str, sha256: str) -> bytes | None:
-    """Return the file of that digest from the first mirror folder that has it."""
+    """Return the file of that digest from the first mirror folder that has it, else None."""
     for candidate in list_mirror_files(likely_name):
         data = candidate.read_bytes()
         if hashlib.sha256(data).hexdigest() == sha256:
@@ -59,7 +59,7 @@ def find_in_mirror(likely_name: str, sha256: str) -> bytes | None:
 
 
 def list_mirror_files(likely_name: str) -> Iterator[Path]:
-    """Yield every file of the mirror folders, those of the expected name first."""
+    """Yield every file of the mirror folders; in each folder, the expected name comes first."""
     for folder in filter(None, os.environ.get(MIRROR_VARIABLE, "").split(os.pathsep)):
         root = Path(folder)
         if not root.is_dir():
@@ -69,7 +69,7 @@ def list_mirror_files(likely_name: str) -> Iterator[Path]:
 
 
 def download(url: str, sha256: str, what: str) -> bytes:
-    """Return the file at an address; UserError where it cannot be had, or is another."""
+    """Return the file at an address; UserError if the download fails or its digest differs."""
     from firmwright import web
 
     signed = add_query(url)
@@ -89,7 +89,7 @@ def add_query(url: str) -> str:
     """Return an address with the query that ``FIRMWRIGHT_SIGNED_URLS`` has for it.
 
     Addresses there are separated by spaces. One that ends with ``/`` before its query counts for
-    all files below. So a query goes only to the server that the user names with it. Raises
+    all files below. So a query is only sent to the server that the user names with it. Raises
     UserError for an address without a query.
     """
     place, _, query = url.partition("?")
@@ -103,7 +103,7 @@ def add_query(url: str) -> str:
 
 
 def hide_query(text: str, url: str) -> str:
-    """Return what a server says without the query of its address, which some servers repeat."""
+    """Return a server's message without the query of its address, which some servers repeat."""
     query = urlsplit(url).query
     for secret in (query, *(value for _, value in parse_qsl(query))):
         text = text.replace(secret, "…") if secret else text
@@ -117,9 +117,9 @@ def check_digest(data: bytes, sha256: str, shown_as: str) -> None:
 
 
 def fetch_file(file: DataFile, cache: Path) -> Path:
-    """Return a file with the content of that digest: cached, from a mirror folder, or downloaded.
+    """Return the path of a file with that digest: cached, from a mirror folder, or downloaded.
 
-    Raises UserError where nobody has it.
+    Raises UserError if no source has the file.
     """
     assert file.sha256 is not None
     kept = cache / "data" / file.sha256

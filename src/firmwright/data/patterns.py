@@ -1,6 +1,6 @@
-"""The files that a pattern of a recipe names, with limits of where it searches, and of how much.
+"""Finds the files that a pattern of a recipe names, within limits for the search.
 
-``*``, ``?`` and ``[...]`` match within a name, and no hidden name; ``**`` matches any number of
+``*``, ``?`` and ``[...]`` match within a name, but not hidden names; ``**`` matches any number of
 folders. It enters no hidden folder, no build folder, no virtual environment and no link.
 """
 
@@ -17,7 +17,7 @@ from firmwright.errors import UserError
 WILDCARDS = "*?["
 
 MOST_ENTRIES = 100_000
-"""Files and folders that a pattern may search."""
+"""The maximum number of files and folders that a pattern may search."""
 
 
 def find_matches(pattern: str, start: Path) -> list[Path]:
@@ -74,7 +74,7 @@ class Search:
             yield path
 
     def list_entries(self, folder: Path) -> list[os.DirEntry[str]]:
-        """Return what a folder contains, nothing if it cannot be read."""
+        """Return the entries of a folder, or an empty list if it cannot be read."""
         try:
             with os.scandir(folder) as entries:
                 found = list(entries)

@@ -1,8 +1,8 @@
-"""Pictures as inputs. Pillow's resizing is integer arithmetic: the same on every machine.
+"""Reads pictures as inputs. Pillow resizes with integers, so results are equal on all machines.
 
-Its ``bilinear`` and ``bicubic`` filters take in every pixel of the original when they shrink a
-picture; OpenCV's filters of that name look at the nearest four or sixteen alone, so pictures that
-were shrunk a lot differ a little from what OpenCV makes of them.
+Its ``bilinear`` and ``bicubic`` filters use every pixel of the original when they shrink a
+picture. OpenCV's filters with these names use only the nearest four or sixteen pixels. So pictures
+that were shrunk a lot differ a little from OpenCV's results.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MAX_PIXELS = 100_000_000
-"""A picture of more is refused unread: some small files claim to hold gigabytes."""
+"""Larger pictures are rejected unread: some small files claim to contain gigabytes."""
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""What is read. Pillow knows more, and starts programs of this machine for some of them."""
+"""The accepted formats. Pillow knows more, but starts programs of this machine for some."""
 WIDE_MODES = ("I", "F")
-"""First letters of Pillow's modes whose pixels it would clamp to 0..255, not scale."""
+"""First letters of the Pillow modes whose pixels it would clamp to 0..255 instead of scaling."""
 
 Part = tuple[float, float, float, float]
 
 
 def open_picture(data: bytes, label: str) -> Image.Image:
-    """Decode a picture to 8-bit RGB, upright as its camera's orientation tag says."""
+    """Decode a picture to 8-bit RGB, rotated upright by its camera's orientation tag."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
@@ -70,13 +70,13 @@ def compute_resized_size(size: tuple[int, int], preprocess: Preprocess) -> tuple
 
 
 def center_crop_box(size: tuple[int, int], crop: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return left, top, right, bottom of the middle part; odd rests go right and below."""
+    """Return left, top, right, bottom of the middle part; odd rests are right and below."""
     left, top = (size[0] - crop[0]) // 2, (size[1] - crop[1]) // 2
     return left, top, left + crop[0], top + crop[1]
 
 
 def visible_part(size: tuple[int, int], preprocess: Preprocess) -> Part:
-    """Return left, top, right, bottom of what the network sees, as parts of the picture (0..1)."""
+    """Return left, top, right, bottom of the network's part of a picture, as fractions (0..1)."""
     if preprocess.crop is None:
         return 0.0, 0.0, 1.0, 1.0
     width, height = compute_resized_size(size, preprocess)
@@ -136,7 +136,7 @@ def normalize_pixels(
 def to_input_type(values: npt.NDArray[np.float32], tensor: Tensor, label: str) -> Any:
     """Convert to the input's type: quantized by its scale, rounded half to even, saturated.
 
-    Integers without a scale must be whole numbers within the type's range already.
+    Values for integers without a scale must already be integers within the type's range.
     """
     kind = np.dtype(tensor.dtype)
     if kind.kind == "f":

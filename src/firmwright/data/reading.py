@@ -30,12 +30,12 @@ def read_columns(
     count: int | None,
     least: int | None = None,
 ) -> dict[str, Column]:
-    """Read the first ``count`` samples (None: all of them) of every input.
+    """Return the first ``count`` samples (None: all of them) of every input.
 
-    Where there are fewer samples, ``least`` of them are enough. ``given`` is one ``.npz`` with an
+    If there are fewer samples, ``least`` of them are enough. ``given`` is one ``.npz`` with an
     array for each input, one ``.npy`` for a network with one input, or a source for each input.
 
-    Raises one UserError with all that is wrong: inputs without a source and sources without an
+    Raises one UserError with all problems: inputs without a source and sources without an
     input, files that cannot be read, data of another shape or type, NaN, too few samples.
     """
     if isinstance(given, str):
@@ -81,7 +81,7 @@ def read_column(
     least: int | None,
     problems: list[str],
 ) -> Column:
-    """Read one input's data; what is wrong goes to ``problems``."""
+    """Return one input's data; append the problems to ``problems``."""
     wanted = count if least is None else least
     column = Column([], [])
     before = len(problems)
@@ -112,7 +112,7 @@ Reader = Callable[[], tuple[Array, Origin]]
 def make_readers(
     tensor: Tensor, source: DataSource, place: DataFolders, problems: list[str]
 ) -> Iterator[Reader]:
-    """Yield a function for every file that reads it: (samples, *shape), and where from."""
+    """Yield for every file a function that reads it: (samples, *shape), and its origin."""
     if source.function is not None:
         name = source.function
         yield lambda: (call_function(name, place.folder), Origin(name, ""))
@@ -127,7 +127,7 @@ def make_readers(
 def files_of(
     source: DataSource, place: DataFolders, problems: list[str]
 ) -> Iterator[tuple[Path, str]]:
-    """Yield every file of a source and what to call it."""
+    """Yield every file of a source, with its name in messages."""
     for file in source.files:
         try:
             if file.path is None:
@@ -150,7 +150,7 @@ def read_file(path: Path, label: str, tensor: Tensor, source: DataSource) -> Arr
 
 
 def call_function(reference: str, folder: Path) -> Array:
-    """Call ``module:function``; UserError where that fails, or gives something else than data."""
+    """Call ``module:function``; UserError if that fails, or does not return an array."""
     with load_custom_function(reference, folder) as function:
         result = function()
     if not isinstance(result, np.ndarray):

@@ -1,4 +1,4 @@
-"""What a recipe says of the data for one input. Read by task creators: imports nothing heavy."""
+"""Defines a recipe's data sources for one input. Task creators read it, so imports are light."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ KINDS = ("arrays", "raw", "pictures", "python")
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """One file, a folder's files, or those that match a pattern: by ``path``.
+    """One file, the files of a folder, or the files that match a pattern: by ``path``.
 
-    The path starts at the recipe's folder, or in that of an installed Python ``package``. Or one
-    file by its ``sha256``, from a mirror folder or else from ``url``, the name of which (or
-    ``name``) it is called by in messages.
+    The path starts at the recipe's folder, or in the folder of an installed Python ``package``.
+    Alternatively one file by its ``sha256``, from a mirror folder or else from ``url``. Messages
+    use the name in ``url``, or ``name``.
     """
 
     path: str | None = None
@@ -31,18 +31,18 @@ class DataFile(msgspec.Struct, frozen=True):
 
     @property
     def display_name(self) -> str:
-        """Return what messages call a fetched file."""
+        """Return the name of a fetched file in messages."""
         url_name = PurePosixPath((self.url or "").partition("?")[0]).name
         return self.name or url_name or f"sha256:{(self.sha256 or '')[:16]}"
 
 
 class Preprocess(msgspec.Struct, frozen=True):
-    """What turns a picture into an input; in this order.
+    """The steps from a picture to an input, in this order.
 
     ``colour`` is RGB, BGR or grey. ``resize`` is (width, height), or the length of the shorter
     side, by Pillow's ``filter``; ``crop`` is the (width, height) of the middle that stays. Then
     every channel is (pixel - mean) / std with pixels 0 to 255, in single precision, and the axes
-    are put in the order of ``layout``.
+    are permuted to ``layout``.
     """
 
     colour: str = "RGB"
@@ -59,7 +59,7 @@ class DataSource(msgspec.Struct, frozen=True):
 
     ``arrays``: ``.npy`` files with a leading sample axis; ``raw``: files of one sample's bytes
     each, little-endian; ``pictures``: files that Pillow reads; ``python``: ``function`` as in
-    ``module:function``, of a module beside the recipe, returns an array with a sample axis.
+    ``module:function``, in a module next to the recipe, returns an array with a sample axis.
     """
 
     kind: str
@@ -69,10 +69,10 @@ class DataSource(msgspec.Struct, frozen=True):
 
 
 def list_files(file: DataFile, folder: Path) -> list[Path]:
-    """Return the local files that an entry names, sorted; none where nothing fits.
+    """Return the local files that an entry names, sorted; empty if no file matches.
 
-    A folder stands for the files directly in it, and neither it nor a pattern for hidden ones.
-    Raises UserError for a pattern that searches too widely.
+    A folder means the files directly in it. Folders and patterns exclude hidden files.
+    Raises UserError for a pattern that searches too many files.
     """
     if file.path is None:
         return []
@@ -88,7 +88,7 @@ def list_files(file: DataFile, folder: Path) -> list[Path]:
 
 
 def find_folder(file: DataFile, folder: Path) -> Path | None:
-    """Return where the path of an entry starts: ``folder``, or that of its installed package."""
+    """Return the start of an entry's path: ``folder``, or the folder of its installed package."""
     return folder if file.package is None else find_package_folder(file.package)
 
 
@@ -100,7 +100,7 @@ def find_package_folder(package: str) -> Path | None:
 
 
 def require_files(file: DataFile, folder: Path) -> list[Path]:
-    """Return the local files that an entry names; UserError where there are none."""
+    """Return the local files that an entry names; UserError if there are none."""
     found = list_files(file, folder)
     if not found and file.path is not None:
         path = (find_folder(file, folder) or folder) / file.path
@@ -117,7 +117,7 @@ def module_file(function: str, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class DataFolders:
-    """The recipe's folder, where relative paths start, and one to keep fetched files in."""
+    """The recipe's folder, where relative paths start, and a folder for fetched files."""
 
     folder: Path
     cache: Path

@@ -1,4 +1,4 @@
-"""Samples of a network's inputs: real ones with their origins, or seeded random ones."""
+"""Makes samples of a network's inputs: real ones with their origins, or seeded random ones."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ BYTES: Range = (0.0, 255.0)
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the data of one input of one sample comes from.
+    """The origin of the data of one input of one sample.
 
-    ``name`` is a file's name, with an index where the file holds several; ``sha256`` digests the
-    data as the network gets it. ``picture`` is the file of a picture.
+    ``name`` is a file's name, with an index if the file contains several samples; ``sha256`` is
+    the digest of the network's input data. ``picture`` is the file of a picture.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Column:
-    """The data of one input, and where it comes from, by sample."""
+    """The data of one input and its origin, by sample."""
 
     arrays: list[Array]
     origins: list[Origin]
@@ -57,7 +57,7 @@ def random_samples(
 ) -> list[Sample]:
     """Draw integers over their whole range, floats from [0, 1), strings of one letter.
 
-    They are the same for the same seed.
+    One seed always returns the same samples.
 
     ``ranges`` has other limits, by input; floats of ``whole`` inputs are whole numbers.
     """
@@ -84,7 +84,7 @@ def random_samples(
 
 
 def repeat_samples(columns: Mapping[str, Column], count: int) -> dict[str, Column]:
-    """Return ``count`` samples; where there are fewer, repeat them from the first on."""
+    """Return ``count`` samples; if there are fewer, repeat them from the first one on."""
     held = min(count, *(len(c.arrays) for c in columns.values()))
     turns = [i % held for i in range(count)]
     return {
@@ -128,7 +128,7 @@ def sample_digest(sample: Sample) -> str:
 
 
 def refuse_not_finite(samples: Sequence[Sample], columns: Mapping[str, Column]) -> None:
-    """Raise UserError that lists every sample with an infinity, by where it comes from."""
+    """Raise UserError that lists every sample with an infinity or NaN, by its origin."""
     bad = [
         f"  {columns[name].origins[index].name}: {int(np.count_nonzero(~np.isfinite(array)))} of "
         f"{array.size} values (sample {index}, input '{name}')"
@@ -145,7 +145,7 @@ def refuse_not_whole(
     limits: Mapping[str, Range],
     which: str = "that `integers` of the recipe's inputs excludes",
 ) -> None:
-    """Raise UserError that lists every sample that has other numbers than whole ones in limits."""
+    """Raise UserError that lists every sample with numbers that are not whole, or not in limits."""
     bad = []
     for name, (low, high) in limits.items():
         column = columns[name]

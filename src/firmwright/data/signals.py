@@ -1,4 +1,4 @@
-"""A tensor beside the same tensor of another network: signal-to-noise ratio and cosine."""
+"""Compares a tensor with the same tensor of another network: signal-to-noise ratio and cosine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 LEAST_RATIO = 1e-30
-"""-300 dB: of a tensor that was zero, or is not finite."""
+"""-300 dB: the ratio of a tensor that was zero, or is not finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class SignalQuality:
 
 @dataclass
 class SignalStatistics:
-    """Sums over samples of one tensor beside its reference."""
+    """Sums over samples of one tensor compared with its reference."""
 
     energy: float = 0.0
     noise: float = 0.0
@@ -48,7 +48,7 @@ class SignalStatistics:
 
     @property
     def quality(self) -> SignalQuality:
-        """Rounded, because the last digits differ between processors."""
+        """Return the quality, rounded because the last digits differ between processors."""
         cosine = round(float(np.mean(self.cosines)), 6)
         if not self.noise:
             return SignalQuality(None, cosine)
