@@ -1,1 +1,1 @@
-"""Many recipes on many workers: the matrix, the workers, and the results."""
+"""Builds many recipes on many workers: the matrix, the workers, and the results."""

@@ -1,4 +1,4 @@
-"""The commands of fleets: ``doit fleet``, ``firmwright fleet`` and ``firmwright matrix``."""
+"""Defines the fleet commands: ``doit fleet``, ``firmwright fleet`` and ``firmwright matrix``."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ COMMANDS = ("fleet", "matrix")
 
 FLEET_FILE = "fleet.yaml"
 VARIABLES = ("fleet", "scheduler", "workers", "outdir", "recipe", NO_USER_CODE, *list_overrides())
-"""The words of the command line, ``name=value``; any other key of a recipe may follow, too."""
+"""The arguments ``name=value`` of the command line; any other key of a recipe is accepted, too."""
 
 MOST_IN_MATRIX = 256
-"""Jobs that GitHub accepts in one matrix."""
+"""The maximum number of jobs in one matrix of GitHub."""
 
 
 def add_commands(commands: Any) -> None:
@@ -143,7 +143,7 @@ def read_jobs() -> list[FleetJob]:
 
 
 def add_words(job: FleetJob, words: dict[str, str]) -> FleetJob:
-    """Return a job with words that are the same for all; UserError for one that it has."""
+    """Return a job with the arguments for all jobs; UserError for one that it has already."""
     for name in words.keys() & job.words.keys():
         raise UserError(f"{name}={words[name]}: the fleet says {name}={job.words[name]} itself")
     return replace(job, words={**job.words, **words})

@@ -1,4 +1,4 @@
-"""A scheduler in this process, and workers in others: a fleet on one machine."""
+"""Runs a fleet on one machine: a scheduler in this process, and workers in other processes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ FILES, FILES_PER_WORKER = 40, 4
 """Descriptors that this process may need. In fleets of 1 to 8 workers it used 28 + 3 per worker."""
 
 STARTS = 3
-"""Times in a row that a worker may end before it serves; then it is not started again."""
+"""After this number of failed starts in a row, a worker is not started again."""
 
 
 @contextmanager
 def start_cluster(workers: int, folder: Path, stop: Stop) -> Iterator[str]:
-    """Yield the address of a scheduler with workers; one that dies is started again.
+    """Yield the address of a scheduler with workers; a worker that dies is started again.
 
-    They are in separate sessions, so ctrl-C does not reach them. Their output goes into
-    a file in ``folder``. ``stop`` gets the reason if none of them can start. Raises ClusterError if
+    Workers are in separate sessions, so ctrl-C does not reach them. Their output is written to
+    a file in ``folder``. ``stop`` gets the reason if no worker can start. Raises ClusterError if
     the scheduler cannot start, and if the limit of open files is too low.
     """
     check_open_files(workers)

@@ -1,4 +1,4 @@
-"""A worker of this machine, a separate program that ends with its fleet."""
+"""Runs a worker on this machine, in a separate program that ends with its fleet."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def served_file(folder: str, name: str) -> Path:
 
 
 async def serve(scheduler: str, name: str, folder: str) -> None:
-    """Do jobs, one at a time, until the scheduler is gone; ``folder`` is for files of dask.
+    """Do jobs, one at a time, until the scheduler ends; ``folder`` is for files of dask.
 
-    Whoever reaches a worker may have it run anything: no other machine does.
+    A connection to a worker allows any code to run, so only this machine can connect to it.
     """
     from distributed import Worker
 

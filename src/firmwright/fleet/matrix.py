@@ -1,4 +1,4 @@
-"""The matrix of a fleet: recipes, each for several platforms, with several options."""
+"""Makes the matrix of a fleet: recipes, each for several platforms, with several options."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from firmwright.recipe.schema import load_schema
 from firmwright.toolchain import load_platform, platform_names
 
 UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
-"""What the name of a folder has not."""
+"""The characters that a folder's name does not contain."""
 
 
 @dataclass(frozen=True)
 class FleetJob:
-    """A recipe to build, its files from the current folder, and the overrides of its keys."""
+    """A recipe to build: its files, relative to the current folder, and its overridden keys."""
 
     name: str
     recipe: str
     words: dict[str, str]
 
     def list_files(self) -> list[Path]:
-        """Return the files that make the recipe."""
+        """Return the files that make up the recipe."""
         return list_chain(parse_layers(self.recipe, Path()))
 
     def list_words(self) -> list[str]:
-        """Return the words of the command line that builds it: ``recipe=…``, ``platform=…``."""
+        """Return the arguments of its build command: ``recipe=…``, ``platform=…``."""
         return [f"recipe={self.recipe}", *(f"{name}={text}" for name, text in self.words.items())]
 
 
 @dataclass
 class Matrix:
-    """The jobs that a fleet file states, as they are found, and the mistakes in it."""
+    """The jobs that a fleet file states, collected one by one, and the errors in the file."""
 
     folder: Path
     jobs: dict[str, FleetJob] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, pointer: Pointer, recipe: Layers, words: Mapping[str, str]) -> None:
-        """Add a job; two of one name would share a folder."""
+        """Add a job; two jobs with one name are an error, because they would share a folder."""
         job = make_job(recipe, {name: self.place(name, text) for name, text in words.items()})
         other = self.jobs.setdefault(job.name, job)
         if other == job and other is not job:
@@ -63,7 +63,7 @@ class Matrix:
             self.tell(pointer, f"two jobs are named '{job.name}': {both}; {hint}")
 
     def place(self, name: str, text: str) -> str:
-        """Return the value of an option with its paths, if any, as seen from here."""
+        """Return the value of an option, with its paths, if any, from the current folder."""
         if name not in list_overrides():
             return place_word(name, text, self.folder, Path())
         file = list_overrides()[name].find_file(text)
@@ -73,7 +73,7 @@ class Matrix:
         self.findings.append(Finding(pointer, message, key))
 
     def find_recipes(self, pointer: Pointer, word: str) -> list[Layers]:
-        """Return the recipes that a word means; an error is noted."""
+        """Return the recipes that a word names; record an error."""
         try:
             return find_layers(word, self.folder)
         except UserError as error:
@@ -81,7 +81,7 @@ class Matrix:
             return []
 
     def check_value(self, pointer: Pointer, name: str, text: str) -> None:
-        """Note the errors of an option's value, as far as no recipe is needed for it."""
+        """Record the errors of an option's value that can be found without a recipe."""
         override = list_overrides().get(name)
         if override is None:  # checked with the recipe
             return
@@ -95,7 +95,7 @@ class Matrix:
             self.tell(pointer, f"unknown platform '{text}'{hint}")
 
     def check_axes(self, pointer: Pointer, names: Iterable[str], known: Sequence[str]) -> bool:
-        """Tell whether the keys at a place are all known; those that are not are noted."""
+        """Return whether the keys at a place are all known; record the unknown ones."""
         unknown = [name for name in names if name not in known]
         for name in unknown:
             message = f"unknown option '{name}'{did_you_mean(name, known)}"
@@ -109,7 +109,7 @@ def list_platform_words() -> set[str]:
 
 
 def make_job(recipe: Layers, words: Mapping[str, str]) -> FleetJob:
-    """Return the job of a recipe, named by its files and by all words."""
+    """Return the job of a recipe, named after its files and all words."""
     parts = [file.stem for file in recipe.files]
     for name, text in words.items():
         parts.append(Path(text).stem if name == "platform" else f"{name}-{text}")
@@ -118,9 +118,9 @@ def make_job(recipe: Layers, words: Mapping[str, str]) -> FleetJob:
 
 
 def read_fleet(path: Path) -> list[FleetJob]:
-    """Return the jobs of a fleet file, in its order; their paths are as seen from here.
+    """Return the jobs of a fleet file, in its order, with paths from the current folder.
 
-    Raises DiagnosticError with all mistakes of the file. The recipes themselves are not read.
+    Raises DiagnosticError with all errors of the file. The recipes themselves are not read.
     """
     content = read_bytes(path, str(path))
     document, found = check_document(content, load_schema("fleet"), str(path))
@@ -174,7 +174,7 @@ def multiply(matrix: Matrix, data: Mapping[str, Any]) -> None:
 
 
 def check_option(matrix: Matrix, name: str, values: Sequence[Any]) -> bool:
-    """Tell whether an option is known; what is wrong with it and its values is noted."""
+    """Return whether an option is known; record the errors of it and its values."""
     known = [each for each in list_overrides() if each != "platform"]
     if not is_option(name) and not matrix.check_axes(("options",), [name], known):
         return False
@@ -202,7 +202,7 @@ def fits(patterns: Mapping[str, str], words: Mapping[str, str]) -> bool:
 
 
 def include(matrix: Matrix, pointer: Pointer, entry: Mapping[str, Any]) -> None:
-    """Add the jobs of an entry beside the matrix."""
+    """Add the jobs of an entry in addition to the matrix."""
     words = {name: to_text(value) for name, value in entry.items() if name != "recipe"}
     known = ("recipe", *list_overrides(), *filter(is_option, words))
     if not matrix.check_axes(pointer, words, known):
@@ -214,7 +214,7 @@ def include(matrix: Matrix, pointer: Pointer, entry: Mapping[str, Any]) -> None:
 
 
 def check_words(words: Mapping[str, str]) -> None:
-    """Raise UserError for a value that no recipe takes; paths are as seen from here."""
+    """Raise UserError for a value that no recipe accepts; paths are from the current folder."""
     matrix = Matrix(Path())
     for name, text in words.items():
         matrix.check_value((), name, text)
@@ -223,14 +223,14 @@ def check_words(words: Mapping[str, str]) -> None:
 
 
 def to_text(value: Any) -> str:
-    """Return a value as the command line has it."""
+    """Return a value in the form of the command line."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def cross(recipes: Sequence[Layers], platforms: Sequence[str], start: Path) -> list[FleetJob]:
     """Return the jobs of recipes and platforms; the paths of platforms start at a folder.
 
-    Without platforms, each recipe is built for its own. Raises UserError for mistakes.
+    Without platforms, each recipe is built for its platform. Raises UserError for errors.
     """
     matrix = Matrix(start)
     for number, platform in enumerate(platforms):

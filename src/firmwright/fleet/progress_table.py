@@ -1,4 +1,4 @@
-"""A fleet on the terminal: a line for each job that ended, and the running jobs below."""
+"""Shows a fleet on the terminal: a line per finished job, and the running jobs below."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a fleet: the result of each job, and the changes since the last run.
+"""Writes the report of a fleet: the result of each job, and the changes since the last run.
 
 The same outcomes before and after result in the same bytes.
 """
@@ -62,7 +62,7 @@ def write_report(
 ) -> None:
     """Write the results as JSON, Markdown and a page into a folder.
 
-    A job without an outcome, since the fleet was stopped, keeps its result of ``before``.
+    A job without an outcome, because the fleet was stopped, keeps its result of ``before``.
     """
     rows = [make_row(job, outcomes.get(job), before.get(job)) for job in jobs]
     kept = [outcomes.get(job) or before.get(job) for job in jobs]
@@ -142,6 +142,6 @@ def make_line(cells: Sequence[str]) -> str:
 
 
 def render_page(head: str, rows: Sequence[Row]) -> str:
-    """Return the page: one file, like the report of a build, whose style it has."""
+    """Return the page: one file, in the style of a build's report."""
     page = make_page_environment().get_template(f"{FOLDER}/fleet.html.j2")
     return page.render(head=head, columns=COLUMNS, rows=rows, css=read_asset("report.css.j2"))

@@ -1,4 +1,4 @@
-"""One run of a fleet, from the words of the command line to the report."""
+"""Runs a fleet once, from the arguments of the command line to the report."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ A signal ends with 128 + its number.
 """
 
 FOLDER = "fleet"
-"""In the build folder: the build folders of the jobs, and the report."""
+"""The folder in the build folder that contains the jobs' build folders and the report."""
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """The jobs of a command, and who does them: ``scheduler`` is None for this machine alone."""
+    """The jobs of a command, and their workers: ``scheduler`` is None for this machine alone."""
 
     jobs: list[FleetJob]
     scheduler: str | None
@@ -53,14 +53,14 @@ class Fleet:
 
 
 def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
-    """Build the jobs as the command line asks for it; return the exit code.
+    """Build the jobs that the command line asks for; return the exit code.
 
-    What ``read_jobs`` raises is told like any mistake of the user.
+    Errors of ``read_jobs`` are printed like all errors of the user.
     """
     try:
         fleet = read_words(read_jobs())
         require_extra()
-        open_cache()  # a wrong one is reported once, not by each job
+        open_cache()  # reports an error in its settings once, not for each job
         before = read_results(fleet.folder / RESULTS)
         return build_all(fleet, before)
     except UserError as error:
@@ -106,7 +106,7 @@ def build_all(fleet: Fleet, before: dict[str, Outcome]) -> int:
 
 
 def catch_signals(stop: Stop) -> None:
-    """Let a signal stop the jobs from now on; a second one ends the program at once."""
+    """Let a signal stop the jobs from now on; a second signal ends the program at once."""
 
     def note(number: int, _frame: FrameType | None) -> None:
         if stop.code:
@@ -120,7 +120,7 @@ def catch_signals(stop: Stop) -> None:
 
 
 def find_scheduler(fleet: Fleet, stop: Stop) -> AbstractContextManager[str]:
-    """Return the address of the scheduler that was named, or of one here that lasts as long."""
+    """Return the address of the named scheduler, or of a local one that lives in the context."""
     if fleet.scheduler is None:
         return start_cluster(fleet.workers, fleet.folder, stop)
     return nullcontext(fleet.scheduler)

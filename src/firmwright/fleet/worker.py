@@ -1,4 +1,4 @@
-"""The work of a fleet's worker: it builds a job and reports the outcome."""
+"""Does the work of a fleet's worker: it builds a job and reports the outcome."""
 
 from __future__ import annotations
 
