@@ -1,1 +1,1 @@
-"""The output of a build: stages, progress, and results."""
+"""Prints the output of a build: stages, progress, and results."""

@@ -1,4 +1,4 @@
-"""A parser of arguments that names the nearest known word, as all messages do."""
+"""Parses arguments and suggests the nearest known argument, as all messages do."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from firmwright.errors import did_you_mean
 
 
 class Parser(argparse.ArgumentParser):
-    """It suggests the nearest option or command; options may be between words."""
+    """A parser that suggests the nearest option or command; options may be between arguments."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[Any, list[str]]:
-        """Parse; the parser of a command rejects unknown options."""
+        """Return the parsed arguments; the parser of a command rejects unknown options."""
         options, others = super().parse_known_args(args, namespace)
         for word in (other.partition("=")[0] for other in others):
             if word.startswith("-"):

@@ -1,4 +1,4 @@
-"""Completion of the command line: a script for bash or zsh, from the installed names."""
+"""Completes the command line: renders a script for bash or zsh from the installed names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DOIT_COMMANDS = (
     "locked",
     "tune",
 )
-"""doit's commands and our groups of tasks that a user types."""
+"""The commands of doit and the task groups of firmwright that a user types."""
 
 
 def render_completion(shell: str, parser: argparse.ArgumentParser) -> str:

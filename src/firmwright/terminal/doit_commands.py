@@ -1,8 +1,8 @@
-"""doit's commands, which work in every folder of a repository and fail in one line.
+"""Defines doit's commands for every folder of a repository, with failures in one line.
 
 The entry points ``doit.COMMAND`` replace doit's commands, for other task files too.
 They differ only if the command would fail, and in the output of `doit clean` and
-`doit info` print.
+`doit info`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ plugin.entry_points_impl = lambda: find_plugins
 TASKS = "firmwright.tasks.dodo"
 
 OUR_REMOVAL = " - executing 'Python: function remove_results'\n"
-"""The line by which doit announces the action of a clean; the action prints what it removes."""
+"""The line by which doit announces the action of a clean; the action prints the removed files."""
 
 NO_TASK_FILE = """\
 no dodo.py in this folder or above
@@ -60,13 +60,13 @@ OPTIONS_FIRST = """\
 class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
     """A command that looks for its task file in the parent folders, as with doit's ``-k``.
 
-    With our task file, an unhandled error ends it in one line.
+    With firmwright's task file, an unhandled error ends the command in one line.
     """
 
     def execute(self, params: Any, args: list[str]) -> Any:
         params.update_defaults({"seek_file": True})
         open_streams()
-        self.outstream = sys.stdout  # doit has kept the stream from before
+        self.outstream = sys.stdout  # doit has kept the earlier stream
         if params.get("outfile") is sys.__stdout__:
             params["outfile"] = sys.stdout
         try:
@@ -111,7 +111,7 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
             raise InvalidCommand(f"no command, task or file of a task is named {word}") from None
 
     def print_plan(self, outfile: Any) -> int:
-        """Print the stages that would run, and run none."""
+        """Print the stages that would run, without running them."""
         # Imported late: a build with nothing to do plans nothing.
         from firmwright.pipeline.reasons import format_plan, plan_build
 
@@ -121,12 +121,12 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
 
 
 def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
-    """Return all tasks, of which one searches, and let `-n` say how many trials it has at a time.
+    """Return all tasks, including a search; `-n` sets the number of its parallel trials.
 
-    One search is run after another. Raises InvalidCommand if a cluster runs the trials.
+    Searches run one after another. Raises InvalidCommand if a cluster runs the trials.
     """
     tasks = load(**given)
-    if TASKS not in sys.modules:  # another task file has a task of this name
+    if TASKS not in sys.modules:  # another task file has a task with this name
         return tasks
     # Imported late: a build needs no search.
     from firmwright.pipeline.command_line import SCHEDULER
@@ -143,7 +143,7 @@ def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
 
 
 def load_tasks(loader: Any, load: Callable[..., Any], **given: Any) -> Any:
-    """Return the tasks of a build that is known to be up to date, else load all."""
+    """Return only the tasks of an up-to-date build if that is known, else load all tasks."""
     return (is_ours(loader.namespace) and snapshot.load_tasks()) or load(**given)
 
 
@@ -171,7 +171,7 @@ class List(Printing, cmd_list.List):  # type: ignore[misc]
 
 
 class Counted:
-    """What `doit info` writes to: files of firmwright are one line, their number."""
+    """The stream of `doit info`, which replaces firmwright's files by a line with their number."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -211,7 +211,7 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
 
     @staticmethod
     def get_reasons(reasons: Any) -> str:
-        """Return why the task would run: the sentences of our stages, then doit's."""
+        """Return why the task would run: the sentences of firmwright's stages, then doit's."""
         checks = reasons["uptodate_false"]
         ours = [f" * {check}" for check, *_ in checks if isinstance(check, UpToDateCheck)]
         reasons["uptodate_false"] = [c for c in checks if not isinstance(c[0], UpToDateCheck)]
@@ -233,18 +233,18 @@ class Forget(FromAnyFolder, cmd_forget.Forget):  # type: ignore[misc]
 
 
 def list_stages(tasks: list[Task], selected: list[str]) -> list[str]:
-    """Return the names of the stages that the selected builds consist of, comparisons among them.
+    """Return the names of the stages of the selected builds, including comparisons.
 
-    ``tasks`` are all that there are.
+    ``tasks`` are all existing tasks.
     """
-    known = TaskControl(tasks).tasks  # each then names those whose results it reads
+    known = TaskControl(tasks).tasks  # now each task names the tasks whose results it reads
     builds = [name for name in selected if name.partition(":")[0] == "build" and name in known]
     needed = tasks_and_deps_iter(known, builds)
     return [task.name for task in needed if hasattr(task.custom_title, "stage")]
 
 
 class Removals:
-    """What `doit clean` writes to, without the lines that announce our removals."""
+    """The stream of `doit clean`, which drops the lines that announce firmwright's removals."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream

@@ -1,4 +1,4 @@
-"""Standard output and error that text from outside cannot control."""
+"""Guards standard output and error against control characters in text from outside."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from firmwright.errors import to_printable
 
 
 class GuardedStream:
-    """Writes text to a stream with control characters as escapes; all else is the stream's."""
+    """Writes text with escaped control characters; other attributes are those of the stream."""
 
     def __init__(self, stream: Any) -> None:
         self.unguarded = stream
@@ -27,7 +27,7 @@ class GuardedStream:
 
 
 def guard(stream: Any) -> Any:
-    """Return a stream, guarded; None if it is closed."""
+    """Return a guarded stream, or None if the stream is closed."""
     return stream if stream is None or isinstance(stream, GuardedStream) else GuardedStream(stream)
 
 

@@ -1,4 +1,4 @@
-"""The output of libraries in C++: TVM's warnings are about TVM, not about a user's network."""
+"""Redirects the output of C++ libraries: TVM's warnings do not concern a user's network."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .guard import guard
 STANDARD_ERROR = 2
 
 LIBRARY_LOG = ".libraries.log"
-"""The file's name, in the folder that holds doit's state."""
+"""The file's name, in the folder that contains doit's state."""
 
 
 @contextmanager
 def keep_library_output(log: Path) -> Iterator[None]:
-    """Have all but Python write its errors to a file; also in processes that are forked."""
+    """Redirect all errors that Python does not write to a file; also in forked processes."""
     sys.stderr.flush()
     terminal = os.dup(STANDARD_ERROR)
     python = sys.stderr

@@ -1,4 +1,4 @@
-"""Lines on a terminal, and the running tasks below them."""
+"""Shows lines on a terminal, and the running tasks below them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .guard import guard_output
 from .screen import PLAIN_WIDTH, Screen
 
 NARROWEST = 20
-"""Columns of text that is wrapped, however narrow the terminal is."""
+"""The minimum columns of wrapped text, also on a narrower terminal."""
 REFRESHES = 8
-"""A second."""
+"""Refreshes per second."""
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class LiveScreen(Screen):
-    """Prints on a terminal of any width, in color, and shows how far tasks are."""
+    """Prints on a terminal of any width, in color, and shows the progress of tasks."""
 
     is_live = True
 
@@ -36,7 +36,7 @@ class LiveScreen(Screen):
         count: Callable[[], str],
         **options: object,
     ) -> None:
-        """``options`` are the console's; `open_screen` has the others."""
+        """Set up the console with ``options``; `open_screen` documents the other parameters."""
         super().__init__(stream)
         self.events = events
         self.count = count
@@ -63,7 +63,7 @@ class LiveScreen(Screen):
     def start(self, task: str, stage: str, sentence: str) -> None:
         super().start(task, stage, sentence)
         self.live.start()
-        guard_output()  # rich has put another stream in the place of standard error
+        guard_output()  # rich has replaced standard error by another stream
 
     def finish(self, task: str, mark: Part) -> None:
         """Replace the progress of a running task by the final line."""
@@ -116,5 +116,5 @@ class LiveScreen(Screen):
 
 
 def assemble(parts: Sequence[Part]) -> Text:
-    """Return styled text that has no control characters but the styles'."""
+    """Return styled text whose only control characters are the styles'."""
     return Text.assemble(*((to_printable(text), style) for text, style in parts))

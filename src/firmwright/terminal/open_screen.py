@@ -1,4 +1,4 @@
-"""The choice between plain lines and a live screen."""
+"""Chooses between plain lines and a live screen."""
 
 from __future__ import annotations
 

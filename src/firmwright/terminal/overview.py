@@ -1,4 +1,4 @@
-"""The results of several builds, in a table with a row for each."""
+"""Formats the results of several builds as a table with one row per build."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("outputs", "cycles", "flash", "RAM")
 NOTHING = "-"
-"""Stands for an unknown number."""
+"""The text for an unknown number."""
 
 
 def format_overview(jobs: Sequence[Job], done: Collection[str]) -> Iterator[str]:

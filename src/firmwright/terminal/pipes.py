@@ -1,4 +1,4 @@
-"""Output that goes to another program, which may not read all of it: ``doit list | head``."""
+"""Handles output to another program that may not read all of it, such as ``doit list | head``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ import signal
 def end_with_reader() -> None:
     """Let this process end without a message when its output is closed.
 
-    Not for processes with connections: a broken connection would end them, too.
+    Do not use it in processes with connections: a broken connection would end them, too.
     """
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""doit's reporter of our tasks: a line per stage, and the results at the end."""
+"""Reports the tasks of firmwright in doit: a line per stage, and the results at the end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class StageReporter(ConsoleReporter):  # type: ignore[misc]
     """Shows the running stages. A failed stage prints its message once, on stderr.
 
-    Stages may run in separate processes: their notes come with their results, their progress
+    Stages may run in separate processes: their notes are in their results, their progress comes
     through a queue.
     """
 
@@ -128,7 +128,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.skipped.append(task)
 
     def show_fresh(self) -> None:
-        """Say in one line for each recipe which stages need not run."""
+        """Print one line per recipe with the stages that need not run."""
         stages: dict[str, tuple[Job, list[str]]] = {}
         for title in self.fresh:
             stages.setdefault(title.job.title, (title.job, []))[1].append(title.stage)
@@ -138,7 +138,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.screen.print_hanging("  up to date  ", ", ".join(names), "dim")
 
     def show_head(self, title: str) -> None:
-        """Name the recipe and platform that the next lines are about, unless the last ones were."""
+        """Print the recipe and platform of the next lines, unless the last lines had them too."""
         if self.shown != title:
             self.screen.print_head(title)
         self.shown = title
@@ -166,7 +166,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         return {task.name for task in (*self.skipped, *self.succeeded)}
 
     def show_result(self, job: Job, stage: str) -> None:
-        """Show the table of a build, or how the firmware ran if that was all."""
+        """Show the table of a build, or the run of the firmware if no bundle was built."""
         if stage == "bundle":
             rows = [*read_rows(artifacts.SUMMARY.read(job)), *describe_exports(job)]
             rows.append(make_row(stage, describe_bundle(str(job.bundle))))
@@ -197,7 +197,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.screen.print_rows([make_row("up to date", describe_bundle(each.bundle))])
 
     def show_times(self) -> None:
-        """Show where the time of the stages that ran went, if that was asked for."""
+        """Show the times of the stages that ran, if the user asked for them."""
         from .screen import format_times
 
         for title, stages in self.times.items():
@@ -206,7 +206,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
                 self.screen.print_hanging("  ", line)
 
     def show_overview(self) -> None:
-        """Show a row for each of several builds, once something has run for one."""
+        """Show a row for each of several builds, if a stage of any build has run."""
         titles = [task.custom_title for task in self.tasks.values()]
         of_bundles = [title for title in titles if getattr(title, "stage", "") == "bundle"]
         jobs = [title.job for title in of_bundles if title.job.origin is None]

@@ -1,4 +1,4 @@
-"""Plain lines of a build, for a file; `live_screen` has those of a terminal."""
+"""Prints plain lines of a build to a file; `live_screen` prints to a terminal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from firmwright.progress import BYTES, Progress
 from firmwright.report.rows import Part, Row
 
 PLAIN_WIDTH = 80
-"""Columns of a stage's line without a terminal, and at most with one."""
+"""Columns of a stage's line without a terminal, and the maximum with a terminal."""
 STAGE_WIDTH = 13
 TIME_WIDTH = 12
 SHOW_AFTER = 2.0
-"""Seconds after which a stage shows how far it is."""
+"""Seconds after which a stage shows its progress."""
 
 DONE, FAILED = ("✓", "green"), ("✗", "red")
 ASCII_MARKS = {"✓": "+", "✗": "x"}
@@ -27,7 +27,7 @@ ASCII_MARKS = {"✓": "+", "✗": "x"}
 
 @dataclass
 class Running:
-    """A stage that runs, since ``started`` (s); ``since`` is when its present loop began."""
+    """A running stage: ``started`` is its start (s), ``since`` the start of its current loop."""
 
     stage: str
     sentence: str
@@ -36,7 +36,7 @@ class Running:
     since: float = 0.0
 
     def describe(self, now: float) -> str:
-        """Return the sentence or, when it takes longer, how far it is and the time left."""
+        """Return the sentence or, after SHOW_AFTER, the progress and the remaining time."""
         known = self.progress
         if known is None or not known.total or now - self.started < SHOW_AFTER:
             return self.sentence
@@ -52,7 +52,7 @@ class Screen:
     """Prints plain lines of any length, for a file."""
 
     is_live = False
-    """Whether it shows how far tasks are."""
+    """Whether the screen shows the progress of tasks."""
 
     line_width = PLAIN_WIDTH
     """Columns of a stage's line."""
@@ -85,14 +85,14 @@ class Screen:
         return [mark, name, (self.fit(sentence, max(room, 0)), ""), took]
 
     def fit(self, text: str, columns: int) -> str:
-        """Return text of so many columns, cut or padded."""
+        """Return text with exactly ``columns`` columns, cut or padded."""
         return f"{text:{columns}}" if len(text) <= columns else f"{text[: columns - 1]}…"
 
     def print_line(self, parts: Sequence[Part]) -> None:
         try:
             text = to_printable("".join(text for text, _ in parts))
             print(text, file=self.stream, flush=True)
-        except BrokenPipeError:  # the output is closed; Python would complain of it at its end
+        except BrokenPipeError:  # the output is closed; Python would report it at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
             sys.exit(1)
 
@@ -125,7 +125,7 @@ def format_time(seconds: float) -> str:
 
 
 def format_times(stages: Mapping[str, Times]) -> Iterator[str]:
-    """Yield the lines of a table of seconds, a row for each stage and one for all."""
+    """Yield the lines of a table of seconds, with a row for each stage and one for the total."""
     names = [field.name for field in fields(Times)]
     yield "seconds     " + "".join(f"{name:>10}" for name in names)
     columns = [[getattr(times, name) for times in stages.values()] for name in names]
