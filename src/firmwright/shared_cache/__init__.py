@@ -1,4 +1,4 @@
-"""Results of stages that builds share, by the digest of everything that decides about them."""
+"""Shares results of stages between builds, by the digest of everything that affects them."""
 
 from .cache import SharedCache, open_cache
 

@@ -1,4 +1,4 @@
-"""The cache that the user names. Its results are checked, and its failures reported."""
+"""Uses the cache that the user names: checks its results, and reports its failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .stores import BucketStore, FolderStore, PatientStore, Store, WebStore
 DEFAULT_LIMIT = "10 GiB"
 ROLES = ("both", "read", "write")
 LARGEST_ENTRY = 1 << 24
-"""Bytes; one of 100,000 files is smaller."""
+"""Bytes; an entry of 100,000 files is smaller."""
 
 
 class SharedCache:
@@ -51,7 +51,7 @@ class SharedCache:
             raise CacheError(f"{self.find_entry(key)}: {error}") from None
         for file in entry.files:
             content = self.read_file(file)
-            if content is None:  # an old file may go before its entry
+            if content is None:  # an old file may be removed before its entry
                 return None
             path = folder / file.path
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ ONE_SLASH = re.compile("(https?|s3):/(?!/)")
 
 
 def open_cache() -> SharedCache | None:
-    """Return the cache that the user names, if any; UserError for one that cannot be."""
+    """Return the cache that the user names, if any; UserError if it cannot be opened."""
     said = read_settings()
     if not said.get(PLACE):
         return None
@@ -131,5 +131,5 @@ def is_address(text: str) -> bool:
 
 
 def refuse(name: str, message: str) -> DiagnosticError:
-    """Return the error for a variable, which no place in a recipe stands for."""
+    """Return the error for a variable, which has no place in a recipe."""
     return DiagnosticError([Diagnostic(name, 0, 0, message)])

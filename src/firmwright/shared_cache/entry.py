@@ -1,4 +1,4 @@
-"""The entry of a stage in a cache: the digests of its files, and its notes.
+"""Encodes and decodes the entry of a stage in a cache: the digests of its files, and its notes.
 
 An entry is an ``ActionResult`` of Bazel's Remote Execution API (v2), so that servers of Bazel, such
 as bazel-remote, accept it.
@@ -26,9 +26,9 @@ Source: build/bazel/remote/execution/v2/remote_execution.proto.
 
 
 class CacheError(UserError):
-    """A cache that is not there, or returns other content than the stored one.
+    """A cache that does not exist, or returns other content than the stored one.
 
-    ``is_down`` tells that nothing else can be read either.
+    ``is_down`` states that no other content can be read either.
     """
 
     def __init__(self, message: str, is_down: bool = False) -> None:
@@ -39,7 +39,7 @@ class CacheError(UserError):
 @dataclass(frozen=True)
 class CachedFile:
     path: str
-    """Below the stage's folder, with ``/``."""
+    """Relative to the stage's folder, with ``/``."""
     sha256: str
     size: int
     """Bytes."""
@@ -85,7 +85,7 @@ def encode_file(file: CachedFile) -> bytes:
 
 
 def digest_entry(entry: Entry) -> str:
-    """Return the digest of all that an entry says: a name that has changed is a damaged entry."""
+    """Return the digest of an entry's whole content: a changed name means a damaged entry."""
     return hashlib.sha256(json.dumps(astuple(entry)).encode()).hexdigest()
 
 
@@ -136,7 +136,7 @@ def read_number(message: bytes, field: int) -> int:
 
 
 def check_paths(paths: Iterable[str]) -> None:
-    """Raise CacheError for a path that leads out of a folder, and for one that is there twice."""
+    """Raise CacheError for a path that leads out of a folder, and for a path that repeats."""
     seen: set[str] = set()
     for path in paths:
         plain = PurePosixPath(path)

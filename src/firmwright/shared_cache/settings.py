@@ -1,4 +1,4 @@
-"""The user's settings of the shared cache: from the environment, or else from a file."""
+"""Reads the user's settings of the shared cache: from the environment, or else from a file."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from firmwright.user_folders import find_config_folder
 PLACE = "FIRMWRIGHT_CACHE"
 """A folder, or an address such as ``http://…`` or ``s3://…``."""
 ROLE = "FIRMWRIGHT_CACHE_ROLE"
-"""``both`` (the default), ``read``: results are taken, none are kept, or ``write``: the reverse."""
+"""``both`` (the default), ``read``: only use results, or ``write``: only store results."""
 LIMIT = "FIRMWRIGHT_CACHE_SIZE"
-"""The most that a folder holds, as in ``10 GiB``."""
+"""The maximum size of a folder, as in ``10 GiB``."""
 
 KEYS = {"cache": PLACE, "cache_role": ROLE, "cache_size": LIMIT}
-"""The keys of the file, and the variables that say the same."""
+"""The keys of the file, and the variables with the same meaning."""
 
 
 def read_settings() -> dict[str, str]:
-    """Return the settings by the names of the variables; DiagnosticError for a wrong file.
+    """Return the settings by the names of the variables; DiagnosticError for an invalid file.
 
     The file counts if no variable names a cache.
     """
@@ -31,7 +31,7 @@ def read_settings() -> dict[str, str]:
 
 
 def find_file() -> Path | None:
-    """Return the place of a user's file, None for a user without a home."""
+    """Return the path of a user's file, None for a user without a home."""
     folder = find_config_folder()
     return folder / "config.yaml" if folder else None
 
@@ -46,6 +46,6 @@ def read_file(path: Path) -> dict[str, str]:
     schema = files("firmwright.shared_cache").joinpath("config.schema.json").read_text("utf-8")
     data = load_document(path, json.loads(schema)).data
     said = {KEYS[key]: str(value) for key, value in data.items()}
-    if "://" not in said[PLACE]:  # a folder, as seen from the file's
+    if "://" not in said[PLACE]:  # a folder, relative to the file's folder
         said[PLACE] = str(path.parent / Path(said[PLACE]).expanduser())
     return said

@@ -1,4 +1,4 @@
-"""The stores of entries and files: a folder, an HTTP server, or a bucket.
+"""Stores entries and files in a folder, on an HTTP server, or in a bucket.
 
 All have bazel-remote's layout: ``ac/KEY`` is an entry, ``cas/SHA256`` a file by its digest.
 """
@@ -21,26 +21,26 @@ from firmwright.errors import UserError, first_line
 from .entry import CacheError
 
 LONGEST_ANSWER = 1 << 20
-"""Bytes that a server may say to a file that it was given."""
+"""The maximum bytes of a server's answer to an upload."""
 
 KINDS = ("ac", "cas")
 OWN_NAME = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}")
 """The name of a file in a folder: a digest, or an unfinished file of a killed build."""
 
 KEPT_SHARE = 0.9
-"""The share of the limit that remains in a full folder, so that not each file removes another."""
+"""The share of the limit that remains after a cleanup, so that not each file causes another."""
 
 PACE = web.Pace(connection=10.0, next=20.0, patience=20.0, rate=1 << 17)
-"""The limits of a server; its content can be built here as well."""
+"""The limits for a server; a build can compute its content instead."""
 ANSWER, RATE = 0.5, 1 << 17
 """Seconds until an answer, and the bytes per second after it."""
 MAX_WAIT_S = 30.0
-"""Seconds that a build waits in all for a store that is slower."""
+"""The total seconds that a build waits for a slower store."""
 
 
 class Store(Protocol):
     def read(self, name: str, most: int) -> bytes | None:
-        """Return what is kept as ``ac/…`` or ``cas/…``, None if nothing is.
+        """Return the content of ``ac/…`` or ``cas/…``, None if there is none.
 
         CacheError if it has more than ``most`` bytes, or cannot be read.
         """
@@ -53,10 +53,10 @@ class Store(Protocol):
 
 
 class PatientStore:
-    """Another store, as long as it is of use: a build never waits for it again and again.
+    """Another store that is used only while it works, so that a build does not wait repeatedly.
 
-    One that cannot be read is not asked again, and neither is one that is slow: each stage would
-    wait for it. One that cannot be written is still read.
+    A store that cannot be read is not used again. A slow store is not used again either, because
+    each stage would wait for it. A store that cannot be written is still read.
     """
 
     def __init__(self, store: Store) -> None:
@@ -90,7 +90,7 @@ class PatientStore:
         self.wait(name, time.monotonic() - begin, len(data))
 
     def wait(self, name: str, seconds: float, size: int) -> None:
-        """Note the time of an answer; CacheError once the total is too long."""
+        """Record the time of an answer; CacheError if the total is too long."""
         self.waited = max(0.0, self.waited + seconds - ANSWER - size / RATE)
         if self.waited > MAX_WAIT_S:
             self.give_up()
@@ -114,7 +114,7 @@ class FolderStore:
         self.folder = folder
         self.limit = limit
         self.room = 0.0
-        """Bytes to write before the folder is looked through."""
+        """The bytes that may be written before the folder is checked again."""
 
     def read(self, name: str, most: int) -> bytes | None:
         path = self.find_file(name)
@@ -127,7 +127,7 @@ class FolderStore:
             raise CacheError(f"{path}: {error.strerror}", is_down=True) from None
         if len(data) > most:
             raise CacheError(f"{path}: larger than the {most:,} bytes that it should have")
-        with suppress(OSError):  # a cache that is only read may have another owner
+        with suppress(OSError):  # the owner of a read-only cache may be another user
             os.utime(path)
         return data
 
@@ -139,7 +139,7 @@ class FolderStore:
             unfinished.write_bytes(data)  # others may read it, as far as the umask allows
             unfinished.replace(path)
         except OSError as error:
-            with suppress(OSError):  # a full disk keeps no half of a file
+            with suppress(OSError):  # do not leave half a file on a full disk
                 unfinished.unlink()
             raise CacheError(f"{path}: {error.strerror}") from None
         self.room -= len(data)
@@ -174,7 +174,7 @@ class FolderStore:
             raise CacheError(f"{self.folder}: {told}")
 
     def list_files(self) -> Iterator[tuple[int, int, Path]]:
-        """Yield when each file of the cache was used last (ns), its bytes, and its path.
+        """Yield the last use of each file of the cache (ns), its bytes, and its path.
 
         Other files of the folder do not count.
         """
@@ -187,12 +187,12 @@ class FolderStore:
 
 
 def open_at_once(path: str, flags: int) -> int:
-    """Open a file; a pipe in its place would wait for somebody to write."""
+    """Open a file without waiting, because opening a pipe would wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 class WebStore:
-    """A server with ``GET`` and ``PUT``: bazel-remote, or any with WebDAV."""
+    """A server with ``GET`` and ``PUT``: bazel-remote, or any server with WebDAV."""
 
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
@@ -221,7 +221,7 @@ class WebStore:
 
 
 class BucketStore:
-    """What fsspec opens by its address: ``s3://bucket/team``, and other stores that it knows.
+    """A store that fsspec opens by its address: ``s3://bucket/team``, or another known scheme.
 
     Raises UserError for an address that cannot be opened.
     """
@@ -235,7 +235,7 @@ class BucketStore:
         except ImportError as error:
             remedy = "python -m pip install 'firmwright[s3]'"
             raise UserError(f"'{address}' needs a package: {error}; {remedy}") from None
-        except Exception as error:  # some reach their server here
+        except Exception as error:  # some stores connect to their server here
             raise UserError(f"'{address}' cannot be opened: {first_line(error)}") from None
         self.address = address.rstrip("/")
 
@@ -246,7 +246,7 @@ class BucketStore:
                 data: bytes = stream.read(most + 1)
         except FileNotFoundError:
             return None
-        except Exception as error:  # stores raise all kinds
+        except Exception as error:  # stores raise errors without a common base class
             raise CacheError(f"{place}: {first_line(error)}", is_down=True) from None
         if len(data) > most:
             raise CacheError(f"{place}: larger than the {most:,} bytes that it should have")
