@@ -56,8 +56,8 @@ class KernelCall:
 class Block:
     """Calls that are made ``times`` times, in a loop if more than once.
 
-    ``strides`` has the distance by which each tensor moves from one repetition to the next, by its
-    name in C: in bytes of an arena, or in elements of a buffer that the caller passes.
+    ``strides`` has the distance by which each tensor moves from one repetition to the next, by name
+    in C. It is in bytes of an arena, or in elements of a buffer that the caller passes.
     """
 
     calls: tuple[KernelCall, ...]

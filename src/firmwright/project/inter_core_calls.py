@@ -1,8 +1,8 @@
 """Decides which regions another core runs, and which templates implement the calls between cores.
 
-The templates of the calls to a core are in ``<core>/call``, with more in its subfolders: for a
-board (``<board>``), for a core that runs the whole network (``network``, and ``processor`` for the
-side that calls it), and for a core that runs some regions (``regions``).
+The templates of the calls to a core are in ``<core>/call``. Its subfolders have more: ``<board>``
+for a board, ``network`` for a core that runs the whole network, ``processor`` for the side that
+calls this core, and ``regions`` for a core that runs some regions.
 """
 
 from __future__ import annotations

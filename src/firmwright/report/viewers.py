@@ -76,8 +76,8 @@ def disarm(cell: Value) -> Value:
 def make_overlays(report: Report) -> dict[str, dict[str, Any]]:
     """Return Model Explorer's node data by file name, without empty files.
 
-    The data is shown over the user's model: a value belongs to the tensor that a layer writes, by
-    its name in the model, and a device to all tensors of its layers.
+    The data is shown over the user's model, by the names of the model's tensors. A value belongs to
+    the tensor that a layer writes, and a device to all tensors of its layers.
     """
     scale = [{"stop": 0, "bgColor": LOW}, {"stop": 1, "bgColor": HIGH}]
     found = {}
