@@ -1,4 +1,4 @@
-"""Relax to Relax rewrites: each small, named, and listed in the registry."""
+"""Rewrites Relax modules by small named transforms, which the registry lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each channel of a quantized network's tensors may be, whatever its inputs are."""
+"""Finds the range of each channel of a quantized network's tensors for all inputs."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from firmwright.transforms.layout_of_constants import apply_layout, find_channel
 from firmwright.transforms.quantized_layers import Integers, QuantizedLayer, Reals
 
 ROUNDING = 0.76
-"""Steps of the grid: how far a rounding may be from the real result. The last one of a kernel is
-off by half a step, TFLite's one before by a quarter, and the factor itself by far less."""
+"""The maximum distance of a rounded result from the real one, in steps of the output. The last
+rounding of a kernel adds half a step, TFLite's rounding before it a quarter, and the rounding of
+the factor far less."""
 
 LARGEST_QUOTIENT = 2.0**30
-"""Steps. What is farther from zero may wrap around when it is scaled."""
+"""Steps of the output. A number that is farther from zero may wrap around when it is scaled."""
 
 FLOAT32_ERROR = 2.0**-23
-"""Of an average of float32 numbers: for each of them, relative to the largest."""
+"""The error of an average of float32 numbers, per number, relative to the largest number."""
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """The least and the largest number in each channel, which lies along an axis of a tensor.
+    """The least and the largest number in each channel; the channels are along an axis of a tensor.
 
-    Stored integers, or the real numbers that they stand for. Of real ones, ``reach`` is the largest
-    magnitude before they are clipped: kernels scale first and clip then.
+    The numbers are stored integers, or the real numbers that they represent. For real numbers,
+    ``reach`` is the largest magnitude before they are clipped, because kernels scale before they
+    clip.
     """
 
     axis: int
@@ -50,7 +52,7 @@ class Ranges:
 def find_ranges(
     bindings: Sequence[relax.VarBinding], layers: Mapping[relax.Var, QuantizedLayer]
 ) -> dict[relax.Var, Ranges]:
-    """Return the ranges behind layers, as far as operators keep channels apart."""
+    """Return the ranges after layers, up to an operator that does not keep channels separate."""
     by_result = {layer.result: layer for layer in layers.values()}
     found: dict[relax.Var, Ranges] = {}
     for binding in bindings:
@@ -67,7 +69,7 @@ def find_ranges(
 
 
 def sum_ranges(layer: QuantizedLayer, source: Ranges | None) -> Ranges:
-    """Return the ranges of a layer's sums; without a ``source`` its data may be anything."""
+    """Return the ranges of a layer's sums; without a ``source`` its data may have any value."""
     low, high = read_integers(layer, source)
     if layer.is_padded:
         low, high = np.minimum(low, 0), np.maximum(high, 0)
@@ -111,7 +113,7 @@ def dequantize_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
 
 
 def quantize_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
-    """Return the 8-bit integers that the ranges become by any of the roundings."""
+    """Return the 8-bit integers that the ranges become by any kind of rounding."""
     if not is_per_tensor(call) or str(call.attrs.out_dtype) not in BYTES:
         return None
     grid = read_quant_params(call)
@@ -131,7 +133,7 @@ def clip_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
 
 
 def pool_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
-    """Keep the ranges, where no window lies in the padding and none averages zeros of it."""
+    """Keep the ranges, unless a window is all padding or averages include the padding's zeros."""
     attrs = call.attrs
     window, padding = [int(k) for k in attrs.pool_size], [int(p) for p in attrs.padding]
     averages = operator_name(call) == "relax.nn.avg_pool2d"
@@ -158,13 +160,13 @@ def mean_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
 
 
 def widen_average(source: Ranges, count: int) -> Ranges:
-    """Add what an average of so many numbers may be off by in float32."""
+    """Widen the ranges by the maximum float32 error of an average of ``count`` numbers."""
     error = count * FLOAT32_ERROR * np.maximum(abs(source.low), abs(source.high))
     return replace(source, low=source.low - error, high=source.high + error)
 
 
 def move_ranges(call: tvm.ir.Call, source: Ranges) -> Ranges | None:
-    """Follow the channels' axis, if there still is one."""
+    """Follow the channels' axis through a layout operator; None if no such axis remains."""
     shape, channels = static_shape(call.args[0]), source.low.size
     along = [-1 if axis == source.axis else 1 for axis in range(len(shape))]
     numbers = np.broadcast_to(np.arange(channels).reshape(along), shape)
@@ -180,4 +182,4 @@ CHANNELWISE: dict[str, Callable[[tvm.ir.Call, Ranges], Ranges | None]] = {
     **dict.fromkeys(relax_names("clip maximum minimum nn.relu"), clip_ranges),
     **dict.fromkeys(PERMUTATIONS, move_ranges),
 }
-"""Operators whose result has in each channel what the same channel of their first operand gives."""
+"""Operators whose result in each channel depends only on that channel of their first operand."""

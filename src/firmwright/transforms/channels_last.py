@@ -1,10 +1,10 @@
-"""Convolutions with channels last, as the forms of the device ``c`` want them.
+"""Moves the channels of convolutions to the last axis, as the forms of device ``c`` require.
 
-A model in ONNX's layout has them first. Tensors change their layout only where an operator that
-knows no other reads them: elementwise operators, pools, resizes and concatenations take the layout
-of what they read. Each element is computed as before.
+In ONNX's layout, channels come first. A tensor changes its layout only before an operator that
+supports just one layout. Elementwise operators, pools, resizes and concatenations use the layout of
+their operands. Each element is computed as before.
 
-A one-dimensional convolution becomes one of pictures of height 1.
+A one-dimensional convolution becomes a convolution of images of height 1.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ REDUCTIONS = ("relax.mean", "relax.max", "relax.min", "relax.sum")
 
 
 def use_channels_last(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with convolutions that forms compute in the layout NHWC.
+    """Return the module with the convolutions that forms compute in the layout NHWC.
 
-    Those are quantized ones, and in float32 those of two dimensions with constant weights and one
-    group or as many as channels. Where there is none in another layout, that is the module itself.
+    These are the quantized convolutions. In float32 they are those of two dimensions with constant
+    weights and either one group or as many groups as channels. If no convolution has another
+    layout, the result is the module itself.
     """
     values = {b.var: b.value for b in main_bindings(module)}
     if not any(is_movable(value, values) for value in values.values()):
@@ -50,7 +51,7 @@ def use_channels_last(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def is_movable(value: relax.Expr, values: dict[relax.Var, relax.Expr]) -> bool:
-    """Tell a convolution that a form may compute, whose channels come first."""
+    """Return whether a value is a convolution with channels first that a form may compute."""
     layout = CHANNELS_FIRST.get(operator_name(value))
     if layout is None or str(value.attrs.data_layout) != layout:
         return False
@@ -64,7 +65,7 @@ def is_movable(value: relax.Expr, values: dict[relax.Var, relax.Expr]) -> bool:
 
 
 def permute(tensor: relax.Expr, axes: tuple[int, ...]) -> relax.Expr:
-    """Change a layout; one channel, or one pixel, needs another shape only."""
+    """Change a layout; a tensor of one channel or one pixel is only reshaped."""
     shape = static_shape(tensor)
     pixels, channels = (shape[2:], shape[1]) if axes == TO_LAST else (shape[1:3], shape[3])
     if channels == 1 or prod(pixels) == 1:
@@ -73,14 +74,14 @@ def permute(tensor: relax.Expr, axes: tuple[int, ...]) -> relax.Expr:
 
 
 def state_last_type(moved: tvm.ir.Call, call: tvm.ir.Call) -> tvm.ir.Call:
-    """State the type of a call with channels last: that of the model's, of three or four axes."""
+    """Set the type of a call with channels last, from the model's call of three or four axes."""
     batch, channels, *pixels = static_shape(call)
     shape = (batch, *([1] if len(pixels) == 1 else []), *pixels, channels)
     return state_type(moved, shape, dtype_of(call))
 
 
 def read_axes(call: tvm.ir.Call) -> tuple[int, ...]:
-    """Return the axes of a permutation."""
+    """Return the axes of a permutation; () if it reverses all axes."""
     axes = call.attrs.axes
     return () if axes is None else tuple(int(a) for a in axes)
 
@@ -88,7 +89,7 @@ def read_axes(call: tvm.ir.Call) -> tuple[int, ...]:
 class ChannelsLast:
     """Rebuilds ``main``; use :func:`use_channels_last`.
 
-    ``first`` and ``last`` have the new variable of each old one in each layout that was needed.
+    ``first`` and ``last`` have the new variable of each old one, in each layout that was needed.
     """
 
     def __init__(self, module: tvm.IRModule, values: dict[relax.Var, relax.Expr]) -> None:
@@ -110,7 +111,7 @@ class ChannelsLast:
         return replace_main(self.module, rebuilt)
 
     def translate(self, variable: relax.Var, value: relax.Expr) -> None:
-        """Emit what a variable is bound to, in the layout that its operator reads best."""
+        """Emit the value of a variable in the layout that suits its operator."""
         name = str(variable.name)
         make = self.choose_operator(value)
         moved = make(value) if make else None
@@ -125,7 +126,7 @@ class ChannelsLast:
     def choose_operator(
         self, value: relax.Expr
     ) -> Callable[[tvm.ir.Call], relax.Expr | None] | None:
-        """Return what makes the operator with channels last; None where it stays as it is."""
+        """Return the method that builds an operator with channels last; None if it stays as is."""
         name = operator_name(value)
         if is_movable(value, self.values):
             return self.convolve
@@ -141,7 +142,7 @@ class ChannelsLast:
         }.get(name, self.compute_elements if name in ELEMENTWISE else None)
 
     def read_first(self, value: relax.Expr) -> relax.Expr:
-        """Return a value that reads its variables as the model has them."""
+        """Return a value that reads its variables in the layout of the model."""
         if isinstance(value, relax.Var):
             if value not in self.first and value in self.last:
                 self.first[value] = self.builder.emit(self.move_first(value))
@@ -156,23 +157,24 @@ class ChannelsLast:
         return value
 
     def move_last(self, value: relax.Expr) -> relax.Expr:
-        """Put the channels of a tensor (N, C, H, W), or (N, C, W), last."""
+        """Move the channels of a tensor (N, C, H, W) or (N, C, W) to the last axis."""
         shape = static_shape(value)
         if len(shape) == 3:
             value = self.builder.emit(relax.op.reshape(value, (*shape[:2], 1, shape[2])))
         return permute(value, TO_LAST)
 
     def move_first(self, variable: relax.Var) -> relax.Expr:
-        """Put the channels of a variable with channels last where the model has them."""
+        """Move the channels of a variable from the last axis to their position in the model."""
         moved = permute(self.last[variable], TO_FIRST)
         shape = static_shape(variable)
         return relax.op.reshape(self.builder.emit(moved), shape) if len(shape) == 3 else moved
 
     def read_last(self, value: relax.Expr) -> relax.Expr:
-        """Return a tensor of three or four axes as one of four with channels last.
+        """Return a tensor of three or four axes as a tensor of four axes with channels last.
 
-        What is quantized or dequantized changes its layout before; that moves fewer bytes, and may
-        undo a change of layout that the model begins with.
+        If the tensor is the result of a quantize or dequantize, the operand of that operator
+        changes its layout. That moves fewer bytes, and may undo a change of layout at the start of
+        the model.
         """
         if not isinstance(value, relax.Var):
             return self.move_last(value)
@@ -219,7 +221,7 @@ class ChannelsLast:
         return state_last_type(moved, call)
 
     def compute_elements(self, call: tvm.ir.Call) -> relax.Expr | None:
-        """Compute elements where they lie; None where what is broadcast has another rank."""
+        """Compute elements with channels last; None if a broadcast operand has another rank."""
         arguments, rank = [], len(static_shape(call))
         if rank not in (3, 4):
             return None
@@ -272,22 +274,26 @@ class ChannelsLast:
         return relax.op.concat(relax.Tuple([self.read_last(f) for f in fields]), moved)
 
     def undo_permutation(self, value: relax.Expr) -> relax.Expr | None:
-        """Return what a rewrite before this one has put channels last of, where they are last."""
+        """Return the known tensor with channels last for a permutation to it, else None.
+
+        An earlier rewrite emitted the permutation.
+        """
         if operator_name(value) != "relax.permute_dims" or read_axes(value) != TO_LAST:
             return None
         return self.last.get(value.args[0])
 
     def reduce_pixels(self, call: tvm.ir.Call) -> relax.Expr | None:
-        """Reduce height and width to one pixel; None for other axes, or where they are left out.
+        """Reduce height and width to one pixel; None for other axes, or if the axes are removed.
 
-        So a squeeze-and-excitation quantizes its averages where they are computed.
+        Thus a squeeze-and-excitation quantizes its averages in the layout in which they are
+        computed.
         """
         return self.reduce(call, True) if call.attrs.keepdims else None
 
     def drop_pixels(self, value: relax.Expr) -> relax.Expr | None:
-        """Return a result without height and width, which needs no layout; else None.
+        """Return a result without height and width, which does not depend on a layout; else None.
 
-        That is a reshape of single pixels, or a reduction of height and width.
+        Such a result is a reshape of single pixels, or a reduction of height and width.
         """
         name = operator_name(value)
         if name not in ("relax.reshape", *REDUCTIONS) or value.args[0] not in self.last:

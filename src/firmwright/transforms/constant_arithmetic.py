@@ -1,4 +1,4 @@
-"""Arithmetic on constants alone, as a decomposed batch normalization has it, is done here."""
+"""Evaluates arithmetic on constants, such as that of a decomposed batch normalization."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ROUNDED_EXACTLY = {
     "relax.divide": np.divide,
     "relax.sqrt": np.sqrt,
 }
-"""Operators for which IEEE 754 states every bit: the firmware would compute the same."""
+"""Operators for which IEEE 754 defines every bit, so that the firmware would compute the same."""
 
 
 @rewrite_each(*ROUNDED_EXACTLY)
 def fold_constant_arithmetic(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Replace such operators on float32 constants by their result, unless it is larger."""
+    """Replace such operators on float32 constants by their result, unless the result is larger."""
     operands = [definition(builder, argument) for argument in call.args]
     if dtype_of(call) != "float32" or not all(isinstance(o, Constant) for o in operands):
         return call

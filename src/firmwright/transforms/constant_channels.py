@@ -1,8 +1,8 @@
-"""Leave channels of a quantized network out that always hold the same number.
+"""Removes channels of a quantized network that have the same value for every input.
 
-Interval arithmetic proves a channel constant: a ReLU behind a bias far below zero, say. A layer
-that reads it gets what the channel adds to its sums as a part of its bias, and the layer that
-makes it loses it. Outputs are the same, bit for bit, by each of the roundings.
+Interval arithmetic proves that a channel is constant, such as a ReLU after a bias far below zero. A
+layer that reads the channel includes the channel's part of its sums in its bias. The layer that
+computes the channel loses it. Outputs have the same bits with each kind of rounding.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from firmwright.transforms.convolutions import rebuild_conv
 from firmwright.transforms.quantized_layers import Integers, QuantizedLayer, find_layers
 
 Channels: TypeAlias = npt.NDArray[np.bool_]
-"""Whether each channel of a tensor is meant."""
+"""One Boolean per channel of a tensor: whether the channel is selected."""
 
 Bind = Callable[[relax.Expr], relax.Var]
 
 
 def remove_constant_channels(module: tvm.IRModule) -> tvm.IRModule:
-    """Move what constant channels add to the layers behind them into these layers' biases."""
+    """Move the effect of constant channels on a layer that reads them into the layer's bias."""
     bindings, layers = main_bindings(module), find_layers(module)
     ranges = find_ranges(bindings, layers)
     read = find_read_channels(module, layers, ranges)
@@ -76,9 +76,10 @@ def find_read_channels(
 def find_layer_reads(
     layer: QuantizedLayer, source: Ranges | None, read: Mapping[relax.Var, Channels]
 ) -> Channels | bool:
-    """Return the channels that a layer cannot do without.
+    """Return the channels that a layer needs.
 
-    The padding is zero, so that a constant behind it adds the same to all sums only if it is zero.
+    Padding is zero. Thus, if the layer pads, a constant channel adds the same to all sums only if
+    it is zero.
     """
     if source is None or source.axis != layer.source_axis:
         return True
@@ -93,7 +94,7 @@ def choose_channels(
     layers: Mapping[relax.Var, QuantizedLayer],
     read: Mapping[relax.Var, Channels],
 ) -> dict[relax.Var, Channels]:
-    """Return the channels that each tensor keeps: those that are read, by any of its readers."""
+    """Return the channels that each tensor keeps: the channels that any of its readers needs."""
     by_result = {layer.result: layer for layer in layers.values()}
     kept: dict[relax.Var, Channels] = {}
     for binding in bindings:
@@ -111,10 +112,10 @@ def choose_channels(
 
 
 def keep_some(channels: Channels, least: int) -> Channels:
-    """Return the channels, and the first ones where they are fewer than ``least``.
+    """Return the channels; if there are fewer than ``least``, return the first other ones as well.
 
-    A single factor's ties are rounded by another rule than those of several, so that of channels
-    with factors of their own two have to be left.
+    A layer with one factor rounds ties by another rule than a layer with a factor per channel. Thus
+    a layer with a factor per channel keeps at least two channels.
     """
     missing = max(least - int(channels.sum()), 0)
     first = np.flatnonzero(~channels)[:missing]
@@ -124,7 +125,7 @@ def keep_some(channels: Channels, least: int) -> Channels:
 
 
 class Remover:
-    """Rebuilds the layers and what lies between them with the channels that are kept."""
+    """Rebuilds the layers and the operators between them with the channels that are kept."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class Remover:
         self.rebuilt: set[relax.Var] = set()
 
     def rewrite(self, binding: relax.VarBinding) -> list[relax.VarBinding]:
-        """Return the bindings in place of one; the addition of a bias comes with its layer."""
+        """Return the new bindings for a binding; a bias is added together with its layer."""
         layer = self.layers.get(binding.var)
         if layer is not None:
             return self.rewrite_layer(binding, layer)
@@ -175,7 +176,7 @@ class Remover:
         return [*bindings, self.bind_result(layer.result, result)]
 
     def bind_result(self, variable: relax.Var, expression: relax.Expr) -> relax.VarBinding:
-        """Bind a value to a variable, or to another one of its name if it has less channels."""
+        """Bind a value to a variable, or to a new variable of its name if it has fewer channels."""
         value = relax.BlockBuilder().normalize(expression)
         if not self.kept[variable].all():
             self.narrowed[variable] = type(variable)(variable.name, value.ty)
@@ -183,7 +184,7 @@ class Remover:
 
 
 def sum_constants(layer: QuantizedLayer, source: Ranges | None, gone: Channels) -> Integers:
-    """Return what the constant channels that are ``gone`` add to each sum of a layer."""
+    """Return the part of each sum of a layer that comes from the constant channels ``gone``."""
     if not gone.any():
         return np.zeros_like(layer.bias)
     constants, _ = read_integers(layer, source)
@@ -204,7 +205,7 @@ def select_weights(layer: QuantizedLayer, inside: Channels, outside: Channels) -
 
 
 def make_bias(layer: QuantizedLayer, bias: Integers, outside: Channels) -> relax.Expr:
-    """Return a dequantized bias of the kept channels, on the grid of the sums."""
+    """Return a dequantized bias of the kept channels with the scales of the sums."""
     along = [1] * len(layer.layouts.result)
     along[layer.result_axis] = -1
     stored = relax.const(bias.astype("int32").reshape(along))
@@ -214,7 +215,7 @@ def make_bias(layer: QuantizedLayer, bias: Integers, outside: Channels) -> relax
 
 
 def rebuild_sums(layer: QuantizedLayer, source: relax.Var, weights: relax.Var) -> relax.Expr:
-    """Return the convolution or product of other operands."""
+    """Return the convolution or product with other operands."""
     if operator_name(layer.call) != CONVOLUTION:
         return rebuild_call(layer.call, source, (), weights)
     groups = static_shape(source)[layer.source_axis] if layer.is_depthwise else 1
@@ -224,7 +225,7 @@ def rebuild_sums(layer: QuantizedLayer, source: relax.Var, weights: relax.Var) -
 def rebuild_call(
     call: tvm.ir.Call, source: relax.Var, shape: Sequence[int], *others: relax.Expr
 ) -> relax.Expr:
-    """Return a call of another first operand; ``shape`` is what a reshape gives it."""
+    """Return a call with another first operand; ``shape`` is the new shape if it is a reshape."""
     if operator_name(call) in RESHAPES:
         return relax.op.reshape(source, shape)
     return tvm.ir.Call(call.op, [source, *(others or call.args[1:])], call.attrs, call.ty_args)

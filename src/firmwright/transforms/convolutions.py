@@ -1,4 +1,4 @@
-"""Convolutions as accelerators take them: equal strides, their own padding, no scale behind."""
+"""Adapts convolutions to accelerators: equal strides, merged padding, no scale after them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONVOLUTIONS = {
 
 
 def rebuild_conv(call: tvm.ir.Call, data: relax.Expr, weights: relax.Expr, **changed: Any) -> Any:
-    """Return a convolution like ``call`` of other arguments and attributes."""
+    """Return a convolution like ``call`` with other operands and ``changed`` attributes."""
     attrs, name = call.attrs, operator_name(call)
     stated = {
         "strides": [int(s) for s in attrs.strides],
@@ -51,10 +51,10 @@ def rebuild_conv(call: tvm.ir.Call, data: relax.Expr, weights: relax.Expr, **cha
 
 
 def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
-    """Give a convolution equal strides, and pick the wanted rows and columns by a 1x1 max-pool.
+    """Replace different strides of a convolution by equal ones and a 1x1 max-pool that selects.
 
-    Exact: the elements that are picked are computed as before. It computes more than it keeps,
-    twice as much for a stride of 1x2. In a quantized network the integers are picked.
+    Exact: the selected elements are computed as before. The convolution computes more elements than
+    are selected, twice as many for strides of 1x2. In a quantized network, integers are selected.
     """
 
     builder = relax.BlockBuilder()
@@ -85,10 +85,10 @@ def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
 
 @rewrite_each("relax.nn.conv1d", CONVOLUTION, "relax.nn.conv3d")
 def merge_pad_layer(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Let a convolution do the zero padding in front of it, added to its own.
+    """Merge the zero padding before a convolution into the convolution's padding.
 
-    Only zeros around the image can be merged, and no negative width, which cuts the image off
-    before the convolution adds its own; the image's axes are found by the data's layout.
+    Only zeros around the image can be merged. A negative width cannot, because it cuts the image
+    before the convolution adds its padding. The data's layout determines the image's axes.
     """
     pad = definition(builder, call.args[0])
     around = image_padding(pad, str(call.attrs.data_layout))
@@ -100,9 +100,9 @@ def merge_pad_layer(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
 
 
 def image_padding(pad: relax.Expr, layout: str) -> list[int] | None:
-    """Return what a pad adds before each axis of the image, and then what behind each.
+    """Return the widths that a pad adds before each axis of the image, then those after each axis.
 
-    None if it adds something else.
+    None if it adds anything else.
     """
     if operator_name(pad) != "relax.nn.pad" or str(pad.attrs.pad_mode) != "constant":
         return None
@@ -120,9 +120,9 @@ def image_padding(pad: relax.Expr, layout: str) -> list[int] | None:
 
 
 def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
-    """Put a batch normalization behind a float32 convolution into its weights and a bias.
+    """Fold a batch normalization after a float32 convolution into its weights and a bias.
 
-    Equal but for rounding: the weights are multiplied before the sums, not the sums.
+    Results are equal except for rounding, because the weights are multiplied before the sums.
     """
     uses = count_readers(module)
 
@@ -140,7 +140,7 @@ def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
         if int(call.attrs.axis) != axis or dtype_of(conv) != "float32":
             return call
         if operator_name(conv).endswith("_transpose") and int(conv.attrs.groups) > 1:
-            return call  # the kernel's axis of outputs has those of one group
+            return call  # the kernel's output axis has only one group's channels
         gamma, beta, mean, variance = (constant_array(n).astype("float64") for n in numbers)
         if not bool(call.attrs.scale):
             gamma = np.ones_like(gamma)
@@ -162,9 +162,10 @@ def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
 def match_conv_with_bias(
     builder: relax.BlockBuilder, value: relax.Expr, uses: Counter[relax.Var]
 ) -> tuple[tvm.ir.Call | None, npt.NDArray[Any]]:
-    """Return the convolution that only ``value`` is computed from, and the bias added to it.
+    """Return the convolution that a value is computed from, and the bias that is added to it.
 
-    ``value`` has to be read once, for what else reads it needs it as it is.
+    Return None for the convolution if ``value`` has several readers, because the other readers need
+    it unchanged.
     """
     nothing = np.zeros(1)
     call = definition(builder, value)
@@ -182,7 +183,7 @@ def match_conv_with_bias(
 
 
 def is_per_channel(array: npt.NDArray[Any], layout: str) -> bool:
-    """Tell a constant that adds one number to each channel of ``layout``."""
+    """Return whether a constant has one number per channel of ``layout``."""
     lengths = dict(zip(reversed(layout), reversed(array.shape), strict=False))
     return all(length == 1 for axis, length in lengths.items() if axis != "C")
 
@@ -190,7 +191,7 @@ def is_per_channel(array: npt.NDArray[Any], layout: str) -> bool:
 def scale_output_channels(
     weights: npt.NDArray[Any], scale: npt.NDArray[Any], layout: str
 ) -> npt.NDArray[Any]:
-    """Multiply each output channel's weights by its number."""
+    """Multiply the weights of each output channel by the channel's scale."""
     along = [-1 if axis == "O" else 1 for axis in layout]
     products: npt.NDArray[Any] = weights.astype("float64") * scale.reshape(along)
     return products.astype("float32")

@@ -1,4 +1,4 @@
-"""A dequantized activation never lives in memory: each consumer gets a dequantize of its own."""
+"""Copies each dequantize to its consumers, so that dequantized activations are never stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from firmwright.ir.relax import main_bindings, operator_name, rewrite_bindings
 
 
 def duplicate_dequantize(module: tvm.IRModule) -> tvm.IRModule:
-    """Copy every ``relax.dequantize`` to each operator that reads it; drop the original."""
+    """Copy every ``relax.dequantize`` to each operator that reads it; remove the original."""
     dequantized = {
         b.var: b.value
         for b in main_bindings(module)
@@ -23,7 +23,8 @@ def duplicate_dequantize(module: tvm.IRModule) -> tvm.IRModule:
         def copy(variable: relax.Var) -> relax.Var:
             if variable not in dequantized:
                 return variable
-            # Without the model's name: a layer is called by what computes it.
+            # The copy does not have the model's name, because a layer is named after its computing
+            # operator.
             own.append(relax.VarBinding(type(variable)("lv", variable.ty), dequantized[variable]))
             return own[-1].var
 

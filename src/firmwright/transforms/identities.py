@@ -1,4 +1,4 @@
-"""Operators that give back what they are given, or that are others in disguise: clips, slices."""
+"""Removes operators that return their operand, and replaces others by clips or slices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from firmwright.ir.relax import (
 def make_remover(
     name: str, is_identity: Callable[[tvm.ir.Call], bool]
 ) -> Callable[[tvm.IRModule], tvm.IRModule]:
-    """Return the rewrite that puts an operator's first argument in its place."""
+    """Return a rewrite that replaces an operator by its first argument."""
 
     @rewrite_each(name)
     def remove(_builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
@@ -44,7 +44,7 @@ def remove_multiply_by_one(builder: relax.BlockBuilder, call: tvm.ir.Call) -> re
 
 @rewrite_each("relax.nn.dropout")
 def remove_training_operators(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Let dropout's input be its result: it only drops something while a network learns."""
+    """Replace the result of dropout by its input; it drops elements only during training."""
     mask = relax.TupleGetItem(builder.emit(call), 1)
     return relax.Tuple([call.args[0], builder.emit(mask)])
 
@@ -62,9 +62,9 @@ def keeps_shape(reshape: tvm.ir.Call) -> bool:
 
 
 def keeps_size(resize: tvm.ir.Call) -> bool:
-    """Tell a resize to the input's own size in which every element is looked up at its own place.
+    """Return whether a resize to the input's size reads every element at its unchanged position.
 
-    Interpolation then multiplies the neighbor by zero: the same for all finite numbers.
+    Interpolation then multiplies the neighbor by zero, with the same result for all finite numbers.
     """
     attrs = resize.attrs
     places = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
@@ -77,7 +77,7 @@ def keeps_size(resize: tvm.ir.Call) -> bool:
 
 
 def clips_nothing(clip: tvm.ir.Call) -> bool:
-    """Tell a clip of integers to limits that no value of their type exceeds."""
+    """Return whether a clip has limits that no integer of its type exceeds."""
     dtype = dtype_of(clip)
     if not dtype.startswith(("int", "uint")):
         return False
@@ -96,7 +96,7 @@ remove_identity_clip = make_remover("relax.clip", clips_nothing)
 def convert_max_min_to_clip(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Replace min(max(x, low), high) by clip(x, low, high), for scalars with low <= high.
 
-    With low > high the former is high everywhere, the latter low.
+    With low > high, the former is high everywhere and the latter is low.
     """
     inner, high = match_scalar_operand(builder, call, "relax.minimum")
     data, low = match_scalar_operand(builder, definition(builder, inner), "relax.maximum")
@@ -107,11 +107,11 @@ def convert_max_min_to_clip(builder: relax.BlockBuilder, call: tvm.ir.Call) -> r
 
 @rewrite_each("relax.take")
 def convert_take_to_slice(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Replace a take of one element of an axis, by a constant index, by a slice.
+    """Replace a ``relax.take`` of one element of an axis, by a constant index, by a slice.
 
-    That is how a channel shuffle hands on its parts. The axis and the one behind it are joined for
-    the slice, so that images of four axes have four. Samples are not sliced: an axis in front of a
-    single sample counts as one of the sample.
+    A channel shuffle reads its parts in this way. The slice joins the axis and the axis after it,
+    so that images of four axes keep four. Samples are not sliced: an axis before a single sample
+    counts as an axis of the sample.
     """
     data, index = call.args[0], definition(builder, call.args[1])
     shape = static_shape(data)
@@ -134,7 +134,7 @@ def convert_take_to_slice(builder: relax.BlockBuilder, call: tvm.ir.Call) -> rel
 def match_scalar_operand(
     builder: relax.BlockBuilder, value: relax.Expr, name: str
 ) -> tuple[relax.Expr, float | None]:
-    """Return the operand and the constant of an operator ``name`` of both, else None for it."""
+    """Return operand and scalar constant of an operator ``name``; value and None for others."""
     if operator_name(value) == name:
         for data, limit in (value.args, reversed(value.args)):
             limit = definition(builder, limit)

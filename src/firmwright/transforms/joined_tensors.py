@@ -1,4 +1,4 @@
-"""Elements of tensors that were joined: those who read them need not wait for the others."""
+"""Replaces reads of elements of joined tensors, so that readers do not wait for other parts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from firmwright.ir.relax import definition, read_variables, rewrite_each, static
 
 @rewrite_each("relax.take")
 def take_part(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Replace an element of a concatenation by what it was joined of, where it is one of these.
+    """Replace an element of a concatenation by the part that was joined, if it is a whole part.
 
-    Who classifies by a recurrent layer's last step reads no other one.
+    For example, a classifier that reads a recurrent layer's last step then reads only that step.
     """
     first = find_first_element(call)
     if first is None:
@@ -33,7 +33,7 @@ def reshape_like(value: relax.Expr, call: tvm.ir.Call) -> relax.Expr:
 def find_part(
     builder: relax.BlockBuilder, value: relax.Expr, first: int, elements: int
 ) -> relax.Expr | None:
-    """Return the part of a concatenation that is so many elements from the first on, else None."""
+    """Return the part of a concatenation with ``elements`` from ``first`` on, else None."""
     for part in list_parts(definition(builder, go_back(builder, value))):
         size = prod(static_shape(part))
         if first < size:
@@ -44,7 +44,7 @@ def find_part(
 
 
 def go_back(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
-    """Return what has the elements of a value in another shape, as early as there is such."""
+    """Return the earliest tensor that has the elements of a value in their order, in any shape."""
     while keeps_order(definition(builder, value)):
         value = read_variables(definition(builder, value))[0]
     return value

@@ -1,7 +1,7 @@
-"""Reshapes, transposes and casts of constants are done here, not in firmware.
+"""Evaluates reshapes, transposes and casts of constants, so that firmware does not run them.
 
-TVM's own FoldConstant would also evaluate ``dequantize`` of a weight and make four bytes of each;
-here a layout operator moves *before* the dequantize, so weights stay integers.
+TVM's FoldConstant would also evaluate the ``dequantize`` of a weight, and then each weight needs
+four bytes. Here a layout operator moves *before* the dequantize, so weights stay integers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from firmwright.ir.relax import (
 
 @rewrite_each(*PERMUTATIONS, "relax.astype")
 def fold_layout_of_constants(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Evaluate layout operators and casts on constants, also through a dequantize."""
+    """Evaluate layout operators and casts on constants, the former also across a dequantize."""
     name = operator_name(call)
     source = definition(builder, call.args[0])
     if isinstance(source, Constant):
@@ -40,7 +40,7 @@ def fold_layout_of_constants(builder: relax.BlockBuilder, call: tvm.ir.Call) -> 
 
 
 def apply_layout(array: npt.NDArray[np.generic], call: tvm.ir.Call) -> npt.NDArray[np.generic]:
-    """Apply the layout operator to an array; its result's shape is already inferred."""
+    """Apply a layout operator to an array; the shape of the operator's result must be inferred."""
     if operator_name(call) == "relax.permute_dims":
         axes = call.attrs.axes
         return np.transpose(array, None if axes is None else [int(a) for a in axes])
@@ -48,14 +48,14 @@ def apply_layout(array: npt.NDArray[np.generic], call: tvm.ir.Call) -> npt.NDArr
 
 
 def fold_through_dequantize(dequantize: tvm.ir.Call, layout: tvm.ir.Call) -> relax.Expr | None:
-    """Return dequantize(layout(constant)), or None where the channel axis does not survive."""
+    """Return dequantize(layout(constant)), or None if the channel axis is lost."""
     data, scale, zero_point = dequantize.args
     if not isinstance(data, Constant):
         return None
     array = constant_array(data)
     axis = int(dequantize.attrs.axis) % max(array.ndim, 1)
     channels = int(np.size(constant_array(scale)))
-    # Follow the axis by moving an array that holds each element's channel number.
+    # Follow the axis by moving an array that contains each element's channel number.
     if channels > 1:
         where = [1] * array.ndim
         where[axis] = channels
@@ -70,7 +70,7 @@ def fold_through_dequantize(dequantize: tvm.ir.Call, layout: tvm.ir.Call) -> rel
 
 
 def find_channel_axis(numbers: npt.NDArray[np.generic], channels: int) -> int | None:
-    """Find the axis along which the channel numbers run 0, 1, 2 …, if there is one."""
+    """Return the axis along which the channel numbers are 0, 1, 2 …, or None."""
     for axis, length in enumerate(numbers.shape):
         along = np.arange(channels).reshape([-1 if a == axis else 1 for a in range(numbers.ndim)])
         if length == channels and np.array_equal(numbers, np.broadcast_to(along, numbers.shape)):

@@ -1,4 +1,4 @@
-"""Between a dequantize and a quantize to the same grid, moving elements needs no floats."""
+"""Moves elements as integers between a dequantize and a quantize with the same parameters."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from firmwright.ir.relax import (
 )
 
 SELECTING_OPERATORS = PERMUTATIONS | relax_names("strided_slice take nn.max_pool2d")
-"""Operators whose result elements are elements of their input (the grid's order is kept)."""
+"""Operators whose result elements are elements of their input; the order of integers is kept."""
 
 
 @rewrite_each("relax.quantize")
 def keep_layout_on_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Rewrite quantize(select(dequantize(x))) to select(x) where both grids are the same."""
+    """Rewrite quantize(select(dequantize(x))) to select(x) if both have the same parameters."""
     chain: list[tuple[relax.Var, tvm.ir.Call]] = []
     source = definition(builder, call.args[0])
     reader = call
@@ -51,7 +51,7 @@ def keep_layout_on_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> r
 
 @rewrite_each("relax.quantize")
 def concat_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Rewrite quantize(concat(dequantize(x), …)) to concat(x, …) where all grids are the same."""
+    """Rewrite quantize(concat(dequantize(x), …)) to concat(x, …) if all parameters are the same."""
 
     def find_integers(value: relax.Expr) -> relax.Expr | None:
         source = definition(builder, value)
@@ -72,7 +72,7 @@ def concat_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
 
 
 def has_same_quant_params(dequantize: tvm.ir.Call, quantize: tvm.ir.Call) -> bool:
-    """Tell whether both are per tensor, with one scale, zero point and integer type."""
+    """Return whether both are per tensor, with one scale, zero point and integer type."""
     if dtype_of(dequantize.args[0]) != str(quantize.attrs.out_dtype):
         return False
     for before, after in zip(dequantize.args[1:], quantize.args[1:], strict=True):
@@ -87,18 +87,18 @@ def has_same_quant_params(dequantize: tvm.ir.Call, quantize: tvm.ir.Call) -> boo
 ACTIVATIONS = relax_names(
     "add clip divide maximum minimum multiply nn.leakyrelu nn.relu sigmoid subtract tanh"
 )
-"""What networks have between a convolution and its quantize."""
+"""The operators that networks have between a convolution and its quantize."""
 
 ElementwiseCall = tuple[relax.Var, tvm.ir.Call, int]
-"""An elementwise operator, the variable it is bound to, and the place of its argument."""
+"""An elementwise operator, the variable it is bound to, and the position of its argument."""
 
 
 def quantize_before_subsampling(module: tvm.IRModule) -> tvm.IRModule:
     """Rewrite quantize(f(pick(x))) to pick(quantize(f(x))) for elementwise functions f.
 
-    Exact: each element that is picked is computed as before. Nothing but the quantize may read
-    what is between. ConvertConvStride puts such a 1x1 max-pool behind a convolution, which would
-    hand on floats if it stood between the convolution and its quantize.
+    Exact: each picked element is computed as before. Only the quantize may read the values between.
+    ConvertConvStride adds such a 1x1 max-pool after a convolution. Between the convolution and its
+    quantize, the pool would pass on floats.
     """
     uses = count_readers(module)
 
@@ -122,7 +122,7 @@ def quantize_before_subsampling(module: tvm.IRModule) -> tvm.IRModule:
 def find_elementwise_chain(
     builder: relax.BlockBuilder, value: relax.Expr, uses: Counter[relax.Var]
 ) -> tuple[list[ElementwiseCall], tvm.ir.Call | None]:
-    """Go back from a value over elementwise operators of one tensor; return the pick in front."""
+    """Go back through elementwise operators of one tensor; return them and the pick before them."""
     steps: list[ElementwiseCall] = []
     while isinstance(value, relax.Var) and uses[value] == 1:
         source = definition(builder, value)
@@ -139,7 +139,7 @@ def find_elementwise_chain(
 
 
 def is_subsampling(value: relax.Expr) -> bool:
-    """Tell a max-pool whose windows are single elements of its input."""
+    """Return whether an operator is a max-pool whose windows are single elements of its input."""
     if operator_name(value) != "relax.nn.max_pool2d":
         return False
     attrs = value.attrs
@@ -147,7 +147,7 @@ def is_subsampling(value: relax.Expr) -> bool:
 
 
 def is_constant(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
-    """Tell what does not depend on the network's inputs: a constant, also a dequantized one."""
+    """Return whether a value does not depend on inputs: a constant, possibly dequantized."""
     source = definition(builder, value)
     if isinstance(source, tvm.ir.Call):
         return all(is_constant(builder, a) for a in source.args)
@@ -155,7 +155,7 @@ def is_constant(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
 
 
 def is_uniform_per_channel(step: ElementwiseCall, pick: tvm.ir.Call) -> bool:
-    """Tell whether a step's constants are the same for all elements of a channel."""
+    """Return whether each constant of a step has one value for all elements of a channel."""
     _, call, place = step
     layout = str(pick.attrs.layout)
     constants = [a for i, a in enumerate(call.args) if i != place]

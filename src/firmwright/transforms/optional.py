@@ -1,7 +1,8 @@
-"""Rewrites that a device asks for, or a recipe, in order; all but one run before the canonical.
+"""Lists the rewrites that a device or a recipe requests, in order.
 
-The names, but for ConvertTakeToSlice and those behind FoldBatchNorm, are those that users of TI's
-compiler know. A recipe switches them by ``transforms``.
+All of them except :data:`AFTER_CANONICAL` run before the canonical rewrites. Users of TI's compiler
+know the names, except for ConvertTakeToSlice and the names after FoldBatchNorm. A recipe turns the
+rewrites on and off by ``transforms``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PREREQUISITES = (
         fold_layout_of_constants,
     ),
 )
-"""What the optional ones need to see: lengths and constants as numbers."""
+"""The rewrites that run before the optional ones, which need lengths and constants as numbers."""
 
 OPTIONAL = (
     Transform("RemoveMultiplyByOne", "no multiplication by one", identities.remove_multiply_by_one),
@@ -103,20 +104,21 @@ OPTIONAL = (
 )
 
 AFTER_CANONICAL = frozenset({"UseIntegers"})
-"""The names of those that read what the canonical ones write."""
+"""The names of the rewrites that run after the canonical ones, because they read their results."""
 
 
 def apply_transforms(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
-    """Apply the rewrites of these names; every name is one of :data:`OPTIONAL`."""
+    """Apply the rewrites of these names; every name must be in :data:`OPTIONAL`."""
     transforms = [*select_transforms(names)]
     return apply_in_order(transforms, module) if transforms else module
 
 
 def select_transforms(names: Collection[str]) -> Iterator[Transform]:
-    """Yield the rewrites of these names in their order, after what prepares for them.
+    """Yield the rewrites of these names in their order, after the rewrites that they require.
 
-    Those that run after the canonical ones need no preparation. Folded again, what these write to
-    keep sums defined is no longer what an accelerator's rules know.
+    Rewrites that run after the canonical ones require no others. If the prerequisites ran again,
+    they would fold the operators that keep sums defined, and an accelerator's rules would not match
+    them.
     """
     if set(names) - AFTER_CANONICAL:
         yield from PREREQUISITES

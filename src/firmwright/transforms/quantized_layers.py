@@ -1,4 +1,4 @@
-"""Convolutions and matrix products of 8-bit integers by constant weights, channel by channel."""
+"""Finds convolutions and matrix products of 8-bit integers with constant weights, by channel."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Values = Mapping[relax.Var, relax.Expr]
 
 @dataclass(frozen=True)
 class Layouts:
-    """The axes of a layer's operands and result by letters, N and C, or O and I of the weights."""
+    """The axes of a layer's operands and result as letters: N and C, or O and I for the weights."""
 
     data: str
     weights: str
@@ -47,11 +47,12 @@ class Layouts:
 
 @dataclass(frozen=True)
 class QuantizedLayer:
-    """scale · (weights · (data - zero point) + bias), sums that int32 holds, a bias each channel.
+    """scale · (weights · (data - zero point) + bias); sums fit int32; one bias per channel.
 
     ``call`` is the convolution or product; ``result`` is the variable of the sums with the bias.
-    ``grid`` is that of the data. ``weights``, less their zero points, are (O, I, elements of the
-    window); those of a depthwise convolution have one I. ``scale`` has one number or O of them.
+    ``grid`` has the quantization parameters of the data. ``weights``, less their zero points, are
+    (O, I, elements of the window); in a depthwise convolution, I is 1. ``scale`` has one number or
+    O numbers.
     """
 
     call: tvm.ir.Call
@@ -111,7 +112,7 @@ def find_added(bindings: Iterable[relax.VarBinding]) -> dict[relax.Var, relax.Va
 
 
 def match_layer(binding: relax.VarBinding, values: Values) -> QuantizedLayer | None:
-    """Return the layer of a convolution or product, without a bias, if it is one."""
+    """Return the layer of a convolution or product without its bias; None for other operators."""
     call = binding.value
     layouts = read_layouts(call)
     if layouts is None:
@@ -132,7 +133,7 @@ def match_layer(binding: relax.VarBinding, values: Values) -> QuantizedLayer | N
 def read_weights(dequantized: tvm.ir.Call, layout: str) -> Integers | None:
     """Return 8-bit weights less their zero points as (O, I, elements of the window).
 
-    None for others, and for those whose scales are not the output channels'.
+    None for other weights, and for weights whose scales do not belong to the output channels.
     """
     stored, scale, points = (constant_array(a) for a in dequantized.args)
     channels = layout.index("O")
@@ -148,7 +149,10 @@ def read_weights(dequantized: tvm.ir.Call, layout: str) -> Integers | None:
 
 
 def read_layouts(call: relax.Expr) -> Layouts | None:
-    """Return the layouts of a product of matrices or a convolution whose groups are no blocks."""
+    """Return the layouts of a matrix product or of a convolution with one group or depthwise.
+
+    None for other operators.
+    """
     if operator_name(call) == PRODUCT:
         plain = all(len(static_shape(a)) == 2 for a in call.args)
         return Layouts("NC", "IO", "NC") if plain else None
@@ -165,7 +169,7 @@ def read_layouts(call: relax.Expr) -> Layouts | None:
 def match_bias(
     layer: QuantizedLayer, added: relax.VarBinding, values: Values
 ) -> QuantizedLayer | None:
-    """Return the layer with the bias that is added, None if what is added is no such bias."""
+    """Return the layer with the bias that is added; None if the constant is not such a bias."""
     operands = [values.get(a, a) for a in added.value.args]
     found = [o for o in operands if is_dequantized_constant(o)]
     if not found:
@@ -185,10 +189,10 @@ def match_bias(
 
 
 def fits_int32(layer: QuantizedLayer) -> bool:
-    """Tell whether no sum over some of the terms leaves 32 bits, whatever the data.
+    """Return whether all sums over some of the terms fit 32 bits, for any data.
 
-    Of such a layer terms may move to the bias: it is computed in integers before and after. Its
-    bias, in float32, has the scale of the sums.
+    Terms of such a layer may move to the bias, because it is computed in integers before and after.
+    The layer's bias must also have the scale of the sums in float32.
     """
     reach = max(abs(limit - layer.grid.zero_point) for limit in layer.grid.limits)
     terms = layer.weights[0].size

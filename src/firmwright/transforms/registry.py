@@ -1,4 +1,4 @@
-"""The rewrites that run on every imported module, in order, before it is partitioned."""
+"""Lists the rewrites that run, in order, on every imported module before it is partitioned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Transform:
-    """A rewrite of a module's ``main``; the sentence tells what holds afterwards."""
+    """A rewrite of a module's ``main``; the sentence states the property that holds afterwards."""
 
     name: str
     postcondition: str
@@ -88,7 +88,7 @@ def canonicalize(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def apply_in_order(transforms: Iterable[Transform], module: tvm.IRModule) -> tvm.IRModule:
-    """Apply rewrites one after another: each gets, and leaves, a module without dead bindings."""
+    """Apply rewrites in order; each one receives and returns a module without dead bindings."""
     module = remove_dead_bindings(module)
     for transform in transforms:
         module = transform.apply(module)

@@ -1,4 +1,4 @@
-"""One variable for each result of an operator; split becomes slices."""
+"""Binds one variable to each result of an operator, and replaces splits by slices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from firmwright.ir.relax import (
 
 @rewrite_each("relax.split")
 def split_to_slices(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Replace ``relax.split`` by one ``relax.convert_strided_slice`` for each part."""
+    """Replace ``relax.split`` by one ``relax.strided_slice`` per part."""
     data, axis = call.args[0], int(call.attrs.axis)
     length = static_shape(data)[axis]
     parts = call.attrs.indices_or_sections
@@ -38,10 +38,10 @@ def split_to_slices(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
 
 
 def separate_results(module: tvm.IRModule) -> tvm.IRModule:
-    """Bind each result of an operator that has several to a variable of its own.
+    """Bind each result of an operator with several results to a separate variable.
 
-    Results that nothing reads get none, and nothing else reads the operator's tuple afterwards.
-    Names are kept.
+    Results that are never read get no variable. Afterwards, no other operator reads the operator's
+    tuple. Names are kept.
     """
     names = {
         (b.value.tuple_value, int(b.value.index)): str(b.var.name)
@@ -78,12 +78,13 @@ def is_tuple(value: relax.Expr) -> bool:
 
 
 MAX_INPUTS = 32
-"""Tensors: TVM nests one choice in another for each of them, and C compilers limit the nesting."""
+"""The maximum number of tensors in a concatenation. TVM nests one choice per tensor, and C
+compilers limit the nesting."""
 
 
 @rewrite_each("relax.concat")
 def concat_in_trees(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Concatenate in groups of at most :data:`MAX_INPUTS`, then the groups, in the same order."""
+    """Concatenate groups of at most :data:`MAX_INPUTS` tensors, then the groups, in order."""
     if not isinstance(call.args[0], relax.Tuple):
         return call
     parts = list(call.args[0].fields)

@@ -1,8 +1,8 @@
-"""float16 and bfloat16 are how tensors are stored; operators compute in float32.
+"""Computes operators on float16 and bfloat16 in float32; tensors are still stored in 16 bits.
 
-Each operator on them reads float32 and has its result rounded, as ONNX Runtime does for operators
-that its CPU has in float32 only. For + - * / and the square root that is the result of IEEE 754's
-own arithmetic on 16 bits; sums and functions are rounded once, at their end.
+Each such operator reads float32, and its result is rounded. ONNX Runtime works in this way if its
+CPU has the operator only in float32. For + - * / and the square root, this equals IEEE 754's
+arithmetic on 16 bits. Sums and functions are rounded once, at their end.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 TO_FLOAT32 = dict.fromkeys(SIXTEEN_BIT_FLOATS, "float32")
 
 CALLS_OF_FUNCTIONS = frozenset({"relax.call_tir"})
-"""Calls whose types are fixed by what they call."""
+"""Calls whose types are fixed by the function that they call."""
 
 
 def compute_in_float32(module: tvm.IRModule) -> tvm.IRModule:
-    """Put casts around every operator of 16-bit floats, except those that only move elements."""
+    """Add casts around operators of 16-bit floats, except those that only move elements."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         name = operator_name(call)
@@ -40,7 +40,7 @@ def compute_in_float32(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def is_16bit_float(kind: Any) -> bool:
-    """Tell whether a type is that of 16-bit floats, or of a tuple with some."""
+    """Return whether a type is a tensor of 16-bit floats, or a tuple that contains one."""
     if isinstance(kind, relax.TupleType):
         return any(is_16bit_float(field) for field in kind.fields)
     return isinstance(kind, relax.TensorType) and str(kind.dtype) in SIXTEEN_BIT_FLOATS
@@ -51,7 +51,7 @@ def uses_16bit_floats(call: tvm.ir.Call) -> bool:
 
 
 def cast_via_float32(builder: relax.BlockBuilder, cast: tvm.ir.Call) -> relax.Expr:
-    """Cast by way of float32; only numbers of 64 bits are rounded to 16 directly, so but once."""
+    """Cast by way of float32; only 64-bit floats are cast directly, to be rounded only once."""
     source = cast.args[0]
     if dtype_of(source) in ("float32", "float64") or dtype_of(cast) == "float32":
         return cast
@@ -73,7 +73,7 @@ def widen_argument(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr
 
 
 def narrow_result(builder: relax.BlockBuilder, value: relax.Var, kind: Any) -> relax.Expr:
-    """Round what the operator gave to the type that it has in the model."""
+    """Round an operator's result to the type that it has in the model."""
     if isinstance(kind, relax.TupleType):
         items = (builder.emit(relax.TupleGetItem(value, i)) for i in range(len(kind.fields)))
         return relax.Tuple(
@@ -83,7 +83,7 @@ def narrow_result(builder: relax.BlockBuilder, value: relax.Var, kind: Any) -> r
 
 
 def replace_dtypes(attributes: Any, replacements: Mapping[str, str]) -> Any:
-    """Return an operator's attributes with each dtype replaced by what is in its place."""
+    """Return an operator's attributes with each dtype replaced by its entry in ``replacements``."""
     if attributes is None:
         return None
     described = type(attributes).__tvm_ffi_type_info__

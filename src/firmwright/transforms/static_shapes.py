@@ -1,4 +1,4 @@
-"""Arithmetic on shapes and scalar constants is done here: exporters write it as operators."""
+"""Evaluates arithmetic on shapes and scalar constants, which exporters write as operators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ NUMPY_FUNCTIONS = relax_names(
     "add subtract multiply floor_divide maximum minimum equal not_equal less less_equal greater "
     "greater_equal logical_and logical_or logical_not isnan where"
 )
-"""What exporters and importers compute shapes and limits with; numpy has the same names."""
+"""The operators by which exporters and importers compute shapes and limits; numpy has the same
+names."""
 
 
 def fold_static_shapes(module: tvm.IRModule) -> tvm.IRModule:
@@ -50,7 +51,7 @@ def fold_static_shapes(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def shape_values(shape: relax.Expr) -> tuple[int, ...] | None:
-    """Return the numbers of a shape expression, or None where it is not static."""
+    """Return the numbers of a shape expression, or None if it is not static."""
     if operator_name(shape) == "relax.shape_of":
         return static_shape(shape.args[0])
     if isinstance(shape, relax.ShapeExpr):
@@ -62,14 +63,14 @@ def shape_values(shape: relax.Expr) -> tuple[int, ...] | None:
 
 
 def is_shape_or_scalar(value: relax.Expr) -> bool:
-    """Tell a shape or a scalar from weights: integers, or one number of any type."""
+    """Return whether a value is a constant of integers or of one number, unlike weights."""
     if not isinstance(value, Constant):
         return False
     return dtype_of(value).startswith(("int", "uint", "bool")) or constant_array(value).size == 1
 
 
 def constant_arguments(builder: relax.BlockBuilder, call: tvm.ir.Call) -> Arrays | None:
-    """Return the values of all arguments (a tuple's fields in line), if all are constants."""
+    """Return the values of all arguments if all are constants, else None; tuples are flattened."""
     arguments: list[relax.Expr] = []
     for argument in call.args:
         value = definition(builder, argument)

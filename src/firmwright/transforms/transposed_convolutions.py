@@ -1,8 +1,8 @@
-"""Quantized transposed convolutions as convolutions, each of which makes some of the pixels.
+"""Replaces quantized transposed convolutions by convolutions that each compute some pixels.
 
-With a stride of s, every s-th pixel of a row reads the same taps of the kernel: these pixels are a
-convolution of stride 1. Its results are quantized, and then the pixels are put beside each other.
-Each sum has the products that it had, without those of zeros between the input's pixels.
+With a stride of s, every s-th pixel of a row reads the same taps of the kernel, so these pixels are
+a convolution of stride 1. The results are quantized, and then the pixels are interleaved. Each sum
+has the same products as before, without those of the zeros between the input's pixels.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Phase:
-    """Every ``stride``-th place along an axis: a convolution by these taps of the kernel."""
+    """Every ``stride``-th position along an axis: a convolution with these taps of the kernel."""
 
     taps: tuple[int, ...]
     before: int
@@ -49,7 +49,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Match:
-    """A transposed convolution and what follows it up to its quantize, the last one first."""
+    """A transposed convolution and the operators up to its quantize, from the last to the first."""
 
     call: tvm.ir.Call
     activations: tuple[tvm.ir.Call, ...]
@@ -57,7 +57,7 @@ class Match:
 
 
 def split_transposed_convolutions(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with convolutions in place of the transposed ones of bytes."""
+    """Return the module with convolutions that replace the transposed convolutions of bytes."""
     readers = count_readers(module)
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
@@ -71,7 +71,7 @@ def split_transposed_convolutions(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def match(builder: relax.BlockBuilder, value: relax.Expr, readers: Any) -> Match | None:
-    """Return what makes a value that is read once, if it is a transposed convolution."""
+    """Return the transposed convolution that computes a value, if the value is read only once."""
     activations = []
     found = definition(builder, value)
     while operator_name(found) in ACTIVATIONS and readers[value] == 1:
@@ -90,7 +90,7 @@ def match(builder: relax.BlockBuilder, value: relax.Expr, readers: Any) -> Match
 
 
 def split(builder: relax.BlockBuilder, found: Match, quantize: tvm.ir.Call) -> relax.Expr | None:
-    """Return the quantized result of a transposed convolution; None where it has to stay."""
+    """Return the quantized result of a transposed convolution; None if it cannot be split."""
     call = found.call
     data, weights = (definition(builder, a) for a in call.args)
     layouts = (str(call.attrs.data_layout), str(call.attrs.kernel_layout))
@@ -130,7 +130,7 @@ def split(builder: relax.BlockBuilder, found: Match, quantize: tvm.ir.Call) -> r
 
 
 def list_axes(call: tvm.ir.Call) -> list[list[Phase]] | None:
-    """Return the phases along height and width; None where pixels are no rows of convolutions."""
+    """Return the phases along height and width; None if phases cannot compute the pixels."""
     attrs = call.attrs
     data, kernel, result = (static_shape(e)[2:] for e in (call.args[0], call.args[1], call))
     padding = [int(n) for n in attrs.padding]
@@ -152,9 +152,9 @@ def list_axes(call: tvm.ir.Call) -> list[list[Phase]] | None:
 def make_phase(
     length: int, taps: int, results: int, stride: int, padding: int, place: int
 ) -> Phase:
-    """Return what makes places stride · n + place of an axis with ``results`` of them.
+    """Return the phase for positions stride · n + place of an axis with ``results`` of them.
 
-    Place y gets x[i] · w[k] where i · stride + k = y + padding.
+    Position y is the sum of x[i] · w[k] with i · stride + k = y + padding.
     """
     first = (place + padding) % stride
     ahead = (place + padding - first) // stride
@@ -169,7 +169,7 @@ def convolve(
     kernel: Array,
     weights: tvm.ir.Call,
 ) -> relax.Var:
-    """Emit the convolution of a phase of height and one of width; the kernel is IOHW."""
+    """Emit the convolution for a phase of height and a phase of width; the kernel is IOHW."""
     rows, columns = phases
     stored = np.ascontiguousarray(kernel.transpose(1, 2, 3, 0))
     copies = stored.shape[0] // static_shape(weights)[1]
@@ -186,7 +186,7 @@ def convolve(
 
 
 def repeat_grid(dequantize: tvm.ir.Call, stored: Array, copies: int) -> relax.Expr:
-    """Dequantize other integers, whose first axis has the channels so many times."""
+    """Dequantize integers whose first axis has the channels ``copies`` times."""
     grid = []
     for constant in dequantize.args[1:]:
         array = constant_array(constant)
@@ -199,7 +199,10 @@ def repeat_grid(dequantize: tvm.ir.Call, stored: Array, copies: int) -> relax.Ex
 def interleave(
     builder: relax.BlockBuilder, results: list[relax.Var], strides: list[int]
 ) -> relax.Var:
-    """Put the pixels of all phases, (N, H, W, C) each or behind each other's channels, in order."""
+    """Return the pixels of all phases in order.
+
+    Each result is (N, H, W, C), or one result has the channels of all phases one after the other.
+    """
     joined = results[0] if len(results) == 1 else relax.op.concat(relax.Tuple(results), 3)
     if strides == [1, 1]:
         return results[0]
@@ -228,6 +231,6 @@ def move_last(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
 def move_first(
     builder: relax.BlockBuilder, value: relax.Expr, shape: tuple[int, ...]
 ) -> relax.Expr:
-    """Return the same in the layout that the model has."""
+    """Return the tensor in the layout of the model."""
     moved = relax.op.permute_dims(value, TO_FIRST)
     return moved if len(shape) == 4 else relax.op.reshape(builder.emit(moved), shape)

@@ -1,8 +1,8 @@
-"""Integer operators that C leaves undefined for some values get a value for all of them.
+"""Defines results for the integer operators that C leaves undefined for some values.
 
-Networks compute with integers that wrap around, are divided by numbers only known at run time,
-and are cast from any float. Sums and products wrap around as the reference runtimes let them;
-a division by zero gives zero, and a cast of too large a float the nearest number.
+Networks compute with integers that wrap around, divide by numbers that are known only at run time,
+and cast any float. Sums and products wrap around, as in the reference runtimes. A division by zero
+returns zero, and a cast of too large a float returns the nearest number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from firmwright.ir.relax import (
 from firmwright.transforms.sixteen_bit_floats import replace_dtypes
 
 UNSIGNED = {"int32": "uint32", "int64": "uint64"}
-"""Types to compute in: theirs overflow, unsigned wraps. Shorter ones wrap where C is written."""
+"""The types that replace types whose sums can overflow, because unsigned integers wrap. Shorter
+types are wrapped when the C is written."""
 
 WRAPPING_OPERATORS = relax_names("add subtract multiply sum prod")
 PRODUCT_OPERATORS = relax_names("matmul einsum")
@@ -38,11 +39,11 @@ SHIFT_OPERATORS = relax_names("left_shift right_shift")
 COMPARISONS = relax_names("equal not_equal less less_equal greater greater_equal")
 KEEPS_SMALL = relax_names("astype add subtract permute_dims reshape")
 SMALL = 2**9
-"""Where a number of 8 bits without its zero point is below."""
+"""The limit of an 8-bit number without its zero point."""
 
 
 def remove_undefined_behavior(module: tvm.IRModule) -> tvm.IRModule:
-    """Rewrite every operator whose C might overflow, or divide or shift by anything."""
+    """Rewrite every operator whose C might overflow, divide by zero or shift by too many bits."""
     loops = {g: f for g, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
     for name, function in loops.items():
         module.update_func(name, wrap_stored_sums(function))
@@ -61,7 +62,7 @@ def define_call(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def define_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Rewrite a call whose result is of integers."""
+    """Rewrite a call whose result has integers."""
     name, dtype = operator_name(call), dtype_of(call)
     if dtype in UNSIGNED and (
         name in WRAPPING_OPERATORS
@@ -78,7 +79,7 @@ def define_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
 
 
 def wrap_stored_sums(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Let sums and products wrap that loops store, as those of CumSum, which has no operator."""
+    """Wrap sums and products that loops store, such as those of CumSum, which has no operator."""
 
     def wrap_stored(store: tirx.BufferStore) -> tirx.Stmt:
         value, dtype = store.value, str(store.value.ty.dtype)
@@ -95,7 +96,7 @@ def make_scalar(value: float, dtype: str) -> relax.Expr:
 
 
 def compare_with_array(call: tvm.ir.Call) -> relax.Expr:
-    """Make an array of the least int32 alone: TVM takes it that no number equals that."""
+    """Turn a scalar of the least int32 into an array; TVM assumes no number equals the scalar."""
     if not static_shape(call):
         return call
 
@@ -109,7 +110,7 @@ def compare_with_array(call: tvm.ir.Call) -> relax.Expr:
 
 
 def wrap(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Compute sums or products in the unsigned type of as many bits."""
+    """Compute sums or products in the unsigned type of the same width."""
     dtype = dtype_of(call)
     unsigned = UNSIGNED[dtype]
 
@@ -125,9 +126,10 @@ def wrap(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def reinterpret(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> relax.Expr:
-    """Return integers with the same bits in a type of as many; of -1 alone TVM refuses to.
+    """Return integers with the same bits in a type of the same width.
 
-    Otherwise it is a cast, by which devices know the sums and biases that only wrap.
+    A negative scalar constant is converted here, because TVM rejects it. Other values are cast, by
+    which devices recognize sums and biases that only wrap.
     """
     if isinstance(value, Constant) and constant_array(value).ndim == 0:
         number = constant_array(value)
@@ -137,7 +139,7 @@ def reinterpret(builder: relax.BlockBuilder, value: relax.Expr, dtype: str) -> r
 
 
 def is_small(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
-    """Tell whether a tensor has sums of few numbers of 8 bits, whose products do not overflow."""
+    """Return whether a tensor has sums of few 8-bit numbers, whose products do not overflow."""
     if isinstance(value, relax.Tuple):
         return all(is_small(builder, field) for field in value.fields)
     if isinstance(value, Constant):
@@ -152,7 +154,7 @@ def is_small(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
 
 
 def negate(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Var:
-    """Return the negative of signed integers; that of the least number is itself."""
+    """Return the negative of signed integers; the negative of the least number is itself."""
     dtype = dtype_of(value)
     unsigned = UNSIGNED.get(dtype, dtype)
     wide = reinterpret(builder, value, unsigned)
@@ -161,7 +163,7 @@ def negate(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Var:
 
 
 def wrap_sign(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Let the absolute value, or negative, of the least number be itself."""
+    """Return the absolute value or negative; that of the least number is the number itself."""
     (value,) = call.args
     negative = negate(builder, value)
     if operator_name(call) == "relax.negative":
@@ -171,16 +173,16 @@ def wrap_sign(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def average_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Add up in 64 bits, and round the quotient toward zero, as ONNX Runtime does.
+    """Add in 64 bits and round the quotient toward zero, as ONNX Runtime does.
 
-    TVM's own lowering gives int64, whatever the type of the mean is.
+    TVM's lowering returns int64 for a mean of any integer type.
     """
     (value,) = call.args
     axes = None if call.attrs.axis is None else [int(axis) for axis in call.attrs.axis]
     lengths = static_shape(value)
     count = prod(lengths if axes is None else [lengths[axis] for axis in axes])
     signed = dtype_of(call).startswith("int")
-    # A sum of int64 may overflow, so it is one of uint64, which wraps around.
+    # A sum of int64 may overflow, so it is computed as uint64, which wraps around.
     sum_type = "int64" if signed and dtype_of(call) != "int64" else "uint64"
     wide = builder.emit(relax.op.astype(value, sum_type))
     total = builder.emit(relax.op.sum(wide, axes, bool(call.attrs.keepdims)))
@@ -191,7 +193,7 @@ def average_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Ex
 
 
 def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Divide by 1 in place of 0 and -1, and put 0 or the wrapped negative there."""
+    """Divide by 1 instead of 0 and -1, and replace those results by 0 or the wrapped negative."""
     numerator, divisor = call.args
     dtype = dtype_of(call)
     if isinstance(divisor, Constant):
@@ -215,7 +217,7 @@ def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr
 
 
 def guard_shift(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Shift everything out, to 0, where the count is not below the number of bits."""
+    """Return 0 if the shift count is not below the number of bits."""
     value, count = call.args
     dtype = dtype_of(call)
     bits = np.iinfo(dtype).bits
@@ -231,9 +233,9 @@ def guard_shift(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def saturate_cast(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Saturate floats at the integers' limits; NaN becomes the largest.
+    """Saturate floats at the integers' limits; NaN becomes the largest integer.
 
-    Types of fewer than 32 bits get the low bits of the cast to int32, as on x86-64.
+    Types of fewer than 32 bits have the low bits of the cast to int32, as on x86-64.
     """
     value = call.args[0]
     source, target = dtype_of(value), str(call.attrs.dtype)
@@ -254,7 +256,7 @@ def saturate_cast(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 @rewrite_each("relax.take")
 def clamp_take_indices(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Clamp the indices of every ``relax.take``: the importers' ``take`` trusts them."""
+    """Clamp the indices of every ``relax.take``, because the importers' ``take`` trusts them."""
     if str(call.attrs.mode) != "fast":
         return call
     axis = None if call.attrs.axis is None else int(call.attrs.axis)

@@ -1,1 +1,1 @@
-"""Integers that lie in float tensors, as NEMO, DORY and quantlab write them, become integers."""
+"""Converts integers in float tensors, as NEMO, DORY and quantlab write them, to integers."""

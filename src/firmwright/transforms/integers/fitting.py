@@ -1,9 +1,9 @@
 """Finds (sum * multiplier + offset) >> shift, clamped, that equals a chain of operators.
 
 A chain of monotone operators that ends in a few integers is a step function of the sum that it
-begins with. The sums at which its steps begin are found by halves, with the operators' own
-arithmetic, float32 and all; the multiplier, offset and shift that are returned have the same
-steps, so that both are equal for every sum.
+begins with. A binary search finds the sums at which its steps begin. It uses the operators'
+arithmetic, including float32. The multiplier, offset and shift that are returned have the same
+steps, so both functions are equal for every sum.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 from firmwright.transforms.integers.steps import Array
 
 LARGEST_SHIFT = 38
-"""Bits: with more, results of 8 bits times 2^shift come near 2^53, which slopes are exact to."""
+"""The maximum shift in bits. With more, 8-bit results times 2^shift come close to 2^53, up to which
+slopes are exact."""
 
 LARGEST_MULTIPLIER = 2**30
 
@@ -40,13 +41,13 @@ def fit_affine(
     high: Array,
     limits: tuple[int, int],
 ) -> Affine | None:
-    """Return integers that equal ``compute`` for all sums from ``low`` to ``high``; None for none.
+    """Return integers that equal ``compute`` for all sums from ``low`` to ``high``, or None.
 
     ``compute`` is monotone for every channel; its results, clamped to ``limits``, are whole.
-    ``slope`` is about what it multiplies by. The smallest shift is taken for which all channels
+    ``slope`` is its approximate factor. The result has the smallest shift for which all channels
     have a multiplier and an offset.
     """
-    # A range that joins all channels has no axes; factors by channel, or of shape [1], have.
+    # A range that joins all channels has no axes; factors per channel, or of shape [1], have axes.
     slope, low, high = np.broadcast_arrays(slope, low, high)
     falls = slope < 0
     first, last = np.where(falls, -high, low), np.where(falls, -low, high)
@@ -66,9 +67,9 @@ def fit_affine(
 def find_begins(
     rise: Callable[[Array], Array], first: Array, last: Array, limits: tuple[int, int]
 ) -> Array:
-    """Return the first sum whose result reaches limits[0] + 1, + 2 … limits[1], for each channel.
+    """Return the first sum per channel whose result reaches limits[0] + 1, + 2 … limits[1].
 
-    ``last`` + 1 where none does, ``first`` where all do.
+    It is ``last`` + 1 if no sum reaches the result, and ``first`` if all sums reach it.
     """
     results = np.arange(limits[0] + 1, limits[1] + 1).reshape(-1, *[1] * first.ndim)
     below = np.broadcast_to(first - 1, (len(results), *first.shape)).astype("int64")
@@ -85,7 +86,10 @@ def find_begins(
 def find_offsets(
     begins: Array, first: Array, last: Array, limits: tuple[int, int], slope: Array, shift: int
 ) -> tuple[Array, Array] | None:
-    """Return the multipliers nearest to the slope, and offsets near zero that give the steps."""
+    """Return the multipliers nearest to the slope, and offsets near zero that produce the steps.
+
+    None if there are no such offsets.
+    """
     nearest = np.rint(slope * 2.0**shift)
     if nearest.max() >= LARGEST_MULTIPLIER:
         return None

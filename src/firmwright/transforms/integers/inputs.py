@@ -1,4 +1,4 @@
-"""Whole numbers that a recipe states of float inputs, written into the network."""
+"""Writes the ranges of whole numbers that a recipe states for float inputs into the network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Limits = tuple[int, int]
 def round_inputs(module: tvm.IRModule, limits: Sequence[Limits | None]) -> tvm.IRModule:
     """Round down and clip the parameters of ``main`` that have limits.
 
-    That changes no whole number within them, and what follows can be proven from there on.
+    Whole numbers within the limits do not change. The range of the rounded value is proven, so that
+    later rewrites can use it.
     """
     main = module["main"]
     parameters, bindings = [], []

@@ -1,4 +1,4 @@
-"""What each tensor of a network may hold, whatever the inputs are, and whether it is whole."""
+"""Finds the range of each tensor of a network for all inputs, and whether its numbers are whole."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ from firmwright.transforms.integers.steps import (
 )
 
 EXACT = 2.0**24
-"""Whole numbers below it are float32 numbers, and so are their sums in any order."""
+"""Whole numbers below this limit are exact in float32. Their sums below it are exact in any
+order."""
 
 LARGEST = 2.0**62
-"""Sums and products of integers below it do not leave int64."""
+"""Sums and products of integers below this limit fit int64."""
 
 SUMS = relax_names("nn.conv1d nn.conv2d matmul")
 
 MOVING = PERMUTATIONS | relax_names("nn.max_pool2d strided_slice")
-"""Operators each element of whose result is one of their first operand's."""
+"""Operators whose result elements are all elements of their first operand."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """The least and the largest number, int64 of integers, that broadcast to a tensor's shape.
+    """The least and the largest number, as arrays that broadcast to a tensor's shape.
 
-    Floats without limits reach from minus to plus infinity, and may be NaN.
+    The arrays are int64 for integers. Floats without limits have the range from minus to plus
+    infinity, and may be NaN.
     """
 
     low: Array
@@ -60,7 +62,7 @@ class Range:
 def find_ranges(
     parameters: Sequence[relax.Var], bindings: Sequence[relax.VarBinding]
 ) -> dict[relax.Var, Range]:
-    """Return the ranges of floats and integers; for want of better ones those of their types."""
+    """Return the ranges of floats and integers; unknown ranges are the ranges of the types."""
     values = {b.var: b.value for b in bindings}
     found: dict[relax.Var, Range] = {}
     for variable in [*parameters, *values]:
@@ -73,14 +75,14 @@ def find_ranges(
 
 
 def limit_by_type(variable: relax.Var) -> Range | None:
-    """Return the range of a type; None for bool, for what is no tensor, and for float16."""
+    """Return the range of a type; None for bool, float16, and values that are not tensors."""
     dtype = str(variable.ty.dtype) if isinstance(variable.ty, relax.TensorType) else ""
     if dtype in ("float32", "float64"):
         return Range(np.array(-np.inf, dtype), np.array(np.inf, dtype), False)
     if not dtype.startswith(("int", "uint")) or dtype == "uint64":
         return None
     limits = np.iinfo(dtype)
-    # The lowest int64 has no magnitude in int64; its neighbor is the same float32 number.
+    # The lowest int64 has no magnitude in int64. Its neighbor is the same number in float32.
     low = max(int(limits.min), -int(np.iinfo("int64").max))
     return Range(np.array(low, "int64"), np.array(limits.max, "int64"), True)
 
@@ -117,7 +119,7 @@ def include(source: Range, number: float) -> Range:
 
 
 def step_range(step: Step, source: Range, value: relax.Expr) -> Range | None:
-    """Return the range of a monotone operator's results, from the ends of what it reads."""
+    """Return the range of a monotone operator's results from the ends of its operand's range."""
     if operator_name(value) == "relax.where" and not np.isfinite(source.magnitude):
         source = include(source, 0.0)
     if step.may_overflow and not is_float(value):
@@ -133,14 +135,14 @@ def step_range(step: Step, source: Range, value: relax.Expr) -> Range | None:
 
 
 def check_range(found: Range, value: relax.Expr) -> Range | None:
-    """Return a range that is one, and fits the shape and the type of its tensor."""
+    """Return a range if it has no NaN and fits the shape and the type of its tensor, else None."""
     if np.isnan(found.magnitude) or found.low.ndim > len(static_shape(value)):
         return None
     return found if is_float(value) or found.lies_within(dtype_of(value)) else None
 
 
 def add_ranges(left: Range, right: Range, value: relax.Expr) -> Range | None:
-    """Return the range of a sum of two tensors of whole numbers, which float32 adds exactly."""
+    """Return the range of a sum of two tensors of whole numbers, if float32 adds them exactly."""
     exact = left.is_whole and right.is_whole and left.magnitude + right.magnitude < EXACT
     if not exact or static_shape(value.args[0]) != static_shape(value.args[1]):
         return None
@@ -149,7 +151,7 @@ def add_ranges(left: Range, right: Range, value: relax.Expr) -> Range | None:
 
 
 def sum_range(call: tvm.ir.Call, found: dict[relax.Var, Range], values: Values) -> Range | None:
-    """Return the range of sums of products, where every order of adding gives the same."""
+    """Return the range of sums of products whose result does not depend on the order, else None."""
     data, weights = found.get(call.args[0]), read_constant(call.args[1], values)
     if data is None or weights is None or not data.is_whole or not are_whole(weights):
         return None
@@ -173,7 +175,7 @@ def sum_range(call: tvm.ir.Call, found: dict[relax.Var, Range], values: Values) 
 
 
 def largest_partial_sum(call: tvm.ir.Call, data: Range, weights: Array) -> float:
-    """Return a bound of every partial sum's magnitude."""
+    """Return an upper bound of the magnitude of every partial sum."""
     axis = find_output_axis(call) or 0
     columns = np.moveaxis(np.abs(weights.astype("float64")), axis, 0).reshape(
         weights.shape[axis], -1
@@ -182,14 +184,14 @@ def largest_partial_sum(call: tvm.ir.Call, data: Range, weights: Array) -> float
 
 
 def find_output_axis(call: tvm.ir.Call) -> int | None:
-    """Return the axis of the weights along which results have their own."""
+    """Return the axis of the weights that belongs to the channels of the result."""
     if operator_name(call) == "relax.matmul":
         return 1 if len(static_shape(call.args[1])) == 2 else None
     return str(call.attrs.kernel_layout).index("O")
 
 
 def shape_of_channels(call: tvm.ir.Call, channels: int) -> list[int]:
-    """Return a shape that broadcasts a number for each channel to the result."""
+    """Return a shape that broadcasts one number per channel to the result."""
     shape = [1] * len(static_shape(call))
     axis = -1
     if operator_name(call) != "relax.matmul":

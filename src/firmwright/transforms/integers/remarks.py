@@ -1,4 +1,4 @@
-"""Why layers of whole numbers stay in float32."""
+"""Explains why layers of whole numbers stay in float32."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from firmwright.transforms.integers.steps import Array, are_whole, is_float, rea
 
 
 def explain_floats(module: IRModule) -> list[tuple[str, str]]:
-    """Return the layers of whole weights that are computed in floats, and the reason of each.
+    """Return the layers with whole weights that are computed in floats, and the reason for each.
 
-    Weights of -1, 0 and 1 alone are no sign of a graph of integers.
+    A layer whose weights are only -1, 0 and 1 is ignored: such weights do not indicate a graph of
+    integers.
     """
     bindings = main_bindings(module)
     values = {b.var: b.value for b in bindings}
@@ -43,14 +44,14 @@ def explain_floats(module: IRModule) -> list[tuple[str, str]]:
 
 
 def name_layer(variable: Var, bindings: list[VarBinding]) -> str:
-    """Return the name of a layer in the model; its bias has it where there is one."""
+    """Return the name of a layer in the model; the addition of a bias, if any, has the name."""
     readers = [b.var for b in bindings if variable in read_variables(b.value)]
     names = [str(v.name) for v in (variable, *readers)]
     return next((name for name in names if is_source_name(name)), names[0])
 
 
 def explain_layer(call: Call, ranges: Mapping[Var, Range], weights: Array) -> str:
-    """Return what is missing for a layer to be one of integers."""
+    """Return the reason why a layer cannot be a layer of integers."""
     data = ranges.get(call.args[0])
     if data is None or not np.isfinite(data.magnitude):
         return (

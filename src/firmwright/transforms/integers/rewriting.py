@@ -1,11 +1,10 @@
-"""Layers of whole numbers in float tensors become layers of integers, where ranges prove it.
+"""Replaces layers of whole numbers in float tensors by layers of integers if ranges prove it.
 
-A convolution or product whose data and weights are whole numbers, and whose sums stay below 2^24,
-adds the same in float32 and in int32. What follows it elementwise, up to a tensor of whole numbers
-of 8 bits, is a step function of the sum: a multiplication, an addition and a shift that have the
-same steps for every possible sum take its place (:mod:`firmwright.transforms.integers.fitting`).
-What computes the results is proven, not assumed: a float input has no range until the model clips
-and rounds it.
+If data and weights of a convolution or product are whole numbers, and its sums stay below 2^24, the
+sums are equal in float32 and int32. The elementwise operators after it, up to a tensor of 8-bit
+whole numbers, are a step function of the sum. A multiplication, an addition and a shift with the
+same steps for every possible sum replace them (:mod:`firmwright.transforms.integers.fitting`). All
+ranges are proven, not assumed: a float input has no range until the model clips and rounds it.
 """
 
 from __future__ import annotations
@@ -46,15 +45,15 @@ from firmwright.transforms.integers.steps import (
 )
 
 STORED = ("int8", "uint8")
-"""Types that layers store their results in, the preferred one first."""
+"""The types in which layers store their results, the preferred type first."""
 
 INT32_LIMIT = 2**31
 
 
 def use_integers(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with integer operators where these are proven to compute the same.
+    """Return the module with integer operators if they are proven to compute the same results.
 
-    Where no float is summed up, that is the module itself.
+    If no sum of floats can be replaced, the result is the module itself.
     """
     bindings = main_bindings(module)
     if not any(operator_name(b.value) in SUMS and is_float(b.value) for b in bindings):
@@ -66,7 +65,7 @@ def use_integers(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def is_exact_sum(binding: relax.VarBinding, ranges: dict[relax.Var, Range]) -> bool:
-    """Tell a sum of products of floats that is one of integers of 8 bits."""
+    """Return whether a sum of products of floats equals a sum of 8-bit integers."""
     call = binding.value
     if operator_name(call) not in SUMS or not is_float(call) or not ranges[binding.var].is_whole:
         return False
@@ -74,7 +73,7 @@ def is_exact_sum(binding: relax.VarBinding, ranges: dict[relax.Var, Range]) -> b
 
 
 def choose_type(found: Range | None) -> str | None:
-    """Return the type of 8 bits that holds a tensor's whole numbers; None where none does."""
+    """Return the 8-bit type that can store a tensor's whole numbers, or None."""
     if found is None or not found.is_whole:
         return None
     return next((dtype for dtype in STORED if found.lies_within(dtype)), None)
@@ -83,8 +82,8 @@ def choose_type(found: Range | None) -> str | None:
 class IntegerNetwork:
     """Rebuilds ``main``; use :func:`use_integers`.
 
-    ``plain`` has the new variable of each old one, of its own type. ``stored`` has those of whole
-    numbers of 8 bits as such, ``sums`` the int32 sums of layers.
+    ``plain`` has the new variable of each old one, with the type of the old one. ``stored`` has the
+    variables that store whole numbers as 8-bit integers, ``sums`` the int32 sums of layers.
     """
 
     def __init__(
@@ -116,12 +115,12 @@ class IntegerNetwork:
         return replace_main(self.module, rebuilt)
 
     def translate(self, binding: relax.VarBinding) -> None:
-        """Emit what a variable is bound to: as integers where they are proven, else as it is."""
+        """Emit the value of a variable: as integers if they are proven, else unchanged."""
         variable, value = binding.var, binding.value
         name = str(variable.name)
         if variable in self.ranges and is_float(variable):
             sums = None
-            if self.ranges[variable].is_whole:  # so it is added exactly
+            if self.ranges[variable].is_whole:  # so the sum is exact
                 sums = self.sum_products(value)
                 sums = self.add_tensors(value) if sums is None else sums
             if sums is not None:
@@ -137,7 +136,7 @@ class IntegerNetwork:
         self.plain[variable] = emit_with_name(self.builder, self.read(value), name)
 
     def read(self, value: relax.Expr) -> relax.Expr:
-        """Return a value that reads the new variables, each of its own type."""
+        """Return a value that reads the new variables, each with its old type."""
         if isinstance(value, relax.Var):
             return self.plain.get(value, value)
         if isinstance(value, relax.Tuple):
@@ -155,7 +154,7 @@ class IntegerNetwork:
         return self.builder.emit(relax.op.astype(tensor, dtype))
 
     def read_stored(self, variable: relax.Expr) -> relax.Expr | None:
-        """Return whole numbers of 8 bits in a type of 8 bits; None for other numbers."""
+        """Return whole numbers of 8 bits in an 8-bit type; None for other numbers."""
         if not isinstance(variable, relax.Var):
             return None
         if variable not in self.stored:
@@ -163,14 +162,14 @@ class IntegerNetwork:
             if dtype is None:
                 return None
             data = self.plain[variable]
-            if is_float(data):  # a clip in front defines the cast, of NaN too
+            if is_float(data):  # the clip before it defines the cast, also of NaN
                 ends = (float(n) for n in (numbers_of(dtype)[0], numbers_of(dtype)[-1]))
                 data = self.builder.emit(relax.op.clip(data, *ends))
             self.stored[variable] = self.cast(data, dtype)
         return self.stored[variable]
 
     def sum_products(self, call: relax.Expr) -> relax.Expr | None:
-        """Return a convolution or product of whole numbers, in int32."""
+        """Return a convolution or product of whole numbers, in int32; None for other operators."""
         if operator_name(call) not in SUMS:
             return None
         weights = read_constant(call.args[1], self.values)
@@ -186,7 +185,7 @@ class IntegerNetwork:
         return convolve(data, integers, **stated, out_dtype="int32")
 
     def add_tensors(self, call: relax.Expr) -> relax.Expr | None:
-        """Return the sum of two tensors of whole numbers, in int32."""
+        """Return the sum of two tensors of whole numbers, in int32; None for other operators."""
         if operator_name(call) != "relax.add" or read_step(call, self.values) is not None:
             return None
         terms = [self.read_whole(a) for a in call.args]
@@ -195,7 +194,7 @@ class IntegerNetwork:
         return relax.op.add(*terms)
 
     def read_whole(self, expression: relax.Expr) -> relax.Expr | None:
-        """Return what whole numbers of 8 bits, multiplied and moved by some, make, in int32."""
+        """Return 8-bit whole numbers, which may be multiplied by and added to some, in int32."""
         chain = self.find_chain(expression) if isinstance(expression, relax.Var) else None
         if chain is None:
             stored = self.read_stored(expression)
@@ -211,10 +210,11 @@ class IntegerNetwork:
         return self.apply(self.stored[start], Affine(to_int(multiplier), to_int(offset), 0), source)
 
     def find_chain(self, variable: relax.Var) -> tuple[relax.Var, list[Step], relax.Var] | None:
-        """Return the nearest integers that a variable is computed from, and by which steps.
+        """Return the nearest integers from which a variable is computed, and the steps from them.
 
-        The third is the result of the first step, or the variable itself if no step is between.
-        None also if a step has a constant that widens the tensor.
+        The third item is the result of the first step, or the variable itself if there are no
+        steps. None if a value is not a step, may overflow, or has a constant that widens the
+        tensor.
         """
         steps: list[Step] = []
         first, shape = variable, static_shape(variable)
@@ -223,7 +223,7 @@ class IntegerNetwork:
             step = read_step(value, self.values)
             source = None if step is None else self.ranges.get(step.source)
             if step is None or source is None or step_range(step, source, value) is None:
-                return None  # it overflows, or is no such operator
+                return None  # it may overflow, or it is not a step
             steps.insert(0, step)
             variable, first = step.source, variable
         if static_shape(variable) != shape:
@@ -231,7 +231,7 @@ class IntegerNetwork:
         return variable, steps, first
 
     def move(self, call: relax.Expr) -> relax.Expr | None:
-        """Return the same of what only moves numbers that are stored in 8 bits."""
+        """Return an operator that only moves numbers, applied to the numbers stored in 8 bits."""
         name = operator_name(call)
         if name == "relax.concat":
             return self.concatenate(call)
@@ -255,10 +255,9 @@ class IntegerNetwork:
         return relax.op.concat(stored, call.attrs.axis)
 
     def requantize(self, variable: relax.Var) -> relax.Expr | None:
-        """Return the end of a chain behind integers, as whole numbers of 8 bits.
+        """Return the result of a chain that begins at integers, as whole numbers of 8 bits.
 
-        A chain goes on as long as its results are such numbers and the next operator alone reads
-        them.
+        A chain continues while its results are such numbers and only the next operator reads them.
         """
         dtype = choose_type(self.ranges.get(variable))
         if dtype is None or self.goes_on(variable):
@@ -278,14 +277,14 @@ class IntegerNetwork:
         if fitted is None:
             return None
         sums = self.sums.get(start, self.stored.get(start))
-        # The first operator behind the sums has the layer's name, where these come with a bias.
+        # If the layer has a bias, the first operator after the sums has the layer's name.
         name = str(first.name)
         shifted = emit_with_name(self.builder, self.apply(sums, fitted, source), name)
         clipped = relax.op.clip(shifted, *(float(limit) for limit in limits))
         return relax.op.astype(self.builder.emit(clipped), dtype)
 
     def goes_on(self, variable: relax.Var) -> bool:
-        """Tell whether the only reader of a variable makes whole numbers of 8 bits of it, too."""
+        """Return whether the only reader of a variable also makes 8-bit whole numbers from it."""
         if self.readers[variable] != 1:
             return False
         reader = self.last_reader.get(variable)
@@ -295,7 +294,7 @@ class IntegerNetwork:
         return step is not None and step.source.same_as(variable)
 
     def find_limits(self, variable: relax.Var, dtype: str) -> tuple[int, int]:
-        """Return the limits that the clips at the end of a chain state, within a type."""
+        """Return the limits of the clips at the end of a chain, within the limits of the type."""
         low, high = numbers_of(dtype)[0], numbers_of(dtype)[-1]
         value = self.values[variable]
         while (bounds := read_clip_bounds(value)) is not None:
@@ -305,7 +304,7 @@ class IntegerNetwork:
         return low, high
 
     def apply(self, data: relax.Expr, affine: Affine, source: Range) -> relax.Expr:
-        """Return (data * multipliers + offsets) >> shift, in int32 where that holds it."""
+        """Return (data * multipliers + offsets) >> shift, in int32 if it fits, else in int64."""
         multipliers, offsets = affine.multipliers, affine.offsets
         ends = np.abs(multipliers) * max(int(source.magnitude), 1) + np.abs(offsets)
         dtype = "int32" if ends.max() < INT32_LIMIT else "int64"
@@ -321,7 +320,7 @@ class IntegerNetwork:
 
 
 def compute_chain(steps: Sequence[Step], numbers: Array) -> Array:
-    """Return what steps make of whole numbers, with the arithmetic of their own types."""
+    """Return the result of steps on whole numbers, with the arithmetic of the steps' types."""
     with np.errstate(all="ignore"):
         for step in steps:
             numbers = step.compute(numbers)
@@ -329,7 +328,7 @@ def compute_chain(steps: Sequence[Step], numbers: Array) -> Array:
 
 
 def find_slope(steps: Sequence[Step], source: Range) -> Array:
-    """Return what a chain multiplies by, roundings aside, in float64 of the range's shape."""
+    """Return the factor of a chain without its roundings, in float64 of the range's shape."""
     slope = np.ones(source.low.shape)
     for step in steps:
         slope = slope * step.slope
@@ -346,7 +345,7 @@ def numbers_of(dtype: str) -> range:
 
 
 def make_numbers(numbers: Array, dtype: str) -> relax.Expr:
-    """Return a constant; of one number where all are the same."""
+    """Return a constant, which is a scalar if all numbers are equal."""
     if (numbers == numbers.flat[0]).all():
         numbers = numbers.reshape(-1)[0]
     return relax.const(np.asarray(numbers).astype(dtype), dtype)

@@ -1,7 +1,7 @@
-"""Elementwise operators of one tensor and constants, as functions that numpy computes alike.
+"""Reads elementwise operators of one tensor and constants as functions that numpy computes equally.
 
-Each is monotone in every channel, so that a chain of them is a step function of what it begins
-with: the ends of a range give the range of the result, and a search by halves finds each step.
+Each function is monotone in every channel, so a chain of them is a step function of its input. Thus
+the ends of a range determine the range of the result, and a binary search finds each step.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_nam
 Array = npt.NDArray[Any]
 
 Values = Mapping[relax.Var, relax.Expr]
-"""What variables are bound to."""
+"""The value of each variable."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """An operator of the tensor ``source``; ``compute`` takes its numbers and gives the result's.
+    """An operator on the tensor ``source``; ``compute`` maps its numbers to those of the result.
 
-    Integers are int64, whatever their type. ``slope`` is what the operator multiplies by, before
-    it rounds. ``is_whole``: a result is a whole number always, never, or (None) where the source
-    is one. ``is_affine``: on whole numbers it is a product and a sum. ``may_overflow``: results
-    can be farther from zero than the source.
+    Integers of any type are computed as int64. ``slope`` is the factor of the operator before it
+    rounds. ``is_whole``: whether a result is a whole number always, never, or (None) if the source
+    is one. ``is_affine``: whether it is a product and a sum on whole numbers. ``may_overflow``:
+    whether results can be farther from zero than the source.
     """
 
     source: relax.Var
@@ -41,13 +41,13 @@ class Step:
 
 
 def read_step(value: relax.Expr, values: Values) -> Step | None:
-    """Return what a variable is bound to as a step; None for all else."""
+    """Return the value of a variable as a step; None for other operators."""
     make = STEPS.get(operator_name(value))
     return make(value, values) if make else None
 
 
 def read_constant(expression: relax.Expr, values: Values) -> Array | None:
-    """Return the numbers of a constant, also behind a cast; integers as int64."""
+    """Return the numbers of a constant, also of a cast constant; integers as int64; else None."""
     value = values.get(expression, expression) if isinstance(expression, relax.Var) else expression
     if operator_name(value) == "relax.astype":
         value = value.args[0]
@@ -67,12 +67,12 @@ def are_whole(numbers: Array) -> bool:
 
 
 def keep_whole(numbers: Array) -> bool | None:
-    """Return what an operator with these numbers makes of whole ones."""
+    """Return ``is_whole`` of an operator with these numbers, for :class:`Step`."""
     return None if are_whole(numbers) else False
 
 
 def read_operands(call: relax.Expr, values: Values) -> tuple[relax.Var, Array, bool] | None:
-    """Return the tensor, the numbers, and whether these come first, of an operator of both."""
+    """Return the tensor, the numbers, and whether the numbers are the first operand, else None."""
     if not is_float(call) and not dtype_of(call).startswith("int"):
         return None
     for index in (1, 0):
@@ -105,7 +105,7 @@ def read_product(call: relax.Expr, values: Values) -> Step | None:
 
 
 def read_quotient(call: relax.Expr, values: Values) -> Step | None:
-    """Read a division by numbers; one of integers truncates, or rounds down."""
+    """Read a division by numbers; a division of integers truncates, or rounds down."""
     found = read_operands(call, values)
     if found is None or found[2] or not found[1].all():
         return None
@@ -150,7 +150,7 @@ def read_clip(call: relax.Expr, _: Values) -> Step | None:
     bounds = [float(a.value) for a in call.args[1:]]
     if is_float(call):
         limits = np.array(bounds, dtype_of(call))
-    else:  # a limit beyond int64 is none
+    else:  # a limit outside of int64 has no effect
         ends = np.iinfo("int64")
         limits = np.array([min(max(int(b), ends.min), ends.max) for b in bounds], "int64")
     return Step(call.args[0], lambda x: np.clip(x, limits[0], limits[1]), 1.0, keep_whole(limits))
@@ -170,7 +170,10 @@ def read_floor(call: relax.Expr, _: Values) -> Step | None:
 
 
 def read_cast(call: relax.Expr, values: Values) -> Step | None:
-    """Read a cast between float32, float64 and integers; a sum that wraps around is a sum."""
+    """Read a cast between float32, float64 and integers.
+
+    A sum that is computed unsigned, so that it wraps around, is read as a signed sum.
+    """
     source, dtype = call.args[0], dtype_of(call)
     if not isinstance(source, relax.Var) or "float16" in (dtype, dtype_of(source)):
         return None
@@ -186,7 +189,7 @@ def read_cast(call: relax.Expr, values: Values) -> Step | None:
 
 
 def read_wrapped(call: relax.Expr, values: Values) -> Step | None:
-    """Read a sum or product of signed integers that is computed as one of unsigned ones."""
+    """Read a sum or product of signed integers that is computed with unsigned integers."""
     inner = values.get(call.args[0])
     make = {"relax.add": read_sum, "relax.subtract": read_sum, "relax.multiply": read_product}.get(
         operator_name(inner)
@@ -209,7 +212,7 @@ def read_wrapped(call: relax.Expr, values: Values) -> Step | None:
 
 
 def read_guard(call: relax.Expr, values: Values) -> Step | None:
-    """Read what puts a number in place of infinities and NaN."""
+    """Read an operator that replaces infinities and NaN by a number."""
     condition: Any = values.get(call.args[0])
     if operator_name(condition) != "relax.logical_not" or not isinstance(call.args[2], relax.Var):
         return None
