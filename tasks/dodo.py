@@ -62,7 +62,7 @@ def refuse_empty_build() -> TaskFailed:
 
 
 def task_build() -> Iterator[dict[str, Any]]:
-    """Yield the task of each recipe. `doit list` and `doit help build` show what there is."""
+    """Yield the task of each recipe. `doit list` and `doit help build` show the recipes."""
     from firmwright.pipeline import lock, missing_programs
     from firmwright.pipeline.command_line import VARIABLES
 
@@ -110,8 +110,8 @@ def task_tune() -> Iterator[dict[str, Any]]:
 def task_stages() -> Iterator[dict[str, Any]]:
     """Yield every stage of every recipe: model:digits … bundle:digits-rv32-bare.
 
-    One creator for all, for doit refuses one of the name task_run: `doit run` is a command.
-    The task is there all the same: `doit run run:digits-rv32-bare`.
+    One creator yields all of them, because doit rejects a creator named task_run: `doit run` is
+    a command. The task itself exists: `doit run run:digits-rv32-bare`.
     """
     from firmwright.pipeline.task import make_tasks
 
@@ -142,8 +142,8 @@ def count_processes() -> int:
 
 
 # Imports and TVM's graphs create many permanent objects. By default, Python searches for cycles
-# after every 700th new object, which needs a twentieth of a small build. Old objects are searched
-# a two-hundredth as often; each search needs 0.1 s or more.
+# after every 700th new object, which needs a twentieth of a small build. Here it searches after
+# 20,000 new objects. It searches old objects, which needs 0.1 s and more, a two-hundredth as often.
 gc.set_threshold(20_000, 200)
 
 refuse_lost_command(sys.argv[1:])

@@ -20,7 +20,7 @@ from .options import find_extra_archives
 
 
 def find_link_archives(job: Job, like: Path) -> list[Path]:
-    """Return the archives to link with object files as ``like``; the project's are first.
+    """Return the archives to link with objects such as ``like``; the project's are first.
 
     Raises DiagnosticError, at its place in the recipe, for an archive for another machine.
     """

@@ -19,7 +19,7 @@ from firmwright.errors import UserError, did_you_mean
 TASK_FILE = "dodo.py"
 
 SUFFIXES = (".yaml", ".yml")
-"""The suffixes that a pattern matches. A recipe's lock and model may have its name."""
+"""The suffixes that a pattern matches, because a recipe's lock and model may have its name."""
 
 DESCRIPTION = re.compile(
     r"^(architectures?|families|recipes|include|flash|serial|ssh)\s*:", re.MULTILINE
@@ -31,7 +31,7 @@ RECIPES = Path("recipes")
 
 
 def enter_repository() -> None:
-    """Change to the nearest parent folder with a task file; paths in words stay as typed."""
+    """Change to the nearest folder with a task file. Words still start at the old folder."""
     start = Path.cwd()
     loader.initial_workdir = str(start)
     roots = (folder for folder in (start, *start.parents) if (folder / TASK_FILE).is_file())

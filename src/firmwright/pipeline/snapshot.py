@@ -42,7 +42,7 @@ FOLDER = ".snapshots"
 class UpToDate:
     """A recipe whose build has nothing to do. A reporter recognizes it as the title of a task.
 
-    ``task`` is the name of the task that builds the recipe, ``title`` is the title of the build,
+    ``task`` is the name of the task that builds the recipe. ``title`` is the title of the build,
     and ``bundle`` is the path of the result.
     """
 

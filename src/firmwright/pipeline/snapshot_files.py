@@ -81,7 +81,7 @@ def can_be_watched(job: Job) -> bool:
 def list_own_files(job: Job) -> Iterator[Path]:
     """Yield the paths that decide a job in addition to its stages' files.
 
-    They include folders, because a search may find a new file first.
+    They include the files' folders, because a new file, such as the first lock, may decide.
     """
     own = [
         job.recipe.path,

@@ -293,7 +293,7 @@ def remove_results(
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder and its parent folders while they are empty. The build root stays."""
+    """Remove a folder and its empty parents, up to the build root, which has doit's state."""
     for place in (folder, *folder.parents):
         release_folder(place)
         try:

@@ -171,7 +171,7 @@ def list_changed(before: dict[str, Identity], after: dict[str, Identity]) -> lis
 
 
 def wait_for_change(before: dict[str, Identity], alarm: FileWatcher) -> dict[str, Identity]:
-    """Wait for a change and until no more changes follow; return the new identities."""
+    """Wait until files have changed and changes have stopped; return the new identities."""
     alarm.listen_beside(before)
     now = before
     while True:
@@ -209,7 +209,7 @@ def shorten(path: str) -> str:
 
 
 class FileWatcher:
-    """Sleeps until a change in the folders of files, or for a time if no system call reports it.
+    """Sleeps until a change in the folders of files, or for a time if changes are not reported.
 
     Not every file system reports changes, and the number of watched folders is limited. So only
     the files themselves decide. One object serves all waits, because its close needs up to 20 ms.
