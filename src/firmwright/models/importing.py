@@ -86,5 +86,5 @@ def refuse_open_shape(name: str, label: str, declared: object) -> NoReturn:
 
 
 def variable_name(source: str) -> str:
-    """Return the name hint of a result: for ``main``, TVM would rename its function ``main``."""
+    """Return the name hint of a result: for a hint ``main``, TVM would rename its function."""
     return f"{source}_" if source == "main" else source

@@ -260,7 +260,7 @@ def make_qdq_node(
 
 
 def read_constant(tensor: onnx.TensorProto | None) -> Array | None:
-    """Return a constant's values; None for damaged data, which the importer reports."""
+    """Return a constant's values; None if its data does not fill its shape."""
     try:
         return None if tensor is None else np.asarray(onnx.numpy_helper.to_array(tensor))
     except (TypeError, ValueError):

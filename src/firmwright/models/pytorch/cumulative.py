@@ -75,7 +75,7 @@ def find_values(data: te.Tensor, axis: int, largest: bool) -> te.Tensor:
 
 
 def find_places(data: te.Tensor, found: te.Tensor, axis: int) -> te.Tensor:
-    """Return the last index up to each element whose element equals ``found``."""
+    """Return the last index up to each element at which the value equals ``found``."""
     step = te.reduce_axis((0, data.shape[axis]), "step")
 
     def element(*index: Any) -> Any:

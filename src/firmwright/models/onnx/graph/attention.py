@@ -27,7 +27,7 @@ NO_CACHE = "export the model without a cache of keys and values"
 
 
 class Scores(NamedTuple):
-    """The lengths of the scores' axes; ``depth`` is a head's size, along which products sum."""
+    """The lengths of the scores' axes; ``depth`` is a head's size, the length of dot products."""
 
     batch: int
     queries: int

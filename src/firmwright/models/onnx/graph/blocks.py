@@ -49,7 +49,10 @@ def rewrite_dequantize(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 
 
 def widen_scale(body: NodeBuilder, walk: Specializer) -> tuple[int, str]:
-    """Return the scale and its type, in which the node computes; small types become float32."""
+    """Return the type in which the node computes, the scale's type, and the scale.
+
+    Scales of small types become float32.
+    """
     scale = body.node.input[1]
     if walk.dtype(scale).name in STORED_AS:
         return TensorProto.FLOAT, body.add("Cast", scale, to=TensorProto.FLOAT)

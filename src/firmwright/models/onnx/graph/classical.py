@@ -1,6 +1,6 @@
 """Rewrites operators of classical machine learning, ai.onnx.ml, as operators of ONNX.
 
-These operators do not need maps; the module ``trees`` rewrites decision trees.
+These operators do not need ONNX's map type; the module ``trees`` rewrites decision trees.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from firmwright.models.onnx.graph.normalizations import normalize
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 LookUp = Callable[[int, str], str]
-"""Appends the rows of a table by the numbers in a tensor; the table is an input's index."""
+"""Appends the rows of a table, from the table's input index and a tensor of row numbers."""
 
 
 def rewrite_embedding(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:

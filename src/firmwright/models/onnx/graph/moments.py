@@ -1,8 +1,8 @@
 """Rewrites normalizations by mean and variance, if TVM lacks them or loses digits.
 
 ONNX defines a variance as the mean of squares minus the square of the mean. If data are far from
-zero, the difference consists of rounding errors, and may be negative. Here the variance is the mean
-square of the data minus their mean.
+zero, the difference consists of rounding errors, and may be negative. Here the mean is
+subtracted first, and the variance is the mean of the squares of the rest.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def rewrite_group_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 def rewrite_mean_variance_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
-    """Rewrite MeanVarianceNormalization; TVM divides by a deviation of zero if all are equal."""
+    """Rewrite MeanVarianceNormalization; TVM divides by 0 if all elements are equal."""
     body = NodeBuilder(node, walk)
     data, dtype = widen(body, walk)
     moments = add_moments(body, data, get_attribute(node, "axes", [0, 2, 3]))

@@ -141,7 +141,7 @@ class Direction:
         return weights, bias
 
     def apply(self, place: int, value: str, label: str = "") -> str:
-        """Return the operator's activation at ``place``, as its definition counts, of a value."""
+        """Return the function number ``place`` of the operator's definition, applied to a value."""
         return self.functions[place].add(self.body, value, self.dtype, label)
 
     def add_peephole(self, gate: str, place: int, cell: str) -> str:

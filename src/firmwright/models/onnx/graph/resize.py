@@ -229,7 +229,7 @@ def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) 
 
 
 def is_early(settings: Mapping[str, Any]) -> bool:
-    """Return whether a nearest Resize before opset 11 selects the pixels."""
+    """Return whether the pixels are selected as in a nearest Resize before opset 11."""
     return settings["nearest_mode"] == EARLY_MODE and settings["mode"] in (None, "nearest")
 
 

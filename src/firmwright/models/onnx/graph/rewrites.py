@@ -233,7 +233,7 @@ INLINED_OPERATORS = """
     RotaryEmbedding SoftmaxCrossEntropyLoss SwiGLU Swish
     ai.onnx.preview.FlexAttention
 """
-"""Operators that use ONNX's definition: TVM's converter is missing, fails, or is of another one."""
+"""Operators with ONNX's definition: TVM's converter is missing, fails, or is for another domain."""
 
 FLOORED_MODULO = """
     FlooredModulo (x, y) => (z) {
