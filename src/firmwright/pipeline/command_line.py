@@ -328,7 +328,7 @@ def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
 
 
 def refuse_shared_tasks(jobs: list[Job]) -> None:
-    """Raise UserError for two stages with one name. It has the recipe's name and a suffix.
+    """Raise UserError for equal task names, which have the recipe's name and a suffix.
 
     ``partition:p-compared-host`` is of the recipe ``p-compared``, or of the comparison of ``p``.
     """

@@ -1,4 +1,4 @@
-"""Writes the lock: digests and versions of a build's inputs. Also compares inputs with it."""
+"""Writes the lock (digests and versions of a build's inputs), or compares inputs with it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TASK_DOCS = {
 
 
 def list_alternatives() -> set[str]:
-    """Return the names of toolchains and emulators. A lock may list some that a build ignores."""
+    """Return the names of toolchains and emulators. A lock may have more than a build uses."""
     emulators = (name for p in platform_names() for name in load_platform(p).emulators)
     return {*toolchain_names(), *emulators}
 

@@ -46,7 +46,7 @@ from firmwright.verify.run_records import Agreement
 
 
 def write_sources(job: Job, folder: Path) -> None:
-    """Write the C project of all networks. Raises DiagnosticError if two have the same file."""
+    """Write the C project of all networks. Raises DiagnosticError for equal file names."""
     networks = [read_whole_network(member) for member in job.members]
     prefix = job.recipe.c_prefix
     own = tuple(f for member in job.members for f in template_folders(member.recipe).values())

@@ -24,7 +24,7 @@ from firmwright.toolchain.build import compile_each, object_path
 from firmwright.toolchain.layout import list_sources
 
 INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include\b[ \t]*(?:["<]([^">\n]+)[">]|(\S))', re.M)
-"""The name in an include line, or the first letter of the macro that is included."""
+"""The name in an include line, or the first letter of the macro that has the name."""
 
 
 @dataclass(frozen=True, slots=True)

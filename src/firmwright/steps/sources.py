@@ -94,7 +94,7 @@ def read_whole_network(job: Job) -> Network:
 
 
 def includes_constants(job: Job, network: Network) -> bool:
-    """Return whether the assembler includes the constants, which are large constants of firmware.
+    """Return whether the assembler includes the constants: only large constants of firmware.
 
     Packages contain no assembly. If memories or other cores have constants, only C can state the
     memory of each constant.
