@@ -1,7 +1,7 @@
-"""Device ``mla``: the accelerator of SiMa's chips, which SiMa's compiler programs.
+"""Defines the device ``mla``: the accelerator of SiMa's chips, which SiMa's compiler programs.
 
-SiMa's Model SDK (``afe``) gets the whole network and places it itself. The rules here are those of
-its published tables. Without the SDK, C stands in for the layers of the accelerator.
+SiMa's Model SDK (``afe``) gets the whole network and places its layers. The rules here follow
+SiMa's published tables. Without the SDK, C code replaces the layers of the accelerator.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The archive that SiMa's compiler packs, read without trust.
+"""Reads the archive that SiMa's compiler packs, and trusts no content of it.
 
-The rules are those of the vendor's reader, which rejects unknown content; the limits are
-those of a bundle, which are lower. ``.lm`` is the MLA's program of the first generation.
+The rules are those of the vendor's reader, which rejects unknown content. The limits are those of a
+bundle, which are lower. ``.lm`` is the MLA's program of the first generation.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ LOOK_ALIKES = "\uff0f\u2215\uff3c\uff0e\u2024\ufe52"
 def read_archive(path: Path) -> dict[str, bytes]:
     """Return the archive's files by their base names.
 
-    Raises UserError for an archive that is damaged, holds anything but plain files of the known
-    kinds, or lacks the description (``*_mpk.json``) or a program.
+    Raises UserError for an archive that is damaged or contains other entries than plain files of
+    the known kinds. Also raises it if the description (``*_mpk.json``) or a program is missing.
     """
     if not path.name.endswith(".tar.gz"):
         raise UserError(f"{path}: expected a name that ends with .tar.gz")
@@ -49,7 +49,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
 
 
 def read_members(content: bytes) -> dict[str, bytes]:
-    """Return the files of an uncompressed archive by base name, everything checked."""
+    """Return the files of an uncompressed archive by base name; all of them are checked."""
     files: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:", errors="strict") as archive:
@@ -58,7 +58,7 @@ def read_members(content: bytes) -> dict[str, bytes]:
                 if name in files:
                     raise BrokenBundleError(f"two files are named {name!r}")
                 stream = archive.extractfile(entry)
-                assert stream is not None  # read_entries yields files alone
+                assert stream is not None  # read_entries yields only files
                 files[name] = read_exactly(stream, entry)
     except (tarfile.TarError, ValueError, OverflowError) as error:
         raise BrokenBundleError(f"not a tar archive, or damaged: {error}") from None
@@ -68,7 +68,7 @@ def read_members(content: bytes) -> dict[str, bytes]:
 
 
 def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the plain files; folders are left out, all else raises BrokenBundleError."""
+    """Yield the plain files, skip folders, and raise BrokenBundleError for any other entry."""
     for number, entry in enumerate(archive, 1):
         if number > MAX_MEMBERS:
             raise BrokenBundleError(f"more than {MAX_MEMBERS:,} members")
@@ -91,7 +91,7 @@ def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def find_description(files: Mapping[str, bytes]) -> str:
-    """Return the name of the one ``*_mpk.json``; BrokenBundleError without it or a program."""
+    """Return the name of the only ``*_mpk.json``; BrokenBundleError without it or a program."""
     found = [name for name in files if name == "mpk.json" or name.endswith("_mpk.json")]
     if len(found) != 1:
         raise BrokenBundleError(f"it has {len(found)} files *_mpk.json; expected one")
@@ -101,7 +101,7 @@ def find_description(files: Mapping[str, bytes]) -> str:
 
 
 def read_description(files: Mapping[str, bytes]) -> tuple[str, Any]:
-    """Return the name of the one ``*_mpk.json`` and what it says, before its schema is checked."""
+    """Return the name and content of the only ``*_mpk.json``, before its schema is checked."""
     name = find_description(files)
     content = read_json(files[name], name)
     if find_depth(content) > MAX_JSON_DEPTH:

@@ -1,4 +1,4 @@
-"""Write the inputs of SiMa's compiler, let it compile, and read its results."""
+"""Writes the inputs of SiMa's compiler, runs it, and reads its results."""
 
 from __future__ import annotations
 
@@ -77,16 +77,16 @@ def run(job: Job, folder: Path) -> None:
 
 
 def read_network(job: Job) -> SimaNetwork:
-    """Return the model as it was before the recipe quantized it: SiMa's compiler does that."""
+    """Return the model before the recipe's quantization, because SiMa's compiler quantizes it."""
     custom = list_custom_rewrites(job)
     module = prepare_module(artifacts.MODEL_MODULE.read(job), select_rewrites(job), custom)
     return export_network(module, artifacts.MODEL_INTERFACE.read(job))
 
 
 def read_calibration(job: Job, options: MlaOptions, network: SimaNetwork) -> list[Sample]:
-    """Return the samples as real numbers; UserError if the recipe names none.
+    """Return the samples as real numbers. Raises UserError if the recipe names no samples.
 
-    If the Arm cores run everything, there is no calibration.
+    If the Arm cores run the whole network, there is no calibration.
     """
     if options.is_on("arm_only"):
         return []
@@ -99,7 +99,7 @@ def read_calibration(job: Job, options: MlaOptions, network: SimaNetwork) -> lis
 
 
 def write_calibration(place: Path, network: SimaNetwork, samples: Sequence[Sample]) -> None:
-    """Write the samples; no file without any."""
+    """Write the samples; write no file if there are no samples."""
     if samples:
         columns = [[sample[t.name] for sample in samples] for t in network.inputs]
         arrays = {f"input_{i}": order_samples(c, network.layout) for i, c in enumerate(columns)}
@@ -121,7 +121,7 @@ def write_script(
 ) -> str:
     """Return the script.
 
-    ``model`` and ``calibration`` are files next to it; without samples the latter is ''.
+    ``model`` and ``calibration`` are files next to it; ``calibration`` is '' without samples.
     """
     cache = "l2_caching_mode"
     compiled = [a for a in settings.compile if a.name != cache or a.value != a.default]
@@ -142,5 +142,5 @@ def write_script(
 
 
 def format_literal(value: Any) -> str:
-    """Write a value as Python has it, text in double quotes."""
+    """Return a value as a Python literal, text in double quotes."""
     return json.dumps(value) if isinstance(value, str) else repr(value)

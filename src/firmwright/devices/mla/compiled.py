@@ -1,4 +1,4 @@
-"""The archive next to the script: the checked archive of SiMa's compiler, or a stand-in."""
+"""Checks the archive of SiMa's compiler, or writes a stand-in, next to the script."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from firmwright.ir.tensors import Tensor
 from firmwright.report.manifest import ArtifactsReport, BundledFile, CompiledArchive
 
 COMPILED = "compiled"
-"""The folder that the script lets the SDK write."""
+"""The folder into which the SDK writes for the script."""
 STATS_SUFFIX = "_mla_stats.yaml"
 
 
 def read_compiled(
     place: Path, name: str, batch: int, required: bool
 ) -> tuple[CompiledArchive, Sequence[str]]:
-    """Check what SiMa's compiler made in ``place``, and pack it again: the same bytes always.
+    """Check the archive of SiMa's compiler in ``place``, and pack it again with reproducible bytes.
 
-    Returns it with the deviations that SiMa's reader accepts. Raises UserError for an archive that
-    is not as SiMa's pages describe it, or for another batch, and for a smaller one than is
-    required.
+    Returns the archive, and the deviations that SiMa's reader accepts. Raises UserError if the
+    archive does not fit the description on SiMa's pages. Also raises it for an archive with another
+    batch than the desired one, or with a smaller one than required.
     """
     file = f"{name}_mpk.tar.gz"
     found = sorted(p.name for p in (place / COMPILED).glob("*.tar.gz"))
@@ -95,7 +95,7 @@ def list_members(files: Mapping[str, bytes]) -> tuple[BundledFile, ...]:
 
 
 def describe_archive(record: ArtifactsReport, archive: CompiledArchive) -> list[str]:
-    """Return the build's notes about the archive, a line each."""
+    """Return the build's notes about the archive, one line each."""
     if archive.stand_in:
         return [
             f"{record.folder}: not compiled, {PYTHON_VARIABLE} is not set; {archive.file} is a "

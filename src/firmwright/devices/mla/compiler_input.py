@@ -1,7 +1,8 @@
-"""The whole network as the ONNX graph that SiMa's compiler imports, and its calibration samples.
+"""Exports the whole network as ONNX for SiMa's compiler, and its calibration samples.
 
-Its images have their channels first, its inputs and outputs are float32. A quantized network keeps
-its QuantizeLinear and DequantizeLinear: their scales win over the compiler's calibration.
+The graph has images with the channels first, and float32 inputs and outputs. A quantized network
+keeps its QuantizeLinear and DequantizeLinear: their scales have priority over the compiler's
+calibration.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ IMAGE_AXES = 4
 
 @dataclass(frozen=True)
 class SimaNetwork:
-    """An ONNX graph with its ports as it has them.
+    """An ONNX graph with its inputs and outputs.
 
-    ``model_inputs`` are the model's own, with their grids; ``layout`` is that of its images.
+    ``model_inputs`` are the model's inputs with their quantization parameters. ``layout`` is the
+    layout of the model's images.
     """
 
     data: bytes
@@ -41,10 +43,10 @@ class SimaNetwork:
 
 
 def export_network(module: IRModule, interface: ModelInterface) -> SimaNetwork:
-    """Write a network as ONNX.
+    """Return a network as ONNX.
 
-    Raises UserError for an input of other numbers than floats and those on a grid, and for
-    operators that have no form here.
+    Raises UserError for an input that has neither floats nor quantization parameters, and for
+    operators that cannot be exported.
     """
     layout = make_fact_context(main_bindings(module)).layout
     for tensor in interface.inputs:
@@ -59,9 +61,9 @@ def export_network(module: IRModule, interface: ModelInterface) -> SimaNetwork:
 
 
 def order_samples(arrays: Sequence[Array], layout: str) -> Array:
-    """Return one input of all samples, a row each; images have their channels last.
+    """Return one input of all samples, one row per sample; images have their channels last.
 
-    SiMa's compiler wants them so, whatever the order of the model's axes.
+    SiMa's compiler requires this order for any order of the model's axes.
     """
     samples = np.stack(arrays)
     if layout == "NCHW" and samples.ndim == IMAGE_AXES + 1:
@@ -70,7 +72,7 @@ def order_samples(arrays: Sequence[Array], layout: str) -> Array:
 
 
 class NetworkExporter(QuantizedExporter):
-    """Also brings the inputs and outputs into the form that SiMa's compiler expects."""
+    """Exports a network with the inputs and outputs in the form that SiMa's compiler expects."""
 
     refusal = "target: mla: operators that have no form in the ONNX graph for SiMa's compiler:"
 
@@ -107,7 +109,7 @@ class NetworkExporter(QuantizedExporter):
         self.nodes.append(helper.make_node("Identity", [result], [tensor.name]))
 
     def convert(self, kind: str, name: str, grid: Tensor) -> str:
-        """Add a node between float32 and a port's integers; none for a port without a scale."""
+        """Add a node between float32 and a port's integers, unless the port has no scale."""
         if grid.scale is None:
             return name
         numbers = (

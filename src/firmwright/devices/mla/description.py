@@ -1,4 +1,4 @@
-"""What an archive's ``*_mpk.json`` says: the steps of the pipeline, their programs, the batch."""
+"""Reads an archive's ``*_mpk.json``: the steps of the pipeline, their programs, the batch."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from firmwright.errors import UserError
 MAX_LISTED = 5
 DESIRED_KEYS = ("desired_batch_size", "batch_size")
 ACTUAL_KEYS = ("actual_batch_size", "batch_sz_model", "batch_size_model")
-"""Names of the same number in several releases; the first that is there counts."""
+"""Names of one number in several releases; the first name that is present counts."""
 INGRESS = re.compile(r"images?|input|ifm[0-9]*")
-"""Names that SiMa's reader accepts as inputs without a writer."""
+"""Names that SiMa's reader accepts for inputs that no step writes."""
 PLACEHOLDER = "kernel_name_tbd"
-"""The value of steps on the EV74 in place of a program."""
+"""The value that steps on the EV74 have instead of a program."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
     """The steps of an archive, checked.
 
-    ``processors`` counts the steps of each. A batch of None is one that the archive does not
-    state. ``remarks`` are what SiMa's reader tolerates and a reader should know.
+    ``processors`` has the number of steps per processor. A batch is None if the archive does not
+    state it. ``remarks`` are deviations that SiMa's reader accepts and that the user should know.
     """
 
     processors: dict[str, int]
@@ -86,7 +86,7 @@ def refuse(head: str, wrong: Sequence[str]) -> None:
 
 
 def find_program(step: Mapping[str, Any]) -> str | None:
-    """Return the file that a step runs, None if it names none."""
+    """Return the file that a step runs; None if the step names no file."""
     name = step.get("resources", {}).get("executable")
     return None if name in (None, "", PLACEHOLDER) else str(name)
 
@@ -96,7 +96,10 @@ def find_repeated(what: str, names: Sequence[str]) -> list[str]:
 
 
 def is_ingress(node: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
-    """Tell a tensor that the network is given; without a list of them, any that no step makes."""
+    """Return whether a tensor is an input of the network.
+
+    Without a list of inputs, every tensor is one that no step writes.
+    """
     stated = content.get("input_nodes")
     return stated is None or any(node["name"] == given["name"] for given in stated)
 
@@ -109,7 +112,7 @@ def is_tolerated(node: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
 def find_unmade_inputs(
     steps: Sequence[Mapping[str, Any]], content: Mapping[str, Any]
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield the inputs, with their steps, that neither the user nor an earlier step gives."""
+    """Yield the inputs, with their steps, that neither the user nor an earlier step provides."""
     made: set[str] = set()
     for step in steps:
         for node in step["input_nodes"]:
@@ -127,7 +130,7 @@ def find_unmade(steps: Sequence[Mapping[str, Any]], content: Mapping[str, Any]) 
 
 
 def find_missing(programs: Sequence[str], members: Sequence[str]) -> list[str]:
-    """Return what a step runs that the archive has not, and what no step runs."""
+    """Return errors for programs that the archive lacks, and for programs that no step runs."""
     packed = [name for name in members if name.endswith(PROGRAM_SUFFIXES)]
     return [
         *(f"no file {name!r}, which a step runs" for name in programs if name not in members),
@@ -136,7 +139,7 @@ def find_missing(programs: Sequence[str], members: Sequence[str]) -> list[str]:
 
 
 def find_number(step: Mapping[str, Any], keys: Sequence[str]) -> int | None:
-    """Return a number of a step's parameters; some steps have them one level deeper."""
+    """Return a number of a step's parameters; some steps have their parameters one level deeper."""
     outer = step["config_params"]
     for place in (outer, outer.get("params", {})):
         for key in keys:
@@ -146,7 +149,7 @@ def find_number(step: Mapping[str, Any], keys: Sequence[str]) -> int | None:
 
 
 def find_batch(steps: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> int | None:
-    """Return the batch of steps of the MLA: the least, for the whole network takes no more."""
+    """Return the smallest batch of the MLA's steps, because it limits the whole network."""
     found = [number for step in steps if (number := find_number(step, keys)) is not None]
     return min(found, default=None)
 

@@ -1,4 +1,4 @@
-"""The options of ``mla`` as data: what SiMa's ``afe`` can be told and a recipe has no key for."""
+"""Lists the options of ``mla``: settings of SiMa's ``afe`` for which a recipe has no key."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SWITCH = ("0", "1")
 
 @dataclass(frozen=True)
 class Option:
-    """One option: its name, its default, what it may be, and what it means.
+    """One option: its name, its default, its possible values, and its meaning.
 
-    The defaults are those of ``afe``, as SiMa's pages state them for release 2; ``num_bins`` is the
-    number of their example, for they state none.
+    The defaults are the defaults of ``afe`` for release 2, as SiMa's pages state them. The pages
+    state no default of ``num_bins``, so it has the number of their example.
     """
 
     name: str

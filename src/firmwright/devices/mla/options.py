@@ -1,4 +1,4 @@
-"""The options of ``mla`` in the target string, complete and checked against the chip."""
+"""Reads the options of ``mla`` in the target string, and checks them against the chip."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class MlaOptions:
 
 
 def read_options(context: Context) -> MlaOptions:
-    """Read the target string's options and complete them.
+    """Return the target string's options, completed by the defaults.
 
-    Raises UserError for an option or a value that does not exist, for a platform without an MLA,
-    and for what the platform's chip cannot do.
+    Raises UserError for an unknown option or value, for a platform without an MLA, and for options
+    that the platform's chip does not support.
     """
     table = {option.name: option for option in OPTIONS}
     for name, text in context.options.items():

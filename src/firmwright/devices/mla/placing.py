@@ -1,7 +1,7 @@
-"""The operators that the MLA supports by SiMa's tables, and the rules against the others.
+"""Selects the operators that the MLA supports by SiMa's tables, and the rules against others.
 
-The tables are a screen: SiMa's compiler rewrites and merges nodes, and decides itself. They do not
-say which other core runs the others.
+The tables are only a first check: SiMa's compiler rewrites and merges nodes, and makes the final
+decision. They do not state which other core runs the remaining operators.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from firmwright.targets.placement import Placement
 from firmwright.targets.rules import find_violations
 
 FUSION_ANCHORS = frozenset({"conv2d", "depthwise_conv2d", "conv2d_transpose", "matmul"})
-"""Bias and activation after one of these are part of it."""
+"""Operators that include a bias and an activation after them."""
 
 
 def place_layers(module: IRModule, context: Context) -> Placement:
-    """Return layers that follow all rules as regions; others get the rules that they break."""
+    """Return layers that follow all rules as regions, and the rules that other layers break."""
     bindings, outputs = read_graph(module)
     checker = OperatorChecker(read_options(context), bindings)
     kind = make_layer_kind(module, bindings, checker.check_operator)
@@ -41,7 +41,7 @@ def place_layers(module: IRModule, context: Context) -> Placement:
 
 
 class OperatorChecker:
-    """The objections of SiMa's tables, or of the target's options, against operators."""
+    """Checks operators against SiMa's tables and the target's options."""
 
     def __init__(self, options: MlaOptions, bindings: Sequence[VarBinding]) -> None:
         self.options = options
@@ -77,7 +77,7 @@ class OperatorChecker:
 
 
 def is_fused(call: Expr, values: Mapping[Var, Expr]) -> bool:
-    """Tell a bias or an activation behind a convolution or a product, which is part of it."""
+    """Return whether a bias or an activation is part of the convolution or product before it."""
     while short_name(call) in mla_rules().fused:
         producer = values.get(call.args[0])
         if producer is None or short_name(producer) == "constant":

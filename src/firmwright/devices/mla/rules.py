@@ -1,4 +1,4 @@
-"""The operators that SiMa's tables list and their conditions, from ``rules.yaml``."""
+"""Loads the operators of SiMa's tables and their conditions from ``rules.yaml``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from firmwright.targets.rules import Rule, read_rules
 
 @dataclass(frozen=True)
 class MlaRules:
-    """``operators`` has the precisions of each by Relax's name; ``fused`` joins what is before it.
+    """The operators and rules: ``operators`` has the precisions of each operator by its Relax name.
 
-    ``rules`` are on operators, ``options`` on the target's options.
+    ``fused`` operators are part of the operator before them. ``rules`` are on operators,
+    ``options`` on the target's options.
     """
 
     operators: dict[str, tuple[str, ...]]

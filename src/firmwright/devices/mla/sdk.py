@@ -1,4 +1,4 @@
-"""SiMa's Model SDK: its Python, and the script that runs in a separate process."""
+"""Finds SiMa's Model SDK and its Python, and runs the script in a separate process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from firmwright.targets.vendor_tool import run_vendor_tool
 from firmwright.toolchain.opened_files import OpenedFiles, list_folder
 
 PYTHON_VARIABLE = "AFE_PYTHON"
-"""Names the interpreter of the SDK, or a program that calls it."""
+"""The variable that names the interpreter of the SDK, or a program that calls it."""
 HOME_VARIABLE = "MODEL_COMPILER_HOME"
-"""Set where the SDK's own environment is active."""
+"""The variable that is set if the SDK's environment is active."""
 PASSED_VARIABLES = (
     *("HOME", "PATH", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"),
     *(HOME_VARIABLE, "MODEL_COMPILER_VERSION", "SIMA_MLA_SIM_PARALLEL"),
 )
-"""The variables that the SDK sees: those that its activation sets."""
+"""The variables that the SDK gets: those that its activation sets."""
 SCRIPT = "compile.py"
 RECORD = "sdk.json"
 VERSION_PROGRAM = (
@@ -38,21 +38,21 @@ print(json.dumps({
 }))
 """
 LOG_LINES = 12
-"""Last lines of a failed script's log that its message shows."""
+"""The number of last lines of a failed script's log that its message shows."""
 
 
 @dataclass(frozen=True)
 class Sdk:
-    """An installed SDK: its interpreter, and the variable that led to it."""
+    """An installed SDK: its interpreter, and the variable that names it."""
 
     python: Path
     variable: str
 
 
 def find_sdk() -> Sdk | None:
-    """Return the SDK, None if no variable names one.
+    """Return the SDK; None if no variable names an SDK.
 
-    Raises UserError for a variable that names something that does not run.
+    Raises UserError for a variable that names a file that cannot be executed.
     """
     for variable, place in ((PYTHON_VARIABLE, ""), (HOME_VARIABLE, "bin/python")):
         stated = os.environ.get(variable)
@@ -68,7 +68,7 @@ def find_sdk() -> Sdk | None:
 
 
 def read_version(sdk: Sdk) -> str:
-    """Ask the SDK for its version; UserError if it does not answer."""
+    """Return the SDK's version. Raises UserError if the SDK does not answer."""
     return ask(sdk, VERSION_PROGRAM)
 
 
@@ -96,9 +96,9 @@ def ask(sdk: Sdk, program: str) -> str:
 
 
 def run_script(sdk: Sdk, folder: Path, log: Path) -> str:
-    """Run the script in its folder; its output goes to ``log``. Return the SDK's version.
+    """Run the script in its folder, write its output to ``log``, and return the SDK's version.
 
-    Raises UserError with the end of the log where the script fails or leaves no record.
+    Raises UserError with the end of the log if the script fails or leaves no record.
     """
     done = run_python(sdk, [SCRIPT], folder)
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What SiMa's ``afe`` is told: from a recipe's keys, and from the target's options."""
+"""Computes the settings of SiMa's ``afe`` from a recipe's keys and from the target's options."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ METHODS: Mapping[str, str] = {
     "entropy": "HistogramEntropyMethod(num_bins={bins})",
     "percentile": "HistogramPercentileMethod(percentile_value={percentile}, num_bins={bins})",
 }
-"""By the recipe's ``quantize.calibration.method``, the object that ``afe`` takes."""
+"""The object for ``afe``, by the recipe's ``quantize.calibration.method``."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A keyword of ``afe`` as the script writes it, and what ``afe`` takes without it."""
+    """A keyword argument of ``afe`` as the script writes it, and its default in ``afe``."""
 
     name: str
     value: str
@@ -32,8 +32,8 @@ class Argument:
 class AfeSettings:
     """The contents of the script.
 
-    ``quantization`` are fields of ``QuantizationParams``; the script leaves the others as ``afe``
-    has them. ``quantize`` and ``compile`` are keywords of the functions of those names.
+    ``quantization`` are fields of ``QuantizationParams``; other fields keep the defaults of
+    ``afe``. ``quantize`` and ``compile`` are keyword arguments of the functions of those names.
     """
 
     chip: str
@@ -43,7 +43,7 @@ class AfeSettings:
 
     @property
     def names(self) -> list[str]:
-        """What the script imports of ``afe.apis.defines``, sorted."""
+        """The names that the script imports from ``afe.apis.defines``, sorted."""
         values = " ".join(value for _, value in self.quantization)
         methods = [text.partition("(")[0] for text in METHODS.values()]
         known = [*methods, "bfloat16_scheme", "quantization_scheme"]
@@ -52,7 +52,9 @@ class AfeSettings:
 
 
 def make_settings(options: MlaOptions, quantize: QuantizeOptions | None, batch: int) -> AfeSettings:
-    """Return what ``afe`` is told; UserError for a recipe's quantization that it does not have."""
+    """Return the settings of ``afe``; UserError for a recipe's quantization that it does not
+    support.
+    """
     return AfeSettings(
         options.generation,
         tuple({**map_recipe(options, quantize), **map_options(options)}.items()),
@@ -78,7 +80,7 @@ def flag(name: str, options: MlaOptions) -> Argument:
 
 
 def map_recipe(options: MlaOptions, quantize: QuantizeOptions | None) -> dict[str, str]:
-    """Return the fields that the recipe's ``quantize`` decides about; none without that key."""
+    """Return the fields that the recipe's ``quantize`` determines; empty without that key."""
     if quantize is None:
         return {}
     if options.values["precision"] == "bf16":
@@ -102,7 +104,7 @@ def map_recipe(options: MlaOptions, quantize: QuantizeOptions | None) -> dict[st
 
 
 def find_unmapped(quantize: QuantizeOptions) -> list[tuple[str, str]]:
-    """Return the recipe's keys that have values which ``afe`` cannot be told, with the values."""
+    """Return the recipe's keys that have values which ``afe`` does not support, with the values."""
     stated = {
         "quantize.scheme": (quantize.scheme, ("affine",)),
         "quantize.arithmetic": (quantize.arithmetic, ("onnx",)),
@@ -121,7 +123,7 @@ def find_unmapped(quantize: QuantizeOptions) -> list[tuple[str, str]]:
 
 
 def map_options(options: MlaOptions) -> dict[str, str]:
-    """Return the fields that options decide about: those that are not at their default."""
+    """Return the fields that options determine; options at their default are left out."""
     fields = {}
     if options.values["precision"] == "bf16":
         scheme = "bfloat16_scheme()"

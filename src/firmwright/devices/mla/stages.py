@@ -1,4 +1,4 @@
-"""The stage that the MLA adds to the pipeline: the inputs and results of SiMa's compiler."""
+"""Defines the stage that the MLA adds to the pipeline: inputs and results of SiMa's compiler."""
 
 from __future__ import annotations
 

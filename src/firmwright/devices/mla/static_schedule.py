@@ -1,4 +1,4 @@
-"""The cycles of an archive's ``*_mla_stats.yaml``: the compiler's static schedule of the MLA."""
+"""Reads the compiler's static schedule of the MLA: the cycles in ``*_mla_stats.yaml``."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ KEYS = {"name", "start_cycle", "end_cycle"}
 
 
 def read_schedule(text: str, shown: str) -> tuple[ScheduledLayer, ...]:
-    """Return the layers by their index, which the file may also write as text.
+    """Return the layers in the order of their indices; the file may also write indices as text.
 
-    Raises UserError for anything else than indices, names and whole numbers, for an index that is
-    there twice, and for a layer that ends before it starts.
+    Raises UserError for content that is not indices, names and whole numbers. Also raises it for an
+    index that appears twice, and for a layer that ends before it starts.
     """
     try:
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
@@ -55,7 +55,7 @@ def read_layer(index: int, layer: Any, shown: str) -> ScheduledLayer:
 
 
 def write_schedule(path: Path, layers: Sequence[ScheduledLayer], name: str) -> None:
-    """Write the layers as YAML, numbered from 1, as the table of our own cycles is."""
+    """Write the layers as YAML, numbered from 1, like the table of firmwright's cycles."""
     content = msgspec.to_builtins(dict(enumerate(layers, 1)))
     text = yaml.dump(
         content, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=96

@@ -2,7 +2,7 @@
 
 The stage runs the chip's project on a model of its registers. No emulator runs the chip's binaries.
 So the C of the project is compiled for this machine. The sources of the driver are the user's, or a
-stand-in if the user has none.
+stand-in if the user does not name a driver.
 """
 
 from __future__ import annotations
