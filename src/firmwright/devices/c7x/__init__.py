@@ -1,6 +1,7 @@
-"""Device ``c7x``: TI's digital signal processor itself. Runs every operator that TVM can lower.
+"""Defines the device ``c7x``: TI's digital signal processor.
 
-A mix that ends with it runs as a whole on the C7x; the Arm cores make one call an inference.
+It runs every operator that TVM can lower. A mix that ends with it runs whole on the C7x; the Arm
+cores make one call per inference.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class C7xTarget(Target):
     def extend_project(
         self, project: Path, variables: Mapping[str, Any], context: Context, /
     ) -> None:
-        """Add the folder of the loadable on a platform that names a compiler for it."""
+        """Add the folder of the loadable if the platform names a compiler for it."""
         from firmwright.devices.c7x.loadable import make_loadable_build
         from firmwright.devices.c7x.loadable_files import write_loadable
 

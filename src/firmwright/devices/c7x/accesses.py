@@ -1,4 +1,4 @@
-"""Which elements a region's only loop nest reads for each element that it writes."""
+"""Finds the elements that a region's only loop nest reads for each element that it writes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ OPERATORS = frozenset(
 
 @dataclass(frozen=True)
 class ReadTensor:
-    """A buffer that is read; ``follows`` tells for each axis of the output whether its index
-    moves along, and ``strides`` by how many elements. ``place`` is where it stands among the
-    block's reads.
+    """A buffer that is read.
+
+    ``strides`` has, per axis of the output, by how many elements the buffer's index moves with it.
+    ``follows`` is true for the axes along which it moves. ``read_index`` is the buffer's index in
+    the block's reads.
     """
 
     read_index: int
@@ -39,15 +41,15 @@ class ReadTensor:
 
     @property
     def is_dense(self) -> bool:
-        """Whether it has no elements between those that are read."""
+        """Whether the reads skip no elements."""
         return all(stride <= 1 for stride in self.strides)
 
 
 @dataclass(frozen=True)
 class ElementwiseNest:
-    """One loop nest that computes each element from elements at the same place, or broadcast to it.
+    """A loop nest that computes each element from elements at its position, or broadcast to it.
 
-    ``tables`` tells whether it reads by value, ``calls`` are the functions that it calls.
+    ``reads_table`` is true if it reads a table by value. ``calls`` are the functions that it calls.
     """
 
     block: SBlockRV
@@ -59,12 +61,12 @@ class ElementwiseNest:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of the largest element that is read or written."""
+        """The bytes of the largest element that is read or written."""
         return max(ELEMENT_BYTES[d] for d in (self.dtype, *(i.dtype for i in self.inputs)))
 
 
 def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
-    """Describe a region's loops, or say why they are not elementwise."""
+    """Return a description of a region's loops, or the reason why they are not elementwise."""
     found = blocks(schedule)
     if any(is_reduction(schedule, block) for block in found):
         return "it sums or compares along an axis"
@@ -92,9 +94,10 @@ def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
 
 
 def find_strides(read: tvm.ir.TensorRegion, variables: list[tirx.Var]) -> tuple[int, ...] | None:
-    """Return, for each axis of the output, how far the read's index moves with it; 0 if it stays.
+    """Return how far the read's index moves along each axis of the output; 0 if it does not move.
 
-    A shorter shape is aligned at its end, as numpy broadcasts; None for any other way to read.
+    A shorter shape is aligned at its end, as numpy broadcasts. The result is None for any other
+    access.
     """
     missing = len(variables) - len(read.region)
     strides = [0] * len(variables)
@@ -110,7 +113,7 @@ def find_strides(read: tvm.ir.TensorRegion, variables: list[tirx.Var]) -> tuple[
 
 
 def find_stride(index: tirx.Expr, variable: tirx.Var) -> int | None:
-    """Return by how much a variable is multiplied, None if the index is something else."""
+    """Return the factor of a variable in an index; None if the index has another form."""
     if index.same_as(variable):
         return 1
     if (

@@ -1,4 +1,4 @@
-"""Build the image that the C7x loads."""
+"""Builds the image that the C7x loads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from firmwright.toolchain.libraries import check_definitions
 def run(job: Job, folder: Path) -> None:
     """Write the loadable, its map and its objects.
 
-    Raises UserError if it lacks a function of the user's that the network calls.
+    Raises UserError if the loadable lacks a function of the user's that the network calls.
     """
     build = get_build(job)
     compiler = find_compiler(build.toolchain, build.platform.architecture)

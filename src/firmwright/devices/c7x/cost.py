@@ -1,8 +1,8 @@
-"""The cycles of a region on a C7x: a simple model, not a measurement.
+"""Estimates the cycles of a region on a C7x with a simple model, not a measurement.
 
-Vectors finish as many elements a cycle as a register holds of the largest. Every other loop runs at
-the rate of compiled loops, which the platform's ``timing`` states for one multiply-accumulate.
-Inputs, weights and outputs pass once between external memory and the core; transfers of the DMA
+Vectors finish per cycle as many of the largest elements as a register holds. Every other loop runs
+at the rate of compiled loops, which the platform's ``timing`` states for one multiply-accumulate.
+Inputs, weights and outputs pass once between external memory and the core. Transfers of the DMA
 during the computation count only if they are longer.
 """
 
@@ -24,8 +24,8 @@ from firmwright.toolchain import Platform
 class Core:
     """One C7x: ``vector`` and ``local_memory`` are bytes.
 
-    ``steps_per_cycle`` are those of compiled loops, ``bytes_per_cycle`` of external memory; None
-    where the platform states no times.
+    ``steps_per_cycle`` is the rate of compiled loops, ``bytes_per_cycle`` the rate of external
+    memory. Both are None if the platform states no times.
     """
 
     vector: int
@@ -46,10 +46,10 @@ def read_core(platform: Platform) -> Core:
 def estimate_cycles(
     core: Core, function: tirx.PrimFunc, steps: int, lanes: int = 0, beside: bool = False
 ) -> Cycles | None:
-    """Return the cycles of a region's ``steps``, None if the platform states no times.
+    """Return the cycles of a region's ``steps``; None if the platform states no times.
 
-    ``lanes`` are the elements of a vector, 0 without vectors. ``beside`` tells whether transfers
-    run beside the computation; ``transfer`` is then what is left of them.
+    ``lanes`` are the elements of a vector, 0 without vectors. If ``beside``, transfers overlap with
+    the computation, and ``transfer`` has only the cycles that do not overlap.
     """
     if core.steps_per_cycle is None:
         return None
@@ -58,9 +58,9 @@ def estimate_cycles(
 
 
 def add_transfer(core: Core, compute: int, moved: int, beside: bool) -> Cycles | None:
-    """Return the cycles of a computation and of the bytes ``moved``, next to it or before it.
+    """Return the cycles of a computation and of the bytes ``moved``, None without times.
 
-    None if the platform states no times.
+    If ``beside``, the transfers overlap with the computation.
     """
     if core.bytes_per_cycle is None:
         return None

@@ -1,4 +1,4 @@
-"""The forms of the C7x: layers whose sums its vectors add up, and their conditions."""
+"""Defines the forms of the C7x: layers whose sums are computed in vectors, and their conditions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FLOAT_SHIFT = 24
 
 @cache
 def make_forms(core: Core) -> tuple[Form, ...]:
-    """Return the forms of a core: those for a layer's kind in the order of preference."""
+    """Return the forms of a core; those of one kind of layer are in the order of preference."""
     conditions = (
         INTEGERS,
         Condition(
@@ -92,7 +92,9 @@ def cut(core: Core, layer: Layer) -> Strips:
 
 
 def pack_sums(core: Core, layer: Layer) -> Packing:
-    """Pack the weights of blocks of 16 channels, the last of which overlaps the one before it."""
+    """Return the packed weights of blocks of 16 channels; the last block overlaps the one before
+    it.
+    """
     strips = cut(core, layer)
     picture = strips.geometry
     indices = fill_lanes(layer.out_channels, CHANNELS)
@@ -148,7 +150,7 @@ def order_each(layer: Layer, indices: Array) -> Array:
 
 
 def fill_channels(array: Array, indices: Array, value: int = 0) -> Array:
-    """Return the rows (O, …) of the channels of all blocks, with those that fill the only one."""
+    """Return the rows (O, …) of the channels of all blocks, padded if the only one is not full."""
     missing = max(int(indices.max()) + 1 - len(array), 0)
     filled = np.pad(array, ((0, missing), *[(0, 0)] * (array.ndim - 1)), constant_values=value)
     picked: Array = filled[indices.reshape(-1)]
@@ -158,7 +160,8 @@ def fill_channels(array: Array, indices: Array, value: int = 0) -> Array:
 def pack_scales(layer: Layer, indices: Array, each: bool) -> Array:
     """Return (block, number, channel): biases, multipliers, offsets, shifts as flat int32.
 
-    Products of words read bytes above the lowest integer of their type, which biases make up for.
+    Products of words read input bytes relative to the lowest integer of their type. The biases
+    correct the difference.
     """
     numbers = make_requantization(layer)
     lowest = 0 if each else int(np.iinfo(layer.input_dtype).min)
@@ -175,7 +178,7 @@ def pack_scales(layer: Layer, indices: Array, each: bool) -> Array:
 
 
 def pack_pair(layer: Addition) -> Packing:
-    """Return the record of the portable form, and which inputs are signed."""
+    """Return the record of the portable form, with the flags for signed inputs."""
     signed = {
         f"{name}_is_signed": int(dtype == "int8")
         for name, dtype in zip("ab", layer.input_dtypes, strict=True)

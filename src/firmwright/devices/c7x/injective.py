@@ -1,10 +1,11 @@
-"""TI's schedule for elementwise regions: blocks in local memory, whole vectors in the inner loop.
+"""Schedules elementwise regions as TI does: blocks in local memory, vectors in the inner loop.
 
-A region that computes each element from elements at the same place, or broadcast to it, is cut into
-blocks of at most 16 KiB. While one is computed the DMA loads the next and stores the previous one.
-The innermost loop has as many steps as a vector has elements. All other regions keep the default
-loops, as in TI's compiler, which has no other schedule for the C7x. Source of the rules and
-numbers: TI's C7x backend for TVM, as its open sources and documentation describe it.
+The schedule is for a region that computes each element from elements at the same position, or
+broadcast to it. The region is split into blocks of at most 16 KiB. While the core computes one
+block, the DMA loads the next block and stores the previous one. The innermost loop has as many
+steps as a vector has elements. All other regions keep the default loops, as in TI's compiler, which
+has no other schedule for the C7x. Source of the rules and numbers: TI's C7x backend for TVM, as its
+open sources and documentation describe it.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from firmwright.lowering.loop_structure import (
 )
 
 BLOCK_BYTES = 16 * 1024
-"""Bytes of a block at most, counted in the region's largest elements."""
+"""The maximum bytes of a block, counted in the region's largest elements."""
 
 
 @dataclass(frozen=True)
 class BlockSplit:
-    """An axis, cut into ``count`` equal parts; axes before it take one index a block."""
+    """An axis, split into ``count`` equal parts; each block has one index of the axes before it."""
 
     axis: int
     count: int
 
 
 def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
-    """Restructure a region's loops as TI does for this core."""
+    """Return a region with its loops restructured as TI does for this core."""
     default = schedule_region(function)
     schedule = Schedule(tvm.IRModule({"main": default.function}))
     steps = sum(count_iterations(schedule, block) for block in blocks(schedule))
@@ -70,9 +71,10 @@ def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
 
 
 def use_annotations(function: tirx.PrimFunc) -> ScheduledRegion:
-    """Let the DMA, vectors and streams do what a schedule's annotations ask for.
+    """Return the function with the DMA, vectors and streams that a schedule's annotations request.
 
-    Those are ``DMA_LOOP`` and ``VECTOR_LOOP``; the note says who delivers what a vector reads.
+    The annotations are ``DMA_LOOP`` and ``VECTOR_LOOP``. The note reports which unit delivers the
+    inputs of a vector.
     """
     flat = transfers.mark_vector_loops(flatten_prim_func(function))
     made = transfers.insert_transfers(flat)
@@ -83,10 +85,10 @@ def use_annotations(function: tirx.PrimFunc) -> ScheduledRegion:
 
 
 def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | None:
-    """Return the axis at which a block is cut and into how many, None if it all fits one.
+    """Return the axis that is split, and the number of parts; None if one block holds all.
 
-    From the innermost axis outwards, the first with which a block would be too large is cut into
-    the fewest equal parts that are small enough.
+    The first axis from the inside at which a block would be too large is split. It gets the fewest
+    equal parts that are small enough.
     """
     size = element_bytes
     for axis in reversed(range(len(extents))):
@@ -99,10 +101,11 @@ def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | Non
 
 
 def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tuple[ReadTensor, ...]:
-    """Return the inputs that are moved by blocks: those of several axes that differ between blocks.
+    """Return the inputs that are moved by blocks.
 
-    One of which a block reads less than a vector, as the scale of its channel, is read in place;
-    so is one with elements between those that are read.
+    These inputs have several axes and differ between blocks. An input is read in place if a block
+    reads less than a vector of it, such as the scale of a channel. An input with elements between
+    those that are read is also read in place.
     """
     if split is None:
         return ()
@@ -114,7 +117,9 @@ def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tup
 
 
 def is_worth_moving(read: ReadTensor, extents: tuple[int, ...], split: BlockSplit) -> bool:
-    """Return whether a block reads a vector or more of an input, and other blocks another part."""
+    """Return whether a block reads at least a vector of an input, and other blocks read another
+    part.
+    """
     follows = read.follows
     outside = (*extents[: split.axis], split.count)
     inside = (extents[split.axis] // split.count, *extents[split.axis + 1 :])
@@ -129,7 +134,7 @@ def explain_no_blocks(
     moved: tuple[ReadTensor, ...],
     local_memory: int,
 ) -> str:
-    """Say why there are no blocks, '' if there are."""
+    """Return the reason why there are no blocks, '' if there are blocks."""
     if split is None:
         return f"all of it fits {BLOCK_BYTES:,} bytes"
     if block_elements(found, split) < VECTOR_BYTES // found.element_bytes:
@@ -155,7 +160,7 @@ def describe_blocks(found: ElementwiseNest, split: BlockSplit) -> str:
 def make_blocks(
     schedule: Schedule, found: ElementwiseNest, split: BlockSplit, moved: tuple[ReadTensor, ...]
 ) -> None:
-    """Cut the loops, and copy the inputs and outputs of a block as the DMA will."""
+    """Split the loops, and add copies of a block's inputs and outputs for the DMA."""
     reads = [
         schedule.cache_read(found.block, i.read_index, f"{transfers.LOCAL_SCOPE}{n}")
         for n, i in enumerate(moved)
@@ -173,9 +178,9 @@ def make_blocks(
 
 
 def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
-    """Make the innermost loop one vector long, or say why not; '' if it is.
+    """Make the innermost loop one vector long, or return the reason why this fails; '' if it works.
 
-    Behind the ``outer`` loops, axes are joined as far as all inputs move along them alike.
+    After the ``outer`` loops, axes are joined as long as all inputs have equal strides along them.
     """
     if found.calls:
         return f"it calls {', '.join(found.calls)}"
@@ -193,7 +198,7 @@ def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
 
 
 def count_fusable_axes(found: ElementwiseNest) -> int:
-    """Return how many of the last axes are one for every input; axes of length 1 always are."""
+    """Return how many of the last axes can be joined for every input, as length 1 always can."""
     ways = [
         tuple(i.strides[axis] for i in found.inputs) if extent > 1 else ()
         for axis, extent in enumerate(found.extents)

@@ -1,7 +1,7 @@
-"""The loadable: the image that the C7x loads, built by TI's compiler.
+"""Builds the loadable: the image that the C7x loads, with TI's compiler.
 
-Its folder is in the project, whose network it compiles once more. The Makefile that is written
-there calls the compiler as the functions here do.
+Its folder is in the project, and the network of the project is compiled for it again. The Makefile
+in this folder calls the compiler as the functions in this module do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOADABLE_NAME = "c7x_deploy_tvm.out"
 def make_loadable_build(platform: Platform) -> Build | None:
     """Return the build of the loadable of a network that ends on a platform's C7x.
 
-    None if the platform names no compiler for it.
+    The result is None if the platform names no compiler for it.
     """
     toolchain = platform.modules.get(NAME)
     if toolchain is None:
@@ -71,9 +71,10 @@ def link_loadable(
     cache: Path,
     output: Path,
 ) -> None:
-    """Link and strip a loadable, with its map next to it; ``libraries`` are words for the linker.
+    """Link and strip a loadable, and write its map next to it.
 
-    Raises UserError with a tool's output and the command line.
+    ``libraries`` are words for the linker. Raises UserError with a tool's output and the command
+    line.
     """
     name = relative_path(output, project)
     linked = [*(relative_path(path, project) for path in objects), *libraries]
@@ -86,7 +87,7 @@ def link_loadable(
 
 
 def drop_link_date(map_file: Path) -> None:
-    """Remove the line with the time from the linker's map: a build is reproducible."""
+    """Remove the line with the time from the linker's map, because a build is reproducible."""
     lines = map_file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(">> Linked ")]
     map_file.write_text("".join(kept), encoding="utf-8", newline="\n")

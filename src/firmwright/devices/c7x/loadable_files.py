@@ -1,4 +1,4 @@
-"""The loadable's folder in a generated project: its C, weights, linker script, Makefile."""
+"""Writes the loadable's folder in a generated project: C, weights, linker script, Makefile."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ BYTES_PER_LINE = 16
 
 
 def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) -> None:
-    """Write the loadable's files into a project that is written.
+    """Write the loadable's files into a project that is already written.
 
-    ``variables`` are those of the project's templates, ``build`` is the loadable's own.
+    ``variables`` are the variables of the project's templates. ``build`` is the loadable's build.
     """
     env = make_environment()
     folder = project / NAME
@@ -57,9 +57,9 @@ def loadable_templates(build: Build) -> list[str]:
 
 
 def chip_templates(side: str) -> list[str]:
-    """Return the templates of the transport on a chip: for its Linux, or its firmware.
+    """Return the templates of the transport on a chip, for its Linux or its firmware.
 
-    The firmware also gets the service, which answers the calls on every transport.
+    The firmware also gets the service that answers the calls on every transport.
     """
     own = list_templates(f"{NAME}/chip/{side}")
     service = f"{NAME}/call/posix/fw_c7x_service.c{TEMPLATE_SUFFIX}"
@@ -67,10 +67,10 @@ def chip_templates(side: str) -> list[str]:
 
 
 def loadable_sources(project: Path, prefix: str) -> list[str]:
-    """Return the sources of the loadable, by their paths from the loadable's folder.
+    """Return the sources of the loadable, as paths from the loadable's folder.
 
-    Of the network's sources those that are not the processor's: the weights in C, what it tells
-    of itself, the boxes, and the caller of the loadable.
+    The network's sources for the processor are left out: the weights in C, the network's
+    information, the boxes, and the caller of the loadable.
     """
     processor = list_templates(f"{NAME}/call/processor")
     elsewhere = [TEXT_TEMPLATE, INFO_TEMPLATE, *DETECTION_TEMPLATES, *processor]
@@ -85,7 +85,7 @@ def loadable_sources(project: Path, prefix: str) -> list[str]:
 
 
 def format_byte_directives(array: npt.NDArray[Any]) -> str:
-    """Write an array's bytes, in the order of memory, as directives of TI's assembler."""
+    """Return an array's bytes, in the order of memory, as directives of TI's assembler."""
     data = array.astype(array.dtype.newbyteorder("<")).tobytes()
     rows = (data[i : i + BYTES_PER_LINE] for i in range(0, len(data), BYTES_PER_LINE))
     return "\n".join(f"        .byte   {', '.join(map(str, row))}" for row in rows)

@@ -1,4 +1,4 @@
-"""A layer becomes calls of the C7x's multiply-accumulates; all else is lowered from TIR."""
+"""Lowers layers to calls of the C7x's multiply-accumulates, and other regions from TIR."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from firmwright.lowering.region import lower_region
 from firmwright.targets import Context
 
 PAIR_CYCLES = 3
-"""Assumed of a vector of sums of two tensors: nine instructions, three in a cycle."""
+"""Assumed cycles per vector of sums of two tensors: nine instructions, three per cycle."""
 
 
 def lower_to_c7x(region: Region, module: IRModule, context: Context) -> LoweredRegion:
-    """Lower a region by a form, or from TIR if none fits or the user has a strategy."""
+    """Lower a region by a form, or from TIR if no form fits or the user has a strategy."""
     core = read_core(context.platform)
     layer, choice = find_form(region, module, context, make_forms(core))
     if layer is None or choice.form is None:
@@ -40,12 +40,12 @@ def lower_to_loops(region: Region, module: IRModule, context: Context, core: Cor
     strategies = (*context.strategies, *STRATEGIES)
     scheduler = partial(schedule_for_c7x, core=core)
     lowered = lower_region(region, module, context.rounding, strategies, scheduler, use_annotations)
-    # Streams read ahead, and a message to this core lists what is read apart from the rest.
+    # Streams read ahead, and a message to this core lists inputs and outputs separately.
     return replace(lowered, kernel=replace(lowered.kernel, in_place=()))
 
 
 def estimate_layer(core: Core, layer: AnyLayer) -> Cycles | None:
-    """Return the modelled cycles of a layer that has a form; transfers overlap its sums."""
+    """Return the estimated cycles of a layer that has a form; transfers overlap with its sums."""
     if isinstance(layer, Pair):
         vectors = ceil(layer.elements / (core.vector // 4))
         return add_transfer(core, vectors * PAIR_CYCLES, 3 * layer.elements, beside=True)
@@ -55,7 +55,7 @@ def estimate_layer(core: Core, layer: AnyLayer) -> Cycles | None:
 
 
 def describe_kernel(region: Region, module: IRModule, context: Context) -> str:
-    """Return the form of a region, or "loops" and why no form fits."""
+    """Return the form of a region, or "loops" and the reason why no form fits."""
     layer, choice = find_form(region, module, context, make_forms(read_core(context.platform)))
     if choice.form:
         return choice.form.name

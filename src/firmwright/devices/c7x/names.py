@@ -1,7 +1,7 @@
-"""Names of the device that its other modules use."""
+"""Defines names of the device that its other modules use."""
 
 NAME = "c7x"
-"""The device in a target mix, and its folder of templates."""
+"""The name of the device in a target mix, and of its folder of templates."""
 
 LIBRARIES_VARIABLE = "CGT7X_EXT_LIBS"
 """The environment variable that names archives for the loadable."""

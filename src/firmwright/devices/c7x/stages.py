@@ -1,4 +1,4 @@
-"""The stage that the C7x adds to the pipeline: its loadable."""
+"""Defines the stage that the C7x adds to the pipeline: its loadable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from firmwright.toolchain import Build, Toolchain, load_toolchain
 
 
 def find_toolchain(job: Job) -> Toolchain | None:
-    """Return the compiler of the loadable, None if there is none to build."""
+    """Return the compiler of the loadable; None if no loadable is built."""
     name = None if job.origin else job.platform.modules.get(C7X.name)
     return None if name is None else load_toolchain(name)
 
@@ -30,7 +30,7 @@ def applies(job: Job) -> bool:
 
 
 def lacks_networks(job: Job) -> bool:
-    """Return whether TI's tools made networks of regions that in the loadable have stand-ins."""
+    """Return whether TI's tools made networks of regions that have stand-ins in the loadable."""
     return has_tools() and any(device.name == TIDL.name for device in job.mix)
 
 
@@ -49,7 +49,7 @@ def explain_absence(job: Job) -> str:
 
 def get_build(job: Job) -> Build:
     build = make_loadable_build(job.platform)
-    assert build is not None  # the stage does not apply to others
+    assert build is not None  # the stage applies only to platforms with a loadable
     return build
 
 

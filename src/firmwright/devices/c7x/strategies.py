@@ -1,8 +1,8 @@
-"""Operators with special loops on the C7x, because TVM's loops call functions or test.
+"""Defines operators with special loops on the C7x, because TVM's loops call functions or branch.
 
-As in TI's compiler: a pooling of single elements only picks them, and a resize computes places
-without rounding functions, so that its loops can be pipelined. Both equal TVM's, bit for bit on
-finite numbers; a call for which that is not certain keeps TVM's.
+The loops follow TI's compiler. A pooling of single elements only selects them. A resize computes
+positions without rounding functions, so that its loops can be pipelined. Both are bit-exact with
+TVM on finite numbers. A call for which that is not certain keeps TVM's loops.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.lowering.strategies import Strategy
 
 EXACT_LIMIT = 2**22
-"""Places are whole numbers of some fraction, and below so many of them: float32 holds them all."""
+"""The limit of positions in units of their fraction: float32 holds all smaller ones exactly."""
 
 ROUNDINGS = {"": 0, "floor": 0, "round_prefer_floor": 1, "round_prefer_ceil": 1}
-"""Halves that are added to a place before its integer part is the nearest element's."""
+"""Halves that are added to a position, so that its integer part is the nearest element."""
 
 
 def is_subsampling(call: tvm.ir.Call) -> bool:
@@ -46,7 +46,9 @@ def subsample(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 @dataclass(frozen=True)
 class AxisInterpolation:
-    """``length`` elements become ``extent``; ``scale`` is their quotient."""
+    """An axis of ``length`` elements that becomes ``extent`` elements; ``scale`` is length /
+    extent.
+    """
 
     length: int
     extent: int
@@ -57,23 +59,25 @@ class AxisInterpolation:
 
     @property
     def grain(self) -> Fraction:
-        """All places, between centres of elements, are multiples of this."""
+        """The unit of positions: all positions between centers of elements are multiples of it."""
         return 1 / Fraction(2 * self.scale.denominator)
 
     @property
     def is_exact(self) -> bool:
-        """Whether float32 holds every place, whatever the order in which it is computed."""
+        """Whether float32 holds every position exactly, in any order of computation."""
         power_of_two = self.scale.denominator & (self.scale.denominator - 1) == 0
         return power_of_two and (self.length + 1) / self.grain < EXACT_LIMIT
 
     def source_position(self, index: tirx.Expr, shift: Fraction = Fraction(0)) -> tirx.Expr:
-        """Return where an element's centre lies among the source's, in float32, and a shift."""
+        """Return the position of an element's center among the source's elements, in float32, plus
+        a shift.
+        """
         start = self.scale / 2 - Fraction(1, 2) + shift
         scaled = index.astype("float32") * tirx.const(float(self.scale), "float32")
         return scaled + tirx.const(float(start), "float32")
 
     def nearest_index(self, index: tirx.Expr, rounding: str) -> tirx.Expr:
-        """Return the source's element that is nearest to the centre."""
+        """Return the source's element that is nearest to the center."""
         if self.length == self.extent:
             return index
         shift = Fraction(ROUNDINGS[rounding], 2)
@@ -82,16 +86,19 @@ class AxisInterpolation:
         return self.clamp(self.index_before(index, shift))
 
     def index_before(self, index: tirx.Expr, shift: Fraction = Fraction(0)) -> tirx.Expr:
-        """Return the last element at or before the place; that is above -1, so a cast rounds it."""
+        """Return the last element at or before the position.
+
+        The position plus 1 is above 0, so a cast to int32 rounds it down.
+        """
         return self.source_position(index, shift + 1).astype("int32") - 1
 
     def clamp(self, element: tirx.Expr) -> tirx.Expr:
         return te.max(te.min(element, self.length - 1), 0)
 
     def neighbors(self, index: tirx.Expr) -> list[tuple[tirx.Expr, tirx.Expr | None]]:
-        """Return the elements before and after the place with their weights.
+        """Return the elements before and after the position, with their weights.
 
-        Of equal lengths it is the element itself, without a weight.
+        If the lengths are equal, the result is the element itself, without a weight.
         """
         if self.length == self.extent:
             return [(index, None)]
@@ -102,7 +109,7 @@ class AxisInterpolation:
 
 
 def read_resize_axes(call: tvm.ir.Call) -> tuple[AxisInterpolation, AxisInterpolation]:
-    """Return the rows and the columns."""
+    """Return the axes of rows and columns."""
     layout = str(call.attrs.layout)
     before, after = static_shape(call.args[0]), static_shape(call)
     rows, columns = (
@@ -112,7 +119,7 @@ def read_resize_axes(call: tvm.ir.Call) -> tuple[AxisInterpolation, AxisInterpol
 
 
 def is_exact_resize(call: tvm.ir.Call) -> bool:
-    """Return whether centres are aligned, and float32 holds all places."""
+    """Return whether centers are aligned, and float32 holds all positions."""
     a = call.attrs
     if str(a.layout) not in ("NCHW", "NHWC"):
         return False
@@ -124,7 +131,7 @@ def is_exact_resize(call: tvm.ir.Call) -> bool:
 
 
 def resize(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return the nearest elements, or sums of neighbors weighted as TVM weights them."""
+    """Return the nearest elements, or sums of neighbors with TVM's weights."""
     rows, columns = read_resize_axes(call)
     layout, rounding = str(call.attrs.layout), str(call.attrs.rounding_method)
     places = layout.index("H"), layout.index("W")
@@ -153,7 +160,7 @@ def resize(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def sum_weighted(terms: Iterable[tuple[tirx.Expr, tirx.Expr | None]]) -> tirx.Expr:
-    """Return the sum of values by their weights, or the only value without one."""
+    """Return the sum of weighted values, or the only value if it has no weight."""
     products = [value if weight is None else value * weight for value, weight in terms]
     return products[0] if len(products) == 1 else products[0] + products[1]
 

@@ -1,8 +1,8 @@
-"""Inputs that the streaming engines deliver: a vector for each turn of the loop over vectors.
+"""Reads inputs with the streaming engines: one vector per iteration of the loop over vectors.
 
 An engine walks through memory by counts and strides, so that the core computes no addresses. The
-conditions follow those of TI's compiler pass: the innermost loop reads the input at one place
-only, whose index is affine in loops of constant lengths, and the input is never written.
+conditions follow TI's compiler pass. The innermost loop reads the input at only one index. The
+index is affine in loops of constant lengths, and the input is never written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STREAM_ENGINES = 2
 STREAM_VECTOR_BYTES = 64
 """Bytes of a vector that an engine delivers."""
 MAX_DIMENSIONS = 5
-"""An engine counts in six dimensions, and the first is the vector's own."""
+"""An engine counts in six dimensions, and the first dimension is the vector."""
 FUNCTIONS = frozenset({"fw_stream_open", "fw_stream_next", "fw_stream_close"})
 
 
@@ -32,7 +32,7 @@ FUNCTIONS = frozenset({"fw_stream_open", "fw_stream_next", "fw_stream_close"})
 class Stream:
     """The addresses of one engine.
 
-    ``dimensions`` are (count, bytes from one place to the next), the outermost first.
+    ``dimensions`` are (count, bytes from one element to the next), the outermost first.
     """
 
     source: tirx.Buffer
@@ -40,9 +40,9 @@ class Stream:
 
 
 def use_streams(scheduled: ScheduledRegion) -> tuple[ScheduledRegion, str]:
-    """Let the engines deliver what the innermost loop, a vector, reads; and say what they do.
+    """Return the region with streams for the innermost loop, a vector, and a note on them.
 
-    The function is flattened and has its hints; what the DMA moves, it keeps.
+    The function is flattened and has its hints. Inputs that the DMA moves stay with the DMA.
     """
     loops = find_vector_nest(scheduled.function.body)
     loads = loads_by_buffer(loops[-1])
@@ -67,7 +67,7 @@ def describe_streams(streams: int, inputs: int, refusals: Counter[str]) -> str:
 
 
 def find_vector_nest(statement: tirx.Stmt) -> tuple[tirx.For, ...]:
-    """Return the enclosing loops and the vector loop; empty if there is none."""
+    """Return the vector loop with its enclosing loops; empty if there is no vector loop."""
     if isinstance(statement, tirx.For):
         if statement.loop_var.name == LANE:
             return (statement,)
@@ -77,7 +77,7 @@ def find_vector_nest(statement: tirx.Stmt) -> tuple[tirx.For, ...]:
 
 
 def loads_by_buffer(loop: tirx.For) -> dict[tirx.Buffer, tirx.Expr]:
-    """Return the index at which a loop reads each buffer; elementwise ones read at one place."""
+    """Return the index at which a loop reads each buffer; elementwise loops read at one index."""
     found: dict[tirx.Buffer, tirx.Expr] = {}
 
     def see(load: tvm.ir.TensorLoad) -> None:
@@ -90,7 +90,7 @@ def loads_by_buffer(loop: tirx.For) -> dict[tirx.Buffer, tirx.Expr]:
 def plan_stream(
     buffer: tirx.Buffer, index: tirx.Expr, loops: Sequence[tirx.For], local: set[str]
 ) -> Stream | str:
-    """Return an engine's pattern for a buffer with these loops, or why there is none."""
+    """Return an engine's pattern for a buffer in these loops, or the reason why no pattern fits."""
     size = ELEMENT_BYTES[str(buffer.dtype)]
     if buffer.name in local:
         return "moved by the DMA"
@@ -107,7 +107,7 @@ def plan_stream(
 
 
 def find_affine_factors(index: tirx.Expr, loops: Sequence[tirx.For]) -> list[int]:
-    """Return the index's factor for each loop and the constant behind them, [0] where none are."""
+    """Return the index's factor for each loop, then its constant; [0] if it is not affine."""
     analyzer = tvm.sym.Analyzer()
     for loop in loops:
         analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
@@ -118,7 +118,9 @@ def find_affine_factors(index: tirx.Expr, loops: Sequence[tirx.For]) -> list[int
 
 
 def merge_dimensions(dimensions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Make one of two dimensions where the outer goes on where the inner one ends."""
+    """Return the dimensions, with two joined if the outer one continues at the end of the inner
+    one.
+    """
     made: list[tuple[int, int]] = []
     for count, step in (d for d in dimensions if d[0] > 1):
         if made and made[-1][1] == count * step:
@@ -167,7 +169,7 @@ def insert_streams(scheduled: ScheduledRegion, streams: Sequence[Stream]) -> Sch
 def read_from_streams(
     body: tirx.Stmt, streams: Sequence[Stream], vectors: Sequence[tirx.Buffer]
 ) -> tirx.Stmt:
-    """Read the next vectors before the innermost loop, and let it use those."""
+    """Read the next vectors before the innermost loop, and use them in the loop."""
     (lane,) = (loop.loop_var for loop in find_vector_nest(body)[-1:])
     delivered = {s.source: v for s, v in zip(streams, vectors, strict=True)}
     following = [make_call_stmt("fw_stream_next", n) for n in range(len(streams))]

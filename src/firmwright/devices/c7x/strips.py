@@ -1,9 +1,9 @@
-"""How a convolution is cut for the C7x: strips of rows in local memory, and blocks of channels.
+"""Splits a convolution for the C7x: strips of rows in local memory, and blocks of channels.
 
 A strip is some rows of the output and the rows of the input that they read, between their borders.
-While one is computed, the DMA brings the next strip's input and takes the previous one's output
-away. The weights of as many blocks of 16 channels as fit come before; where not all fit, the input
-is moved once for each part of the channels.
+While the core computes one strip, the DMA loads the next strip's input and stores the previous
+strip's output. Before that, it loads the weights of as many blocks of 16 channels as fit. If not
+all blocks fit, the input is moved once for each part of the channels.
 """
 
 from __future__ import annotations
@@ -18,34 +18,37 @@ CHANNELS = 16
 """Output channels that are computed at once: their sums fill 512 bits."""
 
 GROUP_BYTES = 64
-"""Weights of 16 channels with four taps each."""
+"""Bytes of the weights of 16 channels with four taps each."""
 
 STRIP_BYTES = 16 * 1024
-"""Of a strip's input, and of its output, as far as one row is not more."""
+"""The limit of a strip's input and of its output, in bytes; a single row may exceed it."""
 
 LONGEST_ROW = 256
-"""Pixels: where each output pixel reads one input pixel, rows may be divided differently."""
+"""The maximum width, in pixels, if each output pixel reads one input pixel.
+
+The rows of such a picture may be divided differently.
+"""
 
 TILES = (4, 3, 2, 1)
-"""Pixels whose sums are in registers at once."""
+"""Possible numbers of pixels whose sums are in registers at once."""
 
 TILE_CYCLES = 16
-"""Assumed of a tile: its loop begins and ends, and sums start with their biases."""
+"""Assumed cycles per tile: its loop begins and ends, and sums start with their biases."""
 
 STORE_CYCLES = 10
-"""Assumed of a vector of sums: about twenty instructions make bytes of it, two in a cycle."""
+"""Assumed cycles per vector of sums: about twenty instructions convert it, two per cycle."""
 
 OPEN_CYCLES = 60
-"""Assumed of a block of channels in a strip: two streaming engines are opened."""
+"""Assumed cycles per block of channels in a strip: two streaming engines are opened."""
 
 START_CYCLES = 200
-"""Assumed of a strip: a transfer is waited for, two are started."""
+"""Assumed cycles per strip: the core waits for one transfer and starts two."""
 
 LARGEST_ROW = 2**16 - 1
-"""Bytes of a row that the DMA moves."""
+"""The maximum bytes of a row that the DMA moves."""
 
 PIECE_BYTES = 2**15
-"""Weights are moved in rows of a power of two, of this at most."""
+"""The maximum bytes of a row in which weights are moved; its size is a power of two."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Strips:
 
     @property
     def each(self) -> bool:
-        """Whether an output channel reads one input channel alone."""
+        """Whether an output channel reads only one input channel."""
         return self.layer.kind is LayerKind.DEPTHWISE_CONV2D
 
     @cached_property
@@ -82,7 +85,7 @@ class Strips:
 
     @cached_property
     def kernel_columns(self) -> int:
-        """Places in a row of the kernel: of words of four bytes, or of pixels."""
+        """Elements in a row of the kernel: words of four bytes, or pixels."""
         columns = self.layer.kernel[1]
         return columns if self.each else ceil(columns * self.layer.channels / 4)
 
@@ -92,12 +95,12 @@ class Strips:
 
     @property
     def block_bytes(self) -> int:
-        """The weights of a block of channels."""
+        """The bytes of the weights of a block of channels."""
         return self.places * (CHANNELS if self.each else GROUP_BYTES)
 
     @property
     def piece(self) -> int:
-        """The bytes in which weights are moved."""
+        """The bytes of a row in which weights are moved."""
         return gcd(self.block_bytes, PIECE_BYTES)
 
     @property
@@ -106,7 +109,7 @@ class Strips:
 
     @property
     def vectors(self) -> int:
-        """Registers for a block's sums of one pixel."""
+        """The registers for a block's sums of one pixel."""
         return CHANNELS * 4 // self.vector
 
     @cached_property
@@ -115,11 +118,11 @@ class Strips:
 
     @property
     def tiles(self) -> int:
-        """Tiles in a row of the output; the last may reach beyond its end."""
+        """The tiles in a row of the output; the last tile may reach beyond the end of the row."""
         return ceil(self.geometry.out_width / self.tile)
 
     def tile_cycles(self, tile: int) -> int:
-        """Cycles of a tile: each product of a vector takes one."""
+        """Return the cycles of a tile: each product of a vector needs one cycle."""
         return tile * self.vectors * (self.places + STORE_CYCLES) + TILE_CYCLES
 
     @property
@@ -128,23 +131,23 @@ class Strips:
 
     @property
     def row_bytes(self) -> int:
-        """A row of a strip's input, between its borders."""
+        """The bytes of a row of a strip's input, between its borders."""
         reach = (self.layer.kernel[1] - 1) * self.layer.dilation[1]
         columns = (self.geometry.out_width - 1) * self.layer.strides[1] + reach + 1
         return columns * self.layer.channels
 
     @property
     def before(self) -> int:
-        """Bytes of border before a row."""
+        """The bytes of border before a row."""
         return min(self.layer.padding[1] * self.layer.channels, self.row_bytes)
 
     @property
     def inside(self) -> int:
-        """Bytes of a row that are the input's."""
+        """The bytes of a row that come from the input."""
         return min(self.geometry.width * self.layer.channels, self.row_bytes - self.before)
 
     def input_rows(self, rows: int) -> int:
-        """Return how many rows of the input so many of the output read."""
+        """Return the number of input rows that a number of output rows reads."""
         reach = (self.layer.kernel[0] - 1) * self.layer.dilation[0]
         return (rows - 1) * self.layer.strides[0] + reach + 1
 
@@ -165,7 +168,7 @@ class Strips:
 
     @cached_property
     def rows(self) -> int:
-        """Rows of a strip's output: the last strip may overlap the one before it."""
+        """The rows of a strip's output; the last strip may overlap the strip before it."""
         height = self.geometry.out_height
         fitting = [
             n
@@ -185,7 +188,7 @@ class Strips:
 
     @cached_property
     def chunk(self) -> int:
-        """Blocks of channels whose weights are in local memory at once, 0 if none fits."""
+        """The blocks of channels whose weights fit into local memory at once; may be 0."""
         return min(max(self.local_memory - self.weights_at, 0) // self.block_bytes, self.blocks)
 
     @property
@@ -200,7 +203,7 @@ class Strips:
 
     @property
     def moved_bytes(self) -> int:
-        """The bytes that the DMA moves: rows that two strips read are moved twice."""
+        """The bytes that the DMA moves; rows that two strips read are moved twice."""
         rows = self.strips * self.input_rows(self.rows)
         inputs = ceil(self.blocks / self.chunk) * rows * self.inside
         outputs = self.strips * self.rows * self.geometry.out_width * self.layer.out_channels
@@ -208,5 +211,5 @@ class Strips:
 
 
 def align(size: int) -> int:
-    """Return the bytes of whole vectors that hold so many."""
+    """Return a size rounded up to whole vectors of 64 bytes."""
     return -(-size // 64) * 64

@@ -1,7 +1,8 @@
-"""Copies between memories become transfers of the DMA that overlap the computation.
+"""Replaces copies between memories by transfers of the DMA that overlap with the computation.
 
-Every local buffer has two halves. While one block is computed from one half, the next arrives in
-the other; a result leaves while the next is computed. Each buffer has a separate DMA channel.
+Every local buffer has two halves. While the core computes one block from one half, the next block
+arrives in the other half. A result leaves while the next one is computed. Each buffer has a
+separate DMA channel.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.loop_structure import Pointer, ScheduledRegion
 
 LOCAL_SCOPE = "local"
-"""Scope of buffers in local memory; a number follows, so that no two buffers share it."""
+"""The scope of buffers in local memory; a number follows, so that no two buffers share a scope."""
 DMA_LOOP = "fw_dma"
-"""Annotation of a loop that copies one block."""
+"""The annotation of a loop that copies one block."""
 VECTOR_LOOP = "fw_vector"
-"""Annotation of a loop: the steps of one that is a vector, 0 of the one over vectors."""
+"""The annotation of a vector loop, with its steps, and of a loop over vectors, with 0."""
 LANE = "lane"
-"""Name of the variable of a loop that is a vector."""
+"""The name of the variable of a loop that is a vector."""
 VECTOR_MACRO = "FW_VECTOR_LOOP"
 FUNCTIONS = frozenset({"fw_dma_start", "fw_dma_wait", VECTOR_MACRO})
 HEADER = "fw_c7x.h"
 VECTOR_BYTES = 64
-"""Bytes that the innermost loop makes; a core with shorter vectors takes several of them."""
+"""Bytes that the innermost loop writes; a core with shorter vectors needs several vectors."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class BlockCopy:
 
     @property
     def outside(self) -> tvm.ir.TensorLoad:
-        """The element outside, by the loops' variables."""
+        """The element outside, as a function of the loops' variables."""
         store = self.loop.body
         return store.value if self.is_load else tirx.BufferLoad(store.buffer, store.indices)
 
@@ -64,9 +65,9 @@ class BlockCopy:
 
 
 def insert_transfers(function: tirx.PrimFunc) -> ScheduledRegion:
-    """Replace the copies of a flattened function; its block loop is cut as make_blocks cuts it.
+    """Replace the copies of a flattened function, whose block loop make_blocks has split.
 
-    The function that comes back takes pointers to local memory behind its own parameters.
+    The result has pointers to local memory after its original parameters.
     """
     pointers: list[tuple[tirx.Buffer, Pointer]] = []
 
@@ -104,7 +105,7 @@ def declare_pointer(buffer: tirx.Buffer, before: Sequence[tirx.Buffer]) -> Point
 
 
 def align_bytes(buffer: tirx.Buffer) -> int:
-    """Return a buffer's bytes, rounded up so that the next buffer begins with a vector."""
+    """Return a buffer's bytes, rounded up so that the next buffer begins at a vector."""
     size = int(buffer.shape[0]) * ELEMENT_BYTES[str(buffer.dtype)]
     return -(-size // VECTOR_BYTES) * VECTOR_BYTES
 
@@ -115,7 +116,7 @@ def pipeline_loop(
     halves: Sequence[tirx.Buffer],
     rest: list[tirx.Stmt],
 ) -> tirx.Stmt:
-    """Return the loop in which the next block arrives while one is computed."""
+    """Return the loop in which the next block arrives while the current block is computed."""
     block = tirx.Var("block", loop.loop_var.ty)
     both = list(zip(copies, halves, strict=True))
     arriving = [(c, h) for c, h in both if c.is_load]
@@ -149,7 +150,7 @@ def substitute(part: tirx.Stmt | tirx.Expr, old: tirx.Var, new: tirx.Expr) -> ti
 def start_transfer(
     copy: BlockCopy, half: tirx.Buffer, loop: tirx.For, block: tirx.Expr
 ) -> tirx.Stmt:
-    """Start the transfer of one block, which takes the half of its number."""
+    """Return the start of a block's transfer; the block's number selects the half."""
     outside = copy.outside
     here = tirx.BufferLoad(half, [block % 2 * copy.elements])
     index = substitute(outside.indices[0], copy.loop.loop_var, copy.loop.min)
@@ -170,7 +171,7 @@ def make_call_stmt(name: str, *arguments: object) -> tirx.Stmt:
 def use_halves(
     statement: tirx.Stmt, both: Sequence[tuple[BlockCopy, tirx.Buffer]], block: tirx.Expr
 ) -> tirx.Stmt:
-    """Let a statement use the half of the block's number."""
+    """Return a statement that uses the half of the block's number."""
     halves = {copy.local: (half, block % 2 * copy.elements) for copy, half in both}
 
     def load(load: tvm.ir.TensorLoad) -> tvm.ir.TensorLoad:
@@ -189,7 +190,9 @@ def use_halves(
 
 
 def mark_vector_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Name the loops over vectors and in one, and put the macro in front of the latter."""
+    """Rename the variables of vector loops and loops over vectors, and put the macro before the
+    former.
+    """
 
     def add_hint(loop: tirx.For) -> tirx.Stmt:
         if VECTOR_LOOP not in loop.annotations:
