@@ -57,9 +57,10 @@ def loadable_templates(build: Build) -> list[str]:
 
 
 def chip_templates(side: str) -> list[str]:
-    """Return the templates of the transport on a chip, for its Linux or its firmware.
+    """Return the templates of the transport between the cores of a chip.
 
-    The firmware also gets the service that answers the calls on every transport.
+    ``side`` selects the templates of the chip's Linux or of its firmware. The firmware also gets
+    the service that answers the calls on every transport.
     """
     own = list_templates(f"{NAME}/chip/{side}")
     service = f"{NAME}/call/posix/fw_c7x_service.c{TEMPLATE_SUFFIX}"
