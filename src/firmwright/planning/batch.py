@@ -23,7 +23,7 @@ def largest_tensor(module: tvm.IRModule) -> MemoryUse:
     sizes = [
         prod(int(d) for d in r.shape) * ELEMENT_BYTES[str(r.dtype)]
         for r in results
-        if isinstance(r, relax.TensorType) and str(r.dtype) in ELEMENT_BYTES  # else: rejected later
+        if isinstance(r, relax.TensorType) and str(r.dtype) in ELEMENT_BYTES  # else it is rejected
     ]
     return MemoryUse("largest tensor", max(sizes, default=0), LARGEST_TENSOR)
 

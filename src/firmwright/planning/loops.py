@@ -195,7 +195,7 @@ class Folded:
 def fold_loops(
     loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer], steps: int
 ) -> Folded:
-    """Join the buffers of one role in all repetitions: one over the other, or one after the other.
+    """Join the buffers of one role in all repetitions: in the same bytes, or side by side.
 
     A joined buffer's steps are those of the first repetition.
     """

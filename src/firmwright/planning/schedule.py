@@ -28,9 +28,9 @@ class Wait:
 class ScheduleStep:
     """A region's turn, and the waits before it.
 
-    ``events`` are calls that make its job wait for another device: until at most ``pending`` of
-    the jobs that this device has started remain. ``done_before`` is the index of the first step
-    that may use this step's results: the next step, unless this step only starts a job.
+    ``events`` are calls that make its job wait for another device: until at most ``pending`` of the
+    other device's started jobs remain. ``done_before`` is the index of the first step that may use
+    this step's results: the next step, unless this step only starts a job.
     """
 
     region: str

@@ -111,7 +111,7 @@ def place_library_files(prefix: str) -> dict[str, str]:
 
 
 def place_program_files(libc: bool) -> dict[str, str]:
-    """Return the paths of a program's files, without its main file and the board's files."""
+    """Return the paths of a program's runtime files, without its sources and the board's files."""
     templates = [] if libc else list_templates("freestanding")
     return {
         "runtime/fw_hal.h.j2": f"{BOARD}/fw_hal.h",

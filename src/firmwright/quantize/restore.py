@@ -192,7 +192,7 @@ class Restorer:
     def may_be_negative(self, value: relax.Expr) -> bool:
         """Return whether a result may be negative, by its operators and quantization parameters.
 
-        An input is not assumed to be negative: its parameters state its expected range.
+        The result is False for an input, because its parameters already state its expected range.
         """
         call = self.definitions.get(value)
         if call is None:

@@ -130,8 +130,8 @@ def make_timeline(
 class Clock:
     """The processor's time, and the ends of parallel jobs, by the function that waits for them.
 
-    A device begins a job when the processor has started it and the job before is done, and the
-    jobs of other devices that it waits for.
+    A device begins a job when the processor has started it, and when the job before and the jobs of
+    other devices that it waits for are done.
     """
 
     now: int = 0

@@ -18,7 +18,7 @@ LIBRARY_LOG = ".libraries.log"
 
 @contextmanager
 def keep_library_output(log: Path) -> Iterator[None]:
-    """Redirect all errors that Python does not write to a file; also in forked processes."""
+    """Redirect standard error to a file, except for Python's; also in forked processes."""
     sys.stderr.flush()
     terminal = os.dup(STANDARD_ERROR)
     python = sys.stderr
