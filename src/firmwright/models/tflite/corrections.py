@@ -1,7 +1,7 @@
 """Corrects errors and gaps of TVM 0.27's TFLite converter, with one function per operator.
 
 Each function has the converter and an operator of the file as arguments, and returns the Relax
-expression. Its first sentence states TVM's behavior, so that it can be removed after a fix in TVM.
+expression. Its first sentence states TVM's error, so that a function can be removed after a fix.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def convert_average_pool(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_fully_connected(converter: Any, op: Any) -> relax.Expr:
-    """Convert FULLY_CONNECTED; TVM keeps inputs of more than two axes, TFLite flattens to rows."""
+    """Convert FULLY_CONNECTED; TVM keeps inputs of several axes, TFLite flattens them to rows."""
     source, weights, *_ = converter.get_input_tensors(op)
     given = converter.bb.normalize(converter.get_tensor_expr(source))
     length = int(converter.get_tensor_shape(weights)[1])

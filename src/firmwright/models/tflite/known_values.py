@@ -85,7 +85,7 @@ def has_data(model: Any, tensor: Any) -> bool:
 def compute_known_values(
     data: bytes, known: list[int], shapes: Shapes
 ) -> tuple[list[list[int] | None], dict[int, Array]]:
-    """Return the known values, and the shape of each tensor: None if LiteRT does not use it."""
+    """Return each tensor's shape (None if LiteRT does not use the tensor) and the known values."""
     interpreter = make_interpreter(data, OPTIMIZED, keep_all=True)
     try:
         for detail in interpreter.get_input_details():

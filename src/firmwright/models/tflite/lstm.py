@@ -13,7 +13,7 @@ from firmwright.models.tflite.lstm_integers import advance, read_cell
 
 INPUT, OUTPUT_STATE, CELL_STATE = 0, 18, 19
 WEIGHTS, RECURRENT, BIASES = (1, 2, 3, 4), (5, 6, 7, 8), (12, 13, 14, 15)
-"""The inputs of the gates, in the order input, forget, cell and output."""
+"""The input indices per gate, in the order input, forget, cell and output."""
 
 EXTENSIONS = {
     "peepholes": (9, 10, 11),
