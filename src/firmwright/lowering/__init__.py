@@ -1,1 +1,1 @@
-"""Operators become C for a core that runs C: integer arithmetic, TIR, loops, text."""
+"""Lowers operators to C for a core that runs C: integer arithmetic, TIR, loops, text."""

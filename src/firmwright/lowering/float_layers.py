@@ -37,7 +37,7 @@ KINDS = {
 
 
 def read_float_layer(function: relax.Function) -> FloatLayer | None:
-    """Return the layer of float32 that a region's function is; None for anything else."""
+    """Return the layer of float32 that a region's function computes; None for other functions."""
     results = function.body.body.fields
     if len(results) != 1:
         return None
@@ -77,10 +77,10 @@ def read_float_layer(function: relax.Function) -> FloatLayer | None:
 
 
 def read_data(anchor: tvm.ir.Call, definitions: Definitions) -> tuple[relax.Expr, tuple[int, ...]]:
-    """Return the tensor that an anchor reads, and the axes by which it is permuted; () for none.
+    """Return the tensor that an anchor reads, and the axes of its permutation, or ().
 
-    A convolution may read a tensor with channels first, and a product one with channels last whose
-    rows the model wants as if they came first.
+    A convolution may read a tensor with channels first. A product may read a tensor with channels
+    last, although the model's rows have channels first.
     """
     moved = skip_reshapes(anchor.args[0], definitions)
     call = definitions.get(moved)
@@ -97,14 +97,14 @@ def read_data(anchor: tvm.ir.Call, definitions: Definitions) -> tuple[relax.Expr
 
 
 def spread_bias(bias: Array, channels: int) -> Array | None:
-    """Return a number for each channel; None for a constant that differs by more than them."""
+    """Return one number per channel; None for a constant that differs within a channel."""
     if bias.size == 1:
         return np.full(channels, bias.item(), "float32")
     return bias.reshape(-1) if bias.size == bias.shape[-1] == channels else None
 
 
 def describe_anchor(anchor: tvm.ir.Call | None, definitions: Definitions) -> LinearLayer | None:
-    """Return the sums, without a bias, of a float32 convolution or product with constants.
+    """Return the sums of a float32 convolution or product with constants, without a bias.
 
     A product is a convolution of one tap: its rows are pixels of one line.
     """

@@ -1,4 +1,4 @@
-"""Which operators of a region compute quantized values in float32, for the user to see."""
+"""Finds the operators of a region that compute quantized values in float32, for the report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONVERSIONS = relax_names("quantize dequantize")
 
 @dataclass(frozen=True)
 class ArithmeticUse:
-    """Operators on quantized values: how many there are, and those that run in float32."""
+    """The number of operators on quantized values, and those of them that run in float32."""
 
     quantized_operators: int
     float_operators: tuple[FloatOperator, ...]
@@ -30,10 +30,11 @@ def summarize_use(
     values: Mapping[Var, Value],
     finished: Function,
 ) -> ArithmeticUse:
-    """Tell what became of a region's operators: ``values`` by variables of its old function.
+    """Return which of a region's operators run in float32.
 
-    An operator runs in float32 if its float result is still there at the end: what a rounding
-    computed anew on integers is dead code by then.
+    ``values`` has the new value of each variable of the region's old ``function``. An operator runs
+    in float32 if the ``finished`` function still contains its float result. If a rounding computed
+    the operator again on integers, the float result was removed as dead code.
     """
     kept = {b.var for b in list_bindings(finished)}
     operators = list_quantized_operators(region, function)
@@ -59,12 +60,12 @@ def list_quantized_operators(region: Region, function: Function) -> list[VarBind
             dequantized.add(binding.var)
         if name not in CONVERSIONS and any(v in dequantized for v in read):
             dequantized.add(binding.var)
-            if name:  # not one of an operator's several results
+            if name:  # the items of an operator with several results are not operators
                 found.append(binding)
     return found
 
 
 def find_source_name(region: Region, variable: Var) -> str:
-    """Return the operator's name in the model, or else the first that its region has."""
+    """Return the operator's name in the model, or else the first source name of its region."""
     name = str(variable.name)
     return name if is_source_name(name) else next(iter(region.sources), "")

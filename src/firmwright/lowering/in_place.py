@@ -1,4 +1,7 @@
-"""Which of a region's inputs its output may lie on: loops that read each element, then write it."""
+"""Finds the inputs of a region whose memory its output may use.
+
+This is safe if the loops read each element of the input before they write it.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +17,23 @@ from firmwright.codegen.c_source import flatten_prim_func
 from firmwright.ir.kernels import Parameter
 
 BYTES = frozenset({"int8", "uint8"})
-"""Types as either of which C may read and write the same bytes."""
+"""Types that C may use interchangeably to read and write the same bytes."""
 
 POINTER_OPERATIONS = frozenset(
     f"tirx.{name}"
     for name in ("address_of", "tvm_access_ptr", "tvm_call_packed", "tvm_call_cpacked")
 )
-"""Operations that hand on a buffer: what they read and write is not known."""
+"""Operations that pass on a buffer; the elements that they read and write are not known."""
 
 
 def find_in_place(
     function: tirx.PrimFunc, inputs: Sequence[Parameter], outputs: Sequence[Parameter], between: int
 ) -> tuple[str, ...]:
-    """Return the names of the inputs on which the output of a scheduled function may lie.
+    """Return the names of the inputs whose memory the output of a scheduled function may use.
 
-    Its parameters are the inputs, ``between`` others, and the outputs. The proof: one statement
-    writes the output, as often as it has elements. All of them are written, so each is once. What
-    is read of the input is read by that statement, at the place that it writes.
+    The parameters are the inputs, ``between`` others, and the outputs. The proof has two parts. One
+    statement writes the output, as often as it has elements; all are written, so each is written
+    once. Only that statement reads the input, at the position that it writes.
     """
     alike = [p.name for p in inputs if len(outputs) == 1 and is_alike(p, outputs[0])]
     if not alike:
@@ -55,7 +58,7 @@ def find_in_place(
 
 
 def count_turns(body: tirx.Stmt, store: tirx.BufferStore) -> int | None:
-    """Return how often a statement runs; None where it is not known, or what else happens."""
+    """Return how often a statement runs; None if unknown, or if pointers or while loops exist."""
     calls = find_nodes(body, tvm.ir.Call)
     names = {call.op.name for call in calls if isinstance(call.op, tvm.ir.Op)}
     if names & POINTER_OPERATIONS or find_nodes(body, tirx.While):
@@ -66,7 +69,7 @@ def count_turns(body: tirx.Stmt, store: tirx.BufferStore) -> int | None:
 
 
 def is_alike(one: Parameter, other: Parameter) -> bool:
-    """Tell whether one may lie on the other: as large, and of a type that C takes for it."""
+    """Return whether a parameter may use the other's memory: same size, compatible types in C."""
     same = one.dtype == other.dtype or {one.dtype, other.dtype} <= BYTES
     return same and one.elements == other.elements
 

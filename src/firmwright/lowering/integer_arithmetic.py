@@ -1,8 +1,8 @@
-"""Inside a CPU region, quantized values stay integers for as long as the algebra allows.
+"""Keeps quantized values inside a CPU region as integers for as long as that is exact.
 
-A dequantized tensor is scale · (data - zero point). Convolutions and matrix products are linear,
-so they run on the integers and only their sum is scaled; max-pooling, ReLU and layout changes
-commute with a positive scale. How the scaled sum is rounded is the model format's business
+A dequantized tensor is scale · (data - zero point). Convolutions and matrix products are linear, so
+they run on the integers and only their sum is scaled. Max-pooling, ReLU and layout changes commute
+with a positive scale. The rounding of the scaled sum depends on the model format
 (:mod:`firmwright.lowering.kernels.rounding`).
 """
 
@@ -53,7 +53,7 @@ class IntegerRewriter:
 
     def run(self) -> tuple[tvm.IRModule, ArithmeticUse]:
         name, block_builder = self.region.name, self.builder.block_builder
-        # TVM makes names of temporaries from these.
+        # TVM derives the names of temporaries from these.
         parameters = [relax.Var(c_identifier(str(p.name)), p.ty) for p in self.function.params]
         self.builder.values.update(zip(self.function.params, parameters, strict=True))
         with block_builder.function(name, parameters):
@@ -64,14 +64,15 @@ class IntegerRewriter:
                 returned = self.function.body.body.fields
                 results = [block_builder.emit_output(self.compute_result(r)) for r in returned]
             block_builder.emit_func_output(relax.Tuple(results))
-        # A rounding may compute anew, on integers, what was also emitted in float32.
+        # A rounding may compute again, on integers, a value that was also emitted in float32.
         module = relax.transform.DeadCodeElimination([name])(block_builder.get())
         return module, summarize_use(self.region, self.function, self.builder.values, module[name])
 
     def compute_result(self, returned: relax.Var) -> relax.Expr:
-        """Return the value of a result, which an operator computes; constants are copied.
+        """Return the value of a result, which an operator must compute; constants are copied.
 
-        The cast of a constant is one: TVM evaluates it, so that the function had no operator.
+        The cast of a constant counts as a constant, because TVM evaluates it, and then the function
+        would have no operator.
         """
         value = self.builder.materialize_argument(returned)
         call = self.builder.definitions.get(returned)
@@ -87,9 +88,10 @@ class IntegerRewriter:
         self.builder.values[binding.var] = self.translate(binding.value)
 
     def translate(self, call: relax.Expr) -> Value:
-        """Return what the call computes, as integers with a scale where that is exact.
+        """Return the value that the call computes, as integers with a scale if that is exact.
 
-        A constant is itself; an item of an operator's several results is an ordinary tensor.
+        A constant is returned unchanged. An item of an operator's several results is an ordinary
+        tensor.
         """
         if isinstance(call, Constant):
             return call
@@ -126,7 +128,7 @@ class IntegerRewriter:
         return read_dequantize(call, self.builder.value(call.args[0]))
 
     def quantize(self, call: tvm.ir.Call) -> Value | None:
-        """Leave integers alone that are on the grid already; else ask the rounding."""
+        """Return integers unchanged if they have these quantization parameters; else round them."""
         grid = read_quant_params(call)
         if grid is None:
             return None
@@ -136,7 +138,7 @@ class IntegerRewriter:
         return self.rounding.quantize(self.builder, call.args[0], grid)
 
     def convolve(self, call: tvm.ir.Call) -> Value | None:
-        """Convolve integers; the channels of a transposed one in groups need one scale."""
+        """Convolve integers; a transposed convolution in groups needs weights with one scale."""
         operator = operator_name(call).removeprefix("relax.nn.")
         if operator.endswith("transpose") and int(call.attrs.groups) != 1:
             weights = self.builder.value(call.args[1])
@@ -166,10 +168,10 @@ class IntegerRewriter:
     def sum_products(
         self, call: tvm.ir.Call, channel_axis: int, terms: int, compute: Callable[..., relax.Expr]
     ) -> QuantizedTensor | None:
-        """Return what ``compute`` makes of both operands without their zero points.
+        """Return the result of ``compute`` on both operands without their zero points.
 
-        A result is a sum of so many ``terms``; the second operand's channels are along
-        ``channel_axis``. None where int32 might not hold the sum of 8-bit operands.
+        Each result is a sum of ``terms`` products. The channels of the second operand are along
+        ``channel_axis``. None if the sum of 8-bit operands might not fit int32.
         """
         data, weights = (self.builder.value(a) for a in call.args)
         if not (isinstance(data, QuantizedTensor) and isinstance(weights, QuantizedTensor)):
@@ -193,7 +195,7 @@ class IntegerRewriter:
         )
 
     def add(self, call: tvm.ir.Call) -> Value | None:
-        """Add a bias on the accumulator's own grid as an integer."""
+        """Add a bias as an integer if it has the scale of the accumulator."""
         left, right = (self.builder.value(a) for a in call.args)
         if not (isinstance(left, QuantizedTensor) and isinstance(right, QuantizedTensor)):
             return None
@@ -223,7 +225,7 @@ class IntegerRewriter:
         return replace(source, data=clamped)
 
     def clip(self, call: tvm.ir.Call) -> Value | None:
-        """Drop a clip to the whole range of its integers, which importers leave behind."""
+        """Remove a clip to the whole range of its integers, which importers may emit."""
         source = self.builder.value(call.args[0])
         if isinstance(source, QuantizedTensor) or not dtype_of(source).startswith(("int", "uint")):
             return None
@@ -233,7 +235,7 @@ class IntegerRewriter:
         return source if whole else None
 
     def concat(self, call: tvm.ir.Call) -> Value | None:
-        """Join integers that are all on one grid."""
+        """Join integers that all have the same quantization parameters."""
         parts = [self.builder.value(field) for field in getattr(call.args[0], "fields", ())]
         sources = [p for p in parts if isinstance(p, QuantizedTensor)]
         if not sources or len(sources) < len(parts) or not sources[0].is_per_tensor:
@@ -261,17 +263,20 @@ def is_cast_constant(call: tvm.ir.Call) -> bool:
 
 
 def sum_type(largest: int) -> str:
-    """Return the narrowest type, int32 or int64, that holds sums up to a magnitude."""
+    """Return the narrowest type, int32 or int64, that can store sums up to a magnitude."""
     return "int32" if largest < INT32_LIMIT else "int64"
 
 
 def copy_tensor(data: te.Tensor) -> te.Tensor:
-    """Copy what needs no computation: a region fills an output of its own."""
+    """Copy a tensor that needs no computation, because a region writes to a separate output."""
     return te.compute(data.shape, lambda *indices: data(*indices), name="copied")
 
 
 def use_integer_arithmetic(
     region: Region, module: tvm.IRModule, rounding: Rounding
 ) -> tuple[tvm.IRModule, ArithmeticUse]:
-    """Return a module whose function of the region computes the same with integers where it can."""
+    """Return a module whose function of the region computes with integers if that is exact.
+
+    The second result reports which operators still run in float32.
+    """
     return IntegerRewriter(region, module, rounding).run()

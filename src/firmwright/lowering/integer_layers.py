@@ -1,7 +1,7 @@
 """Reads a region as one integer layer: convolution or product, bias, activation, quantize.
 
-It finds the numbers that :mod:`firmwright.lowering.integer_arithmetic` finds for the same region;
-a test compares what both compute.
+It finds the same numbers as :mod:`firmwright.lowering.integer_arithmetic` for the region; a test
+compares the results of both.
 """
 
 from __future__ import annotations
@@ -62,16 +62,17 @@ from firmwright.lowering.layer_arithmetic import fold_constant_channels
 ACTIVATIONS = (*BYTES, "int16")
 
 WIDE_LIMIT = 2**46
-"""Sums of 16-bit activations stay below it, so that they are scaled in two halves of 64 bits."""
+"""Sums of 16-bit activations stay below this limit, so they can be scaled in two halves of 64
+bits."""
 
 ROWS_OF_A_PICTURE = 4
-"""A matrix times so many rows is computed as a convolution of that many pixels."""
+"""The minimum number of rows times a matrix that is computed as a convolution of as many pixels."""
 
 
 def read_layer(function: relax.Function, rounding: str) -> Layer | None:
-    """Return the layer that a region's function is; None for anything else.
+    """Return the layer that a region's function computes; None for other functions.
 
-    ``rounding`` is that of the recipe, "tflite" or "onnx".
+    ``rounding`` is the recipe's rounding, "tflite" or "onnx".
     """
     found = find_quantized(function, rounding, inputs=1, dtypes=ACTIVATIONS)
     if found is None:
@@ -95,9 +96,10 @@ def read_layer(function: relax.Function, rounding: str) -> Layer | None:
 def find_quantized(
     function: relax.Function, rounding: str, inputs: int, dtypes: Sequence[str] = BYTES
 ) -> tuple[Definitions, relax.Expr, OutputQuantParams] | None:
-    """Return what a function of so many ``inputs`` quantizes to its only result, and to what.
+    """Return the definitions, the value that a function quantizes, and its quantization parameters.
 
-    The result has one of the ``dtypes``. The definitions are what its variables are bound to.
+    The function has ``inputs`` parameters and only one result, which has one of the ``dtypes``. The
+    definitions map its variables to their values.
     """
     results = function.body.body.fields
     if len(function.params) != inputs or len(results) != 1:
@@ -139,13 +141,13 @@ def read_output(
 
 
 def read_bias(added: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
-    """Return the constant integers before a dequantize."""
+    """Return the constant integers before a dequantize, else None."""
     bias = read_quantized(added, definitions)
     return bias if bias is not None and isinstance(bias.data, Constant) else None
 
 
 def read_quantized(argument: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
-    """Return the integers behind a dequantize with constant parameters."""
+    """Return the integers before a dequantize with constant parameters, else None."""
     call = definitions.get(argument)
     if call is None or operator_name(call) != "relax.dequantize":
         return None
@@ -155,7 +157,7 @@ def read_quantized(argument: relax.Expr, definitions: Definitions) -> QuantizedT
 
 
 def read_bytes(argument: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
-    """Return the bytes of one grid behind a dequantize."""
+    """Return the bytes before a dequantize per tensor, else None."""
     data = read_quantized(argument, definitions)
     if data is None or not data.is_per_tensor or dtype_of(data.data) not in BYTES:
         return None
@@ -165,7 +167,10 @@ def read_bytes(argument: relax.Expr, definitions: Definitions) -> QuantizedTenso
 def read_operands(
     anchor: tvm.ir.Call | None, definitions: Definitions
 ) -> tuple[QuantizedTensor, QuantizedTensor] | None:
-    """Return the activations, of one grid, and the constant weights of bytes of an anchor."""
+    """Return the activations and the constant 8-bit weights of an anchor, else None.
+
+    The activations have one scale and zero point.
+    """
     if anchor is None or operator_name(anchor) not in (CONVOLUTION, PRODUCT):
         return None
     data = read_quantized(skip_reshapes(anchor.args[0], definitions), definitions)
@@ -177,12 +182,12 @@ def read_operands(
 
 
 def reads_parameter(data: relax.Expr, parameter: relax.Var, definitions: Definitions) -> bool:
-    """Tell whether a product reads the region's input, of which it may see another shape."""
+    """Return whether a value is the region's input, possibly with another shape."""
     return bool(skip_reshapes(data, definitions).same_as(parameter))
 
 
 def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> LinearLayer | None:
-    """Return the sums of a convolution without a bias; None for a layout without a layer."""
+    """Return the sums of a convolution without a bias; None if no layer supports its layout."""
     layout = str(call.attrs.kernel_layout)
     if not weights.is_per_tensor and weights.axis != layout.index("O"):
         return None
@@ -190,7 +195,7 @@ def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> LinearLayer
 
 
 def describe_convolution(call: tvm.ir.Call, weights: Array) -> LinearLayer | None:
-    """Return the sums of a convolution with these weights; None for another layout than NHWC."""
+    """Return the sums of a convolution with these weights; None if the layout is not NHWC."""
     attributes = call.attrs
     out_layout = str(attributes.out_layout) or str(attributes.data_layout)
     if str(attributes.data_layout) != "NHWC" or out_layout != "NHWC":
@@ -262,12 +267,12 @@ def make_dense(batch: int, weights: Array) -> LinearLayer:
 
 
 def lay_rows(sums: LinearLayer, kind: LayerKind) -> LinearLayer:
-    """Return the sums of a product as those of a convolution, whose pixels are the rows."""
+    """Return the sums of a product as those of a convolution whose pixels are the rows."""
     return replace(sums, kind=kind, batch=1, width=sums.batch, out_width=sums.batch)
 
 
 def center(weights: QuantizedTensor) -> npt.NDArray[np.int64]:
-    """Return the weights without their zero points."""
+    """Return the weights less their zero points."""
     values = constant_array(weights.data).astype("int64")
     centered: npt.NDArray[np.int64] = values - weights.reshape_for_broadcast(weights.zero_point)
     return centered
@@ -282,7 +287,7 @@ def make_layer(
     grid: OutputQuantParams,
     rounding: str,
 ) -> Layer | None:
-    """Return the layer of sums; None if these might not fit their type, as 32 bits of bytes."""
+    """Return the layer of sums; None if the sums might not fit their type, 32 bits for bytes."""
     values, channels = linear.weights, linear.out_channels
     largest = int(values[0].size) * data.largest * weights.largest
     limit = find_limit(data, grid)
@@ -319,7 +324,10 @@ def make_layer(
 
 
 def find_limit(data: QuantizedTensor, grid: OutputQuantParams) -> int:
-    """Return what sums must be below, 0 where a result has another width than activations."""
+    """Return the limit of the sums' magnitude; 0 if the result's width is not supported.
+
+    8-bit activations need an 8-bit result. 16-bit activations need int16 with the zero point 0.
+    """
     if data.width == 8:
         return INT32_LIMIT if grid.dtype in BYTES else 0
     return WIDE_LIMIT if grid.dtype == "int16" and grid.zero_point == 0 else 0
@@ -328,10 +336,10 @@ def find_limit(data: QuantizedTensor, grid: OutputQuantParams) -> int:
 def make_scaling(
     sums: QuantizedTensor, grid: OutputQuantParams, rounding: str, channels: int
 ) -> Scaling | None:
-    """Return the factors from sums to a grid.
+    """Return the factors from sums to steps of the output.
 
-    None for a factor of 1 and more, and where a tie goes neither up nor to even. Sums of 16-bit
-    activations have forms in TFLite's rounding alone.
+    None for a factor of 1 or more, and if a tie is rounded neither up nor to even. Sums of 16-bit
+    activations have forms only in TFLite's rounding.
     """
     if rounding == "onnx" and sums.has_wide_sums:
         return None
@@ -340,7 +348,7 @@ def make_scaling(
         zeros = np.zeros(channels, "int64")
         return Scaling(LayerRounding.FLOAT, zeros, zeros, np.resize(factors, channels))
     quotient = find_quotient(sums, grid, single=False)
-    if quotient.max() >= 1:  # sums are scaled down, but for scales that make no sense
+    if quotient.max() >= 1:  # only meaningless scales do not scale sums down
         return None
     fixed = to_fixed_point(quotient)
     once = sums.operator == PRODUCT

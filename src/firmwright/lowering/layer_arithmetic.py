@@ -1,4 +1,4 @@
-"""What a layer makes of its sums, in numpy; and channels that come out the same for every input."""
+"""Computes a layer's results from its sums in numpy, and finds channels that are constant."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from firmwright.ir.layer import Array, Layer, LayerRounding
 
 
 def requantize_sums(layer: Layer, sums: Array) -> Array:
-    """Return the stored integers of int64 sums (…, O), as TFLite's or ONNX Runtime's kernels do.
+    """Return the stored integers of int64 sums (…, O), like TFLite's or ONNX Runtime's kernels.
 
     Sources: :mod:`firmwright.lowering.kernels.fixed_point`,
-    :class:`firmwright.lowering.onnx_rounding.OnnxRounding`. Shifts are what a graph states.
+    :class:`firmwright.lowering.onnx_rounding.OnnxRounding`. The graph defines the rounding of
+    shifts.
     """
     scaling = layer.scaling
     mantissas, shifts = scaling.mantissas, scaling.shifts
@@ -21,7 +22,7 @@ def requantize_sums(layer: Layer, sums: Array) -> Array:
         real = np.rint(sums.astype("float32") * scaling.factors)
         steps = np.clip(real, -(2.0**20), 2.0**20).astype("int64")
     elif scaling.rounding is LayerRounding.ONCE:
-        # In two halves: sums of 16-bit activations times a factor leave 64 bits.
+        # In two halves, because sums of 16-bit activations times a factor exceed 64 bits.
         low = ((sums & 0xFFFF) * mantissas + (np.int64(1) << (30 + shifts))) >> 16
         steps = ((sums >> 16) * mantissas + low) >> (15 + shifts)
     elif scaling.rounding is LayerRounding.SHIFT:
@@ -35,16 +36,16 @@ def requantize_sums(layer: Layer, sums: Array) -> Array:
 
 
 def fold_constant_channels(layer: Layer) -> Layer:
-    """Return the layer with plain numbers for channels that no input changes.
+    """Return the layer with plain numbers for channels that are the same for every input.
 
-    Training leaves channels behind that a ReLU always clamps; their biases and factors can be
-    beyond what the forms compute with. They get no weights, a factor of 1/4, and four times their
-    result as bias.
+    Training can produce channels that a ReLU always clamps. The forms may not support their biases
+    and factors. Such channels get no weights, a factor of 1/4, and four times their result as the
+    bias.
     """
     limits = np.iinfo(layer.input_dtype)
     ends = [int(limit) - layer.input_zero_point for limit in (limits.min, limits.max)]
     positive, negative = np.maximum(layer.matrix, 0).sum(1), np.minimum(layer.matrix, 0).sum(1)
-    # What lies in the padding counts as zero, which is between the ends.
+    # The padding counts as zero, which is between the ends.
     lowest, highest = (
         layer.bias + positive * first + negative * second for first, second in (ends, ends[::-1])
     )

@@ -1,4 +1,4 @@
-"""A tensor that a C function of the recipe's ``libraries`` computes."""
+"""Creates a tensor that a C function of the recipe's ``libraries`` computes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def library_call(function: str, shape: Sequence[int], dtype: str, *inputs: te.Te
     """Return the tensor that ``function(input ..., output)`` writes; for a strategy's compute.
 
     In C it is ``void function(DLTensor *, ..., DLTensor *)`` (fw_dltensor.h of the generated
-    project). Every tensor is whole and lies in rows; the function reads the inputs and writes all
-    of the last. Shapes have to be constants.
+    project). Every tensor is complete and stored in row-major order. The function reads the inputs
+    and writes the whole last tensor. Shapes must be constants.
     """
     extents = [tirx.const(int(n), "int64") for n in shape]
     return te.extern(
@@ -31,12 +31,15 @@ def library_call(function: str, shape: Sequence[int], dtype: str, *inputs: te.Te
 
 
 def declare_buffer(shape: Sequence[Any], dtype: str) -> tirx.Buffer:
-    # Without a layout, which the buffers of TVM's own formulas have not: else they do not fuse.
+    # Without a layout, like the buffers of TVM's formulas; otherwise they do not fuse.
     return tirx.decl_buffer(shape, dtype, layout=None)
 
 
 def build_call_block(function: str, ins: Sequence[Any], outs: Sequence[Any]) -> tirx.Stmt:
-    """Return the call as a block that says what it reads and writes: schedules see no pointers."""
+    """Return the call as a block that declares its reads and writes, for schedules.
+
+    Schedules do not see the accesses by pointers.
+    """
     call = tirx.Evaluate(tirx.call_packed(function, *ins, *outs))
     block = SBlock([], full_regions(ins), full_regions(outs), function, call)
     return SBlockRealize([], True, block)
@@ -48,7 +51,7 @@ def full_regions(buffers: Sequence[Any]) -> list[tirx.BufferRegion]:
 
 
 def unwrap_library_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Take away the block that TVM puts around a call: it says that nothing is read or written."""
+    """Remove the block that TVM adds around a call, which declares no reads and no writes."""
 
     def unwrap(block: SBlock) -> SBlock:
         inner = block.body

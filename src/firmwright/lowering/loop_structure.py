@@ -1,4 +1,4 @@
-"""Loop structure of a CPU region: no tensor is stored that need not be."""
+"""Sets the loop structure of a CPU region, so that only necessary tensors are stored."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from firmwright.ir.kernels import Cycles
 
 SPATIAL = 0
 WRAPPED_PREFIX = "wrapped_"
-"""First part of the names in wrapped_integers.h, whose functions cost nothing."""
+"""The prefix of the names in wrapped_integers.h, whose functions have no cost."""
 
 CHEAP_CALLS = frozenset({"prim.if_then_else", "prim.likely", BOUNDED})
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """A pointer that a region's C declares for itself, by this declaration."""
+    """A pointer that the C of a region declares with this declaration."""
 
     name: str
     declaration: str
@@ -31,11 +31,11 @@ class Pointer:
 
 @dataclass(frozen=True)
 class ScheduledRegion:
-    """A region's loops, and what the C around them needs.
+    """A region's loops, and the requirements of the C around them.
 
-    Behind the region's own parameters the function takes ``pointers``. ``functions`` are those of
-    the ``headers`` that it calls. ``note`` says what was chosen and why, for the C file;
-    ``cycles`` are those that the device's cost model gives.
+    The function has ``pointers`` as parameters after those of the region. ``functions`` are the
+    functions of ``headers`` that it calls. ``note`` states the choice of loops and its reason, for
+    the C file. ``cycles`` is the estimate of the device's cost model.
     """
 
     function: tirx.PrimFunc
@@ -47,14 +47,14 @@ class ScheduledRegion:
 
 
 def schedule_region(function: tirx.PrimFunc) -> ScheduledRegion:
-    """Give a region's function the loops that every device has that brings no others."""
+    """Return a region's function with the loops of a device that has no custom loops."""
     schedule = Schedule(tvm.IRModule({"main": function}))
     apply_default_loops(schedule)
     return ScheduledRegion(schedule.mod["main"])
 
 
 def apply_default_loops(schedule: Schedule) -> None:
-    """Inline what comes before the reduction, and finish each sum where it was computed."""
+    """Inline the blocks before a reduction, and finish each sum in the loops that compute it."""
     for block in blocks(schedule):
         if can_be_inlined(schedule, block) and (
             is_cheap(schedule.get(block)) or feeds_one_elementwise(schedule, block)
@@ -71,7 +71,7 @@ def blocks(schedule: Schedule) -> list[SBlockRV]:
 
 
 def attempt(step: object) -> bool:
-    """Run one schedule step; a step whose conditions do not hold leaves the loops as they were."""
+    """Run one schedule step; if its conditions do not hold, the loops do not change."""
     try:
         step()  # type: ignore[operator]
     except ScheduleError:
@@ -80,10 +80,10 @@ def attempt(step: object) -> bool:
 
 
 def can_be_inlined(schedule: Schedule, block: SBlockRV) -> bool:
-    """Tell whether others read what a block computes, and it sums nothing up.
+    """Return whether other blocks read a block's result and the block is not a reduction.
 
-    TVM refuses others, too; but its first refusal in a process takes a quarter of a second: it
-    reads all of its own symbols for a traceback.
+    TVM also rejects other blocks. But its first rejection in a process needs a quarter of a second,
+    because it reads all of its symbols for a traceback.
     """
     return bool(schedule.get_consumers(block)) and not is_reduction(schedule, block)
 
@@ -97,20 +97,20 @@ def is_reduction(schedule: Schedule, block: SBlockRV) -> bool:
 
 
 def is_cheap(block: SBlock) -> bool:
-    """Tell whether computing a value again costs no more than loading it, or nearly so."""
+    """Return whether the computation of a value costs about the same as a load of it."""
     calls: set[str] = set()
     structural_walk(block.body, (tvm.ir.Call, lambda call: calls.add(callee_name(call))))
     return all(c in CHEAP_CALLS or c.startswith(WRAPPED_PREFIX) for c in calls)
 
 
 def callee_name(call: tvm.ir.Call) -> str:
-    """Return the name of a C function, or of TIR's own operation."""
+    """Return the name of a C function or of a TIR operation."""
     name = str(call.op.name)
     return str(call.args[0].value) if name.endswith("call_pure_extern") else name
 
 
 def feeds_one_elementwise(schedule: Schedule, block: SBlockRV) -> bool:
-    """Tell whether each value is read at one place, and there once: else it is computed again."""
+    """Return whether each value is read only once, so that inlining does not compute it again."""
     consumers = schedule.get_consumers(block)
     if len(consumers) != 1 or is_reduction(schedule, consumers[0]):
         return False
@@ -123,13 +123,13 @@ def count_iterations(schedule: Schedule, block: SBlockRV) -> int:
 
 
 def count_spatial_iterations(schedule: Schedule, block: SBlockRV) -> int:
-    """Return how many values the block finishes."""
+    """Return the number of values that the block finishes."""
     variables = schedule.get(block).iter_vars
     return prod(int(v.dom.extent) for v in variables if int(v.iter_type) == SPATIAL)
 
 
 def count_reads(schedule: Schedule, producer: SBlockRV, consumer: SBlockRV) -> int:
-    """Count the places in the consumer's formula where the producer's result stands."""
+    """Count how often the producer's result is read in the consumer's formula."""
     result = schedule.get(producer).writes[0].source
     found: list[bool] = []
     structural_walk(
@@ -140,7 +140,7 @@ def count_reads(schedule: Schedule, producer: SBlockRV, consumer: SBlockRV) -> i
 
 
 def fuse_epilogue(schedule: Schedule, block: SBlockRV) -> None:
-    """Move a block that only finishes its producer's values under the producer's loops."""
+    """Move a block that only finishes its producer's values into the producer's loops."""
     producers = schedule.get_producers(block)
     if len(producers) != 1 or is_reduction(schedule, block):
         return
@@ -153,7 +153,7 @@ def fuse_epilogue(schedule: Schedule, block: SBlockRV) -> None:
 
 
 def hoist_init(schedule: Schedule, block: SBlockRV) -> None:
-    """Hoist the start value out of the reduction's loops."""
+    """Move the start value out of the reduction's loops."""
     count = count_spatial_loops(schedule, block)
     loops = schedule.get_loops(block)
     if is_reduction(schedule, block) and count < len(loops):

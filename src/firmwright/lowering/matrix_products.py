@@ -1,7 +1,7 @@
 """Reads a region as products of two stacks of matrices, both of them activations.
 
-What turns or renames axes in front of a product changes where its elements lie, and no more: heads
-of attention are multiplied as they stand in memory.
+Operators that permute or rename axes before a product change only the positions of its elements.
+Thus the heads of an attention are multiplied in their order in memory.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ TURNED = "relax.permute_dims"
 VIEWS = (TURNED, "relax.reshape", "relax.expand_dims")
 
 Axes = tuple[tuple[int, int], ...]
-"""Size and step of each axis of a tensor, in elements of the one that it is a view of."""
+"""The size and step of each axis of a tensor, in elements of the tensor that it is a view of."""
 
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A parameter of the region: its grid, and as what axes a product reads it."""
+    """A parameter of the region: its quantization parameters, and the axes that a product reads."""
 
     parameter: Expr
     grid: QuantizedTensor
@@ -47,9 +47,9 @@ class Operand:
 
 
 def read_matrix_product(function: Function, rounding: str) -> MatrixProduct | None:
-    """Return the products that a region's function is; None for anything else.
+    """Return the products that a region's function computes; None for other functions.
 
-    ``rounding`` is that of the recipe, "tflite" or "onnx".
+    ``rounding`` is the recipe's rounding, "tflite" or "onnx".
     """
     found = find_quantized_call(function, rounding, 2, (PRODUCT,))
     if found is None:
@@ -65,7 +65,7 @@ def read_matrix_product(function: Function, rounding: str) -> MatrixProduct | No
 
 
 def read_operand(argument: Expr, definitions: Definitions) -> Operand | None:
-    """Return what an argument reads; None where that is no byte of one grid."""
+    """Return the operand that an argument reads; None if it is not bytes quantized per tensor."""
     seen, source = find_views(argument, definitions)
     grid = read_bytes(source, definitions)
     if grid is None:
@@ -78,7 +78,7 @@ def read_operand(argument: Expr, definitions: Definitions) -> Operand | None:
 
 
 def find_views(argument: Expr, definitions: Definitions) -> tuple[list[Call], Expr]:
-    """Return the views that lead to an argument, the first one first, and of what they are."""
+    """Return the views that lead to an argument, the first one first, and their source."""
     views: list[Call] = []
     while (call := definitions.get(argument)) is not None and operator_name(call) in VIEWS:
         views.insert(0, call)
@@ -87,12 +87,12 @@ def find_views(argument: Expr, definitions: Definitions) -> tuple[list[Call], Ex
 
 
 def lay_axes(shape: tuple[int, ...]) -> Axes:
-    """Return the axes of a tensor as it lies in memory."""
+    """Return the axes of a tensor in its normal order in memory."""
     return tuple((size, prod(shape[axis + 1 :])) for axis, size in enumerate(shape))
 
 
 def change_axes(axes: Axes, view: Call) -> Axes | None:
-    """Return the axes of a view; None where they have no steps."""
+    """Return the axes of a view; None if an axis has no constant step."""
     if operator_name(view) == TURNED:
         order = view.attrs.axes
         turned = range(len(axes))[::-1] if order is None else (int(axis) for axis in order)
@@ -108,20 +108,20 @@ def change_axes(axes: Axes, view: Call) -> Axes | None:
 
 
 def join_axes(axes: Axes) -> tuple[int, int] | None:
-    """Return several axes as one; None where its elements are not equally far apart."""
+    """Return several axes as one; None if the distances between its elements differ."""
     long = [axis for axis in axes if axis[0] > 1] or [(1, 0)]
     even = all(far == size * near for (_, far), (size, near) in pairwise(long))
     return (prod(size for size, _ in long), long[-1][1]) if even else None
 
 
 def lay_stacks(left: Axes, right: Axes) -> tuple[Axes, Axes] | None:
-    """Return both operands with three axes, of which a stack of one matrix has a step of 0.
+    """Return both operands with three axes; a stack of one matrix has a step of 0.
 
-    None where matrices do not meet one by one, or are not equally far apart.
+    None if the matrices do not correspond one by one, or if their distances differ.
     """
-    # Sizes of stacks meet from their last one on, so only leading ones may be left out.
+    # Sizes of stacks are matched from the last one, so only leading ones may be missing.
     sizes = [[*dropwhile(lambda n: n == 1, (n for n, _ in axes[:-2]))] for axes in (left, right)]
-    if not sizes[1]:  # all rows of all matrices meet the same one
+    if not sizes[1]:  # all rows of all matrices use one matrix
         rows = join_axes(left[:-1])
         return None if rows is None else (((1, 0), rows, left[-1]), ((1, 0), *right[-2:]))
     stacks = [join_axes(axes[:-2]) for axes in (left, right)]
@@ -140,7 +140,7 @@ def make_product(
 ) -> MatrixProduct | None:
     """Return the products of two operands.
 
-    None where their sums might not fit 32 bits, or where elements of a row lie apart.
+    None if their sums might not fit 32 bits, or if the elements of a row are not adjacent.
     """
     stacks = lay_stacks(left.axes, right.axes)
     if stacks is None or stacks[0][2][1] > 1:

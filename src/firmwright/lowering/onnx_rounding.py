@@ -1,4 +1,4 @@
-"""ONNX's rounding, and what of it is exact."""
+"""Implements ONNX's rounding and documents which of its results are exact."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ from firmwright.lowering.kernels.tables import lower_chain_by_table
 class OnnxRounding:
     """ONNX's QuantizeLinear: divide by the scale, round half to even, add the zero point, clamp.
 
-    What is exact, and to what:
+    Operators and the computation that their results are equal to:
 
-    - A function of one stored 8-bit tensor, and elements that are only moved: to the graph as it
-      is written, each operator's result rounded to float32.
-    - A convolution or matrix product of stored 8-bit tensors, its bias and ReLU: to ONNX Runtime's
-      QLinearConv and QLinearMatMul. The sum is an exact int32, converted to float32 and multiplied
-      by (x scale · w scale) / y scale, each of both operations rounded to float32. The graph as it
-      is written would add float32 products, in an order that ONNX leaves open; the result differs
-      from that only where the real sum is about half way between two integers.
-    - An average of stored 8-bit integers: as a sum, in the same way. Where many of them lie half
-      way between two integers, as for two equal scales and an even count, as written.
-    - A bilinear resize of stored 8-bit integers: to the graph in exact arithmetic where the scales'
-      quotient is a simple fraction, else as a sum.
-    - A layer norm of stored 8-bit integers: its sums are exact integers, each row's root and what
-      follows it are float32.
-    - All else (sums of two tensors, softmax …): float32 operator by operator, as written. Only sums
-      of many terms depend on an order that ONNX leaves open.
+    - A function of one stored 8-bit tensor, and elements that are only moved: equal to the graph as
+      it is written, with each operator's result rounded to float32.
+    - A convolution or matrix product of stored 8-bit tensors, its bias and ReLU: equal to ONNX
+      Runtime's QLinearConv and QLinearMatMul. The sum is an exact int32, converted to float32 and
+      multiplied by (x scale · w scale) / y scale. Both of these operations round to float32. The
+      graph as it is written would add float32 products, in an order that ONNX leaves open. Its
+      result differs only if the real sum is about half way between two integers.
+    - An average of stored 8-bit integers: computed as a sum, in the same way. If many averages are
+      half way between two integers, as for two equal scales and an even count, it is computed as
+      written.
+    - A bilinear resize of stored 8-bit integers: equal to the graph in exact arithmetic if the
+      quotient of the scales is a simple fraction, else computed as a sum.
+    - A layer norm of stored 8-bit integers: its sums are exact integers. The root of each row and
+      the operations after it are float32.
+    - All other operators (sums of two tensors, softmax …): float32 operator by operator, as
+      written. Only sums of many terms depend on an order that ONNX leaves open.
     """
 
     nearest: RoundFunction = staticmethod(np.rint)

@@ -22,15 +22,15 @@ from firmwright.lowering.kernels.fixed_point import (
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
 
 LARGEST_TERM = 2**30
-"""Terms of a sum stay below it, so that no sum leaves 32 bits."""
+"""Terms of a sum stay below this limit, so that no sum exceeds 32 bits."""
 
 SIGNS = {"relax.add": (1, 1), "relax.subtract": (1, -1)}
 
 
 def read_pair(function: Function, rounding: str) -> Pair | None:
-    """Return the sum, difference or product that a region's function is; None for anything else.
+    """Return the sum, difference or product that a function computes; None for other functions.
 
-    ``rounding`` is that of the recipe, "tflite" or "onnx".
+    ``rounding`` is the recipe's rounding, "tflite" or "onnx".
     """
     found = find_quantized_call(function, rounding, 2, (*SIGNS, "relax.multiply"))
     if found is None:
@@ -41,7 +41,7 @@ def read_pair(function: Function, rounding: str) -> Pair | None:
     parameters = [skip_reshapes(t.data, definitions) for t in terms]
     if len(terms) < 2 or set(parameters) != set(function.params):
         return None
-    # The region's inputs may stand in another order than the operands.
+    # The region's inputs may have another order than the operands.
     ordered = sorted(
         zip(parameters, terms, SIGNS.get(name, (1, 1)), strict=True),
         key=lambda item: list(function.params).index(item[0]),
@@ -63,7 +63,7 @@ def make_addition(
     rounding: str,
     signs: Sequence[int] = (1, 1),
 ) -> Addition | None:
-    """Return the sum of two tensors by signs; None where its arithmetic might leave 32 bits."""
+    """Return the sum of two tensors with signs; None if its arithmetic might exceed 32 bits."""
     add = add_in_float32 if rounding == "onnx" else add_in_fixed_point
     steps = add(terms, grid, signs)
     if steps is None:
@@ -88,9 +88,9 @@ def make_product(
     shapes: Sequence[tuple[int, ...]],
     rounding: str,
 ) -> Product | None:
-    """Return the product of two tensors of the first's shape, of which one may be a row.
+    """Return the product of a tensor and a tensor of its shape, or a row.
 
-    None where its arithmetic might leave 32 bits.
+    None if the shapes do not match, or if the arithmetic might exceed 32 bits.
     """
     channels = prod(shapes[1])
     is_row = channels == shapes[0][-1] == shapes[1][-1]
@@ -119,13 +119,13 @@ def list_values(term: QuantizedTensor) -> npt.NDArray[np.int64]:
 
 
 def list_reals(term: QuantizedTensor) -> npt.NDArray[np.float32]:
-    """Return the same dequantized."""
+    """Return all bytes of a tensor's type, dequantized in float32."""
     return list_values(term).astype("float32") * np.float32(term.scale[0])
 
 
 def divide(real: npt.NDArray[np.float32], grid: OutputQuantParams) -> Array:
-    """Return float32 numbers in whole steps, as ONNX rounds them."""
-    # Far beyond every result nothing is lost by a bound.
+    """Return float32 numbers as whole steps of the output, as ONNX rounds them."""
+    # These bounds are far beyond every result, so they do not change it.
     quotient = np.clip(real / np.float32(grid.scale), -(2.0**20), 2.0**20)
     steps: Array = np.rint(quotient).astype("int64")
     return steps
@@ -134,13 +134,13 @@ def divide(real: npt.NDArray[np.float32], grid: OutputQuantParams) -> Array:
 def add_in_float32(
     terms: Sequence[QuantizedTensor], grid: OutputQuantParams, signs: Sequence[int]
 ) -> Array:
-    """Add and divide as ONNX's graph is written: each result is rounded to float32."""
+    """Add and divide as in the ONNX graph; each result is rounded to float32."""
     left, right = (list_reals(t) * np.float32(sign) for t, sign in zip(terms, signs, strict=True))
     return divide(left[:, None] + right[None], grid)
 
 
 def multiply_in_float32(terms: Sequence[QuantizedTensor], grid: OutputQuantParams) -> Array:
-    """Multiply and divide as ONNX's graph is written: each result is rounded to float32."""
+    """Multiply and divide as in the ONNX graph; each result is rounded to float32."""
     left, right = (list_reals(t) for t in terms)
     return divide(left[:, None] * right[None], grid)
 
@@ -148,7 +148,7 @@ def multiply_in_float32(terms: Sequence[QuantizedTensor], grid: OutputQuantParam
 def add_in_fixed_point(
     terms: Sequence[QuantizedTensor], grid: OutputQuantParams, signs: Sequence[int]
 ) -> Array | None:
-    """Add as TFLite's kernel; None where its arithmetic might leave 32 bits.
+    """Add like TFLite's kernel; None if its arithmetic might exceed 32 bits.
 
     Source: tensorflow/lite/kernels/add.cc (Prepare) and internal/reference/integer_ops/add.h.
     """
@@ -168,7 +168,7 @@ def add_in_fixed_point(
 def multiply_in_fixed_point(
     terms: Sequence[QuantizedTensor], grid: OutputQuantParams
 ) -> Array | None:
-    """Multiply as TFLite's kernel; None for a factor of 1 and more.
+    """Multiply like TFLite's kernel; None for a factor of 1 or more.
 
     Source: tensorflow/lite/kernels/mul.cc (Prepare) and internal/reference/integer_ops/mul.h.
     """
@@ -178,7 +178,7 @@ def multiply_in_fixed_point(
 
 
 def scale_steps(values: Array, factor: float) -> Array:
-    """Multiply integers by a factor below one, rounded twice as TFLite's kernels round."""
+    """Multiply integers by a factor below one, rounded twice like TFLite's kernels."""
     fixed = to_fixed_point(np.array([factor]))
     products = rounding_multiply_high(values, int(fixed.mantissa[0]))
     return rounding_shift_right(products, -int(fixed.shift[0]))

@@ -1,4 +1,4 @@
-"""A CPU region becomes one C function: integer arithmetic, TIR, loops, C."""
+"""Lowers a CPU region to one C function: integer arithmetic, TIR, loops, C."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ DEFAULT_CONSTANT_NAMES = {
     ("int32", False): "bias",
     ("float32", False): "scales",
 }
-"""The name in C of a constant that has none, by dtype and whether it has several long axes."""
+"""The name in C of an unnamed constant, by dtype and whether it has several long axes."""
 
 OWN_STRATEGIES = (
     Strategy("relax.topk", topk),
@@ -65,7 +65,7 @@ OWN_STRATEGIES = (
     Strategy("relax.scatter_nd", scatter_nd),
     Strategy("relax.index_put", index_put),
 )
-"""For operators whose lowering by TVM needs TVM's runtime, or is not exact enough."""
+"""Strategies for operators whose lowering by TVM needs TVM's runtime or is not exact enough."""
 
 ConstantKey = tuple[str, tuple[int, ...], bytes]
 
@@ -84,10 +84,9 @@ def lower_region(
 ) -> LoweredRegion:
     """Lower one region to a C function body; ``rounding`` is a key of :data:`ROUNDINGS`.
 
-    ``strategies`` are the device's own, the user's before them. ``scheduler`` gives the loops
-    their structure, where none of the strategies that are taken does; ``finish`` makes of the
-    loops that a strategy made what the device has for them.
-    Raises UserError, naming the operators, where TVM has no C for one of them.
+    ``strategies`` are those of the device, after those of the user. ``scheduler`` makes the loops
+    of the region if no selected strategy has a schedule. If one has, ``finish`` adapts its loops to
+    the device. Raises UserError, which names the operators, if TVM has no C for one of them.
     """
     try:
         module, use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])
@@ -114,9 +113,10 @@ def build_kernel(
     scheduled: ScheduledRegion,
     use: ArithmeticUse,
 ) -> Kernel:
-    """Return the C of a region whose Relax ``function`` has the ``constants`` behind its inputs.
+    """Return the C of a region.
 
-    Raises ValueError for a call of a function that firmware does not have.
+    The parameters of the Relax ``function`` are the inputs and then the ``constants``. Raises
+    ValueError for a call of a function that firmware does not have.
     """
     name = region.name
     returned = [relax.Var("result", kind) for kind in function.ret_ty.fields]
@@ -149,7 +149,7 @@ def build_kernel(
 def make_parameters(
     stem: str, tensors: Sequence[str], variables: Sequence[relax.Var]
 ) -> tuple[Parameter, ...]:
-    """Return a parameter for each tensor, ``<stem>`` or ``<stem>_0`` …, of its variable's type."""
+    """Return one parameter per tensor, ``<stem>`` or ``<stem>_0`` …, with its variable's type."""
     return tuple(
         Parameter(name, dtype_of(variable), prod(static_shape(variable)), tensor)
         for name, variable, tensor in zip(
@@ -159,9 +159,9 @@ def make_parameters(
 
 
 def find_called_functions(result: CFunction, scheduled: ScheduledRegion) -> tuple[str, ...]:
-    """Return the functions that the C calls, without those that the schedule brings along.
+    """Return the functions that the C calls, without those that the schedule provides.
 
-    Raises ValueError for one that neither C's library nor the project has.
+    Raises ValueError for a function that neither the C library nor the project has.
     """
     functions = tuple(f for f in result.functions if f not in scheduled.functions)
     unknown = find_unknown_functions(functions)
@@ -175,14 +175,14 @@ def declare_pointers(scheduled: ScheduledRegion) -> str:
 
 
 def refuse_unlowered(function: relax.Function) -> None:
-    """Raise ValueError for an operator that TVM leaves as it is."""
+    """Raise ValueError if TVM has not lowered an operator to loops."""
     for binding in list_bindings(function):
         if operator_name(binding.value) not in ("", "relax.call_tir"):
             raise ValueError(f"TVM has no loops for {short_name(binding.value)}")
 
 
 def start_at_infinity(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Start float maxima and minima at infinity: TVM starts at the largest finite number."""
+    """Start float maxima and minima at infinity, not at TVM's largest finite number."""
 
     def infinite(number: tirx.FloatImm) -> tirx.FloatImm:
         dtype = str(number.ty.dtype)
@@ -203,7 +203,7 @@ def start_at_infinity(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def mark_unused(read: Sequence[Parameter], result: CFunction) -> str:
-    """Tell the compiler of parameters that a region with a constant result does not read."""
+    """Return C that marks unread parameters as unused; a region with a constant result has some."""
     return "".join(f"    (void){p.name};\n" for p in read if p.name in result.unused)
 
 
@@ -212,9 +212,9 @@ def number_names(stem: str, count: int) -> list[str]:
 
 
 def lift_constants(module: tvm.IRModule, name: str) -> tuple[tvm.IRModule, list[NamedArray]]:
-    """Make every constant array a parameter behind the inputs; equal ones share a parameter.
+    """Turn every constant array into a parameter after the inputs; equal arrays share one.
 
-    A constant bound to a variable of its own takes that variable's name.
+    A constant that is bound to a variable has the name of the variable.
     """
     names = {
         constant_key(binding.value): str(binding.var.name)
@@ -239,7 +239,7 @@ def lift_constants(module: tvm.IRModule, name: str) -> tuple[tvm.IRModule, list[
     parameters = [*function.params, *(v for v, _ in found.values())]
     lifted = relax.Function(parameters, function.body, function.ret_ty)
     functions = {g: f for g, f in module.functions.items() if g.name_hint != name}
-    # A new variable, for the old one is typed with the old parameters.
+    # A new variable, because the type of the old one has the old parameters.
     builder = relax.BlockBuilder(tvm.IRModule(functions))
     builder.add_func(lifted, name)
     lifted_module = relax.transform.CanonicalizeBindings()(builder.get())
@@ -252,7 +252,7 @@ def constant_key(constant: Constant) -> ConstantKey:
 
 
 def fuse(module: tvm.IRModule, name: str) -> tirx.PrimFunc:
-    """Fuse the region's TIR functions into one, called from a ``main`` made for the purpose."""
+    """Fuse the region's TIR functions into one function by a temporary ``main`` that calls them."""
     region = module.get_global_var(name)
     module.update_func(region, module[name].with_attr("Primitive", 1))
     builder = relax.BlockBuilder(module)

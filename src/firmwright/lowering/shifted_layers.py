@@ -1,9 +1,9 @@
-"""Reads a region of integers as one layer: sums of bytes, multiplied, moved, shifted and clipped.
+"""Reads a region of integers as one layer: sums of bytes, multiplied, moved, shifted, clipped.
 
     sums int32 -> [astype int64] -> [multiply] -> [add] -> [right_shift] -> clip -> astype
 
-Graphs of integers have their own numbers for it; they come from
-:mod:`firmwright.transforms.integers`, which proves that nothing overflows.
+Graphs of integers contain the numbers of these operators. The operators come from
+:mod:`firmwright.transforms.integers`, which proves that they do not overflow.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from firmwright.lowering.integer_layers import (
 from firmwright.lowering.layer_arithmetic import fold_constant_channels
 
 ARITHMETIC = ("relax.right_shift", "relax.add", "relax.multiply")
-"""What may follow the sums, from the last to the first."""
+"""The operators that may follow the sums, from the last to the first."""
 
 
 def read_shifted_layer(function: Function) -> Layer | None:
-    """Return the layer that a region's function is; None for anything else."""
+    """Return the layer that a region's function computes; None for other functions."""
     results = function.body.body.fields
     if len(function.params) != 1 or len(results) != 1:
         return None
@@ -62,7 +62,7 @@ def read_shifted_layer(function: Function) -> Layer | None:
 
 
 def read_clipped(result: Expr, definitions: Definitions) -> tuple[Expr, int, int] | None:
-    """Return what is clipped and cast to bytes, and the limits of that."""
+    """Return the value that is clipped and cast to bytes, and the limits of the clip; else None."""
     call = definitions.get(skip_reshapes(result, definitions))
     if call is None or operator_name(call) != "relax.astype" or dtype_of(call) not in BYTES:
         return None
@@ -75,7 +75,7 @@ def read_clipped(result: Expr, definitions: Definitions) -> tuple[Expr, int, int
 
 
 def read_arithmetic(argument: Expr, definitions: Definitions) -> tuple[Call | None, list[Array]]:
-    """Return the operator behind a shift, a sum and a product with constants, and these three."""
+    """Return the operator before a shift, a sum and a product with constants, and the constants."""
     found = [np.zeros(1, "int64"), np.zeros(1, "int64"), np.ones(1, "int64")]
     call = definitions.get(argument)
     for index, name in enumerate(ARITHMETIC):
@@ -88,7 +88,7 @@ def read_arithmetic(argument: Expr, definitions: Definitions) -> tuple[Call | No
 
 
 def spread(numbers: Array, channels: int) -> Array | None:
-    """Return a number for each channel, which are the last axis; None for other shapes."""
+    """Return one number per channel, along the last axis; None for other shapes."""
     flat = numbers.reshape(-1)
     if flat.size == 1:
         return np.resize(flat, channels)
@@ -102,9 +102,10 @@ def make_layer(
     output_dtype: str,
     limits: tuple[int, int],
 ) -> Layer | None:
-    """Return the layer of sums; None where bytes do not hold its weights.
+    """Return the layer of sums; None if its weights do not fit bytes.
 
-    A factor below zero becomes the weights' sign. Whole factors of what is added are the bias.
+    The sign of a negative factor moves to the weights. Whole multiples of a factor in the added
+    number become the bias.
     """
     shifts, added, factors = numbers
     sign = np.where(factors < 0, -1, 1)

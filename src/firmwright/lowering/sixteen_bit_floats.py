@@ -1,6 +1,6 @@
-"""16-bit floats in TIR: a cast is a function of sixteen_bit_floats.h, all else moves bit patterns.
+"""Lowers 16-bit floats in TIR to bit patterns; casts call functions of sixteen_bit_floats.h.
 
-:mod:`firmwright.transforms.sixteen_bit_floats` has left nothing else to do with such numbers.
+:mod:`firmwright.transforms.sixteen_bit_floats` has replaced all other computations on them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 
 
 def to_bit_patterns(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return 16-bit floats as uint16, any other array as it is."""
+    """Return 16-bit floats as uint16, any other array unchanged."""
     return array.view(np.uint16) if array.dtype.name in SIXTEEN_BIT_FLOATS else array
 
 
 def store_bit_patterns(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Store 16-bit floats as uint16; ValueError where the function computes with them."""
+    """Store 16-bit floats as uint16; ValueError if the function computes with them."""
     replaced = [(tirx.Cast, replace_cast), (tvm.ir.Call, replace_reinterpretation)]
     function = structural_map(function, replaced)
     structural_walk(function, (tvm.ir.Expr, refuse_arithmetic))
@@ -46,7 +46,7 @@ def is_16bit_float(kind: Any) -> bool:
 
 
 def replace_cast(cast: tirx.Cast) -> tirx.Expr:
-    """Call the C function that converts, from or to bit patterns."""
+    """Call the C function that converts from or to bit patterns."""
     before, after = str(cast.value.ty.dtype), str(cast.ty.dtype)
     if not {before, after} & SIXTEEN_BIT_FLOATS:
         return cast
@@ -55,9 +55,9 @@ def replace_cast(cast: tirx.Cast) -> tirx.Expr:
 
 
 def replace_reinterpretation(call: tvm.ir.Call) -> tirx.Expr:
-    """Leave out what takes the bits of such a float for those of an integer, or makes it of them.
+    """Remove a reinterpretation of a 16-bit float as an integer, or of an integer as such a float.
 
-    That is done with a float of an array, or for one, and there both are the same.
+    It reads a float from an array or stores one there, and an array stores floats as integers.
     """
     if not isinstance(call.op, tvm.ir.Op) or call.op.name != "tirx.reinterpret":
         return call

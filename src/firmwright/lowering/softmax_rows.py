@@ -1,4 +1,4 @@
-"""Reads a region as a softmax of rows in ONNX's rounding: float32 between two grids of bytes."""
+"""Reads a region as a softmax of rows in ONNX's rounding: bytes to float32 to bytes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from firmwright.lowering.integer_layers import find_quantized_call, read_bytes, 
 
 
 def read_softmax(function: Function, rounding: str) -> Softmax | None:
-    """Return the softmax that a region's function is; None for anything else.
+    """Return the softmax that a region's function computes; None for other functions.
 
-    ``rounding`` is that of the recipe: TFLite's own kernel computes on integers.
+    ``rounding`` is the recipe's rounding. TFLite's kernel computes a softmax on integers, so the
+    result is None for "tflite".
     """
     if rounding == "tflite":
         return None

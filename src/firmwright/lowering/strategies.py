@@ -1,9 +1,10 @@
-"""Strategies: how an operator becomes loops where TVM's own way is not the best one.
+"""Selects strategies: custom loops for operators whose lowering by TVM is not the best.
 
-A device hands its strategies to :func:`firmwright.lowering.region.lower_region`, the user's own
-in front of them; for each operator, the first whose condition holds is taken, else TVM's own.
-They see a region behind the integer arithmetic: an operator that was rebuilt on integers is none
-any more, one that commutes with a scale (a max-pooling) works on the integers themselves.
+A device passes its strategies, after those of the user, to
+:func:`firmwright.lowering.region.lower_region`. The first strategy whose condition holds lowers an
+operator; without one, TVM lowers it. Strategies run after the integer arithmetic. They do not see
+an operator that was rebuilt on integers. An operator that commutes with a scale, such as a
+max-pooling, has integer operands.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from firmwright.ir.relax import operator_name
 from firmwright.lowering.loop_structure import ScheduledRegion
 
 Condition = Callable[[tvm.ir.Call], bool]
-"""Tells whether a strategy is for this call; its shapes, types and attributes are known."""
+"""Returns whether a strategy is for this call; its shapes, types and attributes are known."""
 
 Compute = Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
-"""Gives what takes the call's place, mostly ``builder.call_te(function, *call.args)``."""
+"""Returns the replacement of the call, mostly ``builder.call_te(function, *call.args)``."""
 
 LoopSchedule = Callable[[Schedule], None]
-"""Changes the loops of a region, which is one function ``main`` with a block for each step."""
+"""Changes the loops of a region, which is one function ``main`` with one block per step."""
 
 Scheduler = Callable[[tirx.PrimFunc], ScheduledRegion]
-"""Gives a region's function, whose blocks have plain loops, the loops it is to have."""
+"""Returns the scheduled loops of a region's function, whose blocks have plain loops."""
 
 
 def always(_call: tvm.ir.Call) -> bool:
@@ -38,9 +39,9 @@ def always(_call: tvm.ir.Call) -> bool:
 
 @dataclass(frozen=True)
 class Strategy:
-    """One way to make loops of an ``operator`` such as ``relax.nn.max_pool2d``.
+    """A way to lower an ``operator``, such as ``relax.nn.max_pool2d``, to loops.
 
-    Without a ``compute`` TVM's own is taken, without a ``schedule`` the device's.
+    Without a ``compute``, TVM lowers the operator; without a ``schedule``, the device schedules it.
     """
 
     operator: str
@@ -50,7 +51,7 @@ class Strategy:
 
 
 class Legalization:
-    """Puts strategies in the places of one region's operators, and remembers what they ask for."""
+    """Applies strategies to the operators of one region and records their schedules and errors."""
 
     def __init__(self, strategies: Sequence[Strategy]) -> None:
         self.strategies = strategies
@@ -58,7 +59,7 @@ class Legalization:
         self.errors: list[UserError] = []
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Make TIR functions of all operators; UserError for what a strategy of the user's says."""
+        """Lower all operators to TIR functions; UserError if a strategy of the user raises one."""
         names = {s.operator for s in self.strategies}
         legalized = relax.transform.LegalizeOps(dict.fromkeys(names, self.legalize))(module)
         if self.errors:
@@ -66,9 +67,9 @@ class Legalization:
         return legalized
 
     def choose_scheduler(self, own: Scheduler, finish: Scheduler) -> Scheduler:
-        """Return what makes the region's loops: the first schedule that was asked for, or ``own``.
+        """Return the scheduler of the region: the first schedule of the strategies, or ``own``.
 
-        ``finish`` gets the loops of the former. Call it behind :meth:`apply`.
+        ``finish`` receives the loops of the former. Call this method after :meth:`apply`.
         """
         if not self.schedules:
             return own
@@ -83,12 +84,12 @@ class Legalization:
     def legalize(self, builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         try:
             return self.apply_strategy(builder, call)
-        except UserError as mistake:  # TVM would make a RuntimeError of it
+        except UserError as mistake:  # TVM would turn it into a RuntimeError
             self.errors.append(mistake)
             return call
 
     def apply_strategy(self, builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        """Return what the first strategy that applies makes of the call."""
+        """Return the result of the first strategy that applies to the call."""
         name = operator_name(call)
         fitting = (s for s in self.strategies if s.operator == name and s.condition(call))
         strategy = next(fitting, Strategy(name))

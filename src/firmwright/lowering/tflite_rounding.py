@@ -1,4 +1,4 @@
-"""TFLite's reference kernels, bit for bit: which computation puts which operator on a grid."""
+"""Selects the computations that quantize like TFLite's reference kernels, with the same bits."""
 
 from __future__ import annotations
 
@@ -74,15 +74,16 @@ INTEGER_KERNELS: dict[str, IntegerKernel] = {
     "relax.sum": reduce_sum,
     "relax.tanh": tanh,
 }
-"""Operators whose real result has a kernel of its own on integers."""
+"""The operators whose real result has a separate kernel on integers, and the kernels."""
 
 
 class TfliteRounding:
-    """Fixed-point multipliers with double rounding; a kernel of its own for some operators.
+    """Fixed-point multipliers with double rounding, and separate kernels for some operators.
 
-    For a TFLite model, exact to LiteRT's reference kernels. For a model of another format this is
-    an arithmetic of firmwright's choice: the same kernels, tables of the float32 function with
-    halves rounded away from zero, elements moved as they are. What is left runs in float32.
+    For a TFLite model, results equal LiteRT's reference kernels exactly. For other formats,
+    firmwright chose this arithmetic: the same kernels, tables of the float32 function with halves
+    rounded away from zero, and elements that are moved unchanged. The remaining operators run in
+    float32.
     """
 
     nearest: RoundFunction = staticmethod(round_half_away)
@@ -110,7 +111,7 @@ class TfliteRounding:
 def quantize_by_reciprocal(
     real: npt.NDArray[np.float32], scale: np.float32
 ) -> npt.NDArray[np.float32]:
-    """Return whole steps as TFLite fills its tables: by the reciprocal of the scale.
+    """Return whole steps as TFLite computes its tables: with the reciprocal of the scale.
 
     Source: tensorflow/lite/kernels/internal/common.h, LUTPopulate.
     """

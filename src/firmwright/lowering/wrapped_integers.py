@@ -1,7 +1,8 @@
-"""Casts that reinterpret a sign are functions of wrapped_integers.h.
+"""Replaces casts that reinterpret a sign by functions of wrapped_integers.h.
 
-TVM 0.27 takes it that a cast keeps the value: of an int32 cast to uint32 it concludes that it was
-not negative, and drops a later clamp at a negative bound. It concludes nothing of a call.
+TVM 0.27 assumes that a cast keeps the value. From a cast of an int32 to uint32 it concludes that
+the int32 was not negative, and it drops a later clamp at a negative bound. It concludes no such
+fact from a call.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from tvm_ffi import structural_map
 
 
 def replace_sign_casts(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Make a call of every cast between signed and unsigned integers that may change the value.
+    """Replace every cast between signed and unsigned integers that may change the value by a call.
 
-    A cast to a narrower unsigned type stays: those are of values that were clamped to it.
+    A cast to a narrower unsigned type stays, because its values were clamped to that type.
     """
     return structural_map(function, (tirx.Cast, replace_cast))
 
