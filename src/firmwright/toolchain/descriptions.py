@@ -56,7 +56,7 @@ def suggest_name(word: str, known: Iterable[str]) -> str:
 
 
 def resolve_own(name: str, folder: Path) -> str:
-    """Return a name unchanged; return a path relative to ``folder`` joined to it, with a slash."""
+    """Return a name unchanged, or a path that starts at ``folder``, always with a slash."""
     if "/" not in name and not is_own_file(name):
         return name
     path = (folder / name).as_posix()

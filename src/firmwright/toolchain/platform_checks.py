@@ -19,7 +19,7 @@ from firmwright.toolchain.toolchains import TOOLCHAINS, Toolchain, load_toolchai
 LINKER_SCRIPT = "link.ld"
 
 OF_PROGRAMS = ("native", "qemu-user")
-"""Emulators that run programs of an operating system; the others emulate a machine's memories."""
+"""Emulators that run programs of an operating system; other emulators have a machine's memories."""
 
 WIDE_FAMILIES = ("rv64", "linux", "native")
 """Families of architectures with more than 32 bits in an address."""

@@ -27,7 +27,7 @@ class BoxComparer:
     labels: Sequence[Sequence[Box]] | None
 
     def compare(self, networks: Mapping[str, OutputsByName]) -> BoxAccuracy:
-        """Compare the boxes in the outputs of each network with the right boxes."""
+        """Return the accuracy of the boxes in the outputs of each network."""
         found = {name: self.detect_boxes(outputs) for name, outputs in networks.items()}
         right = next(iter(found.values())) if self.labels is None else self.labels
         rates = {name: self.compute_rates(boxes, right) for name, boxes in found.items()}

@@ -110,7 +110,7 @@ def carries_indices(variable: relax.Var, concat: tvm.ir.Call) -> bool:
 def is_choice(variable: relax.Var, sum_: relax.Var, readers: Readers) -> bool:
     """Return whether every reader of a sum selects either the sum or the variable.
 
-    Networks do this to convert an index that counts from the end.
+    Networks convert an index that counts from the end in this form.
     """
     following = readers.get(sum_, ())
     return bool(following) and all(

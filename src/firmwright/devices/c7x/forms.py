@@ -33,7 +33,7 @@ FLOAT_SHIFT = 24
 
 @cache
 def make_forms(core: Core) -> tuple[Form, ...]:
-    """Return the forms of a core; those of one kind of layer are in the order of preference."""
+    """Return the forms of a core; the forms of one kind of layer are in the order of preference."""
     conditions = (
         INTEGERS,
         Condition(

@@ -40,7 +40,8 @@ def lower_to_loops(region: Region, module: IRModule, context: Context, core: Cor
     strategies = (*context.strategies, *STRATEGIES)
     scheduler = partial(schedule_for_c7x, core=core)
     lowered = lower_region(region, module, context.rounding, strategies, scheduler, use_annotations)
-    # Streams read ahead, and a message to this core lists inputs and outputs separately.
+    # Streams read ahead, and a message to this core lists the buffers that it reads separately from
+    # all other buffers.
     return replace(lowered, kernel=replace(lowered.kernel, in_place=()))
 
 

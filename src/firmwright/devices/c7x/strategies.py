@@ -33,7 +33,7 @@ def is_subsampling(call: tvm.ir.Call) -> bool:
 
 
 def subsample(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return out[n, c, y, x] = in[n, c, y * down, x * right]."""
+    """Return the selected elements: out[n, c, y, x] = in[n, c, y * down, x * right]."""
     down, right = (int(s) for s in call.attrs.strides)
 
     def compute(data: te.Tensor) -> te.Tensor:

@@ -53,7 +53,7 @@ PIECE_BYTES = 2**15
 
 @dataclass(frozen=True)
 class Geometry:
-    """A layer's picture, divided if possible: rows and columns of the output and the input."""
+    """The picture of a layer, divided if possible: rows and columns of the output and the input."""
 
     height: int
     width: int
@@ -63,7 +63,10 @@ class Geometry:
 
 @dataclass(frozen=True, eq=False)
 class Strips:
-    """A layer in strips, for a core with registers of ``vector`` and ``local_memory`` bytes."""
+    """A layer split into strips, for a core with ``vector`` and ``local_memory`` in bytes.
+
+    ``vector`` is the size of a register.
+    """
 
     layer: Layer
     vector: int

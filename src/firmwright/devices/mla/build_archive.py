@@ -119,7 +119,7 @@ TITLES = {"gen1": "MLSoC", "gen2": "Modalix"}
 def write_script(
     name: str, model: str, inputs: Sequence[Tensor], calibration: str, settings: AfeSettings
 ) -> str:
-    """Return the script.
+    """Return the text of the script ``compile.py`` for SiMa's compiler.
 
     ``model`` and ``calibration`` are files next to it; ``calibration`` is '' without samples.
     """

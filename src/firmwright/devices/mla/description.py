@@ -98,7 +98,7 @@ def find_repeated(what: str, names: Sequence[str]) -> list[str]:
 def is_ingress(node: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
     """Return whether a tensor is an input of the network.
 
-    Without a list of inputs, every tensor is one that no step writes.
+    Without a list of inputs, every tensor that no step writes is an input.
     """
     stated = content.get("input_nodes")
     return stated is None or any(node["name"] == given["name"] for given in stated)

@@ -1,4 +1,4 @@
-"""Selects the operators that the MLA supports by SiMa's tables, and the rules against others.
+"""Selects the operators that the MLA supports by SiMa's tables, and reports rules against others.
 
 The tables are only a first check: SiMa's compiler rewrites and merges nodes, and makes the final
 decision. They do not state which other core runs the remaining operators.

@@ -54,7 +54,7 @@ def render_layer(tiling: Tiling, double_buffering: bool, clear: int = 0) -> str:
 class TileBuffers:
     """The bytes of tiles in L1: inputs first, then results.
 
-    If ``two``, each of them has two places that the tiles use in turn.
+    If ``two``, L1 has two buffers for inputs and two for results, which the tiles use in turn.
     """
 
     inputs: int

@@ -55,9 +55,7 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class SampleCycles:
-    """Cycles of one sample. A started job first loads its weights, so no cycles overlap with the
-    load.
-    """
+    """Cycles of one sample. A started job loads its weights and does not compute meanwhile."""
 
     compute: int
     weights: int

@@ -1,4 +1,4 @@
-"""Places the layers of a network on the accelerator, and explains why other layers stay out."""
+"""Places the layers of a network on the accelerator, and reports why other layers stay out."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ QUANTIZED_STAND_IN = (
 
 
 class TidlTarget(Target):
-    """TIDL, with operators placed as TI's compilers place them."""
+    """TIDL; it places operators as TI's compilers do."""
 
     name = "tidl"
     core = "c7x"
