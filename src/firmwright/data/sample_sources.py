@@ -58,8 +58,8 @@ class DataSource(msgspec.Struct, frozen=True):
     """The data of one input; ``kind`` is one of KINDS.
 
     ``arrays``: ``.npy`` files with a leading sample axis; ``raw``: files of one sample's bytes
-    each, little-endian; ``pictures``: files that Pillow reads; ``python``: ``function`` as in
-    ``module:function``, in a module next to the recipe, returns an array with a sample axis.
+    each, little-endian; ``pictures``: files that Pillow reads. ``python``: ``function``, as in
+    ``module:function`` of a module next to the recipe, returns an array with a sample axis.
     """
 
     kind: str

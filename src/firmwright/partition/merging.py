@@ -11,7 +11,7 @@ Node = TypeVar("Node", bound=Hashable)
 def merge_acyclic(
     nodes: Sequence[Node], reads: Mapping[Node, Sequence[Node]], taken: set[Node]
 ) -> list[list[Node]]:
-    """Return the taken nodes as regions, each in the order of ``nodes``.
+    """Return the nodes of ``taken`` as regions, each in the order of ``nodes``.
 
     ``nodes`` are in an order of execution; ``reads`` has for each node the nodes whose results it
     reads. Two regions are merged if one reads the other and no path between them passes through

@@ -133,10 +133,10 @@ def find_views(
     dequantized: set[relax.Var],
     choices: DeviceAssignment,
 ) -> tuple[dict[relax.Var, int], set[relax.Var]]:
-    """Return the parts of tensors with their first bytes, and the tensors joined of parts.
+    """Return the parts of tensors, with their byte offsets, and the tensors joined of parts.
 
     Both are empty if a device of the mix has a special layout: parts would be elsewhere in it.
-    They are also empty if the last device has its own core: loads may need more alignment.
+    They are also empty if the last device is a separate core: loads may need more alignment.
     """
     *_, last = choices.mix
     if last.target.core or any(device.target.layout(device.context) for device in choices.mix):

@@ -57,7 +57,7 @@ class QuantizedStep:
 
 @dataclass(frozen=True)
 class QuantizedChain:
-    """An operator of stored tensors, the operators that alone follow it, and the last quantize.
+    """An operator of stored tensors, the operators after it, and the quantize of the result.
 
     ``variables`` are all variables that a composite of the chain needs, in order of execution.
     """
@@ -77,8 +77,8 @@ def find_quantized_chains(
 
     Operators of ``behind``, such as "add" and "relu", may follow before the quantize. Each is the
     only reader of the one before, and its other operands are stored tensors too. An operator is
-    not in a chain if it has a float operand without a dequantize, or a float result that another
-    operator reads.
+    not part of a chain, and neither are the operators before it, if it has a float operand without
+    a dequantize, or a float result that another operator reads too.
     """
     if function != "main":
         module = tvm.IRModule({"main": module[function].without_attr("global_symbol")})

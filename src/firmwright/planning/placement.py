@@ -29,7 +29,7 @@ class MemoryChoices:
     taken: Mapping[str, int] = field(default_factory=dict)
 
     def take(self, size: int) -> MemoryChoices:
-        """Return the choices with ``size`` more bytes of RAM taken."""
+        """Return the choices with ``size`` more bytes of RAM in use."""
         return replace(self, taken={**self.taken, RAM: self.taken.get(RAM, 0) + size})
 
 

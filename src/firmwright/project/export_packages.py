@@ -68,7 +68,7 @@ class ExportedNetwork:
 
     @cached_property
     def arrays(self) -> dict[str, list[SampleArray]]:
-        """Return the sample as inputs and outputs; long ones take seconds to format."""
+        """Return the sample as inputs and outputs; formatting long ones needs seconds."""
         ports = {"input": self.inputs, "output": self.outputs}
         return {
             kind: [
