@@ -50,9 +50,9 @@ PROGRAM_START = b"\x7fELF"
 class OpenedFiles:
     """The files that determine the results of a tool by their contents.
 
-    ``places`` are the folders in which the tool looks for them, and paths at which it finds no file
-    now: a new file there may come first. ``facts`` are further texts that affect the results, such
-    as versions.
+    ``places`` are the folders in which the tool looks for these files, and paths at which it finds
+    no file now. A new file there may come first. ``facts`` are further texts that affect the
+    results, such as versions.
     """
 
     files: tuple[str, ...]

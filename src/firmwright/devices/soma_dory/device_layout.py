@@ -1,9 +1,9 @@
 """Defines the memory layout of activations for DIANA's digital accelerator.
 
-The last axis (the width of an image, the channels of a vector) is padded to whole rows of 16 bytes,
-because the accelerator computes 16 columns at a time. The accelerator reads the first byte of a
-32-bit word as the last byte, so bytes are reversed within each word. It does not know the true
-width and reads the padding of a row as data, so :data:`ZEROS` columns of the padding are 0.
+The last axis is the width of an image, or the channels of a vector. It is padded to whole rows of
+16 bytes, because the accelerator computes 16 columns at a time. The accelerator reads the first
+byte of a 32-bit word as the last byte, so bytes are reversed within each word. It does not know the
+true width and reads the padding of a row as data, so :data:`ZEROS` columns of the padding are 0.
 Sources: DORY's ``adjust_dimensions``, HTVM's layout transform, and diana-driver.md.
 """
 

@@ -135,7 +135,8 @@ def use_space_to_depth(layer: AcceleratorLayer) -> AcceleratorLayer | None:
 
     Pairs of rows and of columns of the image become channels. Channel 4·c + 2·i + j of the new
     image is row i and column j of each pair, of channel c. A kernel of stride 2 then moves by one
-    pair, and is half as large: DS-CNN's 10 x 4 with padding (4, 5), (1, 1) becomes 5 x 3.
+    pair, and is half as large. For example, DS-CNN's 10 x 4 with padding (4, 5), (1, 1) becomes 5 x
+    3.
     """
     if layer.weights is None or layer.kind is not LayerKind.CONV2D or layer.strides != (2, 2):
         return None

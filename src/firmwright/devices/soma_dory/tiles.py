@@ -3,7 +3,7 @@
 A tile is chosen for the results; the kernel determines the input that it reads. Tiles are walked in
 the order rows, output channels, input channels, with the last one fastest. The accelerator fetches
 the weights of every job again. With output channels inside of rows, an input tile is loaded once
-and used for all of them, and no other order saves more. Columns are not split: a job reads the rows
+and used for all of them, and no other order saves more. Columns are not split. A job reads the rows
 of its input from their first byte on, and pads both of their ends (diana-driver.md, K2 and E1).
 """
 

@@ -1,8 +1,8 @@
 """Finds the tiles of a layer that need the fewest estimated cycles.
 
 All of the several hundred possible tiles are compared by the cost model (``cost.py``). The model is
-split into terms, because a tile of rows and columns and a tile of channels each have terms that
-depend only on one of the two. So the cycles of a pair are a few products.
+split into terms. Some terms depend only on the tile of rows and columns, others only on the tile of
+channels. So the cycles of a pair of tiles are a few products.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The keys and their numbers are in the tool's ``--help``, in TI's user guide (TIDL-RT importer, 08_02
 and later) and in ``itidl_ti.h``. The keys for raw data come from the importer in TI's TVM. Two
-facts are not published and therefore unverified: the order of several inputs in a file of raw data,
-and whether a graph with quantize operators may start with integers.
+facts are not published and therefore unverified. One is the order of several inputs in a file of
+raw data. The other is whether a graph with quantize operators may start with integers.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class TidlOptions:
 def read_options(context: Context) -> TidlOptions:
     """Return the target string's options, completed by the defaults.
 
-    Raises OptionError for an option or a value that TIDL does not have, for options that exclude
-    each other, and for options that the platform's chip does not support.
+    Raises OptionError for an option or a value that TIDL does not have. Also raises it for options
+    that exclude each other, and for options that the platform's chip does not support.
     """
     table = {option.name: option for option in OPTIONS}
     stated: dict[str, Value] = {}
