@@ -1,1 +1,1 @@
-"""Operators on integers, a family a file."""
+"""Computes operators on integers; each file has one family of operators."""

@@ -1,7 +1,7 @@
-"""Functions of one 8-bit value, with the arithmetic of TFLite's reference kernels, as tables.
+"""Computes functions of one 8-bit value as tables, with TFLite's reference arithmetic.
 
-A kernel that computes in integers gives a table of 256 integers as well as one in real numbers:
-the arithmetic is run here for every value that the type has.
+A kernel that computes in integers can be a table of 256 integers, like a kernel in real numbers.
+The arithmetic is run here for every value of the type.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ ONE = 2**28
 def leaky_relu(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Multiply by the slope's size, then negate, which decides where LiteRT rounds halves to.
+    """Multiply by the slope's magnitude, then negate if the slope is negative.
 
-    Source: tensorflow/lite/kernels/activations.cc (LeakyReluPrepare), leaky_relu.h.
+    This order determines how LiteRT rounds halves. Source: tensorflow/lite/kernels/activations.cc
+    (LeakyReluPrepare), leaky_relu.h.
     """
     source = builder.find_integers(call.args[0], 8)
     slope = np.float32(call.attrs.alpha)
@@ -65,7 +66,10 @@ def leaky_relu_int16(
     slope: np.float32,
     negated: bool = False,
 ) -> relax.Expr | None:
-    """Multiply 16-bit tensors at run time: what is negative by ``slope`` too, then negated."""
+    """Scale 16-bit tensors at run time; negative values also by ``slope``.
+
+    With ``negated``, the results of negative values are negated.
+    """
     source = builder.find_integers(call.args[0], 16)
     if source is None:
         return None
@@ -88,7 +92,10 @@ def leaky_relu_int16(
 def absolute(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Source: tensorflow/lite/kernels/elementwise.cc (AbsEvalQuantized)."""
+    """Return the absolute values of an 8-bit tensor by a table, of a 16-bit tensor at run time.
+
+    Source: tensorflow/lite/kernels/elementwise.cc (AbsEvalQuantized).
+    """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
         return leaky_relu_int16(builder, call, grid, np.float32(-1))
@@ -102,9 +109,10 @@ def absolute(
 
 
 def rsqrt(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
-    """Source: tensorflow/lite/kernels/elementwise.cc (RsqrtEvalQuantized).
+    """Return the reciprocal square roots of an 8-bit tensor by a table.
 
-    The kernel refuses to run on negative values; they have the result of 0 here, the largest.
+    Source: tensorflow/lite/kernels/elementwise.cc (RsqrtEvalQuantized). The kernel rejects negative
+    values. Here they have the largest result, like 0.
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
@@ -143,7 +151,7 @@ def square_root(
 def inverse_sqrt(x: int) -> tuple[int, int]:
     """Return mantissa and shift of 1 / sqrt(x) for x > 0.
 
-    Five Newton steps in Q3.28. Source: tensorflow/lite/kernels/internal/common.h,
+    It computes five Newton steps in Q3.28. Source: tensorflow/lite/kernels/internal/common.h,
     GetInvSqrtQuantizedMultiplierExp.
     """
     if x <= 1:
@@ -180,7 +188,7 @@ def saturating_shift_left(x: int, bits: int) -> int:
 def hard_swish(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """x · relu6(x + 3) / 6 in 16-bit fixed point.
+    """Compute x · relu6(x + 3) / 6 in 16-bit fixed point.
 
     Source: tensorflow/lite/kernels/internal/reference/hard_swish.h, activations.cc (Prepare).
     """
@@ -212,7 +220,7 @@ def hard_swish(
 
 
 def match_hard_swish(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
-    """Return x if the division is x · clip(x + 3, 0, 6) / 6, on whatever copies of x."""
+    """Return x if the division is x · clip(x + 3, 0, 6) / 6, for any copies of x; else None."""
     product = builder.find_call(call.args[0], "relax.multiply")
     if product is None or not is_number(call.args[1], 6):
         return None
@@ -243,28 +251,28 @@ def saturate_int16(x: int) -> int:
 
 
 def rounding_multiply_high_16(x: int, y: int) -> int:
-    """x · y / 2^15 to nearest, ties away from zero; the largest 16-bit number at most."""
+    """Return x · y / 2^15 to nearest, ties away from zero, limited to the largest 16-bit number."""
     product = x * y
     nudge = 2**14 if product >= 0 else 1 - 2**14
     return min(int((product + nudge) / 2**15), INT16_MAX)
 
 
 def multiply_high_16(x: int, y: int) -> int:
-    """x · y / 2^15 towards zero; the largest 16-bit number at most."""
+    """Return x · y / 2^15 rounded toward zero, limited to the largest 16-bit number."""
     return min(int(x * y / 2**15), INT16_MAX)
 
 
 def exponential(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Look 16-bit tensors up; numbers over exp(80) are beyond any grid."""
+    """Compute 16-bit tensors by a table; numbers above exp(80) exceed every output range."""
     return lower_by_interpolation(builder, call, grid, lambda x: math.exp(min(x, 80.0)))
 
 
 def logarithm(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Look 16-bit tensors up; numbers that have no logarithm get the grid's lowest one.
+    """Compute 16-bit tensors by a table; numbers without a logarithm have the lowest result.
 
     Source: tensorflow/lite/kernels/elementwise.cc (LogPrepare).
     """
@@ -273,7 +281,7 @@ def logarithm(
 
 
 def gelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
-    """Look 16-bit tensors up; the last bits are those of the complementary error function.
+    """Compute 16-bit tensors by a table; the last bits are from the complementary error function.
 
     Source: tensorflow/lite/kernels/internal/reference/gelu.h.
     """
@@ -288,7 +296,7 @@ def gelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> 
 def gelu_tanh(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Look 16-bit tensors up. Source: as of :func:`gelu`."""
+    """Compute 16-bit tensors by a table. The source is that of :func:`gelu`."""
     return lower_by_interpolation(
         builder, call, grid, lambda x: float(real_functions.gelu_tanh(np.array(x)))
     )

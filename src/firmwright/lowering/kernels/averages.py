@@ -1,4 +1,4 @@
-"""Averages of integers in ONNX's rounding: a sum, and one multiplication as in float32."""
+"""Averages integers in ONNX's rounding: a sum and one multiplication, as in float32."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, Quan
 from firmwright.lowering.kernels.windows import sum_windows, windows_of
 
 RAREST_TIE = 1024
-"""Sums of which one half way between two integers does not count: as many are in a convolution."""
+"""If only one of so many sums is half way between two integers, such ties do not count. They are as
+frequent in a convolution."""
 
 FLOAT_ERROR = Fraction(1, 2**21)
-"""Relative error of some operations in float32."""
+"""The relative error of some operations in float32."""
 
 POOLS = ("relax.nn.avg_pool1d", "relax.nn.avg_pool2d", "relax.nn.avg_pool3d")
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What an average divides: sums of so many integers less their zero point.
+    """The sums that an average divides: sums of integers less their zero point.
 
-    ``counts`` are all numbers that occur; ``count`` tells a sum's by its indices.
+    ``counts`` are all numbers of addends that occur; ``count`` returns a sum's number by its
+    indices.
     """
 
     compute: Callable[[te.Tensor], te.Tensor]
@@ -45,11 +47,11 @@ class Sums:
 def average(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Average stored integers; None where that may differ from the graph as it is written.
+    """Average stored integers; None if the result may differ from the graph as it is written.
 
     The sum is exact, converted to float32 and multiplied by x scale / (count · y scale). Sums of
-    float32 differ from that about half way between two integers alone. Where many lie half way, as
-    for two equal scales and an even count, only the sum in float32 says which way they go.
+    float32 differ from it only about half way between two integers. If many sums are half way, as
+    for two equal scales and an even count, only the sum in float32 determines their rounding.
     """
     source = builder.find_integers(call.args[0], 8)
     sums = None if source is None else read_sums(call, int(source.zero_point[0]))
@@ -57,7 +59,7 @@ def average(
         return None
     if any(has_ties(source, grid, count) for count in sums.counts):
         return None
-    # One factor, or a table by count: what it has between them is not read.
+    # One factor, or a table by count, whose entries for unused counts are never read.
     most = max(sums.counts)
     divisors = [n if n in sums.counts else most for n in range(min(sums.counts), most + 1)]
     scale = source.scale.astype("float32") / np.array(divisors, "float32") / grid.scale
@@ -77,7 +79,7 @@ def average(
 
 
 def read_sums(call: tvm.ir.Call, zero_point: int) -> Sums | None:
-    """Return the sums of a mean or an average pool; None for all else."""
+    """Return the sums of a mean or an average pool; None for other operators."""
     shape = static_shape(call)
     if operator_name(call) == "relax.mean":
         read, keep = static_shape(call.args[0]), bool(call.attrs.keepdims)
@@ -101,11 +103,11 @@ def read_sums(call: tvm.ir.Call, zero_point: int) -> Sums | None:
 
 
 def has_ties(source: QuantizedTensor, grid: OutputQuantParams, count: int) -> bool:
-    """Tell whether averages of so many integers often lie half way between two of the grid.
+    """Return whether averages of ``count`` integers are often half way between two output integers.
 
-    float32 tells a real number so close to it from half way no better than by chance.
+    Close to half way, the direction of a real number in float32 is a matter of chance.
     """
     ratio = Fraction(float(source.scale[0])) / (count * Fraction(float(grid.scale)))
     simple = ratio.limit_denominator(RAREST_TIE)
-    # sum · p / q = n + 1/2 asks for an even q; one sum in q is such a one.
+    # sum · p / q = n + 1/2 requires an even q; one of q sums is such a tie.
     return simple.denominator % 2 == 0 and abs(ratio - simple) <= ratio * FLOAT_ERROR

@@ -1,4 +1,4 @@
-"""What a region's new function is built with: emitting, and what its variables stand for."""
+"""Builds a region's new function: it emits operators and stores the values of variables."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from firmwright.lowering.kernels.quantized_tensor import QuantizedTensor, Value
 class RegionBuilder:
     """Emits the new function of a region.
 
-    ``values`` are by the old function's variables what the new one has for them;
-    ``definitions`` what the old ones are bound to.
+    ``values`` has the new function's value of each variable of the old function. ``definitions``
+    has the value that each old variable is bound to.
     """
 
     def __init__(self, module: tvm.IRModule, function: relax.Function) -> None:
@@ -30,12 +30,15 @@ class RegionBuilder:
         return self.values[argument] if isinstance(argument, relax.Var) else argument
 
     def find_call(self, argument: relax.Expr, operator: str) -> tvm.ir.Call | None:
-        """Return the call that an argument is bound to, if it is one of the operator."""
+        """Return the call that an argument is bound to, if it calls the operator, else None."""
         call = self.definitions.get(argument)
         return call if call is not None and operator_name(call) == operator else None
 
     def find_integers(self, argument: relax.Expr, *widths: int) -> QuantizedTensor | None:
-        """Return an argument that is quantized per tensor to 8 or 16 bits, those of ``widths``."""
+        """Return an argument that is quantized per tensor to one of the ``widths``, 8 or 16 bits.
+
+        None for other arguments.
+        """
         value = self.value(argument)
         fits = isinstance(value, QuantizedTensor) and value.is_per_tensor and value.width in widths
         return value if fits else None
@@ -48,7 +51,7 @@ class RegionBuilder:
         return self.emit(tvm.ir.Call(call.op, list(arguments), call.attrs, call.ty_args))
 
     def emit_te(self, name: str, compute: Callable[..., Any], *tensors: relax.Expr) -> relax.Var:
-        """Emit a computation written as tensor expressions; ``name`` is seen in the C source."""
+        """Emit a computation of tensor expressions; ``name`` is visible in the C source."""
         return self.block_builder.emit_te(compute, *tensors, primfunc_name_hint=name)
 
     def emit_elements(
@@ -59,7 +62,10 @@ class RegionBuilder:
         result: str,
         shape: Sequence[int] | None = None,
     ) -> relax.Var:
-        """Emit ``element(indices, *tensors)`` for all indices; by default of the first's shape."""
+        """Emit ``element(indices, *tensors)`` for all indices of ``shape``.
+
+        By default it is the shape of the first tensor.
+        """
 
         def compute(*data: te.Tensor) -> te.Tensor:
             extents = data[0].shape if shape is None else shape
@@ -68,11 +74,11 @@ class RegionBuilder:
         return self.emit_te(name, compute, *tensors)
 
     def emit_constant(self, name: str, array: npt.NDArray[Any]) -> relax.Var:
-        """Emit a constant array that is to keep its name in the C source."""
+        """Emit a constant array that keeps its name in the C source."""
         return self.block_builder.emit(relax.const(array, str(array.dtype)), name_hint=name)
 
     def materialize(self, value: Value) -> relax.Expr:
-        """Return the value as an ordinary tensor, scaled to float32 where it is quantized."""
+        """Return the value as an ordinary tensor, scaled to float32 if it is quantized."""
         if not isinstance(value, QuantizedTensor):
             return value
         real = self.emit(relax.op.astype(self.subtract_zero_point(value), "float32"))
@@ -88,7 +94,7 @@ class RegionBuilder:
         return self.materialize(self.value(argument))
 
     def subtract_zero_point(self, value: QuantizedTensor) -> relax.Expr:
-        """Return data - zero point as int32; as int64 what is a sum of that width."""
+        """Return data - zero point as int32, or as int64 for sums of that width."""
         dtype = "int64" if dtype_of(value.data) == "int64" else "int32"
         data = self.cast(value.data, dtype)
         if not value.zero_point.any():

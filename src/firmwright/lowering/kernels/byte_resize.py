@@ -1,7 +1,7 @@
-"""Resizes pictures of uint8 as TFLite's reference kernel does it in float32.
+"""Resizes pictures of uint8 like TFLite's reference kernel, which computes in float32.
 
-Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinear. Its sums are
-exact if the weights have few bits: integers compute the same numbers then.
+Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinear. If the weights
+have few bits, its sums are exact, so integers compute the same numbers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tvm import relax, te, tirx
 from firmwright.lowering.kernels.builder import RegionBuilder
 
 EXACT_BITS = 16
-"""Fraction bits of a weight that leave a product with 8 bits exact in float32."""
+"""The maximum fraction bits of a weight with which a product with 8 bits is exact in float32."""
 
 
 @dataclass(frozen=True)
 class Interpolation:
-    """Positions of the neighbors of each row or column, and the later one's float32 weight."""
+    """Positions of the neighbors of each row or column, and the float32 weight of the later one."""
 
     before: npt.NDArray[np.int32]
     after: npt.NDArray[np.int32]
@@ -30,13 +30,13 @@ class Interpolation:
 
     @property
     def fraction_bits(self) -> int:
-        """Fraction bits that hold all weights; 24 if more are needed."""
+        """The number of fraction bits that represents all weights; 24 if more are needed."""
         scaled = self.share.astype("float64")
         return next((b for b in range(24) if not (scaled * 2**b % 1).any()), 24)
 
 
 def interpolate(length: int, extent: int, mode: str) -> Interpolation:
-    """Return the neighbors of ``extent`` positions among ``length`` ones."""
+    """Return the neighbors of ``extent`` positions among ``length`` elements."""
     aligned = mode == "align_corners" and extent > 1
     scale = np.float32(length) / np.float32(extent)
     if aligned:

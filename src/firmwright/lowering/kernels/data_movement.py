@@ -1,7 +1,7 @@
-"""Rounding to a grid never reorders values, so it can be done before elements are moved.
+"""Quantizes before elements are moved, which is exact because rounding never reorders values.
 
-quantize(concat(a, b)) = concat(quantize(a), quantize(b)), exactly and for any grids of a and b;
-the same holds for every operator here, because each of its results is one of its inputs.
+quantize(concat(a, b)) = concat(quantize(a), quantize(b)), exactly and for any parameters of a and
+b. This holds for every operator here, because each of its results is one of its inputs.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from firmwright.lowering.kernels.rounding import Rounding
 from firmwright.lowering.kernels.tables import constant_values, to_storage_array
 
 PARTS = relax_names("strided_slice take")
-"""Movements that leave out elements, as a rule."""
+"""Movements that usually omit elements."""
 
 
 def quantize_before_moving(
     builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, rounding: Rounding
 ) -> relax.Expr | None:
-    """Return the integers of a moved value, computed from those of the operator's inputs.
+    """Return the integers of a moved value, computed from the integers of the operator's inputs.
 
-    None where a part alone is moved of what is not on the grid yet: rounding the part is less work.
+    None if only a part of a tensor is moved that is not quantized yet, because it is less work to
+    round the part.
     """
     call = builder.definitions.get(argument)
     if call is None or not is_data_movement(call):
@@ -61,7 +62,7 @@ def is_data_movement(call: tvm.ir.Call) -> bool:
 def quantize_argument(
     builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, rounding: Rounding
 ) -> relax.Expr:
-    """Return a real argument on the grid; an index, shape or condition as it is."""
+    """Return a real argument quantized; an index, shape or condition unchanged."""
     if isinstance(argument, relax.Tuple):
         return relax.Tuple([quantize_argument(builder, f, grid, rounding) for f in argument.fields])
     if not isinstance(argument.ty, relax.TensorType) or dtype_of(argument) != "float32":
@@ -77,7 +78,7 @@ def quantize_argument(
 
 
 def is_on_grid(value: Value, grid: OutputQuantParams) -> bool:
-    """Tell whether a value is integers of the grid already, none of which is to be clamped."""
+    """Return whether a value has these parameters already and does not need a clamp."""
     limits = smallest_integer(grid.dtype), largest_integer(grid.dtype)
     whole_range = (grid.low, grid.high) == limits
     return isinstance(value, QuantizedTensor) and has_quant_params(value, grid) and whole_range

@@ -1,4 +1,7 @@
-"""Sums, products and comparisons of two 8-bit tensors, as TFLite's reference kernels do them."""
+"""Computes sums, products and comparisons of two 8-bit tensors like TFLite's reference kernels.
+
+Some of them also support 16-bit tensors.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,11 @@ from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, Quan
 from firmwright.lowering.kernels.requantization import immediates, to_storage
 
 HEADROOM_BITS = {1: 20, 2: 15}
-"""Bits that both terms of a sum are shifted left before they are scaled to a common grid.
-
-By the number of bytes of an element.
-"""
+"""The bits by which both terms of a sum are shifted left before they are scaled to a common scale,
+by the number of bytes of an element."""
 
 COMPARISON_HEADROOM_BITS = 8
-"""Bits that both sides are shifted left before they are scaled to units of 1/256."""
+"""The bits by which both sides are shifted left before they are scaled to units of 1/256."""
 
 COMPARISONS: dict[str, Callable[[Integer, Integer], Integer]] = {
     "relax.equal": tirx.EQ,
@@ -48,7 +49,7 @@ def add_or_subtract(
     *,
     combine: Callable[[Integer, Integer], Integer],
 ) -> relax.Expr | None:
-    """Scale both terms to twice the larger scale with bits of headroom, then to the grid.
+    """Scale both terms to twice the larger scale with bits of headroom, then to the output's scale.
 
     Source: tensorflow/lite/kernels/add.cc (Prepare) and internal/reference/integer_ops/add.h.
     """
@@ -114,7 +115,7 @@ def squared_difference(
 
 
 def prelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
-    """Scale positive values by one factor, the products of negative ones with slopes by another.
+    """Scale positive values by one factor, and products of negative values and slopes by another.
 
     Source: tensorflow/lite/kernels/activations.cc (PreluPrepare), internal/reference/prelu.h.
     """
@@ -140,10 +141,10 @@ def prelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) ->
 
 
 def compare(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
-    """Scale both sides to one unit, rounded: nearby values of fine grids become equal.
+    """Scale both sides to one unit and round them, so nearby values of fine scales become equal.
 
     Source: tensorflow/lite/kernels/comparisons.cc and internal/reference/comparisons.h
-    (ComparisonWithScaling), whose results make no sense for scales of 1 and more; these do.
+    (ComparisonWithScaling). Its results are meaningless for scales of 1 and more; these are not.
     """
     operands = find_operands(builder, call, 8)
     if operands is None:
@@ -193,7 +194,7 @@ def read_centered(data: te.Tensor, operand: QuantizedTensor, indices: tuple[Any,
 def find_operands(
     builder: RegionBuilder, call: tvm.ir.Call, *widths: int
 ) -> list[QuantizedTensor] | None:
-    """Return both operands if they are integers of one of these widths in bits."""
+    """Return both operands if they are integers of one of these widths in bits, else None."""
     values = [builder.find_integers(a, *widths) for a in call.args]
     operands = [v for v in values if v is not None]
     same = len(operands) == len(values) and operands[0].width == operands[-1].width
@@ -201,12 +202,12 @@ def find_operands(
 
 
 def has_power_of_two_scales(operands: list[QuantizedTensor], grid: OutputQuantParams) -> bool:
-    """Tell the case of 16-bit sums that TFLite has another kernel for, one that only shifts."""
+    """Return whether TFLite has another kernel for these 16-bit sums, which only shifts."""
     scales = [float(grid.scale), *(float(o.scale[0]) for o in operands)]
     return operands[0].width == 16 and all(math.frexp(s)[0] == 0.5 for s in scales)
 
 
 def read_broadcast(data: te.Tensor, indices: tuple[Any, ...]) -> Integer:
-    """Read the element that broadcasting puts at a place of the result."""
+    """Read the element that broadcasting assigns to a position of the result."""
     own = indices[len(indices) - len(data.shape) :]
     return data(*(0 if int(d) == 1 else i for d, i in zip(data.shape, own, strict=True)))

@@ -1,7 +1,7 @@
-"""Bilinear resizes of 8-bit pictures in ONNX's rounding, exact as the definition has them.
+"""Resizes 8-bit pictures bilinearly in ONNX's rounding, with the exact results of its definition.
 
-Every place between two pixels is a fraction that the sizes give. So a result is an integer sum of
-four weighted pixels, divided by one number for the whole picture.
+Every position between two pixels is a fraction that the sizes determine. Thus a result is an
+integer sum of four weighted pixels, divided by one number for the whole picture.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from firmwright.lowering.kernels.requantization import to_storage
 
 @dataclass(frozen=True)
 class Line:
-    """Result i lies at (step · i + start) / unit among ``length`` pixels of an axis."""
+    """Result i is at (step · i + start) / unit among ``length`` pixels of an axis."""
 
     length: int
     step: int
@@ -39,7 +39,7 @@ class Line:
     unit: int
 
     def find_neighbors(self, index: Integer) -> list[tuple[Integer, Integer]]:
-        """Return the pixels before and behind a result, each with its weight of ``unit``."""
+        """Return the pixels before and after a result; their weights have the sum ``unit``."""
         last = (self.length - 1) * self.unit
         place = te.min(te.max(index * self.step + self.start, 0), last)
         before = te.floordiv(place, self.unit)
@@ -50,10 +50,10 @@ class Line:
 def resize_exactly(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Weigh stored integers; None where the scales leave half way to chance.
+    """Weigh stored integers; None if the scales make ties a matter of chance.
 
-    Where a sum lies half way between two integers, the even one is the result, as in float64.
-    float32, operator by operator, goes to either side there.
+    If a sum is half way between two integers, the result is the even one, as in float64. In
+    float32, operator by operator, it can be either one.
     """
     if operator_name(call) != "relax.image.resize2d" or str(call.attrs.method) != "linear":
         return None
@@ -91,10 +91,10 @@ def resize_exactly(
 def find_division(
     source: QuantizedTensor, grid: OutputQuantParams, unit: int
 ) -> Callable[[Integer], Integer] | None:
-    """Return what makes stored integers of sums of weights that are ``unit`` in all.
+    """Return a function from a sum with the total weight ``unit`` to a stored integer.
 
-    The quotient of the scales is a simple fraction, or sums half way between two integers are as
-    rare as in a convolution; else None.
+    The quotient of the scales must be a simple fraction, or sums half way between two integers must
+    be as rare as in a convolution; else None.
     """
     ratio = Fraction(float(source.scale[0])) / Fraction(float(grid.scale)) / unit
     factor, divisor = ratio.numerator, ratio.denominator
@@ -108,7 +108,7 @@ def find_division(
 
 
 def find_line(length: int, extent: int, mode: str) -> Line | None:
-    """Return where ``extent`` results lie among ``length`` pixels; None for other modes."""
+    """Return the positions of ``extent`` results among ``length`` pixels; None for other modes."""
     if mode in ("half_pixel", "pytorch_half_pixel") and extent > 1:
         numbers = 2 * length, length - extent, 2 * extent
     elif mode == "align_corners" and extent > 1:
@@ -123,7 +123,7 @@ def find_line(length: int, extent: int, mode: str) -> Line | None:
 
 
 def divide_to_even(value: Integer, divisor: int) -> Integer:
-    """Divide, round to the nearest integer, and to the even one half way between two."""
+    """Divide and round to the nearest integer, ties to even."""
     if divisor == 1:
         return value
     doubled = 2 * value + divisor

@@ -1,6 +1,7 @@
-"""The place of the largest or smallest element along an axis: argmax and argmin.
+"""Finds the position of the largest or smallest element along an axis: argmax and argmin.
 
-TVM starts at place -1 with the type's extreme. Elements that all equal it leave the -1.
+TVM starts at position -1 with the extreme value of the type. If all elements equal that value, the
+result stays -1.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from firmwright.ir.relax import static_shape
 INDEX = "int64"
 
 Pair = tuple[Any, Any]
-"""A place and the element there."""
+"""A position and the element there."""
 
 
 def argmax(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
@@ -33,7 +34,7 @@ def emit_place(
     is_better: Callable[[Any, Any], Any],
     worst: Callable[[str], Any],
 ) -> relax.Expr:
-    """Emit the place of the first of the best elements, as int64, of an axis or of all."""
+    """Emit the position of the first of the best elements, as int64, in an axis or in all axes."""
 
     def choose(one: Pair, other: Pair) -> Pair:
         is_first = tirx.And(one[1].equal(other[1]), one[0] < other[0])
@@ -56,7 +57,7 @@ def emit_place(
 def reduce_to_place(
     data: te.Tensor, axes: Sequence[int], keeps: bool, reducer: Callable[..., Any]
 ) -> te.Tensor:
-    """Reduce (place, element) along ``axes``; the place counts along all of them, row by row."""
+    """Reduce (position, element) along ``axes``; the position counts row by row along them."""
     shape = list(data.shape)
     steps = {a: te.reduce_axis((0, shape[a]), f"k{a}") for a in axes}
 
@@ -71,7 +72,7 @@ def reduce_to_place(
     free = [axis for axis in range(len(shape)) if axis not in steps]
     place, _ = te.compute([shape[axis] for axis in free], reduce_at, name="best")
     kept = free if not keeps else range(len(shape))
-    # Once more, or the loops would keep the best place so far in the result's memory.
+    # Copy the result, or the loops would store the best position so far in the result's memory.
     return te.compute(
         [1 if axis in steps else shape[axis] for axis in kept],
         lambda *at: place(*(i for axis, i in zip(kept, at, strict=True) if axis in free)),

@@ -1,11 +1,11 @@
-"""Multiplication by a real factor in integers, rounded as TFLite's reference kernels round.
+"""Multiplies by a real factor in integers, rounded like TFLite's reference kernels.
 
-A factor is mantissa · 2^(shift - 31) with a mantissa of 31 bits. The product is rounded twice:
-the high half of the doubled product to nearest, ties up; then the right shift to nearest, ties
-away from zero (tensorflow/lite/kernels/internal/common.cc, MultiplyByQuantizedMultiplier without
-TFLITE_SINGLE_ROUNDING, and gemmlowp's fixedpoint.h that it calls).
+A factor is mantissa · 2^(shift - 31) with a mantissa of 31 bits. The product is rounded twice: the
+high half of the doubled product to nearest, ties up; then the right shift to nearest, ties away
+from zero. Sources: tensorflow/lite/kernels/internal/common.cc, MultiplyByQuantizedMultiplier
+without TFLITE_SINGLE_ROUNDING, and gemmlowp's fixedpoint.h that it calls.
 
-This module makes the numbers; templates/network/fixed_point.h has the arithmetic.
+This module computes the factors; templates/network/fixed_point.h has the arithmetic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tvm import tirx
 
 Integer = Any
-"""A TIR expression, or a Python integer in its place."""
+"""A TIR expression, or a Python integer that replaces one."""
 
 Integers = TypeVar("Integers", int, npt.NDArray[np.int64])
 
@@ -29,7 +29,7 @@ FAST_LIMIT = 2**29
 
 @dataclass(frozen=True)
 class Multipliers:
-    """Real factors in fixed point; arrays of one length, 1 where all channels share one."""
+    """Real factors in fixed point; arrays of one length, 1 if all channels share a factor."""
 
     mantissa: npt.NDArray[np.int32]
     shift: npt.NDArray[np.int8]
@@ -44,14 +44,14 @@ class Multipliers:
 
 
 LARGEST_SHIFT = 30
-"""Bits; what TFLite's kernels can shift a sum to the left."""
+"""The maximum number of bits by which TFLite's kernels can shift a sum to the left."""
 
 
 def quantize_multiplier(factor: float) -> tuple[int, int]:
-    """Return mantissa and shift of a factor, as TFLite's QuantizeMultiplier gives them.
+    """Return the mantissa and shift of a factor, like TFLite's QuantizeMultiplier.
 
-    Source: tensorflow/lite/kernels/internal/quantization_util.cc. Raises ValueError for a
-    factor so large that a shift by it is not defined.
+    Source: tensorflow/lite/kernels/internal/quantization_util.cc. Raises ValueError for a factor
+    that is too large for a defined shift.
     """
     if factor == 0.0:
         return 0, 0
@@ -74,7 +74,7 @@ def to_fixed_point(values: npt.NDArray[np.float64]) -> Multipliers:
 def apply_scale(
     x: Integer, mantissa: Integer, left: Integer, right: Integer, largest: int
 ) -> Integer:
-    """Return x · mantissa · 2^(left - right - 31), where |x · 2^left| is at most ``largest``."""
+    """Return x · mantissa · 2^(left - right - 31); |x · 2^left| must be at most ``largest``."""
     if largest >= FAST_LIMIT:
         return call_fixed_point("fixed_scale_any", x, mantissa, left, right)
     shifted = x * (tirx.const(1, "int32") << left) if not is_zero(left) else x
@@ -86,7 +86,7 @@ def apply_scale_once(
 ) -> Integer:
     """Return x · mantissa · 2^(left - right - 31), rounded once.
 
-    ``ties`` go "up" or "down" in magnitude; where there are none it is ''.
+    ``ties`` are rounded "up" or "down" in magnitude; '' if there are no ties.
     """
     shift = right.astype("int32") - left.astype("int32")
     if ties:
@@ -100,10 +100,11 @@ def apply_scale_once(
 def find_tie_direction(
     quotient: npt.NDArray[np.float64], factors: Multipliers, largest: int
 ) -> str:
-    """Tell where a single factor's ties go, which real numbers round half away from zero.
+    """Return the direction of a single factor's ties: "up" or "down" in magnitude, or ''.
 
-    Ties of the fixed-point factor are no ties of a real one that is a little less: those go down.
-    '' where no integer up to ``largest`` is a tie, and for the factors of several channels.
+    Real numbers are rounded half away from zero. A tie of the fixed-point factor is below a tie if
+    the real factor is slightly smaller, so it is rounded down. The result is '' if no integer up to
+    ``largest`` is a tie, and for the factors of several channels.
     """
     mantissa, bits = int(factors.mantissa[0]), 31 - int(factors.shift[0])
     if factors.mantissa.size > 1 or mantissa == 0 or bits < 1:
@@ -121,11 +122,11 @@ def apply_scale_wide(x: Integer, mantissa: Integer, left: Integer, right: Intege
 
 
 SHORTENED_BITS = 16
-"""Bits by which mantissas of 31 bits are shortened."""
+"""The number of bits by which mantissas of 31 bits are shortened."""
 
 
 def shorten_mantissas(factors: Multipliers) -> Multipliers:
-    """Return the factors with mantissas of 15 bits, which sums of 16-bit activations are scaled by.
+    """Return the factors with mantissas of 15 bits, for sums of 16-bit activations.
 
     Source: tensorflow/lite/kernels/internal/common.cc, MultiplyByQuantizedMultiplier of int64.
     """
@@ -136,7 +137,7 @@ def shorten_mantissas(factors: Multipliers) -> Multipliers:
 def call_fixed_point(function: str, *arguments: Integer) -> Integer:
     """Return a call of one of the functions in templates/network/fixed_point.h.
 
-    They stay functions so that TIR's simplifier does not widen or multiply out what they do.
+    They stay functions so that TIR's simplifier does not widen or multiply out their arithmetic.
     """
     return tirx.call_pure_extern("int32", function, *arguments)
 
@@ -146,17 +147,17 @@ def is_zero(x: Integer) -> bool:
 
 
 def rounding_multiply_high(x: Integers, y: int) -> Integers:
-    """As fixed_product of the generated header, on Python's integers or an int64 array."""
+    """Return the result of the generated header's fixed_product, for Python or int64 integers."""
     return (x * y + 2**30) >> 31
 
 
 def rounding_shift_right(x: Integers, bits: int) -> Integers:
-    """As fixed_shift of the generated header, on Python's integers or an int64 array."""
+    """Return the result of the generated header's fixed_shift, for Python or int64 integers."""
     return (((2 * x - (x < 0)) >> bits) + 1) >> 1
 
 
 def apply_multiplier(x: int, mantissa: int, shift: int) -> int:
-    """Return x · mantissa · 2^(shift - 31) as TFLite's MultiplyByQuantizedMultiplier rounds it."""
+    """Return x · mantissa · 2^(shift - 31), rounded like TFLite's MultiplyByQuantizedMultiplier."""
     return rounding_shift_right(
         rounding_multiply_high(x << max(shift, 0), mantissa), max(-shift, 0)
     )

@@ -1,6 +1,6 @@
-"""Sums multiplied by a float32 factor and rounded half to even, computed with integers.
+"""Multiplies sums by a float32 factor and rounds half to even, computed with integers.
 
-The numbers are those of :mod:`firmwright.lowering.kernels.float_steps`, which proves them.
+:mod:`firmwright.lowering.kernels.float_steps` computes the integers and proves them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, Quan
 
 
 class FloatFactors:
-    """Float32 factors of sums up to ``largest`` in magnitude, as the C multiplies by them."""
+    """Float32 factors of sums up to ``largest`` in magnitude, in the form that the C uses."""
 
     def __init__(
         self, factors: npt.NDArray[np.float32], largest: int, grid: OutputQuantParams
@@ -30,7 +30,7 @@ class FloatFactors:
             self.numbers = [array.astype("int32") for array in find_steps(scaling)]
 
     def emit_tables(self, builder: RegionBuilder) -> list[relax.Var]:
-        """Emit the numbers of several factors; one factor's stand in the code."""
+        """Emit tables for several factors; the numbers of one factor are part of the code."""
         names = ("multipliers", "offsets", "shifts") if self.numbers[0].size > 1 else ()
         return [
             builder.emit_constant(name, array)
@@ -38,7 +38,7 @@ class FloatFactors:
         ]
 
     def scale(self, total: Integer, tables: tuple[te.Tensor, ...], index: Integer) -> Integer:
-        """Return the stored integer of a sum, by the factor at an index."""
+        """Return the stored integer of a sum, scaled by the factor at an index."""
         multiplier, offset, shift = (
             [table(index) for table in tables]
             if tables
@@ -56,7 +56,7 @@ class FloatFactors:
 def requantize_as_floats(
     builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Scale sums by the quotient of the scales; None where they may leave the integers' range."""
+    """Scale sums by the quotient of the scales; None if they may exceed the integers' range."""
     quotients = (source.scale.astype("float32") / grid.scale).astype("float32")
     factors = FloatFactors(quotients, source.largest, grid)
     if not factors.fits or source.has_wide_sums:

@@ -1,12 +1,12 @@
-"""Integers that scale sums as ONNX Runtime does in float32, proven for every sum.
+"""Finds integers that scale sums like ONNX Runtime in float32, proven for every sum.
 
-Sums that a graph multiplies, moves and shifts by integers of its own have steps, too, but none that
-float32 arithmetic could stand in for.
+Sums that a graph itself multiplies, moves and shifts by integers also have steps, but float32
+arithmetic cannot replace those.
 
-With h = (sum · multiplier) >> 30, a result reaches ``low`` + n where h + offset reaches
-n · 2^shift. In float32 it does from some sum on, which a search by halves finds. So a multiplier
-fits if there is an offset for which both begin at the same sums, and the offsets that fit lie
-between two bounds, one from each side of every step.
+With h = (sum · multiplier) >> 30, a result reaches ``low`` + n if h + offset reaches n · 2^shift.
+In float32 it reaches it from some sum on, which a binary search finds. Thus a multiplier fits if
+there is an offset with which both begin at the same sums. Each step bounds the fitting offsets from
+both sides.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import numpy as np
 from firmwright.ir.layer import Array
 
 EXACT_FLOATS = 2**24
-"""Integers below it are float32 numbers."""
+"""Integers below this limit are exact in float32."""
 
 SMALLEST_EXPONENT, LARGEST_EXPONENT = 1, 21
-"""Factors from 2^-22 to 1/2: as for fixed point."""
+"""Factors from 2^-22 to 1/2, as for fixed point."""
 
 CANDIDATES = np.array(sorted(range(-(2**15), 2**15 + 1, 2**7), key=abs))
-"""Multipliers beside the nearest one: farther ones end in other steps of the largest sums."""
+"""Multipliers around the nearest one; farther ones change the steps of the largest sums."""
 
 LOWEST, HIGHEST = -(2**40), 2**40
-"""Offsets beyond all that bound one."""
+"""Offsets beyond all bounds of offsets."""
 
 
 @dataclass(frozen=True, eq=False)
 class FloatScaling:
     """Sums multiplied by ``factors`` in float32, rounded half to even, moved and clamped.
 
-    ``factors`` and ``limits`` have one element for each channel; no sum of a channel exceeds its
-    limit in magnitude. Results are ``low`` to ``high``.
+    ``factors`` and ``limits`` have one element per channel; no sum of a channel exceeds its limit
+    in magnitude. Results are from ``low`` to ``high``.
     """
 
     factors: Array
@@ -46,12 +46,12 @@ class FloatScaling:
 
     @property
     def fits(self) -> bool:
-        """Tell whether the sums can be scaled with integers."""
+        """Return whether the sums can be scaled with integers."""
         return bool(self.limits.max() < EXACT_FLOATS) and are_usual(self.factors)
 
 
 def are_usual(factors: Array) -> bool:
-    """Tell whether all factors are from 2^-22 to 1/2."""
+    """Return whether all factors are from 2^-22 to 1/2."""
     exponents = -np.frexp(factors)[1]
     return bool(
         (factors > 0).all()
@@ -61,15 +61,15 @@ def are_usual(factors: Array) -> bool:
 
 
 def find_steps(scaling: FloatScaling) -> tuple[Array, Array, Array]:
-    """Return multipliers, offsets and shifts, int64 (O,), of sums that fit; see fit_steps."""
+    """Return multipliers, offsets and shifts, int64 (O,), for the sums; see fit_steps."""
     return fit_steps(find_begins(scaling), scaling.factors, scaling.limits)
 
 
 def fit_steps(begins: Array, factors: Array, limits: Array) -> tuple[Array, Array, Array]:
     """Return multipliers, offsets and shifts, int64 (O,), with which steps begin at these sums.
 
-    ``begins`` is (O, steps). A channel without a multiplier that fits has 0, the mantissa of its
-    factor, and the bits that the factor is shifted by.
+    ``begins`` is (O, steps). A channel without a fitting multiplier has 0, the mantissa of its
+    factor, and the shift of its factor.
     """
     fraction, exponent = np.frexp(factors.astype("float64"))
     nearest = np.floor(fraction * 2.0**31 + 0.5).astype("int64")
@@ -84,7 +84,7 @@ def fit_steps(begins: Array, factors: Array, limits: Array) -> tuple[Array, Arra
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Which sum each step of a channel begins at, and the height of h + offset there.
+    """The sum at which each step of a channel begins, and the height of h + offset there.
 
     Both are (O, steps); no sum of a channel exceeds its limit (O,) in magnitude.
     """
@@ -94,7 +94,7 @@ class Steps:
     limits: Array
 
     def select(self, channels: Array, step: Array | None = None) -> Steps:
-        """Return these channels, all their steps or one of each."""
+        """Return these channels with all their steps, or with one step per channel."""
         if step is None:
             return Steps(self.begins[channels], self.heights[channels], self.limits[channels])
         at = channels, step
@@ -103,15 +103,16 @@ class Steps:
     def bound_offsets(self, multipliers: Array) -> tuple[Array, Array]:
         """Return the smallest and the largest offset, (O,), with which multipliers have all steps.
 
-        Where a layer has one result only, nothing bounds it.
+        A channel with only one result has no bounds.
         """
         low, high = self.bound_each(multipliers[:, None])
         return low.max(1, initial=LOWEST), high.min(1, initial=HIGHEST)
 
     def bound_each(self, multipliers: Array) -> tuple[Array, Array]:
-        """Return the same for each step, of multipliers (O, 1), or of one step for each of (O, n).
+        """Return the bounds of the offset per step.
 
-        What is reached by no sum, or by every one, bounds the offset from one side only.
+        ``multipliers`` are (O, 1), or (O, n) for one step per channel. A step that no sum reaches,
+        or that every sum reaches, bounds the offset only from one side.
         """
         ends = self.limits[:, None]
         low = self.heights - ((self.begins * multipliers) >> 30)
@@ -123,9 +124,9 @@ class Steps:
 
 
 def find_multipliers(steps: Steps, nearest: Array) -> tuple[Array, Array]:
-    """Return the nearest multiplier that fits all steps of a channel, and its offset; 0 if none.
+    """Return the nearest multiplier that fits all steps of a channel, and its offset; else 0.
 
-    The two steps that a multiplier cannot have both rule out most of the others at once: few are
+    Two steps that a multiplier cannot both have also exclude most other multipliers. Thus few are
     tried.
     """
     multipliers, offsets = np.zeros_like(nearest), np.zeros_like(nearest)
@@ -153,7 +154,7 @@ def find_multipliers(steps: Steps, nearest: Array) -> tuple[Array, Array]:
 
 
 def choose_offsets(low: Array, high: Array) -> Array:
-    """Return offsets in the middle, and where nothing bounds one side alone, at the other."""
+    """Return offsets in the middle; if only one side has a bound, return that bound."""
     open_below, open_above = low <= -(2**31), high >= 2**31
     bound = np.where(open_below, high, low)
     chosen: Array = np.where(open_below != open_above, bound, (low + high) // 2)
@@ -161,9 +162,9 @@ def choose_offsets(low: Array, high: Array) -> Array:
 
 
 def find_begins(scaling: FloatScaling) -> Array:
-    """Return from which sum on each channel's result reaches low + 1, low + 2 … high.
+    """Return the sum from which each channel's result reaches low + 1, low + 2 … high.
 
-    (O, high - low); the limit + 1 where no sum reaches it.
+    The shape is (O, high - low). It is the limit + 1 if no sum reaches the result.
     """
     results = np.arange(scaling.low + 1, scaling.high + 1)
     limits = scaling.limits[:, None]

@@ -1,4 +1,4 @@
-"""Functions of 16-bit tensors by tables with straight lines between entries, as in TFLite."""
+"""Computes functions of 16-bit tensors by tables with linear interpolation, as in TFLite."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = 512
 INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
 Q15 = np.float32(1 / 32768)
 UNITS_PER_ONE = 4096.0 * 3.0
-"""The logistic table's arguments are integers of 1/(3 · 2^12)."""
+"""The arguments of the logistic table are integers in units of 1/(3 · 2^12)."""
 
 
 def interpolation_table(
@@ -32,8 +32,9 @@ def interpolation_table(
 ) -> npt.NDArray[np.int16]:
     """Return 513 values of the function on the whole range of int16, in (input, output) scales.
 
-    Each but the last is moved by half the error of the straight line in its middle. ``real`` is
-    the type that is computed in. Source: tensorflow/lite/kernels/internal/common.h, LUTPopulate.
+    Each value except the last is moved by half the error of the straight line in its middle.
+    ``real`` is the type of the computation. Source: tensorflow/lite/kernels/internal/common.h,
+    LUTPopulate.
     """
     low, high = (real(scales[0] * (end - zero_points[0])) for end in (INT16_MIN, INT16_MAX))
     lowest, highest = (real(scales[1] * (end - zero_points[1])) for end in (INT16_MIN, INT16_MAX))
@@ -59,8 +60,8 @@ def interpolation_table(
 def logistic_table() -> npt.NDArray[np.uint16]:
     """Return the logistic function at n / 24, n to 256, in Q0.16.
 
-    Each value is moved by half the largest error of the straight line to the next one: with that
-    the table is the one of tensorflow/lite/kernels/internal/common.h (sigmoid_table_uint16).
+    Each value is moved by half the largest error of the straight line to the next value. Thus the
+    table equals that of tensorflow/lite/kernels/internal/common.h (sigmoid_table_uint16).
     """
     value = 1 / (1 + np.exp(-np.arange(257) / 24))
     bend = value * (1 - value) * (1 - 2 * value) / 24**2
@@ -72,12 +73,18 @@ def logistic_table() -> npt.NDArray[np.uint16]:
 def logistic(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Source: tensorflow/lite/kernels/internal/reference/integer_ops/logistic.h."""
+    """Compute the logistic function of a 16-bit tensor.
+
+    Source: tensorflow/lite/kernels/internal/reference/integer_ops/logistic.h.
+    """
     return look_up_logistic(builder, call, grid, "fixed_logistic", 9, (0,))
 
 
 def tanh(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
-    """Source: tensorflow/lite/kernels/internal/reference/integer_ops/tanh.h."""
+    """Compute tanh of a 16-bit tensor.
+
+    Source: tensorflow/lite/kernels/internal/reference/integer_ops/tanh.h.
+    """
     return look_up_logistic(builder, call, grid, "fixed_tanh", 8, (0, 1))
 
 
@@ -89,9 +96,9 @@ def look_up_logistic(
     bits: int,
     whole_shifts: tuple[int, ...],
 ) -> relax.Expr | None:
-    """Scale the argument to the table's unit, look up an entry every 2^bits units.
+    """Scale the argument to the table's unit; look up an entry every 2^bits units.
 
-    Scales that are powers of two are exact where they shift left by one of ``whole_shifts``.
+    Scales that are powers of two are exact if they shift left by one of ``whole_shifts``.
     """
     source = builder.find_integers(call.args[0], 16)
     if source is None or (grid.dtype, grid.scale, grid.zero_point) != ("int16", Q15, 0):
@@ -123,7 +130,7 @@ def argument_factor(scale: float, whole_shifts: tuple[int, ...]) -> tuple[int, i
 
 
 def interpolate(x: Integer, table: te.Tensor) -> Integer:
-    """Return an interpolation table's function of a 16-bit integer."""
+    """Return the value of an interpolation table's function for a 16-bit integer."""
     place = (x >> 7) + STEPS // 2
     low, high = (table(place + n).astype("int32") for n in (0, 1))
     return call_fixed_point("fixed_between", x, low, high)
@@ -135,7 +142,7 @@ def lower_by_interpolation(
     grid: OutputQuantParams,
     function: Callable[[float], float],
 ) -> relax.Expr | None:
-    """Look a function of a 16-bit tensor up in an interpolation table of its own."""
+    """Compute a function of a 16-bit tensor by a separate interpolation table; else None."""
     source = builder.find_integers(call.args[0], 16)
     if source is None or grid.dtype != "int16" or grid.zero_point != 0:
         return None

@@ -1,4 +1,4 @@
-"""Normalization over the elements of an image or of a row, by deviations from their mean."""
+"""Normalizes the elements of an image or a row by deviations from their mean."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from firmwright.lowering.kernels.float_steps import EXACT_FLOATS
 from firmwright.lowering.kernels.quantized_tensor import QuantizedTensor, Value
 
 LARGEST_EPSILON = 2.0**100
-"""Far below the largest float32."""
+"""A limit that is far below the largest float32."""
 
 
 def instance_norm(builder: relax.BlockBuilder, call: relax.Expr) -> relax.Expr:
     """Subtract the mean before squaring.
 
-    TVM subtracts the mean's square from that of the squares, which leaves few digits of the
-    variance where the mean is large beside it.
+    TVM subtracts the square of the mean from the mean of the squares. That loses most digits of the
+    variance if the mean is large compared to it.
     """
     shape, attrs = static_shape(call), call.attrs
     axes = [int(axis) % len(shape) for axis in attrs.axes]
@@ -47,18 +47,19 @@ def instance_norm(builder: relax.BlockBuilder, call: relax.Expr) -> relax.Expr:
 
 
 def normalize_rows(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
-    """Normalize stored 8-bit integers over their last axes, or each channel's; results are float32.
+    """Normalize stored 8-bit integers over their last axes, or per channel; results are float32.
 
-    Of n integers q less their zero point with sum S and sum of squares Q, an element is
-    (n·q - S) / sqrt(n·Q - S² + n²·epsilon / scale²): integers, exact, up to the root, of which a
-    row has one. In float32, operator by operator, each element takes a root and three divisions.
+    Let q be one of n integers less their zero point, S their sum and Q their sum of squares. Then
+    an element is (n·q - S) / sqrt(n·Q - S² + n²·epsilon / scale²). The integers are exact up to the
+    root, and a row has one root. In float32, operator by operator, each element needs a root and
+    three divisions.
     """
     source = builder.find_integers(call.args[0], 8)
     gain, bias = (dequantize_constant(builder.value(a)) for a in call.args[1:])
     shape, attrs = static_shape(call), call.attrs
     by_channel = operator_name(call) == "relax.nn.instance_norm"
     axes = sorted(int(a) % len(shape) for a in attrs.axes)
-    if by_channel and axes[0] == 0 and shape[0] == 1:  # as torch's program goes along its batch
+    if by_channel and axes[0] == 0 and shape[0] == 1:  # torch's program includes its batch axis
         axes = axes[1:]
     rows = len(shape) - len(axes)
     extents = shape[rows:]
@@ -104,7 +105,7 @@ def real(number: float) -> Integer:
 
 
 def dequantize_constant(value: Value) -> npt.NDArray[Any] | None:
-    """Return a constant's numbers in float32, as a graph dequantizes them; None for all else."""
+    """Return a constant's numbers in float32, as a graph dequantizes them, else None."""
     if not isinstance(value, QuantizedTensor):
         return constant_array(value) if isinstance(value, Constant) else None
     if not isinstance(value.data, Constant):

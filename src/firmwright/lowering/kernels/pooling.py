@@ -1,4 +1,4 @@
-"""Averages and sums of integers, as TFLite computes them."""
+"""Computes averages and sums of integers like TFLite."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from firmwright.lowering.kernels.tables import round_half_away
 from firmwright.lowering.kernels.windows import sum_windows, windows_of
 
 LARGEST_COUNT = 4096
-"""Addends of a sum up to which all results are compared when the code is generated."""
+"""The maximum number of addends of a sum for which code generation compares all results."""
 
 
 def average_pool(
@@ -40,9 +40,9 @@ def average_pool(
 ) -> relax.Expr | None:
     """Average each window, in any layout.
 
-    Between equal grids as TFLite does it: stored integers are averaged, and padding does not count
-    (tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h). TFLite has no other case;
-    here the centered sum is then scaled by what its MEAN would scale it.
+    With equal parameters, like TFLite: stored integers are averaged, and padding does not count
+    (tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h). TFLite supports no other
+    case. In other cases, the centered sum is scaled here like in TFLite's MEAN.
     """
     source = builder.value(call.args[0])
     windows = windows_of(call)
@@ -97,9 +97,9 @@ def reduce_mean(
 ) -> relax.Expr | None:
     """Sum centered integers, then scale by the quotient of the scales divided by the count.
 
-    The mantissa is divided as an integer, shifted left first by as much as the count takes away.
-    Source: LiteRT's kernels/reduce.cc and internal/reference/integer_ops/mean.h; which of TFLite's
-    several versions LiteRT 2.3.0 runs was found by comparing all of them with its results.
+    The mantissa is divided as an integer, after a left shift by the bits that the division removes.
+    Source: LiteRT's kernels/reduce.cc and internal/reference/integer_ops/mean.h. TFLite has several
+    versions; a comparison of all of them with LiteRT 2.3.0's results showed which one it runs.
     """
     axes = [int(a) for a in call.attrs.axis]
     return lower_reduction(builder, call, grid, prod(static_shape(call.args[0])[a] for a in axes))
@@ -148,7 +148,7 @@ def reduce_sum(
 def find_ties(
     source: QuantizedTensor, factors: Multipliers, count: int, scale: np.float32, bias: np.float32
 ) -> str:
-    """Return the direction of ties with which integers equal float32 for all sums, '' if none."""
+    """Return the direction of ties with which integers equal float32 for all sums, else ''."""
     if count > LARGEST_COUNT:
         return ""
     ends = [f(dtype_of(source.data)) for f in (smallest_integer, largest_integer)]
@@ -169,7 +169,7 @@ def find_ties(
 def lower_reduction(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams, divisor: int
 ) -> relax.Expr | None:
-    """Return the sum over the operator's axes, divided, on the grid."""
+    """Return the sum over the operator's axes, divided and quantized."""
     source = builder.value(call.args[0])
     if not isinstance(source, QuantizedTensor) or not source.is_per_tensor:
         return None
@@ -205,7 +205,7 @@ def divide_multiplier(factors: Multipliers, count: int) -> Multipliers:
 def sum_axes(
     data: te.Tensor, extents: tuple[int, ...], axes: list[int], keep: bool, zero_point: int
 ) -> te.Tensor:
-    """Sum data - zero point over axes, which the result keeps with length 1 or not."""
+    """Sum data - zero point over axes; with ``keep``, the result keeps them with length 1."""
     loops = {a: te.reduce_axis((0, data.shape[a])) for a in axes}
 
     def term(*kept: Any) -> Integer:

@@ -1,4 +1,4 @@
-"""What a tensor is while a region is rebuilt: real numbers, or integers on a grid."""
+"""Describes the tensors of a region that is rebuilt: real numbers, or quantized integers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES
 
 BATCH_MATMUL = "product of stacks of matrices"
-"""The operator of sums over two activations, unlike those over weights; TFLite's BATCH_MATMUL."""
+"""The operator of sums over two activations, unlike sums over weights; TFLite's BATCH_MATMUL."""
 
 RoundFunction: TypeAlias = Callable[[Any], Any]
-"""Rounds float32 numbers to whole ones."""
+"""Rounds float32 numbers to whole numbers."""
 
 
 @dataclass(frozen=True)
 class QuantizedTensor:
-    """scale · (data - zero_point); both of shape (1,), or one for each channel along ``axis``.
+    """scale · (data - zero_point); both of shape (1,), or one number per channel along ``axis``.
 
-    ``largest`` bounds the magnitude of data - zero_point. ``operator`` is the one whose sums
-    these are, '' for stored integers; ``activation_dtype`` the type of what went into the sums.
+    ``largest`` bounds the magnitude of data - zero_point. ``operator`` is the operator that
+    computed these sums, '' for stored integers. ``activation_dtype`` is the type of the sums'
+    activations.
     """
 
     data: Expr
@@ -46,14 +47,14 @@ class QuantizedTensor:
 
     @property
     def width(self) -> int:
-        """Bits of an element: 8, or 16 for int16 without a zero point, as in TFLite; else 0."""
+        """The bits of an element: 8, or 16 for int16 without a zero point, as in TFLite; else 0."""
         if self.bits == 8:
             return 8
         return 16 if dtype_of(self.data) == "int16" and not self.zero_point.any() else 0
 
     @property
     def has_wide_sums(self) -> bool:
-        """Tell sums of 16-bit activations."""
+        """Return whether the values are sums of 16-bit activations."""
         return self.activation_dtype in ("int16", "uint16")
 
     def has_same_params(self, other: QuantizedTensor) -> bool:
@@ -64,7 +65,7 @@ class QuantizedTensor:
         )
 
     def reshape_for_broadcast(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Shape per-channel values so that they broadcast against the data."""
+        """Return per-channel values in a shape that broadcasts against the data."""
         if values.size == 1:
             return values.reshape(())
         rank = len(static_shape(self.data))
@@ -78,9 +79,9 @@ Value: TypeAlias = Expr | QuantizedTensor
 
 @dataclass(frozen=True)
 class OutputQuantParams:
-    """The integers that a real tensor is to be stored as: scale · (integer - zero_point).
+    """The integers that store a real tensor: scale · (integer - zero_point).
 
-    ``low`` and ``high`` are the smallest and largest integer allowed, activations included.
+    ``low`` and ``high`` are the smallest and the largest allowed integer, after activations.
     """
 
     dtype: str
@@ -90,7 +91,7 @@ class OutputQuantParams:
     high: int
 
     def clamp_to(self, low: float, high: float, nearest: RoundFunction) -> OutputQuantParams:
-        """Return the grid without the integers outside the real interval [low, high].
+        """Return the parameters without the integers outside the real interval [low, high].
 
         The bounds are quantized like any value: the quotient in float32, rounded by ``nearest``.
         TFLite's CalculateActivationRangeQuantized does the same (kernels/kernel_util.cc).
@@ -105,7 +106,10 @@ class OutputQuantParams:
 
 
 def read_dequantize(call: Call, data: Value) -> QuantizedTensor | None:
-    """Return what a ``relax.dequantize`` of ``data`` stands for, if its grid is constant."""
+    """Return the tensor that a ``relax.dequantize`` of ``data`` represents, with its parameters.
+
+    None if the parameters are not constant.
+    """
     scale, zero_point = call.args[1:]
     if isinstance(data, QuantizedTensor) or not dtype_of(data).startswith(("int", "uint")):
         return None
@@ -119,7 +123,7 @@ def read_dequantize(call: Call, data: Value) -> QuantizedTensor | None:
 
 
 def bound_magnitude(data: Expr, zero_point: npt.NDArray[np.int64]) -> int:
-    """Bound the magnitude of data - zero_point: by the values of a constant, else by its type."""
+    """Return a bound of |data - zero_point|: from the values of a constant, else from its type."""
     if isinstance(data, Constant):
         values = constant_array(data).astype("int64")
         low, high = int(values.min()), int(values.max())
@@ -137,7 +141,10 @@ def largest_integer(dtype: str) -> int:
 
 
 def read_quant_params(call: Call) -> OutputQuantParams | None:
-    """Return the grid of a ``relax.quantize``, if it is one constant grid of integers."""
+    """Return the parameters of a ``relax.quantize`` to integers, if they are one constant pair.
+
+    None for other parameters.
+    """
     scale, zero_point = call.args[1:]
     dtype = str(call.attrs.out_dtype)
     if not (isinstance(scale, Constant) and isinstance(zero_point, Constant)):

@@ -1,8 +1,8 @@
-"""Relax's elementwise operators on numpy arrays, for tables made at build time.
+"""Computes Relax's elementwise operators on numpy arrays, for tables made at build time.
 
-:func:`evaluate` rounds each operator's result once, from double precision to float32. For
-+ - * / and the square root that is IEEE's float32 result; for the others, the float32 nearest to
-the mathematical value but for rare near-ties.
+:func:`evaluate` rounds each operator's result once, from double precision to float32. For + - * /
+and the square root, this is IEEE's float32 result. For other operators, it is the float32 nearest
+to the mathematical value, except for rare near-ties.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NUMPY_NAMES = (
     "maximum minimum multiply negative not_equal power sign sin sinh sqrt square subtract tan tanh "
     "where"
 )
-"""Operators that numpy calls alike."""
+"""Operators that have the same name in numpy."""
 
 FUNCTIONS: dict[str, Callable[..., npt.NDArray[Any]]] = {
     **{name: getattr(np, name) for name in NUMPY_NAMES.split()},
@@ -59,7 +59,7 @@ FUNCTIONS: dict[str, Callable[..., npt.NDArray[Any]]] = {
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "sigmoid": sigmoid,
 }
-"""Operators without attributes that matter, by their name in Relax."""
+"""Operators whose attributes do not matter, by their name in Relax."""
 
 FUNCTIONS_WITH_ATTRIBUTES: dict[str, Callable[..., Real]] = {
     "nn.leakyrelu": lambda a, x: np.where(x > 0.0, x, x * np.float32(a.alpha)),
@@ -73,10 +73,10 @@ def can_evaluate(call: Call) -> bool:
 
 
 def evaluate(call: Call, arguments: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Apply a call's operator; numbers are taken and returned as float32, truths as bool."""
+    """Apply a call's operator; inputs and outputs are float32 numbers or Booleans."""
     name = operator_name(call).removeprefix("relax.")
     wide = [a if a.dtype == bool else a.astype("float64") for a in arguments]
-    with np.errstate(all="ignore"):  # a table has every input, also those without a result
+    with np.errstate(all="ignore"):  # a table has every input, even if the function is undefined
         if name in FUNCTIONS:
             result = FUNCTIONS[name](*wide)
         else:

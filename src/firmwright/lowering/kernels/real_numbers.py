@@ -1,10 +1,10 @@
-"""From float32 numbers to the integers of a grid: divided by its scale, rounded, clamped.
+"""Quantizes float32 numbers to integers: divide by the scale, round, clamp.
 
-The bit patterns of positive floats are in the order of the numbers. So the whole number next to
-|x| / scale is a count: of the patterns, one for each whole number, from which on it is next, that
-are not above the pattern of |x|. A table has them. The leading bits of x and of the reciprocal of
-the scale tell the place in it, and a comparison is left. This is exact for every x, for any
-rounding that does not depend on the sign, and needs no arithmetic of floats.
+The bit patterns of positive floats have the order of the numbers. Each whole number n has a first
+pattern from which |x| / scale is rounded to n. The rounded quotient is the number of first patterns
+that are not above the pattern of |x|. A table has the first patterns. The leading bits of x and of
+the reciprocal of the scale determine the position in the table, and one comparison remains. This is
+exact for every x, for any rounding that does not depend on the sign. It needs no float arithmetic.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from firmwright.lowering.kernels.requantization import to_storage
 from firmwright.lowering.kernels.rounding import Rounding
 
 MOST_STEPS = 255
-"""Those of 8 bits. More would take a large table, and a reciprocal of more bits."""
+"""The maximum number of steps, that of 8 bits. More steps would need a large table, and a
+reciprocal of more bits."""
 
 SMALLEST_NORMAL, INFINITY = 0x00800000, 0x7F800000
 """Bit patterns."""
@@ -33,10 +34,10 @@ SMALLEST_NORMAL, INFINITY = 0x00800000, 0x7F800000
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """From the bit pattern ``begins[n]`` on n + 1 is next to a number divided by the scale.
+    """The bit patterns ``begins[n]`` from which a quotient by the scale is rounded to n + 1.
 
     The 15 leading bits of a number, times ``multiplier``, divided by 2^(``exponent`` - its exponent
-    field), are that quotient, or less by up to 1/40 of one.
+    field), are that quotient, or up to 1/40 less.
     """
 
     begins: npt.NDArray[np.uint32]
@@ -47,11 +48,10 @@ class Steps:
 def quantize_real(
     builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, rounding: Rounding
 ) -> relax.Expr:
-    """Put float32 values on a grid: divide, round, clamp.
+    """Quantize float32 values: divide, round, clamp.
 
-    A value that is no number becomes the lowest integer, as in ONNX Runtime on x86-64.
-    Sources: tensorflow/lite/kernels/internal/reference/quantize.h, AffineQuantize; ONNX's
-    QuantizeLinear.
+    NaN becomes the lowest integer, as in ONNX Runtime on x86-64. Sources:
+    tensorflow/lite/kernels/internal/reference/quantize.h, AffineQuantize; ONNX's QuantizeLinear.
     """
     real = builder.materialize(builder.value(argument))
     steps = find_steps(grid, rounding.nearest)
@@ -86,7 +86,7 @@ def quantize_in_float32(
 
 
 def find_steps(grid: OutputQuantParams, nearest: RoundFunction) -> Steps | None:
-    """Return the steps up to the grid's farther limit; None for 16 bits and extreme scales."""
+    """Return the steps up to the farther limit; None for 16 bits and extreme scales."""
     count = max(grid.high - grid.zero_point, grid.zero_point - grid.low)
     if not 1 <= count <= MOST_STEPS or not np.isfinite(grid.scale) or grid.scale <= 0:
         return None
@@ -98,7 +98,10 @@ def find_steps(grid: OutputQuantParams, nearest: RoundFunction) -> Steps | None:
 
 
 def find_begins(scale: np.float32, count: int, nearest: RoundFunction) -> npt.NDArray[np.uint32]:
-    """Return the patterns from which on 1, 2 … ``count`` is next: a search by halves."""
+    """Return the patterns from which on the rounded quotient is 1, 2 … ``count``.
+
+    They are found by a binary search.
+    """
     steps = np.arange(1, count + 1)
     below, reached = np.zeros(count, "int64"), np.full(count, INFINITY, "int64")
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""From integers on one grid to integers on another, as TFLite's reference kernels do it."""
+"""Converts integers between quantization parameters like TFLite's reference kernels."""
 
 from __future__ import annotations
 
@@ -29,16 +29,15 @@ from firmwright.lowering.kernels.quantized_tensor import (
 SINGLE_ROUNDING_OPERATORS = frozenset({"relax.matmul"})
 """Operators whose sums are scaled with one rounding.
 
-LiteRT 2.3.0's FULLY_CONNECTED scales in double precision and rounds half away from zero, even
-among the reference kernels, whose other operators round twice in fixed point; found by comparing
-its results with both.
-"""
+LiteRT 2.3.0's FULLY_CONNECTED scales in double precision and rounds half away from zero. This is
+true even for the reference kernels, whose other operators round twice in fixed point. A comparison
+of its results with both showed this."""
 
 
 def requantize(
     builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams, single: bool = False
 ) -> relax.Expr:
-    """Scale, add the zero point, clamp. ``single``: the quotient of the scales is float32."""
+    """Scale, add the zero point, clamp. With ``single``, the quotient of the scales is float32."""
     quotient = find_quotient(source, grid, single)
     factors = to_fixed_point(quotient)
     largest = source.largest << int(factors.left_shift.max())
@@ -70,7 +69,7 @@ def requantize(
 
 
 def emit_tables(builder: RegionBuilder, factors: Multipliers) -> list[relax.Var]:
-    """Emit multipliers and right shifts by channel, and left shifts where there are any."""
+    """Emit multipliers and right shifts per channel, and left shifts if there are any."""
     arrays: dict[str, npt.NDArray[Any]] = {
         "multipliers": factors.mantissa,
         "shifts": factors.right_shift,
@@ -83,12 +82,12 @@ def emit_tables(builder: RegionBuilder, factors: Multipliers) -> list[relax.Var]
 def find_quotient(
     source: QuantizedTensor, grid: OutputQuantParams, single: bool
 ) -> npt.NDArray[np.float64]:
-    """Divide the source's scales by the grid's.
+    """Divide the source's scales by the output's scale.
 
     In double precision, as in TFLite's kernels/kernel_util.cc
-    (PopulateConvolutionQuantizationParams) and kernels/quantize.cc, or in ``single`` precision,
-    as in kernels/activations.cc (ReluPrepare). The product of two scales in it is in single
-    precision for some (GetQuantizedConvolutionMultipler).
+    (PopulateConvolutionQuantizationParams) and kernels/quantize.cc, or in ``single`` precision, as
+    in kernels/activations.cc (ReluPrepare). For some operators, the product of two scales in the
+    quotient is in single precision (GetQuantizedConvolutionMultipler).
     """
     rounded = source.scale.astype("float32")
     if single:
@@ -108,7 +107,7 @@ def immediates(factors: Multipliers) -> tuple[Integer, Integer, Integer]:
 
 
 def to_storage(value: Integer, grid: OutputQuantParams) -> Integer:
-    """Clamp and add the zero point: in this order nothing can overflow."""
+    """Clamp, then add the zero point; in this order the sum cannot overflow."""
     low, high = grid.low - grid.zero_point, grid.high - grid.zero_point
     return (te.max(te.min(value, high), low) + grid.zero_point).astype(grid.dtype)
 

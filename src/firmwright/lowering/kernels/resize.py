@@ -1,4 +1,4 @@
-"""Enlarging and shrinking pictures of 8-bit integers, as TFLite's reference kernel does it."""
+"""Resizes pictures of integers like TFLite's reference kernel."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from firmwright.lowering.kernels.quantized_tensor import (
 from firmwright.lowering.kernels.requantization import clamp
 
 FRACTION_BITS = 10
-"""Places in the source are fixed-point numbers with so many fraction bits."""
+"""The number of fraction bits of positions in the source, which are fixed-point numbers."""
 ONE = 1 << FRACTION_BITS
 
 SUM_TYPES = {"int8": ("int32", "fixed_average"), "int16": ("int64", "fixed_average_wide")}
-"""The type of a weighted sum, and what divides it, by the type of the elements."""
+"""The type of a weighted sum, and the function that divides it, by the type of the elements."""
 
 
 def resize_bilinear(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Weigh the four neighbors in integers, with 20 fraction bits in all.
+    """Weigh the four neighbors in integers, with 20 fraction bits in total.
 
-    Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinearInteger.
-    The kernel of uint8 is in :mod:`firmwright.lowering.kernels.byte_resize`.
+    Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinearInteger. The
+    kernel of uint8 is in :mod:`firmwright.lowering.kernels.byte_resize`.
     """
     source, attributes = builder.value(call.args[0]), call.attrs
     mode = str(attributes.coordinate_transformation_mode)
@@ -70,7 +70,7 @@ def resize_bilinear(
 
 
 class ResizeAxis:
-    """Where ``extent`` rows or columns lie among ``length`` ones."""
+    """The positions of ``extent`` result rows or columns among ``length`` source ones."""
 
     def __init__(self, length: int, extent: int, mode: str) -> None:
         self.length = length
@@ -80,7 +80,7 @@ class ResizeAxis:
         self.start = self.step // 2 - ONE // 2 if mode == "half_pixel" else 0
 
     def find_neighbors(self, index: Integer) -> list[tuple[Integer, Integer]]:
-        """Return the place before and after, each with its weight."""
+        """Return the positions before and after a result, each with its weight."""
         scaled = index * self.step + self.start
         before = te.max(scaled >> FRACTION_BITS, 0)
         after = te.min((scaled + ONE - 1) >> FRACTION_BITS, self.length - 1)

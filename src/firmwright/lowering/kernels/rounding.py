@@ -1,4 +1,4 @@
-"""How real results become integers again: the one thing in which roundings differ."""
+"""Defines how real results become integers, the only difference between the roundings."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ class Rounding(Protocol):
     """A recipe's ``rounding``."""
 
     nearest: RoundFunction
-    """The whole number next to a real one, for what is computed at build time."""
+    """Rounds a real number to a whole one, for values that are computed at build time."""
 
     nearest_in_c: str
-    """The same as a function of C's library."""
+    """The function of the C library that rounds like ``nearest``."""
 
     def quantize(self, builder: RegionBuilder, argument: Expr, grid: OutputQuantParams) -> Expr:
-        """Put a float32 argument of the region's function on a grid."""
+        """Quantize a float32 argument of the region's function."""
 
     def lower_to_integers(self, builder: RegionBuilder, call: Call) -> Expr | None:
-        """Compute a call whose result is no real number on integers; None leaves it to float32."""
+        """Compute on integers a call without a real result; None leaves the call to float32."""
 
 
 def fuse_activation(
@@ -33,9 +33,9 @@ def fuse_activation(
     grid: OutputQuantParams,
     nearest: RoundFunction,
 ) -> tuple[Expr, OutputQuantParams]:
-    """Return what a chain of ReLUs and clips reads, and the grid with their limits.
+    """Return the operand of a chain of ReLUs and clips, and the parameters with their limits.
 
-    ``definitions`` are what variables are bound to. Exact because rounding to a grid never
+    ``definitions`` are the values of variables. The result is exact because quantization never
     reorders values.
     """
     argument, bounds = skip_clips(argument, definitions)

@@ -1,8 +1,8 @@
-"""Writes at computed places: scatter_elements, scatter_nd and index_put.
+"""Writes to computed positions: scatter_elements, scatter_nd and index_put.
 
-TVM's own loops count the place of an element in the whole tensor. An index that is too large for
-its axis would write into the next row. These loops keep an index per axis, so that a write with an
-index out of range can be left out (:mod:`firmwright.codegen.data_indices`). Updates are applied in
+TVM's loops compute the position of an element in the whole tensor. An index that is too large for
+its axis would write to the next row. These loops keep one index per axis, so that a write with an
+index out of range can be skipped (:mod:`firmwright.codegen.data_indices`). Updates are applied in
 their order.
 """
 
@@ -31,16 +31,16 @@ COMBINATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "min": tirx.min,
     "max": tirx.max,
 }
-"""The new element, of the element and an update, by the operator's reduction."""
+"""The new element, computed from the element and an update, by the operator's reduction."""
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """Copies data, and combines the elements at computed places with updates.
+    """Copies data, and combines the elements at computed positions with updates.
 
-    ``turns`` are the lengths of the loops over the updates. ``read_indices`` gets the tensors of
-    indices and a position in the loops, and returns an index per axis: an integer of a tensor, or
-    a loop variable. ``read_update`` gives the position of an update. ``from_end`` says that a
+    ``turns`` are the lengths of the loops over the updates. ``read_indices`` receives the tensors
+    of indices and a position in the loops. It returns one index per axis: an integer of a tensor,
+    or a loop variable. ``read_update`` returns the position of an update. With ``from_end``, a
     negative index counts from the end.
     """
 
@@ -80,7 +80,7 @@ class Scatter:
             return builder.get()
 
     def compute_place(self, found: Sequence[Any], shape: Sequence[int]) -> Position:
-        """Keep the indices that come from tensors in variables, and return all of them."""
+        """Store the indices that come from tensors in variables, and return all indices."""
         place = []
         for axis, (index, length) in enumerate(zip(found, shape, strict=True)):
             if isinstance(index, tirx.Var):
@@ -98,7 +98,7 @@ class Scatter:
 
 
 def enter_loops(loops: ExitStack, lengths: Sequence[int]) -> Position:
-    """Open a loop for each length, at least one, and return the variables of the lengths."""
+    """Open one loop per length, at least one loop, and return the variables of the lengths."""
     if not lengths:
         loops.enter_context(script.serial(0, 1))
     return tuple(
@@ -125,7 +125,7 @@ def scatter_elements(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Ex
 def scatter_nd(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Return loops for vectors of indices, along the last axis, into the first axes of the data.
 
-    Importers count negative indices from the end where the format does.
+    Importers count negative indices from the end if the format does.
     """
     data, indices, updates = call.args
     *batch, count = static_shape(indices)
@@ -140,7 +140,7 @@ def scatter_nd(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def index_put(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return loops for a tensor of indices per axis; indices and values are broadcast."""
+    """Return loops for one tensor of indices per axis; indices and values are broadcast."""
     data, indices, values = call.args
     fields = list(indices.fields) if isinstance(indices, relax.Tuple) else [indices]
     shapes = [static_shape(field) for field in fields]

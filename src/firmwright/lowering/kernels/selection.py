@@ -1,10 +1,10 @@
-"""The largest or smallest elements along an axis, in order: topk, sort and argsort.
+"""Selects the largest or smallest elements along an axis, in order: topk, sort and argsort.
 
-TVM calls functions of its runtime for these, which firmware does not have. Here each row is
-inserted element by element into the list of the best so far, which is the result itself: equal
-elements stay in their order (as ONNX and TFLite ask), and a NaN, for which neither has a rule,
-comes after every number. That takes rows · length · k steps at worst, and few more than
-rows · length where k is small and the elements come in no order.
+TVM calls functions of its runtime for these operators, and firmware does not have them. Here each
+row is inserted element by element into the list of the best elements so far, which is the result.
+Equal elements stay in their order, as ONNX and TFLite require. A NaN, for which neither has a rule,
+comes after every number. The worst case needs rows · length · k steps. If k is small and the
+elements are in random order, it needs few more than rows · length.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Selection:
     index: str
 
     def __call__(self, data: te.Tensor) -> list[te.Tensor]:
-        """Return the elements and their indices, of the data's shape but ``count`` long."""
+        """Return the elements and their indices in the data's shape, with ``count`` on the axis."""
         shape = [int(d) for d in data.shape]
         selected = list(data.shape)
         selected[self.axis] = tirx.const(self.count, data.shape[self.axis].ty.dtype)
@@ -41,7 +41,7 @@ class Selection:
             [selected, selected],
             [data],
             lambda ins, outs: self.build_statement(ins[0], outs[0], outs[1], shape),
-            # Without a layout, as TVM's own operators have it: else nothing fuses with this one.
+            # Without a layout, like TVM's operators; otherwise no operator fuses with this one.
             in_buffers=[tirx.decl_buffer(data.shape, element, layout=None)],
             out_buffers=[tirx.decl_buffer(selected, d, layout=None) for d in (element, self.index)],
             dtype=[element, self.index],
@@ -84,14 +84,17 @@ class Selection:
             return builder.get()
 
     def comes_before(self, new: Any, old: Any) -> Any:
-        """Tell whether an element belongs before another one that came earlier."""
+        """Return whether an element belongs before another one that came earlier."""
         better = new > old if self.largest else new < old
         if not is_float(new):
             return better
         return tirx.Or(better, tirx.And(tirx.isnan(old), tirx.Not(tirx.isnan(new))))
 
     def stays_before(self, old: Any, new: Any) -> Any:
-        """The opposite of better; written out, for TVM takes not (a < b) for b <= a."""
+        """Return the opposite of :meth:`comes_before`.
+
+        It is written out because TVM replaces not (a < b) by b <= a.
+        """
         stays = old >= new if self.largest else old <= new
         return tirx.Or(stays, tirx.isnan(new)) if is_float(new) else stays
 

@@ -1,9 +1,10 @@
-"""Softmax in fixed point, as TFLite's reference kernels compute it.
+"""Computes softmax in fixed point like TFLite's reference kernels.
 
-Source: tensorflow/lite/kernels/internal/reference/softmax.h, internal/common.h (GetReciprocal)
-and gemmlowp's fixedpoint/fixedpoint.h. "Q5.26" is a signed integer of 5 integer and 26
-fraction bits. With 8 bits, exponentials depend only on the distance to the row's largest value,
-one of 256, so they are a table; the reciprocal of their sum takes three Newton steps at run time.
+Source: tensorflow/lite/kernels/internal/reference/softmax.h, internal/common.h (GetReciprocal) and
+gemmlowp's fixedpoint/fixedpoint.h. "Q5.26" is a signed integer of 5 integer and 26 fraction bits.
+With 8 bits, an exponential depends only on the distance to the row's largest value. There are 256
+distances, so the exponentials are a table. The reciprocal of their sum needs three Newton steps at
+run time.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ SUM_INTEGER_BITS = 12
 SUM_FRACTION_BITS = 31 - SUM_INTEGER_BITS
 """The binary logarithm of 1 in Q12.19."""
 SCALE_TOLERANCE = 1e-3
-"""The part of the expected scale that a scale of results may differ by (SoftmaxPrepare)."""
+"""The maximum relative difference of a result's scale from the expected scale (SoftmaxPrepare)."""
 MAX_CLASSES = 2**9 - 1
-"""With more classes the reference kernel may refuse to run: a sum of 2^9 leaves no output bits."""
+"""The maximum number of classes. With more, the reference kernel may abort, because a sum of 2^9
+leaves no output bits."""
 INT32_MAX = 2**31 - 1
 
 EXP_OF_POWERS = (
@@ -58,17 +60,16 @@ ONE_THIRD = 715827883
 
 INT16_RANGE = INT16_MAX - INT16_MIN
 MAX_DISTANCE = 10.0
-"""exp(-10) counts as nothing."""
+"""The distance whose exponential, exp(-10), counts as zero."""
 
 
 def softmax(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Softmax over one axis.
+    """Compute softmax over one axis.
 
-    TFLite allows one grid only: scale 1/256, or 1/65536 in 16 bits, from the type's smallest
-    integer up. For any other,
-    the quotient is taken with 16 bits and then scaled.
+    TFLite allows only the scale 1/256, or 1/65536 in 16 bits, with the type's smallest integer as
+    the zero point. For other parameters, the quotient has 16 bits and is then scaled.
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
@@ -104,7 +105,7 @@ def softmax_rows(
         return table(mark_bounded(distance))  # no element exceeds the largest
 
     def share(row: tuple[Any, ...], number: Any) -> Integer:
-        """One class's exponential in Q12.19, rounded."""
+        """Return one class's exponential in Q12.19, rounded."""
         return ((exponential(row, number) >> (SUM_INTEGER_BITS - 1)) + 1) >> 1
 
     total = te.compute(shape, lambda *i: te.sum(share(i, add), axis=add), name="total")
@@ -115,7 +116,8 @@ def softmax_rows(
 
     def quotient(row: tuple[Any, ...], number: Any, bits: int) -> Integer:
         product = call_fixed_point("fixed_product", inverse(*row), exponential(row, number))
-        # The sum is 2^(power - 19) in Q12.19, and some of the quotient's 31 bits are asked for.
+        # The sum is 2^(power - 19) in Q12.19, and the result has only some of the quotient's 31
+        # bits.
         return call_fixed_point("fixed_shift", product, power(*row) - SUM_FRACTION_BITS + 31 - bits)
 
     def element(*indices: Any) -> Integer:
@@ -134,7 +136,7 @@ def softmax_rows(
 
 
 def make_exp_table(scale: float) -> npt.NDArray[np.int32]:
-    """Return exp(-distance · scale) in Q0.31 for distances 0..255, 0 where it is negligible."""
+    """Return exp(-distance · scale) in Q0.31 for distances 0..255; 0 if it is negligible."""
     factor = min(scale * 2.0 ** (31 - DIFFERENCE_INTEGER_BITS), 2.0**31 - 1.0)
     mantissa, shift = quantize_multiplier(factor)
     whole = (2**DIFFERENCE_INTEGER_BITS - 1) * 2.0 ** (31 - DIFFERENCE_INTEGER_BITS)
@@ -151,7 +153,7 @@ def make_exp_table(scale: float) -> npt.NDArray[np.int32]:
 
 
 def exp_on_negative_values(x: int) -> int:
-    """Return exp(x) in Q0.31 for x <= 0 in Q5.26, as gemmlowp's exp_on_negative_values."""
+    """Return exp(x) in Q0.31 for x <= 0 in Q5.26, like gemmlowp's exp_on_negative_values."""
     if x == 0:
         return INT32_MAX
     quarter = 1 << 24
@@ -178,7 +180,7 @@ def exp_near_zero(x: int) -> int:
 def softmax_int16(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Softmax over the last axis, by two interpolation tables.
+    """Compute softmax over the last axis by two interpolation tables.
 
     Source: tensorflow/lite/kernels/activations.cc (SoftmaxPrepare), internal/reference/softmax.h
     (SoftmaxInt16).

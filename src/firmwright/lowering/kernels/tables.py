@@ -1,4 +1,4 @@
-"""Functions of one 8-bit value as tables of 256 entries, made at build time."""
+"""Computes functions of one 8-bit value as tables of 256 entries, made at build time."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from firmwright.lowering.kernels.quantized_tensor import (
 from firmwright.lowering.kernels.real_functions import can_evaluate, evaluate
 
 DivideAndRound = Callable[[npt.NDArray[np.float32], np.float32], npt.NDArray[np.float32]]
-"""From real numbers and a scale to whole numbers of steps."""
+"""Converts real numbers and a scale to whole numbers of steps."""
 
 
 def lower_chain_by_table(
     builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, whole: DivideAndRound
 ) -> relax.Expr | None:
-    """Look up what a chain of elementwise operators makes of one stored 8-bit tensor.
+    """Look up the result of a chain of elementwise operators on one stored 8-bit tensor.
 
-    None where there is no such chain. The table holds the chain's float32 results (see
-    :mod:`firmwright.lowering.kernels.real_functions`), made whole steps of the grid by ``whole``.
+    None if there is no such chain. The table contains the chain's float32 results (see
+    :mod:`firmwright.lowering.kernels.real_functions`), converted to whole steps by ``whole``.
     """
     sources = find_chain_sources(builder, argument)
     if not sources or not all(s.data.same_as(sources[0].data) for s in sources):
@@ -46,7 +46,7 @@ def lower_chain_by_table(
 
 
 def find_chain_sources(builder: RegionBuilder, argument: relax.Expr) -> list[QuantizedTensor]:
-    """Return the 8-bit tensors at the chain's start; none where something else takes part."""
+    """Return the 8-bit tensors at the chain's start; [] if it also has other inputs."""
     value = builder.value(argument)
     if isinstance(value, QuantizedTensor):
         stored = value.is_per_tensor and value.width == 8 and not isinstance(value.data, Constant)
@@ -77,7 +77,7 @@ def evaluate_chain(builder: RegionBuilder, argument: relax.Expr) -> npt.NDArray[
 
 
 def scalar_value(builder: RegionBuilder, argument: relax.Expr) -> npt.NDArray[Any] | None:
-    """Return an argument that is one constant number as an array of one."""
+    """Return an argument that is one constant number as an array of one element, else None."""
     value = builder.value(argument)
     number = getattr(value, "value", None)
     if isinstance(number, int | float):
@@ -87,7 +87,10 @@ def scalar_value(builder: RegionBuilder, argument: relax.Expr) -> npt.NDArray[An
 
 
 def constant_values(value: Value) -> npt.NDArray[Any] | None:
-    """Return a constant's numbers, dequantized in float32 where it is quantized per tensor."""
+    """Return a constant's numbers, in float32 if it is quantized per tensor; else None.
+
+    None for values that are not constant, and for constants with parameters per channel.
+    """
     if not isinstance(value, QuantizedTensor):
         return constant_array(value) if isinstance(value, Constant) else None
     if not (value.is_per_tensor and isinstance(value.data, Constant)):
@@ -109,14 +112,14 @@ def all_integers(source: QuantizedTensor) -> npt.NDArray[np.int64]:
 
 
 def to_storage_array(nearest: npt.NDArray[np.float32], grid: OutputQuantParams) -> npt.NDArray[Any]:
-    """Add the zero point to whole numbers and clamp them; what is no number becomes the lowest."""
+    """Add the zero point to whole numbers and clamp them; NaN becomes the lowest integer."""
     whole = np.nan_to_num(nearest, nan=-np.inf) + grid.zero_point
     table: npt.NDArray[Any] = np.clip(whole, grid.low, grid.high)
     return table.astype(grid.dtype)
 
 
 def round_half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Round to whole numbers, halves away from zero, as C's roundf."""
+    """Round to whole numbers, halves away from zero, like C's roundf."""
     whole = np.trunc(x)
     away: npt.NDArray[np.float32] = whole + np.copysign(np.abs(x - whole) >= 0.5, x)
     return away.astype(x.dtype)
@@ -125,7 +128,7 @@ def round_half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 def concatenate(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Look the parts that are on other grids up in a table each, then join all.
+    """Convert the parts with other quantization parameters by tables, then join all parts.
 
     Source: tensorflow/lite/kernels/internal/reference/concatenation.h, ConcatenationWithScaling.
     """
@@ -168,7 +171,7 @@ def lower_by_table(
 def look_up(
     builder: RegionBuilder, source: QuantizedTensor, entries: npt.NDArray[Any]
 ) -> relax.Expr:
-    """Look the source's integers up in a table that starts at its type's smallest one."""
+    """Look up the source's integers in a table that starts at the smallest integer of its type."""
     table = builder.emit_constant("table", entries)
     first = smallest_integer(dtype_of(source.data))
 

@@ -1,4 +1,4 @@
-"""The windows of a pooling along one axis."""
+"""Describes the windows of a pooling along one axis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.lowering.kernels.fixed_point import Integer
 class Windows:
     """Windows of ``size`` elements along ``axis``, which has ``extent`` elements.
 
-    A place counts if it is one of an element, or of the ``counted`` padding before and after.
+    A position counts if it is an element, or in the ``counted`` padding before and after.
     """
 
     axis: int
@@ -29,29 +29,29 @@ class Windows:
     counted_padding: tuple[int, int]
 
     def input_index(self, output: Integer, step: Integer) -> Integer:
-        """Return where an output's window reads in its ``step``; 0 is the first element."""
+        """Return the input position of an output's window at a ``step``; 0 is the first element."""
         return output * self.stride - self.pad_before + step * self.dilation
 
     @property
     def input_range(self) -> tuple[int, int]:
-        """The first and the last place that any window reads."""
+        """The first and the last position that any window reads."""
         return int(self.input_index(0, 0)), int(self.input_index(self.outputs - 1, self.size - 1))
 
     @property
     def is_padded(self) -> bool:
-        """Tell whether any window reads beside the elements."""
+        """Return whether any window reads outside the elements."""
         first, last = self.input_range
         return first < 0 or last >= self.extent
 
     @property
     def is_uniform(self) -> bool:
-        """Tell whether every place of every window counts."""
+        """Return whether every position of every window counts."""
         first, last = self.input_range
         return first >= -self.counted_padding[0] and last < self.extent + self.counted_padding[1]
 
     @property
     def counts(self) -> frozenset[int]:
-        """How many places of a window count: one number, or several where padding does not."""
+        """The numbers of positions that count in a window; several if padding does not count."""
         if self.is_uniform:
             return frozenset({self.size})
         before, after = self.counted_padding
@@ -61,7 +61,7 @@ class Windows:
         )
 
     def count(self, output: Integer) -> Integer:
-        """Return how many places of an output's window count; exact without dilation."""
+        """Return how many positions of an output's window count; exact without dilation."""
         if self.is_uniform:
             return self.size
         first, end = self.input_index(output, 0), self.input_index(output, self.size)
@@ -71,9 +71,9 @@ class Windows:
 
 
 def windows_of(call: tvm.ir.Call) -> list[Windows]:
-    """Return a pooling's windows along each spatial axis; none where they are out of the common.
+    """Return a pooling's windows along each spatial axis; [] if they are not supported.
 
-    That is a packed layout, or dilation where some windows have fewer places than others.
+    Unsupported are packed layouts, and dilation if some windows have fewer positions than others.
     """
     attributes: Any = call.attrs
     layout = str(attributes.layout)
@@ -103,7 +103,7 @@ def windows_of(call: tvm.ir.Call) -> list[Windows]:
 def sum_windows(
     data: te.Tensor, windows: list[Windows], shape: tuple[int, ...], zero_point: int
 ) -> te.Tensor:
-    """Sum data - zero point over each window; padding adds nothing."""
+    """Sum data - zero point over each window; padding adds 0."""
     steps = {w.axis: te.reduce_axis((0, w.size)) for w in windows}
 
     def term(*output: Any) -> Integer:
