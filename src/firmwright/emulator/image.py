@@ -82,9 +82,7 @@ class Firmware:
 
     @cached_property
     def code(self) -> tuple[int, bytes]:
-        """The executable bytes: first address, and the bytes from there to the last executable
-        byte.
-        """
+        """The first executable address, and the bytes from there to the last executable byte."""
         parts = [segment for segment in self.segments if segment.executable]
         start = min(part.address for part in parts)
         code = bytearray(max(part.address + len(part.data) for part in parts) - start)

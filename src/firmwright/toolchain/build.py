@@ -66,9 +66,7 @@ class Build:
 
     @property
     def compile_flags(self) -> tuple[str, ...]:
-        """All flags of a compilation after ``compile``; the user's flags are last and have
-        priority.
-        """
+        """All flags of a compilation after ``compile``; the user's are last and have priority."""
         headers = [f"-I{folder}" for folder in self.include]
         headers += [] if self.settings.libc else ["-isystem", FREESTANDING]
         return (*self.settings.flags, *self.toolchain.flags, *headers, *self.cflags)

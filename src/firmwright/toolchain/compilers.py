@@ -202,8 +202,9 @@ def _parse_version(version: str) -> tuple[int, ...]:
 
 
 def stamp_program(name: str) -> list[str | int]:
-    """Return a program's name, size (bytes) and modification time (ns); only the name if it is
-    missing.
+    """Return a program's name, size (bytes) and modification time (ns).
+
+    The result has only the name if the program is missing.
     """
     program = shutil.which(name)
     if program is None:

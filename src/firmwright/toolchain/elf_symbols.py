@@ -20,9 +20,7 @@ LOCAL, GLOBAL = 0, 1
 """Bindings: STB_LOCAL, STB_GLOBAL."""
 
 UNDEFINED, RESERVED = 0, 0xFF00
-"""Special section numbers: SHN_UNDEF, and SHN_LORESERVE. From SHN_LORESERVE on, numbers are not
-sections.
-"""
+"""Special section numbers: SHN_UNDEF, and SHN_LORESERVE, from which on numbers are not sections."""
 
 FORMATS = {32: "IIIBBH", 64: "IBBHQQ"}
 """Elf32_Sym and Elf64_Sym. Source of all numbers here: System V ABI, chapter 4, symbol table."""

@@ -39,8 +39,9 @@ class FirmwareSize:
 
 @dataclass(frozen=True)
 class Section:
-    """Bytes at an address; the image contains them if ``stored``, the program writes if
-    ``writable``.
+    """Bytes at an address.
+
+    The image contains them if ``stored``. The program may write to them if ``writable``.
     """
 
     name: str

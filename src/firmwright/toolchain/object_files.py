@@ -106,9 +106,7 @@ def parse_object(name: str, content: bytes) -> ObjectFile:
 def select_linked_objects(
     objects: Sequence[ObjectFile], archived: Sequence[ObjectFile]
 ) -> list[ObjectFile]:
-    """Return the objects, and the archive members that a linker adds because their symbols are
-    needed.
-    """
+    """Return the objects, and the archive members that a linker adds for their symbols."""
     taken = list(objects)
     waiting = list(archived)
     while True:

@@ -107,8 +107,9 @@ def call_metric(metric: Metric, outputs: OutputsByName, labels: Array | None) ->
 def dequantize_outputs(
     interface: ModelInterface, results: Sequence[Sequence[Array]]
 ) -> OutputsByName:
-    """Return a network's outputs by name as real numbers; ``results`` has them by sample and
-    position.
+    """Return a network's outputs by name as real numbers.
+
+    ``results`` has the outputs by sample and position.
     """
     return {
         tensor.name: np.stack([dequantize_array(sample[i], tensor) for sample in results])

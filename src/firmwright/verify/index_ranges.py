@@ -101,8 +101,9 @@ def find_accepted(variable: relax.Var, binding: relax.VarBinding, readers: Reade
 
 
 def carries_indices(variable: relax.Var, concat: tvm.ir.Call) -> bool:
-    """Return whether a part of joined tensors may be indices; only the first part of float tensors
-    may.
+    """Return whether a part of joined tensors may be indices.
+
+    Only the first part of float tensors may be indices.
     """
     return "int" in dtype_of(variable) or concat.args[0].fields[0] == variable
 

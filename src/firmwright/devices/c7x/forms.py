@@ -92,8 +92,9 @@ def cut(core: Core, layer: Layer) -> Strips:
 
 
 def pack_sums(core: Core, layer: Layer) -> Packing:
-    """Return the packed weights of blocks of 16 channels; the last block overlaps the one before
-    it.
+    """Return the packed weights of blocks of 16 channels.
+
+    The last block overlaps the block before it.
     """
     strips = cut(core, layer)
     picture = strips.geometry

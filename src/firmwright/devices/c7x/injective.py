@@ -117,8 +117,9 @@ def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tup
 
 
 def is_worth_moving(read: ReadTensor, extents: tuple[int, ...], split: BlockSplit) -> bool:
-    """Return whether a block reads at least a vector of an input, and other blocks read another
-    part.
+    """Return whether an input is worth a transfer by blocks.
+
+    A block has to read at least a vector of it, and other blocks another part.
     """
     follows = read.follows
     outside = (*extents[: split.axis], split.count)

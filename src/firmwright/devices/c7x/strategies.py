@@ -46,8 +46,9 @@ def subsample(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 @dataclass(frozen=True)
 class AxisInterpolation:
-    """An axis of ``length`` elements that becomes ``extent`` elements; ``scale`` is length /
-    extent.
+    """An axis of ``length`` elements that becomes ``extent`` elements.
+
+    ``scale`` is length / extent.
     """
 
     length: int
@@ -69,8 +70,9 @@ class AxisInterpolation:
         return power_of_two and (self.length + 1) / self.grain < EXACT_LIMIT
 
     def source_position(self, index: tirx.Expr, shift: Fraction = Fraction(0)) -> tirx.Expr:
-        """Return the position of an element's center among the source's elements, in float32, plus
-        a shift.
+        """Return the position of an element's center among the source's elements, in float32.
+
+        The ``shift`` is added to the position.
         """
         start = self.scale / 2 - Fraction(1, 2) + shift
         scaled = index.astype("float32") * tirx.const(float(self.scale), "float32")

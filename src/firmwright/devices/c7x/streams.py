@@ -118,8 +118,9 @@ def find_affine_factors(index: tirx.Expr, loops: Sequence[tirx.For]) -> list[int
 
 
 def merge_dimensions(dimensions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the dimensions, with two joined if the outer one continues at the end of the inner
-    one.
+    """Return the dimensions, with adjacent ones joined if possible.
+
+    Two dimensions are joined if the outer one continues at the end of the inner one.
     """
     made: list[tuple[int, int]] = []
     for count, step in (d for d in dimensions if d[0] > 1):

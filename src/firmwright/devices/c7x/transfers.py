@@ -190,8 +190,9 @@ def use_halves(
 
 
 def mark_vector_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Rename the variables of vector loops and loops over vectors, and put the macro before the
-    former.
+    """Rename the variables of vector loops and of loops over vectors.
+
+    The function also inserts the macro before vector loops.
     """
 
     def add_hint(loop: tirx.For) -> tirx.Stmt:

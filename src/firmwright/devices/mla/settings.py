@@ -52,8 +52,9 @@ class AfeSettings:
 
 
 def make_settings(options: MlaOptions, quantize: QuantizeOptions | None, batch: int) -> AfeSettings:
-    """Return the settings of ``afe``; UserError for a recipe's quantization that it does not
-    support.
+    """Return the settings of ``afe``.
+
+    Raises UserError for a recipe's quantization that ``afe`` does not support.
     """
     return AfeSettings(
         options.generation,

@@ -113,8 +113,9 @@ class Walk:
         return clipped
 
     def take_arithmetic(self, operator: str) -> relax.Expr | None:
-        """Pass a sum or product with a constant, and return the constant; None if no such operator
-        is next.
+        """Pass a sum or product with a constant, and return the constant.
+
+        The result is None if no such operator is next.
         """
         binding = self.find_next()
         dtype = "int16" if binding and dtype_of(binding.var) == "int16" else "int32"

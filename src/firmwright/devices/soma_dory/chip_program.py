@@ -73,8 +73,9 @@ def build_program(source: Path, build: Build, scratch: Path, cache: Path) -> tup
 
 
 def list_headers() -> tuple[str, ...]:
-    """Return the folders with the headers of project, driver and SDK, relative to the scratch
-    folder.
+    """Return the folders with the headers of project, driver and SDK.
+
+    They are relative to the scratch folder.
     """
     registers = "registers"
     if SDK in os.environ:
@@ -83,9 +84,7 @@ def list_headers() -> tuple[str, ...]:
 
 
 def copy_driver(scratch: Path) -> list[Path]:
-    """Replace the stand-in by the user's driver, if the user has one, and return the driver's
-    sources.
-    """
+    """Replace the stand-in by the user's driver, if there is one; return the driver's sources."""
     folder = scratch / "driver"
     if DRIVER in os.environ:
         shutil.rmtree(folder)

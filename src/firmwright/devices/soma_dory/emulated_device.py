@@ -211,8 +211,6 @@ class Diana(QemuVirtRv32):
         self.engine.mmio_map(_CLOCK, _CLOCK_SIZE, self._read_clock, None, None, None)
 
     def _read_clock(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
-        """Return the cycles: one per instruction, plus the accelerator's jobs, because the core
-        waits.
-        """
+        """Return the cycles: one per instruction, and those of jobs, because the core waits."""
         now = self.count_instructions() + self.accelerator.cycles
         return now >> 32 if offset & 4 else now & 0xFFFFFFFF

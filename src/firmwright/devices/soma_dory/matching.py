@@ -168,9 +168,7 @@ class OperatorGraph:
         return matches, [u for u in unmatched if u.anchor.var not in inside]
 
     def resolve(self, expression: relax.Expr) -> relax.Expr:
-        """Return the expression that a variable is bound to; return other expressions and inputs
-        unchanged.
-        """
+        """Return the expression that a variable is bound to; other expressions are unchanged."""
         bound = self.bound.get(expression) if isinstance(expression, relax.Var) else None
         return expression if bound is None else bound.value
 
@@ -195,8 +193,9 @@ class OperatorGraph:
     def match_arithmetic(
         self, binding: relax.VarBinding | None, operator: str, dtype: str = "int32"
     ) -> Arithmetic | None:
-        """Return a sum or product, or None; it may be an operator on uint32 between casts, which
-        wraps in C.
+        """Return a sum or product, or None.
+
+        It may be an operator on uint32 between casts, which wraps in C.
         """
         if binding is None or operator_name(binding.value) != operator:
             return None
@@ -248,8 +247,9 @@ class OperatorGraph:
         return MatchedSums(LayerKind.ADD, binding, variables, addition.result, inputs)
 
     def match_requantize(self, sums: MatchedSums) -> Match | None:
-        """Return the match of shift, clips and cast after sums, or None; only the last result is
-        read.
+        """Return the match of shift, clips and cast after sums, or None.
+
+        Only the last result may have readers outside of the match.
         """
         shift = self.find_sole_reader(sums.result)
         if shift is None or operator_name(shift.value) != "relax.right_shift":

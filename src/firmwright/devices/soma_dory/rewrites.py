@@ -77,9 +77,7 @@ def widen_images(
 
 
 def read_zero_padding(value: relax.Expr | None) -> Padding | None:
-    """Return (top, left, bottom, right) of an operator that pads images with zeros; None for
-    others.
-    """
+    """Return (top, left, bottom, right) of an operator that pads images with zeros, or None."""
     if value is None or operator_name(value) != "relax.nn.pad":
         return None
     attributes = value.attrs

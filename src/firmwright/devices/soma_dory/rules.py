@@ -127,9 +127,7 @@ def count_bits(low: int, high: int) -> int:
 
 
 def describe_operand(operand: Expr) -> str:
-    """Return a description of an operand: a number, a constant with its shape, or a computed
-    tensor.
-    """
+    """Return a description of an operand: a number, a constant's shape, or a computed tensor."""
     number = read_scalar(operand)
     if number is not None:
         return str(number)

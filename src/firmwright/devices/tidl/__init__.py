@@ -1,7 +1,7 @@
 """Defines the device ``tidl``: TI's deep-learning library on a C7x with its matrix multiplier.
 
-TI's tools are closed, and their results run only on the chip. On other machines, the device after
-TIDL in the target compiles a stand-in of the region, and the build reports it.
+TI's tools are closed, and their results run only on the chip. On other machines, a region runs as a
+stand-in that the fallback device of the target compiles. The build reports the stand-in.
 """
 
 from __future__ import annotations

@@ -42,8 +42,9 @@ def grid_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
 
 
 def is_float(function: Function) -> bool:
-    """Return whether a region has float inputs, as TIDL supports it in a network without
-    quantization.
+    """Return whether a region has float inputs.
+
+    TIDL supports such a region in a network without quantization.
     """
     return all(dtype_of(v) == "float32" for v in function.params)
 

@@ -117,9 +117,7 @@ def format_import_config(region: RegionImport, options: TidlOptions, frames: int
 def describe_calibration(
     region: RegionImport, options: TidlOptions, frames: int
 ) -> Mapping[str, int]:
-    """Return the keys on quantization, for TIDL's quantization, the graph's quantization, or
-    floats.
-    """
+    """Return the keys on quantization: by TIDL, by the graph, or without quantization."""
     style = QUANTIZATION_STYLES[options.number(SCALE_TYPE)]
     if region.is_calibrated:
         return {

@@ -182,6 +182,4 @@ PRESETS: Mapping[str, Sequence[Defaults]] = {
         ),
     ),
 }
-"""Defaults in TI's sources that differ from its option tables; the last of several that apply
-counts.
-"""
+"""Defaults in TI's sources that differ from its option tables; the last that applies counts."""

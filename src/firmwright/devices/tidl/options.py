@@ -31,9 +31,7 @@ SCALE_TYPE = "advanced_options:quantization_scale_type"
 
 @dataclass(frozen=True)
 class TidlOptions:
-    """The value of every option of the table, by name; ``stated`` are the options that the user
-    states.
-    """
+    """The value of every option of the table, by name; the user wrote those in ``stated``."""
 
     values: Mapping[str, Value]
     stated: Collection[str] = ()
@@ -98,9 +96,7 @@ def refuse_calibration(options: TidlOptions) -> None:
 
 
 def complete_options(stated: Mapping[str, Value], facts: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the value of every option: the stated value, the preset's default, or the table's
-    default.
-    """
+    """Return the value of every option: the user's, the preset's, or the table's default."""
     values = {option.name: option.default for option in OPTIONS}
     facts = {"tensor_bits": values["tensor_bits"], **facts, **stated}
     preset = str(stated.get("preset", values["preset"]))

@@ -117,9 +117,7 @@ ALLOWED_NAMES = "allow_list:layer_name"
 
 
 def check_layer_name(options: TidlOptions, names: set[str]) -> RuleViolation | None:
-    """Return the violation of the user's lists by a layer with these names; None if the lists allow
-    it.
-    """
+    """Return the violation of the user's lists by a layer with these names, or None."""
     denied = [name for name in options.names(DENIED_NAMES) if name in names]
     if denied:
         return explain_denial(DENIED_NAMES, denied[0])

@@ -1,7 +1,8 @@
 """Quantizes float regions with firmwright's quantization, as a stand-in for TIDL's quantization.
 
-TIDL calibrates a region on the tensors at its border. The stand-in uses equal tensors, and the bits
-and the kind of scales that the options of TIDL request. The two results still differ.
+TIDL calibrates a region on the tensors at its border. The stand-in is calibrated on the same
+tensors. It has the bits and the kind of scales that the options of TIDL request. The two results
+still differ.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ def compute_tensors(
 
     ``module`` has one function per region, as the partition stage writes it. A sample has an array
     for each of the partition's inputs, in its order. TVM's Relax virtual machine computes the
-    values. It shares the meaning of TVM's operators with the generated C, so a quantized tensor may
-    differ by one step from the C. Raises UserError if the machine rejects the network.
+    values. It shares the meaning of TVM's operators with the generated C. A quantized tensor may
+    differ from it by one step. Raises UserError if the machine rejects the network.
     """
     regions = select_regions(partition, wanted)
     given = [dict(zip(partition.inputs, sample.values(), strict=True)) for sample in samples]
