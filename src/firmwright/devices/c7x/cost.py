@@ -58,9 +58,10 @@ def estimate_cycles(
 
 
 def add_transfer(core: Core, compute: int, moved: int, beside: bool) -> Cycles | None:
-    """Return the cycles of a computation and of the bytes ``moved``, None without times.
+    """Return the cycles of a computation and of the bytes ``moved``.
 
-    If ``beside``, the transfers overlap with the computation.
+    If ``beside``, the transfers overlap with the computation. The result is None if the platform
+    states no times.
     """
     if core.bytes_per_cycle is None:
         return None

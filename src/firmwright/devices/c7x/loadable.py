@@ -1,4 +1,4 @@
-"""Builds the loadable: the image that the C7x loads, with TI's compiler.
+"""Builds the loadable, which is the image that the C7x loads, with TI's compiler.
 
 Its folder is in the project, and the network of the project is compiled for it again. The Makefile
 in this folder calls the compiler as the functions in this module do.

@@ -63,9 +63,9 @@ class Geometry:
 
 @dataclass(frozen=True, eq=False)
 class Strips:
-    """A layer split into strips, for a core with ``vector`` and ``local_memory`` in bytes.
+    """A layer split into strips, for a core with the given ``local_memory`` in bytes.
 
-    ``vector`` is the size of a register.
+    ``vector`` is the size of the core's registers in bytes.
     """
 
     layer: Layer

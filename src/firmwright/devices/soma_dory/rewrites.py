@@ -119,7 +119,7 @@ def space_to_depth(
 ) -> relax.Var:
     """Return the image (N, C, H, W) as (N, 4·C, *pairs).
 
-    Zeros are added below and to the right if the image is smaller than the pairs. Padding, reshape
+    If the image is smaller than ``pairs``, zeros are added below and to the right. Padding, reshape
     and permutation are in one region, so elements are moved once.
     """
     batch, channels, height, width = static_shape(image)

@@ -7,7 +7,7 @@ class RegionFiles:
     """File names of the ``number``-th region; TI's tool writes ``net`` and ``params``.
 
     The tool appends ``1.bin`` to ``params_stem``. ``build_files`` are the files that a build writes
-    and copies to the bundle. They do not include calibration tensors, which are large.
+    for the bundle. They do not include calibration tensors, which are large.
     """
 
     def __init__(self, number: int) -> None:
