@@ -37,7 +37,8 @@ class FollowedLayers:
 def find_layers(layers: Sequence[ReportedLayer], wanted: str) -> list[ReportedLayer]:
     """Return the layers of a region, an operator or a tensor of the model with this name.
 
-    If there are none, return the layers whose names contain it. Raises UserError if none do.
+    If there is no such layer, return the layers with names that contain it. Raises UserError if no
+    name contains it.
     """
     names = {layer.number: {layer.name, *layer.sources, *layer.results} for layer in layers}
     exact = [layer for layer in layers if wanted in names[layer.number]]

@@ -144,7 +144,7 @@ class ReportedLayer:
 
     @property
     def snr(self) -> float | None:
-        """Return the SNR of the result against the float network's, in dB; None if unknown."""
+        """Return the SNR in dB against the float network's result; None if there is none."""
         return self.accuracy.signal.snr if self.accuracy else None
 
     @property
