@@ -61,6 +61,11 @@ def comment(folder: Path) -> None:
     (folder / "digits.yaml").write_text("# why\n" + (folder / "digits.yaml").read_text())
 
 
+def describe(folder: Path) -> None:
+    text = (folder / "digits.yaml").read_text()
+    (folder / "digits.yaml").write_text(text + "description: digits\n")
+
+
 def damage_snapshot(folder: Path) -> None:
     (path,) = (folder / "build/.snapshots").iterdir()
     path.write_text(path.read_text().replace("digits on", "others on"))
@@ -81,7 +86,7 @@ def add_task(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "stages"),
     [
-        (comment, []),
+        (describe, ["bundle"]),
         (lambda folder: (folder / "new").touch(), []),
         (lambda folder: damage(folder / "build/digits/rv32-bare/plan/plan.json"), ["plan"]),
         (lambda folder: (folder / "build/digits/digits-rv32-bare.tar.gz").unlink(), ["bundle"]),
@@ -96,6 +101,11 @@ def test_change_is_looked_at(
 ) -> None:
     change(settled.folder)
     assert build(settled) == (True, stages)
+
+
+def test_a_comment_in_the_recipe_is_not_a_change(settled: Repository) -> None:
+    comment(settled.folder)
+    assert build(settled) == (False, [])
 
 
 def test_what_is_forgotten_runs_again(settled: Repository) -> None:
