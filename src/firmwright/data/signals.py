@@ -16,10 +16,10 @@ LEAST_RATIO = 1e-30
 
 @dataclass(frozen=True, slots=True)
 class SignalQuality:
-    """How near a tensor is to its reference, over all samples.
+    """The similarity of a tensor to its reference, over all samples.
 
-    ``snr`` is 10 · log10 of the reference's energy over that of the difference, in dB; None where
-    there is no difference. ``cosine`` is the mean over samples.
+    ``snr`` is 10 · log10 of the reference's energy over the energy of the difference, in dB; None
+    if there is no difference. ``cosine`` is the mean over samples.
     """
 
     snr: float | None

@@ -18,8 +18,8 @@ ALIGNMENT = 16
 class Buffer:
     """A tensor or scratch buffer, needed from step ``first`` to step ``last``, both included.
 
-    ``bytes`` is its size. ``offset`` is its place in the arena of its memory, in bytes; 0 until
-    it is placed.
+    ``bytes`` is its size. ``offset`` is its position in the arena of its memory, in bytes; 0
+    before the buffer is placed.
     """
 
     name: str

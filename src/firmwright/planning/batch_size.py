@@ -12,10 +12,10 @@ from firmwright.planning.memory import MemoryUse
 
 @dataclass(frozen=True, slots=True)
 class BatchChoice:
-    """What was wanted and what fits (file ``batch/batch.json``); bytes of the fullest memory.
+    """The wanted and the actual batch (file ``batch/batch.json``); bytes of the fullest memory.
 
-    ``next_needs`` is what one sample more would need, None where no more were wanted. The two
-    sizes have the names that archives of vendors' compilers have.
+    ``next_needs`` is the need of one more sample, None if no more samples were wanted. The two
+    sizes have the names that are used in archives of vendors' compilers.
     """
 
     desired_batch_size: int

@@ -41,10 +41,10 @@ class Port:
 class InterfaceTensor:
     """An input or output.
 
-    ``member`` is its name in the structs of the header, ``name`` that in the model. ``elements``
-    and ``bytes`` are what it takes in memory. Real values are ``scale`` * (value - ``zero_point``),
-    both null where it is not quantized. ``layout`` names the axes where the recipe does, as NCHW.
-    ``storage`` is null where the elements lie in their order.
+    ``member`` is its name in the structs of the header, ``name`` its name in the model.
+    ``elements`` and ``bytes`` are its size in memory. Real values are
+    ``scale`` * (value - ``zero_point``); both are null if it is not quantized. ``layout`` names
+    the axes if the recipe does, such as NCHW. ``storage`` is null if the elements are in order.
     """
 
     member: str
@@ -62,10 +62,11 @@ class InterfaceTensor:
 
 @dataclass(frozen=True)
 class InterfaceState:
-    """What the network keeps between runs, in the first bytes of its working memory.
+    """A tensor that the network keeps between runs, in the first bytes of its working memory.
 
-    ``member`` names it in the macros of the header, ``name`` in the model. ``offset`` is its place
-    in the working memory, ``initial_sha256`` the digest of the bytes that a reset writes there.
+    ``member`` is its name in the macros of the header, ``name`` its name in the model. ``offset``
+    is its place in the working memory. ``initial_sha256`` is the digest of the bytes that a reset
+    writes there.
     """
 
     member: str
@@ -92,12 +93,12 @@ class InterfaceModel:
 class NetworkInterface:
     """The file ``<prefix>_interface.json``.
 
-    ``build_id`` is that of the header. ``header`` and ``function`` are what a program includes and
-    calls; before that, ``initialize`` gives the network its arena, unless that is static. ``batch``
-    is how many samples an inference takes. ``arena_bytes`` is the working memory by the memory that
-    it lies in, ``constant_bytes`` are the weights, biases and scales. ``class_names`` are those of
-    the recipe, none where it has no names. A network that keeps nothing between runs has neither
-    ``states`` nor the function ``reset``, which puts them back to what they were at first.
+    ``build_id`` is the header's. A program includes ``header`` and calls ``function``. Before, it
+    passes the arena with ``initialize``, unless the arena is static. ``batch`` is the number of
+    samples per inference. ``arena_bytes`` is the working memory, by memory, and ``constant_bytes``
+    the size of weights, biases and scales. ``class_names`` are the recipe's, empty without names.
+    A network that keeps tensors between runs has ``states``, and ``reset``, the function that sets
+    them to their initial values.
     """
 
     name: str

@@ -39,10 +39,10 @@ class QuantizationRecord:
 
 @dataclass(frozen=True, slots=True)
 class LayerAccuracy:
-    """The result of a layer of the quantized network, beside the float network's.
+    """The result of a layer of the quantized network, compared with the float network's result.
 
-    ONNX Runtime evaluates both. ``lost`` is by how many dB the SNR is below the worst of the
-    layer's own inputs.
+    ONNX Runtime evaluates both. ``lost`` is by how many dB the layer's SNR is below the SNR of its
+    worst input.
     """
 
     layer: str

@@ -12,13 +12,13 @@ LONGEST_NAME = 40
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A change of the model or of the build, or why none helps.
+    """A change of the model or of the build, or the reason why no change helps.
 
-    ``layers`` name what it is about, ``device`` where they then run. ``saves`` is about how much
-    less an inference takes, in ``unit``: "cycles" or "us"; None if no cost model tells. Then
-    ``costs`` is about what the layers take now, None if that is not known either, and
-    ``crossings`` counts their tensors that pass from device to device. Layers that nothing known
-    helps have ``stays``.
+    ``layers`` are the layers that it concerns, ``device`` is their device after the change.
+    ``saves`` is about the time that an inference saves, in ``unit``: "cycles" or "us"; None if no
+    cost model has it. Then ``costs`` is about the present time of the layers, None if it is not
+    known either, and ``crossings`` counts their tensors that pass from device to device. Layers
+    that no known change helps have ``stays``.
     """
 
     change: str
@@ -68,6 +68,6 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class AdviceRecord:
-    """All advice on a network, what saves most first (file ``advice/advice.json``)."""
+    """All advice on a network, the largest saving first (file ``advice/advice.json``)."""
 
     advice: tuple[Advice, ...]

@@ -49,8 +49,8 @@ class CycleCount:
 class CycleRow:
     """The layers of both mixes that compute the same operators of the model, its ``sources``.
 
-    ``devices`` are those of ``own``. ``speed_up`` is ``other`` over ``own``, in cycles, with
-    three decimals.
+    ``devices`` are the devices of ``own``. ``speed_up`` is ``other`` divided by ``own``, in
+    cycles, with three decimals.
     """
 
     sources: tuple[str, ...]
@@ -74,7 +74,7 @@ class CycleComparison:
 class CostRow:
     """The layers of both mixes that compute the same operators of the model, its ``sources``.
 
-    ``devices`` are those of ``own``, ``other_devices`` those of ``other``.
+    ``devices`` are the devices of ``own``, ``other_devices`` the devices of ``other``.
     """
 
     sources: tuple[str, ...]
@@ -86,7 +86,7 @@ class CostRow:
 
 @dataclass(frozen=True, slots=True)
 class CostComparison:
-    """One inference on ``target`` (``own``) and on ``other_target`` (``other``), as estimated.
+    """The estimated cost of one inference on ``target`` (``own``) and ``other_target`` (``other``).
 
     The last of the ``layers`` is the call of the run function. ``unverified`` names the numbers
     of the platform that are assumed.

@@ -16,7 +16,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Change:
-    """A value that is another; null where only the other bundle has it."""
+    """A value that differs; a side is null if only the other bundle has the value."""
 
     area: str
     name: str
@@ -26,9 +26,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Difference:
-    """What ``firmwright diff --json`` prints: digests of two bundles and what changed.
+    """The output of ``firmwright diff --json``: digests of two bundles and the changes.
 
-    Bundles with the same contents and other digests were packed by another version of zlib.
+    Bundles with equal contents and different digests were packed by different versions of zlib.
     """
 
     before: str

@@ -27,7 +27,7 @@ class Cost:
     """An estimated cost.
 
     ``crossings`` counts how often control passes from core to core, ``bytes`` are those of the
-    tensors that pass with it. Microseconds are of the layers' own work and of the calls.
+    tensors that pass with it. Microseconds are for the layers' work and for the calls.
     """
 
     crossings: int

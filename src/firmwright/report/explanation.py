@@ -22,13 +22,13 @@ LONGEST_NAME, SHORTEST_NAME = 80, 12
 
 @dataclass(frozen=True)
 class OperatorPlacement:
-    """An operator, with those that run together with it; ``shape`` is that of its first result.
+    """An operator, with the operators that run together with it; ``shape`` is its first result's.
 
-    ``name`` is the source model's. ``refusals`` are the rules that it breaks of devices before
-    ``device`` in the mix. A ``view`` only gives its input another shape: nothing runs. What
-    ``moves`` only copies a tensor or changes its layout, and is no operator of the model.
-    ``kernel`` says how the device computes it, '' if there is but one way. ``memories`` are
-    there where the platform has several to choose from.
+    ``name`` is the source model's. ``refusals`` are the rules that it breaks, of devices before
+    ``device`` in the mix. A ``view`` only changes the shape of its input, without code. An
+    operator that ``moves`` only copies a tensor or changes its layout, and is not in the model.
+    ``kernel`` says how the device computes it, '' if there is only one variant. ``memories`` exist
+    if the platform has several to choose from.
     """
 
     name: str
@@ -49,9 +49,9 @@ class Summary:
     """Multiply-accumulates of one inference, in total and by device.
 
     ``boundaries`` counts the tensors that one device writes and another reads; inputs and outputs
-    of the network count as the last device's. ``operators_by_device`` counts neither views nor
-    what only moves a tensor. ``copied_bytes`` pass from one memory to another,
-    because not all devices that use a tensor reach the same memory.
+    of the network count as the last device's. ``operators_by_device`` excludes views and operators
+    that only move a tensor. ``copied_bytes`` pass from one memory to another, because not all
+    devices that use a tensor reach the same memory.
     """
 
     macs: int
@@ -63,7 +63,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What ``firmwright explain --json`` prints."""
+    """The output of ``firmwright explain --json``."""
 
     operators: tuple[OperatorPlacement, ...]
     summary: Summary

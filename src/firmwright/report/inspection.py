@@ -17,9 +17,9 @@ Manifest = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class InspectedImage:
-    """An ELF image: its sections that take memory, by address.
+    """An ELF image: its sections that need memory, by address.
 
-    ``build_id`` is the note of GNU's, in hexadecimal digits; null where the image has none.
+    ``build_id`` is the note of GNU, in hexadecimal digits; null if the image has no such note.
     """
 
     file: str
@@ -30,7 +30,7 @@ class InspectedImage:
 
 @dataclass(frozen=True)
 class McubootEntry:
-    """What an image for MCUboot has behind its firmware: ``content`` in hexadecimal digits."""
+    """An entry after the firmware in an image for MCUboot: ``content`` in hexadecimal digits."""
 
     kind: str
     bytes: int
@@ -39,10 +39,10 @@ class McubootEntry:
 
 @dataclass(frozen=True)
 class McubootImage:
-    """An image for MCUboot. Its signatures are not checked, its digest is.
+    """An image for MCUboot. Its digest is checked, its signatures are not.
 
-    ``firmware_sha256`` is the digest of what the header is put in front of: a bundle's
-    ``firmware.bin`` has the same.
+    ``firmware_sha256`` is the digest of the firmware after the header. It is equal to the digest
+    of a bundle's ``firmware.bin``.
     """
 
     version: str
@@ -57,11 +57,11 @@ class McubootImage:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What ``firmwright inspect --json`` prints.
+    """The output of ``firmwright inspect --json``.
 
     ``kind`` is ``bundle``, ``elf``, ``mcuboot``, or ``network`` for the image of a network.
-    ``manifest`` is the bundle's own, in the form of ``manifest.schema.json``, or of
-    ``networks.schema.json`` where the firmware has several; null for an image.
+    ``manifest`` is the bundle's manifest, in the form of ``manifest.schema.json``, or of
+    ``networks.schema.json`` if the firmware has several networks; null for an image.
     """
 
     file: str

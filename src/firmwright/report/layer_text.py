@@ -17,7 +17,7 @@ LABEL_WIDTH = 11
 
 @dataclass(frozen=True)
 class FollowedLayer:
-    """A layer, what would let it run faster, and the lines of its function in C."""
+    """A layer, the advice to speed it up, and the lines of its function in C."""
 
     layer: ReportedLayer
     advice: tuple[Advice, ...]
@@ -26,7 +26,7 @@ class FollowedLayer:
 
 @dataclass(frozen=True)
 class FollowedLayers:
-    """What ``firmwright explain --layer --json`` prints: layers of a network that has ``count``."""
+    """The output of ``firmwright explain --layer --json``: some of a network's ``count`` layers."""
 
     name: str
     platform: str

@@ -32,7 +32,7 @@ class CodeLines:
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """When a layer runs: from cycle ``start`` up to, not including, cycle ``end``.
+    """The time at which a layer runs: from cycle ``start`` to cycle ``end``, ``end`` excluded.
 
     ``modelled`` cycles come from the cost model of the layer's device. ``counted`` are
     instructions that the emulator counted, one cycle each.
@@ -75,9 +75,9 @@ class LayerSize:
 
 @dataclass(frozen=True, slots=True)
 class LayerTurn:
-    """When a layer has its turn, and where its results lie until then.
+    """A layer's turn in the schedule, and the buffers of its results.
 
-    ``step`` counts from 0, views among the steps, as those of the ``buffers`` do. Before it, the
+    ``step`` counts from 0 and includes views, like the steps of the ``buffers``. Before it, the
     processor waits for devices by calls of ``waits``.
     """
 
@@ -101,12 +101,11 @@ class ReportedLayer:
 
     ``sources`` are the names of its operators in the model, ``operators`` their kinds after the
     rewrites. ``reason`` and ``refusals`` say why it runs on its ``device``, ``form`` how its C
-    computes; ``stand_in`` says of code that stands in for a closed tool's result whose it is.
-    ``follows`` are the numbers of the layers whose results it reads, ``turn`` says when it runs and
-    where its results lie. ``results`` are the
-    model's own names of its results. ``memories`` are there where the platform has several to
-    choose from. ``time`` is None if nothing was counted; then
-    ``estimated_us`` has microseconds where the platform states its timing.
+    computes. If its code stands in for a closed tool's result, ``stand_in`` names the tool.
+    ``follows`` are the numbers of the layers whose results it reads. ``turn`` is its step in the
+    schedule, with the places of its results. ``results`` are the model's names of its results.
+    ``memories`` exist if the platform has several to choose from. ``time`` is None if no cycles
+    were counted; then ``estimated_us`` has microseconds if the platform states its timing.
     """
 
     number: int

@@ -28,10 +28,10 @@ MANIFEST_VERSION = 1
 class Source:
     """The recipe: its digest, and its description if it has one.
 
-    ``resolved`` is what the digest is of: every key with its default, and without the folders of
+    ``resolved`` is the content for the digest: every key with its default, without the folders of
     absolute paths. The digest is that of its JSON with sorted keys and no spaces.
-    ``network_sha256`` is the same without the keys that only judge, try or pack the network
-    (`run`, `evaluate`, ...): the firmware has it.
+    ``network_sha256`` is a digest without the keys that only judge, try or pack the network
+    (`run`, `evaluate`, ...): the firmware contains it.
     """
 
     sha256: str
@@ -51,12 +51,12 @@ class BundledFile:
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """Bytes. No placement needs less than ``arena_lower_bound_bytes``.
+    """Sizes in bytes. No placement needs less than ``arena_lower_bound_bytes``.
 
-    ``flash_bytes`` and ``ram_bytes`` are those of the linked firmware, null where nothing was
-    linked. ``other_memories`` has the arenas outside the processor's memory. ``copied_bytes`` is
-    what one inference copies from memory to memory. ``constants`` has the memories that they are
-    read from, where the platform has several to choose from.
+    ``flash_bytes`` and ``ram_bytes`` are those of the linked firmware, null without a firmware.
+    ``other_memories`` has the arenas outside the processor's memory. ``copied_bytes`` are the bytes
+    that one inference copies from memory to memory. ``constants`` has the memories from which
+    constants are read, if the platform has several to choose from.
     """
 
     flash_bytes: int | None
@@ -85,7 +85,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """How quantized values are computed.
+    """The arithmetic of quantized values.
 
     ``quantized_operators`` counts the operators on dequantized values. ``float_operators`` are
     those of them that run in float32; all others run on integers.
@@ -98,10 +98,11 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class RegionArtifacts:
-    """What an accelerator's own tools are given of a region.
+    """The input of an accelerator's tools for one region.
 
-    ``bits`` are those of its integers. ``calibration_sha256`` digests the tensors that it reads
-    for all samples of the calibration. A ``prequantized`` region has its quantization parameters.
+    ``bits`` are those of its integers. ``calibration_sha256`` is the digest of the tensors that it
+    reads for all samples of the calibration. A ``prequantized`` region has its quantization
+    parameters.
     """
 
     number: int
@@ -116,7 +117,7 @@ class RegionArtifacts:
 class ScheduledLayer:
     """A layer in the static schedule of an accelerator's compiler; both ends are inclusive.
 
-    Nobody measured these cycles, and they have no stalls.
+    These cycles are not measured, and they have no stalls.
     """
 
     name: str
@@ -126,11 +127,11 @@ class ScheduledLayer:
 
 @dataclass(frozen=True, slots=True)
 class CompiledArchive:
-    """What an accelerator's own compiler made of the whole network.
+    """The result of an accelerator's compiler for the whole network.
 
-    A ``stand_in`` was written without the compiler: nothing runs it. ``processors`` counts the
-    steps of the archive on each core, ``programs`` are the files that the cores run. The batch is
-    what was asked for and what the compiler granted, null where the archive does not say.
+    A ``stand_in`` was written without the compiler and cannot run. ``processors`` counts the steps
+    of the archive on each core, ``programs`` are the files that the cores run. The batch sizes are
+    the requested one and the one that the compiler granted, null if the archive has none.
     """
 
     file: str
@@ -145,12 +146,12 @@ class CompiledArchive:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactsReport:
-    """What the files in the archive's ``artifacts/<folder>`` were made from, and by which tools.
+    """The sources of the files in the archive's ``artifacts/<folder>``, and the tools' version.
 
     ``model`` is the digest of the model file, ``samples`` are the digests of the ``frames`` that
-    the tools calibrate with. ``tools`` is their version, null where they were not installed.
-    ``files`` are relative to the folder. ``archive`` is there for tools that compile the whole
-    network, ``regions`` are those for tools that compile parts of it.
+    the tools calibrate with. ``tools`` is their version, null if they were not installed.
+    ``files`` are relative to the folder. ``archive`` exists for tools that compile the whole
+    network, ``regions`` for tools that compile parts of it.
     """
 
     folder: str
@@ -167,18 +168,18 @@ class ArtifactsReport:
 class Manifest:
     """The file ``manifest.json`` of a bundle.
 
-    It has fewer fields of the stages' records than their descriptions tell of. ``build_id`` is in
-    the firmware and in the network's header. ``recipe.sha256`` is the digest of the resolved recipe
+    It has fewer fields of the stages' records than their descriptions list. ``build_id`` is in the
+    firmware and in the network's header. ``recipe.sha256`` is the digest of the resolved recipe
     (defaults filled in, overrides applied): comments do not change it. ``versions`` are those of
-    the tools that decide about the bytes, ``stages`` says in order what each step of the build did.
-    ``detection`` lists the boxes of a recipe with `postprocess`. ``cycles`` is null where the
+    the tools that affect the bytes. ``stages`` says in order what each step of the build did.
+    ``detection`` lists the boxes of a recipe with `postprocess`. ``cycles`` is null if the
     emulator counts no instructions; ``comparison`` also without the recipe's `compare`. With
-    `compare`, ``mapping`` has estimated costs where the platform states its `timing`. ``stand_ins``
-    tells, by region, what its code stands in for. ``artifacts`` is what an accelerator's own tools
-    are given, null for a target without such tools. ``run`` is null where nothing was run;
-    ``not_run`` says why. ``not_built`` says why nothing was compiled; null where the archive has a
-    firmware. ``model_signature`` is there where the recipe demands one, ``network`` where the
-    network is an image of its own.
+    `compare`, ``mapping`` has estimated costs if the platform states its `timing`. ``stand_ins``
+    has, by region, the tool whose result its code replaces. ``artifacts`` is the input of an
+    accelerator's tools, null for a target without such tools. ``run`` is null without a run;
+    ``not_run`` says why. ``not_built`` says why the build did not compile, null if the archive has
+    a firmware. ``model_signature`` exists if the recipe requires one, ``network`` if the network
+    is a separate image.
     """
 
     manifest_version: int

@@ -16,7 +16,7 @@ CALLER = "the caller's"
 
 @dataclass(frozen=True, slots=True)
 class LayerMemories:
-    """Bytes of a layer's constants, results and scratch memory, by the memories they lie in."""
+    """Bytes of a layer's constants, results and scratch memory, by memory."""
 
     weights: dict[str, int]
     results: dict[str, int]

@@ -24,7 +24,7 @@ SCHEMA_NAME = "report.schema.json"
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """The model file: its format, its digest, what it reads and writes."""
+    """The model file: its format, its digest, its inputs and outputs."""
 
     format: str
     sha256: str
@@ -34,9 +34,9 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """How the firmware's outputs agree with the reference's; see the run's record.
+    """The agreement of the firmware's outputs with the reference's; see the run's record.
 
-    ``instructions`` is the mean of one inference, None if the emulator counts none.
+    ``instructions`` is the mean per inference, None if the emulator does not count them.
     """
 
     emulator: str
@@ -51,12 +51,12 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The static memory plan and what was linked, in bytes.
+    """The static memory plan and the linked sizes, in bytes.
 
-    ``flash`` and ``ram`` are None if nothing was linked. ``capacity`` has the platform's
+    ``flash`` and ``ram`` are None without a linked firmware. ``capacity`` has the platform's
     memories. ``steps`` are the regions in order of execution, to which the ``buffers`` refer. No
     placement needs less than ``arena_lower_bound``. ``symbols`` are the largest of the firmware.
-    ``constants`` has the memories that they are read from, where there is a choice.
+    ``constants`` has the memories from which constants are read, if there is a choice.
     """
 
     flash: int | None
@@ -83,7 +83,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """What a device can do at best, as its platform states: MACs and bytes of a cycle."""
+    """The peak of a device, as its platform states it: MACs and bytes per cycle."""
 
     device: str
     macs_per_cycle: float
@@ -92,12 +92,12 @@ class Roof:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One bundle as people look at it.
+    """One bundle as the report shows it.
 
-    ``devices`` are those of the target, in its order. ``proof`` is None if nothing was run,
-    ``total`` where nothing was counted. ``advice`` is what would let the network run faster.
+    ``devices`` are those of the target, in its order. ``proof`` is None without a run, ``total``
+    without counted cycles. ``advice`` has the changes that would speed up the network.
     ``accuracy`` has the lines of the table that the stage `accuracy` prints. ``recipe`` is the
-    resolved recipe, ``inputs`` what the build read.
+    resolved recipe, ``inputs`` are the files that the build read.
     """
 
     report_version: int

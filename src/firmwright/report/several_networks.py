@@ -10,7 +10,7 @@ from firmwright.verify.run_records import Agreement
 
 @dataclass(frozen=True, slots=True)
 class NetworksRun:
-    """How the networks ran in turn, ``turns`` times, and how each agrees with its reference."""
+    """The run of the networks in turn, ``turns`` times, with each one's agreement."""
 
     emulator: str
     turns: int
@@ -19,9 +19,9 @@ class NetworksRun:
 
 @dataclass(frozen=True)
 class NetworkEntry:
-    """A network: its own bundle within this one, with that one's digest, and what it is of.
+    """A network: the path and the digest of its bundle inside this bundle, and its sources.
 
-    ``model`` and ``recipe`` are digests. ``arena_bytes`` are those that it works in.
+    ``model`` and ``recipe`` are digests. ``arena_bytes`` is the size of its working memory.
     """
 
     bundle: str
@@ -33,7 +33,7 @@ class NetworkEntry:
 
 @dataclass(frozen=True)
 class NetworksManifest:
-    """The file ``manifest.json`` of such a bundle; sizes are None if nothing was linked."""
+    """The file ``manifest.json`` of such a bundle; sizes are None without a linked firmware."""
 
     kind: str
     firmwright: str

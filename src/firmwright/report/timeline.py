@@ -33,19 +33,19 @@ PARALLEL_JOBS_HEADER = """\
 
 @dataclass(frozen=True, slots=True)
 class CountedCycles:
-    """Instructions of the CPU, taken as one cycle each."""
+    """Instructions of the CPU, counted as one cycle each."""
 
     cpu: int
 
 
 @dataclass(frozen=True, slots=True)
 class LayerCycles:
-    """When a region runs; both ends are inclusive.
+    """The cycles in which a region runs; both ends are inclusive.
 
-    For a region that only starts a job beside the processor, they are the job's; ``counted`` comes
-    before it. ``sources`` names its operators in the model, ``operators`` their kinds.
-    ``modelled`` has the cycles of the device's cost model, None for a device without one, such as
-    the CPU.
+    For a region that only starts a job in parallel to the processor, they are the job's;
+    ``counted`` comes before it. ``sources`` names its operators in the model, ``operators`` their
+    kinds. ``modelled`` has the cycles of the device's cost model, None for a device without one,
+    such as the CPU.
     """
 
     name: str
@@ -67,8 +67,8 @@ class LayerCycles:
 class Timeline:
     """The layers of one inference, in order of execution; the last entry is the run function.
 
-    ``cycles`` is the sum of the ``modelled`` and ``counted`` ones, less those in which devices run
-    beside each other.
+    ``cycles`` is the sum of the ``modelled`` and ``counted`` cycles, minus the cycles in which
+    devices run in parallel.
     """
 
     cycles: int
