@@ -1,8 +1,8 @@
 """Rewrites quotients and remainders in indices into a form that TVM's passes handle correctly.
 
 TVM 0.27 reads an index as a sum of loop variables. It loses the constant of a dividend that counts
-down, as in ``(11 - i) % 12``, and some constants after another division, as in ``(i + 11) // 3 %
-12``. It does not analyze divisions that round toward zero, as C divides.
+down, as in ``(11 - i) % 12``. It also loses some constants after another division, as in ``(i + 11)
+// 3 % 12``. It does not analyze divisions that round toward zero, as C divides.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ NUMBER_MACRO = re.compile(
     r"U?INT\w*_(C|MAX|MIN)|[SU]?CHAR_\w+|U?(SHRT|LONG|LLONG)_(MAX|MIN)"
     r"|(FLT|DBL|LDBL)_\w+|M_\w+|(PRI|SCN)[diouxX]\w+"
 )
-"""Families of such names: INT32_MIN, CHAR_BIT, FLT_EPSILON, M_PI …"""
+"""Families of names of macros: INT32_MIN, CHAR_BIT, FLT_EPSILON, M_PI …"""
 
 MAX_LENGTH = 60
 """The maximum number of characters; C99 guarantees 63 significant ones for internal names."""

@@ -1,4 +1,4 @@
-"""Finds the parts of tensors that are runs of adjacent elements: their begin and their sources.
+"""Finds the parts of tensors that are runs of adjacent elements: where they begin, their sources.
 
 The elements of a part are adjacent only on the outermost axis that is longer than 1.
 """

@@ -33,8 +33,8 @@ class Change:
 
 
 Work = Literal["same", "other", "none"]
-"""The work of a region after a change. With "same", the work is as before, so cost models can
-compute its cycles. With "other", the work differs. With "none", the region is gone."""
+"""The work of a region after a change. With ``"same"``, the work is as before, so cost models can
+compute its cycles. With ``"other"``, the work differs. With ``"none"``, the region is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Partition:
 
     @property
     def state_pairs(self) -> tuple[tuple[str, str], ...]:
-        """The tensors of each state: the value at the begin of a run, and the next value."""
+        """The tensors of each state: the value at the beginning of a run, and the next value."""
         count = self.states
         pairs = zip(self.inputs[len(self.inputs) - count :], self.outputs[-count:], strict=True)
         return tuple(pairs) if count else ()

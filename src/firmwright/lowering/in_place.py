@@ -75,7 +75,7 @@ def is_alike(one: Parameter, other: Parameter) -> bool:
 
 
 def find_nodes(tree: tirx.Stmt | tirx.Expr, kind: type[Any]) -> list[Any]:
-    """Return all parts of a tree that are of a kind."""
+    """Return all parts of a tree that have this type."""
     found: list[Any] = []
     structural_walk(tree, (kind, found.append))
     return found

@@ -88,7 +88,7 @@ def make_product(
     shapes: Sequence[tuple[int, ...]],
     rounding: str,
 ) -> Product | None:
-    """Return the product of a tensor and a tensor of its shape, or a row.
+    """Return the product of two tensors; the second has the first's shape or is a row.
 
     None if the shapes do not match, or if the arithmetic might exceed 32 bits.
     """

@@ -98,7 +98,7 @@ def lower_region(
         function = replace_sign_casts(start_at_infinity(function))
         scheduled = legalization.choose_scheduler(scheduler, finish)(store_bit_patterns(function))
         kernel = build_kernel(region, module[region.name], constants, scheduled, use)
-    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # TVM's among them
+    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # also errors of TVM
         operators = ", ".join(region.operators)
         sources = "', '".join(region.sources)
         raise UserError(f"{operators} ('{sources}'): {first_line(error)}") from error

@@ -1,7 +1,7 @@
 """Replaces casts that reinterpret a sign by functions of wrapped_integers.h.
 
 TVM 0.27 assumes that a cast keeps the value. From a cast of an int32 to uint32 it concludes that
-the int32 was not negative, and it drops a later clamp at a negative bound. It concludes no such
+the int32 was not negative. Then it drops a later clamp at a negative bound. It concludes no such
 fact from a call.
 """
 

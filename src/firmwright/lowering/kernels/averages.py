@@ -22,8 +22,8 @@ from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, Quan
 from firmwright.lowering.kernels.windows import sum_windows, windows_of
 
 RAREST_TIE = 1024
-"""If only one of so many sums is half way between two integers, such ties do not count. They are as
-frequent in a convolution."""
+"""Ties half way between two integers are ignored if only one in so many sums is a tie, because ties
+are as frequent in a convolution."""
 
 FLOAT_ERROR = Fraction(1, 2**21)
 """The relative error of some operations in float32."""

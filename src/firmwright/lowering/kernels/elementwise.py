@@ -26,8 +26,8 @@ from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, Quan
 from firmwright.lowering.kernels.requantization import immediates, to_storage
 
 HEADROOM_BITS = {1: 20, 2: 15}
-"""The bits by which both terms of a sum are shifted left before they are scaled to a common scale,
-by the number of bytes of an element."""
+"""The bits by which both terms of a sum are shifted left before they are scaled to a common scale.
+The keys are the bytes of an element."""
 
 COMPARISON_HEADROOM_BITS = 8
 """The bits by which both sides are shifted left before they are scaled to units of 1/256."""

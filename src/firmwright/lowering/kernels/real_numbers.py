@@ -29,7 +29,7 @@ MOST_STEPS = 255
 reciprocal of more bits."""
 
 SMALLEST_NORMAL, INFINITY = 0x00800000, 0x7F800000
-"""Bit patterns."""
+"""The bit patterns of the smallest normal float32 and of infinity."""
 
 
 @dataclass(frozen=True, eq=False)

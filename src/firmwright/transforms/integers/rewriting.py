@@ -1,10 +1,10 @@
 """Replaces layers of whole numbers in float tensors by layers of integers if ranges prove it.
 
-If data and weights of a convolution or product are whole numbers, and its sums stay below 2^24, the
-sums are equal in float32 and int32. The elementwise operators after it, up to a tensor of 8-bit
-whole numbers, are a step function of the sum. A multiplication, an addition and a shift with the
-same steps for every possible sum replace them (:mod:`firmwright.transforms.integers.fitting`). All
-ranges are proven, not assumed: a float input has no range until the model clips and rounds it.
+The sums of a convolution or product are equal in float32 and int32 if its data and weights are
+whole numbers and its sums stay below 2^24. The elementwise operators after it, up to a tensor of
+8-bit whole numbers, are a step function of the sum. A multiplication, an addition and a shift with
+the same steps for every possible sum replace them (:mod:`firmwright.transforms.integers.fitting`).
+All ranges are proven, not assumed: a float input has no range until the model clips and rounds it.
 """
 
 from __future__ import annotations
