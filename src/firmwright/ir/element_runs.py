@@ -1,6 +1,6 @@
-"""Finds the parts of tensors that are runs of adjacent elements: where they begin, their sources.
+"""Finds the parts of tensors that are runs of adjacent elements, and the tensors joined of them.
 
-The elements of a part are adjacent only on the outermost axis that is longer than 1.
+A part is such a run only along the outermost axis that is longer than 1.
 """
 
 from __future__ import annotations
