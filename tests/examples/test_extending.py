@@ -53,7 +53,7 @@ def test_the_compute_has_indices_without_floats(built: Path) -> None:
     (region,) = regions(built, "compute")
     body = region[region.index("{") :]
     assert "(y >> 1)" in body
-    assert "(x / 3)" in body
+    assert "x / 3" in body
     assert "float" not in body
 
 
@@ -68,7 +68,7 @@ def test_the_dma_moves_the_schedule_s_blocks_of_eight_rows(built: Path) -> None:
 def test_the_special_case_picks_and_the_other_pooling_compares(built: Path) -> None:
     single, other = regions(built, "special_case")
     assert "INFINITY" not in single
-    assert "(x_fused * 2)" in single
+    assert "x_fused * 2" in single
     assert "INFINITY" in other
 
 
