@@ -146,7 +146,7 @@ def test_dynamic_shapes_are_refused_or_fixed_by_the_recipe() -> None:
     rows = torch.export.Dim("rows", min=1, max=64)
     data = exported(MLP, torch.zeros(3, 12), dynamic_shapes=({0: rows},))
     importer = FORMATS["pt2"].load()
-    with pytest.raises(UserError, match=r"m.pt2: 'input' has the dynamic shape \[s\d+, 12\]"):
+    with pytest.raises(UserError, match=r"m.pt2: dynamic input shapes.*\n  input: \['s\d+', 12\]"):
         importer.import_model(data, "m.pt2", {})
     with pytest.raises(UserError, match=r"shape \[4, 13\] does not fit the model's \[s\d+, 12\]"):
         importer.import_model(data, "m.pt2", {"input": (4, 13)})
