@@ -226,6 +226,12 @@ def in_fixed_point(
     return arithmetic.of_sum(signed, np.where(x < 0, factors[1], factors[0]), grid, relu=clamps)
 
 
+def truncate_root(x: Array, source: Grid, grid: Grid) -> Array:
+    """TFLite's SQRT truncates the steps of a root; the root of a negative value is 0."""
+    roots = np.sqrt(np.maximum(x, 0).astype(F32) * F32(source.scale)) / F32(grid.scale)
+    return grid.store(np.trunc(roots))
+
+
 def add_functions(draw: Draw, graph: Graph) -> None:
     """A chain of one to three functions of one tensor."""
     names = [draw.among(sorted(FUNCTIONS)) for _ in range(draw.whole(1, 3))]
@@ -240,6 +246,8 @@ def add_functions(draw: Draw, graph: Graph) -> None:
             result = in_fixed_point(arithmetic, names, stored, source, grid)
             if result is not None:
                 return result
+            if names == ["Sqrt"] and stored.dtype.itemsize == 1:
+                return truncate_root(source.centered(stored), source, grid)
         real = source.real(stored)
         with np.errstate(all="ignore"):
             for name in names:
