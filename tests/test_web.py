@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -104,6 +105,7 @@ def test_a_server_that_says_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> 
 
 @contextmanager
 def closed() -> Iterator[str]:
-    with serve(hang_up) as url:
-        pass
-    yield url
+    """Give the address of a port that does not listen, and that nobody else can bind."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}/file"

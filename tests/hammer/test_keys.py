@@ -8,8 +8,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import onnx
 import pytest
 import yaml
+from onnx import TensorProto, helper
 
 from firmwright.recipe.schema import load_schema
 from tests.hammer.edits import BASE, FLOAT, LIBRARY, LOOSE, ROOT, EditHammer
@@ -64,6 +66,12 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
         "require_offload": 1,
         "rounding": "onnx",
     },
+    "open dimension": {
+        "model": "open.onnx",
+        "platform": "rv32-bare",
+        "target": "c",
+        "dimensions": {"length": 4},
+    },
     "tools of a vendor": {
         **BASE,
         "platform": "j721s2",
@@ -101,7 +109,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "def extend(extension):\n    pass\n\n\ndef metric(outputs, labels):\n    return 1.0\n"
     )
     (place / "mine.py").write_text((place / "mine.py").read_text() + functions)
+    onnx.save(network_of_any_length(), place / "open.onnx")
     return place
+
+
+def network_of_any_length() -> onnx.ModelProto:
+    inputs, outputs = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["length"]) for name in "xy"
+    )
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", [inputs], [outputs])
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "qemu-system-riscv32")
