@@ -6,7 +6,7 @@ import re
 
 from tests.conformance.case import Outcome
 
-RUN_TIME = "Only run time tells an output's length; firmware needs fixed shapes."
+RUN_TIME = "The length of an output is known only at run time; firmware needs fixed shapes."
 PICTURE = "The encoded picture tells the size of the output."
 RANDOM = "It draws random numbers, so that no expected output is right."
 TRAINING = "It trains a network; firmware is for inference."
@@ -19,7 +19,7 @@ SENTENCES = (
     (r"works on strings|StringNormalizer|StringSplit", STRINGS),
     (r"of a non-tensor type|is a sequence, not",
      "It works on sequences or optional values; firmware has tensors of fixed shapes."),
-    (r"has no static shape|only run time tells", RUN_TIME),
+    (r"has no static shape|known only at run time", RUN_TIME),
     (r"Bernoulli|Random|Multinomial|Dropout.*training mode", RANDOM),
     (r"training operators|in training mode", TRAINING),
     (r"ImageDecoder", PICTURE),

@@ -340,7 +340,7 @@ def test_pytorch_network(tmp_path: Path) -> None:
 def test_quantized_model_is_not_quantized_again(repository: Repository) -> None:
     np.save(repository.folder / "c.npy", np.zeros((2, 1, 1, 8, 8), "int8"))
     repository.write("r.yaml", "model: digits.onnx\nquantize: {calibration: {inputs: c.npy}}\n")
-    assert "the model is quantized already" in fail(repository, "recipe=r.yaml")
+    assert "the model is already quantized" in fail(repository, "recipe=r.yaml")
 
 
 def test_sixteen_bit_floats_are_not_quantized(tmp_path: Path) -> None:

@@ -163,7 +163,10 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: chain(node("Relu", ["x"], ["x"]), node("Abs", ["x"], ["y"])),
         "writes 'x', an input or constant",
     ),
-    "never written": (lambda: chain(node("Add", ["x", "a"], ["y"])), "'a', which nothing writes"),
+    "never written": (
+        lambda: chain(node("Add", ["x", "a"], ["y"])),
+        "'a', which no operator",
+    ),
     "output never written": (
         lambda: chain(node("Relu", ["x"], ["a"])),
         "nothing writes the output 'y'",
@@ -173,7 +176,7 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: graph([node("Relu", ["x"], ["y"])], [value("x", [2])] * 2, [value("y", [2])]),
         "two inputs are named 'x'",
     ),
-    "no outputs": (no_outputs, "no outputs: there is nothing to compute"),
+    "no outputs": (no_outputs, "no outputs; export the model with its outputs"),
     "operator set 0": (
         lambda: graph([], [value("x", [2])], [value("x", [2])], opset=0),
         "set 0: .* knows 1 to",

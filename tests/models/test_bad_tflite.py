@@ -237,11 +237,11 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "no operators": (lambda: added(edit=whole_graph(operators=[])), "nothing writes .* 't2'"),
     "no outputs": (
         lambda: added(edit=whole_graph(outputs=[])),
-        "no outputs: there is nothing to compute",
+        "no outputs; export the model with its outputs",
     ),
     "no inputs": (
         lambda: added(edit=whole_graph(inputs=[])),
-        r"ADD \(operator 0\) reads 't0', which nothing writes",
+        r"ADD \(operator 0\) reads 't0', which no operator writes",
     ),
     "no graph": (lambda: added(edit=lambda b: vars(b.model).update(subgraphs=[])), "No subgraph"),
     "graph input outside": (
@@ -310,7 +310,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "window of pooling": (pooled_over_nothing, r"MAX_POOL_2D .*; found FilterWidth 0"),
     "compiled by Vela": (
         lambda: added(edit=compiled_by_vela),
-        "model: compiled for Ethos-U by Vela: give the .tflite file from before Vela",
+        "model: Vela compiled it for Ethos-U; state the .tflite file that Vela read",
     ),
     "buffer that the file does not have": (
         lambda: added(edit=without_buffers),
@@ -376,7 +376,7 @@ def test_one_scale_of_an_axis_that_is_not_there_is_taken_for_the_whole_tensor() 
     module, interface = tflite.import_model(wrong, "m", {})
     assert tvm_ffi.structural_equal(module, tflite.import_model(right, "m", {})[0])
     (remark,) = interface.remarks
-    assert remark.endswith("one scale for an axis that it does not have, taken for all of it")
+    assert remark.endswith("one scale for an axis that it does not have, used for the whole tensor")
     sample = {"a": np.arange(4, dtype="int8").reshape(1, 4), "b": np.ones((1, 4), "int8")}
     ours, expected = (tflite.run_reference(data, [sample]).outputs for data in (wrong, right))
     assert np.array_equal(ours[0][0], expected[0][0])

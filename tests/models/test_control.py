@@ -103,8 +103,8 @@ def test_sequences_are_lists_of_tensors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (make_loop("n"), r"Loop \(node 'sum'\): only run time tells 'n'; firmware needs a const"),
-        (make_if("Concat"), r"If \(node 'choice'\): only run time tells the shape of 'y'"),
+        (make_loop("n"), r"Loop \(node 'sum'\): 'n' is known only at run time; firmware needs a "),
+        (make_if("Concat"), r"If \(node 'choice'\): the shape of 'y' is known only at run time"),
         (
             graph([node("SequenceConstruct", ["x"], ["s"])], [value("x", [2])],
                   [onnx.helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)]),

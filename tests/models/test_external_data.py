@@ -114,7 +114,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     path = saved(tmp_path)
     (tmp_path / "weights.bin").unlink()
     os.mkfifo(tmp_path / "weights.bin")
-    with pytest.raises(UserError, match=r"'a': .* in 'weights.bin', which is no file"):
+    with pytest.raises(UserError, match=r"'a': .* in 'weights.bin', which is not a file"):
         load(path)
 
 

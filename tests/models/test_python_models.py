@@ -152,7 +152,7 @@ def test_random_numbers_without_a_seed(write: Write) -> None:
     folder = write(own_net=NETWORK.replace("1.0", "float(rng.random())"))
     text = (folder / "own_net.py").read_text()
     (folder / "own_net.py").write_text("import numpy\nrng = numpy.random.default_rng()\n" + text)
-    assert "gives another network each time it is called" in failure("own_net:network", folder)
+    assert "returns a different network at each call" in failure("own_net:network", folder)
     (folder / "own_net.py").write_text("import numpy\nrng = numpy.random.default_rng(1)\n" + text)
     call("own_net:network", folder)
 
@@ -206,7 +206,7 @@ def with_functions(*functions: str) -> str:
                 '@R.function\ndef main(x: R.Tensor((2,), "int8")):\n    return R.abs(x)\n',
                 '@R.function\ndef other(x: R.Tensor((2,), "int8")):\n    return R.abs(x)\n',
             ],
-            "Relax functions beside 'main': other",
+            "Relax functions in addition to 'main': other",
         ),
         (
             ['@R.function\ndef main(x: R.Tensor(("n", 2), "int8")):\n    return R.abs(x)\n'],
@@ -224,7 +224,7 @@ def with_functions(*functions: str) -> str:
                 '@R.function\ndef main(x: R.Tensor((2,), "int8"), w: R.Tensor((2,), "int8")):\n'
                 '    R.func_attr({"num_input": 1})\n    return R.add(x, w)\n'
             ],
-            r"takes its weights as parameters \(w\); bind them",
+            r"has its weights as parameters \(w\); bind them",
         ),
         (
             ['@R.function\ndef main(x: R.Tensor((2,), "float8_e4m3fn")):\n    return R.abs(x)\n'],

@@ -86,9 +86,9 @@ def test_outputs_are_those_of_torch(function: Any, tmp_path: Path) -> None:
             np.testing.assert_allclose(a, b, 1e-5, 1e-5, err_msg=str(number))
 
 
-def test_a_mask_selects_a_number_of_elements_that_run_time_tells() -> None:
+def test_a_mask_selects_a_number_of_elements_known_at_run_time() -> None:
     data = exported(Call(lambda x: x[x > 0].sum()), torch.zeros(1, 4))
-    with pytest.raises(UserError, match=r"aten\.index\.Tensor .*: run time tells how many"):
+    with pytest.raises(UserError, match=r"aten\.index\.Tensor .*: a mask selects a number"):
         FORMATS["pt2"].load().import_model(data, "m.pt2", {})
 
 

@@ -220,7 +220,7 @@ def test_training_mode_is_refused() -> None:
     stream = io.BytesIO()
     program = torch.export.export(Residual().train(), (torch.zeros(2, 3, 8, 8),))
     torch.export.save(program, stream)
-    with pytest.raises(UserError, match=r"changes its own state .* model.eval\(\)"):
+    with pytest.raises(UserError, match=r"changes its state .* model.eval\(\)"):
         FORMATS["pt2"].load().import_model(stream.getvalue(), "m.pt2", {})
 
 

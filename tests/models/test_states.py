@@ -35,7 +35,7 @@ def import_tflite(data: bytes) -> None:
         ({"z": "a_next"}, "the model has no input 'z'"),
         ({"a": "a_nxt"}, "the model has no output 'a_nxt'; did you mean 'a_next'"),
         ({"a": "a_next", "b": "a_next"}, "'a_next' is the next value of two states"),
-        ({**TAPS, "x": "y"}, "all outputs are states: the network would return nothing"),
+        ({**TAPS, "x": "y"}, "all outputs are states: the network would have no outputs"),
     ],
 )
 def test_pairs_that_are_none(pairs: dict[str, str], message: str) -> None:
@@ -93,7 +93,7 @@ def test_an_lstm_with_a_projection_is_refused() -> None:
     model = schema.ModelT.InitFromPackedBuf(write_lstm_network(), 0)
     operator = model.subgraphs[0].operators[0]
     operator.inputs = [*operator.inputs[:16], operator.inputs[1], *operator.inputs[17:]]
-    with pytest.raises(UserError, match=r"LSTM .* has a projection: firmware takes the plain cell"):
+    with pytest.raises(UserError, match=r"LSTM .* has a projection: firmware supports"):
         import_tflite(pack(model, 1 << 16))
 
 

@@ -280,9 +280,9 @@ REFUSED = {
     ),
     "packed": (
         fused("MultiHeadAttention", ["packed"], "y", num_heads=HEADS),
-        "several of queries, keys and values in one tensor; give it three",
+        "its queries, keys and values are not three tensors; pass three tensors",
     ),
-    "no bias": (fused("Attention", ["x", "w"], "y", num_heads=HEADS), "give it one of zeros"),
+    "no bias": (fused("Attention", ["x", "w"], "y", num_heads=HEADS), "add a bias of zeros"),
     "rotary": (
         fused("Attention", ["x", "w", "b"], "y", num_heads=HEADS, do_rotary=1),
         "do_rotary; write it as RotaryEmbedding and MultiHeadAttention",
@@ -298,7 +298,7 @@ REFUSED = {
     ),
     "mask": (
         fused("Attention", ["x", "w", "b", "far"], "y", num_heads=HEADS),
-        r"its mask has shape \[8\], for 2 sequences of 5 keys; give it \[2, 5\] or \[2, 5, 5\]",
+        r"its mask has shape \[8\], for 2 sequences of 5 keys; expected \[2, 5\] or \[2, 5, 5\]",
     ),
     "mean": (
         fused("SkipLayerNormalization", ["x", "x", "b12"], "y mean"),

@@ -34,8 +34,8 @@ def test_tensors(shape: tuple[int, ...], dtype: str, problem: str) -> None:
 
 def test_shapes_of_run_time_and_other_values() -> None:
     n = tvm.tirx.Var("n", "int64")
-    assert "only run time tells" in find_result_problem(relax.TensorType((2, n), "float32"))
-    assert "only run time tells" in find_result_problem(relax.TensorType(dtype="int8", ndim=1))
+    assert "known only at run time" in find_result_problem(relax.TensorType((2, n), "float32"))
+    assert "known only at run time" in find_result_problem(relax.TensorType(dtype="int8", ndim=1))
     assert find_result_problem(relax.ShapeType((2,))) == "has a result that is not a tensor"
 
 

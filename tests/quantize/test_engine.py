@@ -233,7 +233,7 @@ def test_weights_without_channels_are_quantized_in_silence(
 
 def test_quantized_model_is_refused() -> None:
     data = quantized(options()).SerializeToString()
-    with pytest.raises(UserError, match="is quantized already: it has DequantizeLinear and Quant"):
+    with pytest.raises(UserError, match="is already quantized: it has DequantizeLinear and Quant"):
         ready(data)
 
 

@@ -221,5 +221,5 @@ def test_quantized_modules_are_refused() -> None:
         small = emit(relax.op.quantize(x, scale, zero_point, axis=-1, out_dtype="int8"))
         return relax.op.dequantize(small, scale, zero_point, axis=-1, out_dtype="float32")
 
-    with pytest.raises(UserError, match="is quantized already: it has dequantize and quantize"):
+    with pytest.raises(UserError, match="is already quantized: it has dequantize and quantize"):
         export_onnx(*module_of(build))

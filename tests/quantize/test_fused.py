@@ -53,7 +53,7 @@ def test_what_is_quantized_already_is_refused(tmp_path: Path) -> None:
     quantize_dynamic(
         tmp_path / "encoder.onnx", tmp_path / "q.onnx", extra_options={"DefaultTensorType": 1}
     )
-    with pytest.raises(UserError, match="the model is quantized already: it has Dequantize"):
+    with pytest.raises(UserError, match="the model is already quantized: it has Dequantize"):
         prepare((tmp_path / "q.onnx").read_bytes(), INPUTS, PER_CHANNEL_OPSET)
 
 

@@ -108,7 +108,7 @@ def test_what_it_raises_has_its_line(squares: tvm.IRModule, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("function", "line", "message"),
     [
-        ("helped", 36, "the module has Relax functions beside 'main': other; return a module with"),
+        ("helped", 36, "the module has Relax functions in addition to 'main': other; return a mod"),
         ("packed", 41, "operators that cannot be compiled:\n  call_pure_packed"),
     ],
 )

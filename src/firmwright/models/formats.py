@@ -140,8 +140,8 @@ EXPORT_HINT = (
     "save it as a program, torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
 )
 STABLEHLO_HINT = (
-    "StableHLO is not read: that takes the MLIR bindings of jaxlib, 600 MB; write the model as "
-    "ONNX, TFLite or .pt2, or import it in Python and give `model: {python: 'module:function'}`"
+    "StableHLO is not supported: it needs the MLIR bindings of jaxlib, 600 MB; write the model as "
+    "ONNX, TFLite or .pt2, or import it in Python and state `model: {python: 'module:function'}`"
 )
 CONVERT_HINT = "convert it to TFLite (tf.lite.TFLiteConverter) or ONNX"
 UNSUPPORTED_SUFFIXES = {

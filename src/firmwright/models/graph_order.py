@@ -50,7 +50,7 @@ def order_problems(
     for step, tensor in find_early_reads(given, steps):
         label = labels.get(tensor, tensor)
         if tensor not in writers:
-            problems.append(f"{step.label} reads '{label}', which nothing writes")
+            problems.append(f"{step.label} reads '{label}', which no operator writes")
         elif is_in_cycle(steps, step, tensor):
             problems.append(f"{step.label} reads '{label}', which is computed from its result")
         else:

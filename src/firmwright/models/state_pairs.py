@@ -43,7 +43,7 @@ def pair_states(
     if repeated:
         raise StateError(repeated[-1], f"'{pairs[repeated[-1]]}' is the next value of two states")
     if len(pairs) == len(outputs):
-        raise StateError([*pairs][-1], "all outputs are states: the network would return nothing")
+        raise StateError([*pairs][-1], "all outputs are states: the network would have no outputs")
     states = tuple(State(inputs[n], fill_zero(inputs[n]), result) for n, result in pairs.items())
     first = [n for n in inputs if n not in pairs]
     left = [n for n in outputs if n not in pairs.values()]

@@ -59,7 +59,7 @@ def find_result_problem(result: tvm.ir.Type) -> str:
     if not isinstance(result, relax.TensorType):
         return "has a result that is not a tensor"
     if result.shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in result.shape):
-        return "has a result whose shape only run time tells; firmware needs fixed shapes"
+        return "has a result whose shape is known only at run time; firmware needs fixed shapes"
     if str(result.dtype) not in ELEMENT_BYTES:
         return f"computes {result.dtype}"
     shape = [int(d) for d in result.shape]

@@ -54,7 +54,7 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
         if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= newest:
             yield f"operator set {opset.version}: this version of onnx knows 1 to {newest}"
     if not graph.output:
-        yield "the graph has no outputs: there is nothing to compute"
+        yield "the graph has no outputs; export the model with its outputs"
     for names, what in ((graph.input, "inputs"), (graph.initializer, "initializers")):
         for label in find_duplicates(v.name for v in names):
             yield f"two {what} are named '{label}'"
@@ -108,9 +108,9 @@ def tensor_problems(tensor: onnx.TensorProto) -> Iterator[str]:
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         where = next((e.value for e in tensor.external_data if e.key == "location"), "")
         yield (
-            f"'{tensor.name}': its data is in another file, '{where}'; that is read only for "
-            "initializers of the main graph of a model given by its path: download both, or export "
-            "the model as one file"
+            f"'{tensor.name}': its data is in another file, '{where}'; firmwright reads external "
+            "data only of initializers of the main graph, if the model is a path; download both "
+            "files, or export the model as one file"
         )
     if tensor.data_type not in onnx.TensorProto.DataType.values():
         yield f"'{tensor.name}': data of an unknown type, number {tensor.data_type}"

@@ -194,7 +194,9 @@ def refuse_node(
     the batch has images. So LRN of an even size has no reference.
     """
     if operator == "NonMaxSuppression":  # TVM pads its result to the maximum length
-        raise UserError("only run time tells how long its result is; firmware needs fixed shapes")
+        raise UserError(
+            "its result has a length that is known only at run time; firmware needs fixed shapes"
+        )
     if operator == "LRN" and attributes["size"] % 2 == 0:
         raise UserError(
             f"its size is {attributes['size']}; only odd sizes have a channel in their middle: "

@@ -107,7 +107,7 @@ def read_tensor_data(tensor: onnx.TensorProto, folder: Path, what: str) -> bytes
             "external data is read only from files in the folder of the model or below"
         )
     if file.exists() and not file.is_file():
-        raise UserError(f"{what}: its data is said to be in '{location}', which is no file")
+        raise UserError(f"{what}: its data is said to be in '{location}', which is not a file")
     try:
         offset, length = int(stated.get("offset", 0)), int(stated.get("length", -1))
         size = file.stat().st_size
@@ -121,9 +121,9 @@ def read_tensor_data(tensor: onnx.TensorProto, folder: Path, what: str) -> bytes
             stream.seek(offset)
             return bytes(stream.read(end - offset))
     except ValueError:
-        raise UserError(f"{what}: offset and length of its external data are no numbers") from None
+        raise UserError(f"{what}: offset and length of its external data are not numbers") from None
     except OSError as error:
         raise UserError(
-            f"{what}: cannot read its data in '{location}': {error.strerror}; the file belongs "
-            "beside the model"
+            f"{what}: cannot read its data in '{location}': {error.strerror}; put the file next "
+            "to the model"
         ) from None

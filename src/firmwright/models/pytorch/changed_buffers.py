@@ -28,7 +28,7 @@ def expose_states(program: torch.export.ExportedProgram, name: str) -> dict[str,
     refused = sorted({*training, *signature.user_inputs_to_mutate.values()})
     if refused:
         raise UserError(
-            f"{name}: the program changes its own state ({', '.join(refused)}); export the model "
+            f"{name}: the program changes its state ({', '.join(refused)}); export the model "
             "in inference mode, model.eval()"
         )
     buffers = dict(program.named_buffers())

@@ -259,7 +259,7 @@ def collect_outputs(
     types = types[: len(types) - states]
     names = [str(n) for n in program.graph_signature.user_outputs]
     if len(names) != len(types):
-        raise UserError(f"{name}: some of the program's outputs are no tensors: {names}")
+        raise UserError(f"{name}: some of the program's outputs are not tensors: {names}")
     return tuple(make_tensor(label, t, name) for label, t in zip(names, types, strict=True))
 
 

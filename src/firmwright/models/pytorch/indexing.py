@@ -69,7 +69,8 @@ def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | No
     indices = {axis: importer.env[n] for axis, n in enumerate(given) if n is not None}
     if any(dtype_of(index) == "bool" for index in indices.values()):
         raise ValueError(
-            "run time tells how many elements a mask selects; use torch.where, which keeps them all"
+            "a mask selects a number of elements that is known only at run time; use torch.where, "
+            "which keeps all elements"
         )
     place, count = None, 1
     for axis, index in reversed(indices.items()):

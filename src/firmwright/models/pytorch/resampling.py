@@ -35,7 +35,9 @@ def resize(builder: relax.BlockBuilder, x: relax.Expr, node: torch.fx.Node) -> r
     size = [int(n) for n in node.meta["val"].shape[2:]]
     nearest = node.target is ATEN.upsample_nearest2d.vec
     if not nearest and "float" not in dtype_of(x):
-        raise ValueError(f"a resize of {dtype_of(x)} that takes means: convert to float32 before")
+        raise ValueError(
+            f"a resize of {dtype_of(x)} that computes means; convert it to float32 before"
+        )
     weights = find_weights(node, static_shape(x)[2:], size)
     mode = find_nearest_mode(weights) if nearest else find_linear_mode(weights, bool(node.args[2]))
     if mode:

@@ -77,15 +77,15 @@ def check_functions(module: tvm.IRModule, name: str) -> None:
     others = sorted(set(functions) - {"main"})
     if others:
         raise UserError(
-            f"{name}: the module has Relax functions beside 'main': {', '.join(others)}; return a "
-            "module with one (relax.transform.InlinePrivateFunctions may help)"
+            f"{name}: the module has Relax functions in addition to 'main': {', '.join(others)}; "
+            "return a module with one (relax.transform.InlinePrivateFunctions may help)"
         )
     attributes = functions["main"].attrs
     stated = attributes.get("num_input") if attributes else None
     if stated is not None and int(stated) < len(functions["main"].params):
         left = ", ".join(str(p.name) for p in functions["main"].params[int(stated) :])
         raise UserError(
-            f"{name}: 'main' takes its weights as parameters ({left}); bind them with "
+            f"{name}: 'main' has its weights as parameters ({left}); bind them with "
             "relax.transform.BindParams"
         )
 
@@ -134,7 +134,7 @@ def check_calls(module: tvm.IRModule, name: str) -> None:
 def make_tensor(label: str, kind: Any, name: str) -> Tensor:
     """Return an input or output; UserError unless it is a tensor of static shape."""
     if not isinstance(kind, relax.TensorType):
-        raise UserError(f"{name}: '{label}' is no tensor: {kind}")
+        raise UserError(f"{name}: '{label}' is not a tensor: {kind}")
     shape = getattr(kind, "shape", None)
     if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
         declared = "unknown" if shape is None else format_shape(shape)

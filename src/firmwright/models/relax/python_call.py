@@ -32,8 +32,8 @@ def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
     refuse_unknown_files(reference, folder, opened, known)
     if first != again:
         raise UserError(
-            f"{reference} gives another network each time it is called; a build has to be "
-            "repeatable: give its random numbers a seed"
+            f"{reference} returns a different network at each call; a build has to be "
+            "repeatable: seed its random numbers"
         )
     return first
 

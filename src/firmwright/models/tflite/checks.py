@@ -126,7 +126,7 @@ def index_problems(model: Any) -> Iterator[str]:
     graph = model.Subgraphs(0)
     count, kinds = graph.TensorsLength(), operator_kinds(model)
     if not graph.OutputsLength():
-        yield "the graph has no outputs: there is nothing to compute"
+        yield "the graph has no outputs; export the model with its outputs"
     for values, what in ((graph.InputsAsNumpy(), "input"), (graph.OutputsAsNumpy(), "output")):
         for index in find_invalid(values, count):
             yield f"an {what} of the graph is tensor {index} of {count}"

@@ -74,13 +74,13 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         quantized = [t.qnn_params is not None for t in inputs + outputs]
         if kind in WEIGHTED_OPERATORS and quantized[1] and not quantized[-1]:
             return (
-                "is dynamic-range quantized: its activations would be quantized anew in every "
+                "is dynamic-range quantized: its activations would be quantized again in every "
                 "run; quantize the model fully (int8 with a representative dataset) or not at all"
             )
         if kind in ON_STORED_INTEGERS and quantized[0]:
             return (
-                f"{ON_STORED_INTEGERS[kind]} stored integers in LiteRT, whatever their scale and "
-                "zero point: the result does not stand for that of the real numbers"
+                f"{ON_STORED_INTEGERS[kind]} stored integers in LiteRT and ignores their scale and "
+                "zero point: its result differs from the result on real numbers"
             )
         present = [t.tensor for t in inputs + outputs if t.tensor_idx >= 0]
         if any(tensor.Type() in COMPLEX for tensor in present):

@@ -112,7 +112,7 @@ def refuse_compiled(model: Any, name: str) -> None:
     codes = map(model.OperatorCodes, range(model.OperatorCodesLength()))
     if any(decode_text(code.CustomCode()) == "ethos-u" for code in codes):
         raise UserError(
-            f"{name}: compiled for Ethos-U by Vela: give the .tflite file from before Vela"
+            f"{name}: Vela compiled it for Ethos-U; state the .tflite file that Vela read"
         )
 
 

@@ -54,13 +54,13 @@ def read_cell(converter: Any, op: Any, clip: float) -> IntegerCell:
         found = converter.get_tensor_type_str(tensors[position].tensor.Type())
         if found != wanted:
             raise UserError(
-                f"has {name} of {found}: firmware takes {wanted}, or float32 throughout"
+                f"has {name} of {found}; firmware supports {wanted}, or float32 throughout"
             )
     source, hidden_state = tensors[0], tensors[18]
     fraction, exponent = np.frexp(read_scale(tensors[19]))
     cell = int(exponent) - 1
     if fraction != 0.5 or not LEAST_CELL <= cell <= MOST_CELL:
-        raise UserError("has a cell state whose scale is no power of two from 2^-15 to 2^-9")
+        raise UserError("has a cell state whose scale is not a power of two from 2^-15 to 2^-9")
     gates = {}
     for position in (1, 2, 3, 4):
         weights, recurrent = tensors[position], tensors[position + 4]

@@ -125,7 +125,9 @@ def repair_dimensions(data: bytes) -> tuple[bytes, tuple[str, ...]]:
         model.subgraphs[0].tensors[index].quantization.quantizedDimension = 0
     shown = decode_text(graph.Tensors(wrong[0]).Name())
     more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-    remark = f"'{shown}'{more}: one scale for an axis that it does not have, taken for all of it"
+    remark = (
+        f"'{shown}'{more}: one scale for an axis that it does not have, used for the whole tensor"
+    )
     return pack(model, len(data)), (remark,)
 
 
@@ -186,7 +188,9 @@ def convert_constant(model: Any, tensor: Any) -> bool:
         array = wide.astype("<i4")
         if (array != wide).any():
             name = tensor.name.decode()
-            raise UserError(f"the bias '{name}' has values of more than 32 bits; firmware has none")
+            raise UserError(
+                f"the bias '{name}' has values of more than 32 bits; firmware supports 32"
+            )
         tensor.type = schema.TensorType.INT32
     else:
         return False

@@ -101,7 +101,7 @@ class Exposer:
                 self.initial[names[handle]] = data
             else:
                 raise UserError(
-                    f"the subgraph of first values has {kind}: firmware takes constants alone"
+                    f"the subgraph of first values has {kind}; firmware supports only constants"
                 )
 
     def read(self, name: str, result: int) -> None:

@@ -46,7 +46,7 @@ def convert_svdf(converter: Any, op: Any) -> relax.Expr:
     filters, memory = (int(d) for d in converter.get_tensor_shape(times))
     rank = options.Rank()
     if rank < 1 or filters % rank:
-        raise UserError(f"has {filters} filters, which is no multiple of its rank, {rank}")
+        raise UserError(f"has {filters} filters, which is not a multiple of its rank, {rank}")
     lengths = Lengths(batch, inputs, filters // rank, rank, memory)
     result, after = (
         convert_float(converter, op, lengths)
@@ -60,7 +60,7 @@ def convert_float(converter: Any, op: Any, lengths: Lengths) -> tuple[relax.Expr
     source, features, times, bias, state = converter.get_input_tensors(op)
     if features.qnn_params is not None:
         raise UserError(
-            "is dynamic-range quantized: its activations would be quantized anew in every run; "
+            "is dynamic-range quantized: its activations would be quantized again in every run; "
             "quantize the model fully (int8 with a representative dataset) or not at all"
         )
     weights = relax.const(converter.get_tensor_value(features).T.copy())
@@ -84,7 +84,7 @@ def convert_integers(converter: Any, op: Any, lengths: Lengths) -> tuple[relax.E
     if types != ["int8", "int16", "int16"]:
         raise UserError(
             f"has {types[0]} features, {types[1]} time weights and a state of {types[2]}; LiteRT, "
-            "the reference, computes with int8, int16 and int16 whatever the file says"
+            "the reference, always computes with int8, int16 and int16"
         )
     weights = converter.get_tensor_value(features)
     scales = [read_scale(t) for t in (source, features, state, times, target)]

@@ -99,8 +99,8 @@ def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores)
     else:
         refuse(
             body.node,
-            f"its mask has shape {list(shape)}, for {batch} sequences of {keys} keys; give "
-            f"it {[batch, keys]} or {[batch, scores.queries, keys]}",
+            f"its mask has shape {list(shape)}, for {batch} sequences of {keys} keys; expected "
+            f"{[batch, keys]} or {[batch, scores.queries, keys]}",
         )
     filtered = get_attribute(body.node, "mask_filter_value", -10000.0)
     return add("Where", counts, body.constant(0, "float32"), body.constant(filtered, "float32"))
@@ -139,7 +139,7 @@ def rewrite_attention(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     if get_attribute(node, "do_rotary", 0):
         refuse(node, "it has do_rotary; write it as RotaryEmbedding and MultiHeadAttention")
     if not bias:  # without a bias, ONNX Runtime, the reference, ends the process
-        refuse(node, "it has no bias; give it one of zeros")
+        refuse(node, "it has no bias; add a bias of zeros")
     body = NodeBuilder(node, walk)
 
     def project(begin: int, size: int) -> str:
@@ -184,7 +184,7 @@ def rewrite_multi_head(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     if None in shapes:
         return None
     if [len(s or ()) for s in shapes] not in ([3, 3, 3], [3, 4, 4]):
-        refuse(node, "it takes several of queries, keys and values in one tensor; give it three")
+        refuse(node, "its queries, keys and values are not three tensors; pass three tensors")
     shape, keys, values = (s or () for s in shapes)
     is_split = len(keys) == 4
     heads = read_heads(node, shape[2], *(() if is_split else (values[2],)))

@@ -28,7 +28,7 @@ def get_number(node: onnx.NodeProto, walk: Specializer, index: int, default: int
     """Return the value of a constant input, or the default if the input is omitted."""
     name = node.input[index] if len(node.input) > index else ""
     if name and name not in walk.constants:
-        refuse(node, f"only run time tells '{name}'; firmware needs a constant")
+        refuse(node, f"'{name}' is known only at run time; firmware needs a constant")
     return int(walk.constants[name].item()) if name else default
 
 
@@ -88,7 +88,7 @@ def split(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     axis = get_attribute(node, "axis", 0) % len(shape)
     name = node.input[1] if len(node.input) > 1 else ""
     if name and name not in walk.constants:
-        refuse(node, f"only run time tells '{name}'; firmware needs a constant")
+        refuse(node, f"'{name}' is known only at run time; firmware needs a constant")
     stated = walk.constants[name] if name else np.array(1)
     step = int(stated.item()) if stated.ndim == 0 else 0
     ends = [*range(step, shape[axis], step), shape[axis]] if step else stated.cumsum().tolist()
@@ -153,11 +153,13 @@ def unroll_loop(node: onnx.NodeProto, walk: Specializer) -> Nodes:
         for steps_of_output, name in zip(collected, results[1 + len(states) :], strict=True):
             steps_of_output.append(name)
         if condition not in walk.constants:
-            refuse(node, "only run time tells how many steps it has; firmware needs a fixed number")
+            refuse(
+                node, "its number of steps is known only at run time; firmware needs a fixed number"
+            )
         goes = bool(walk.constants[condition].item())
         step += 1
     if collected and not step:
-        refuse(node, "it has no steps, so that what it collects has no elements")
+        refuse(node, "it has no steps, so its collected outputs have no elements")
     return body.finish(*states, *(body.stack(names, 0) for names in collected))
 
 
@@ -210,8 +212,8 @@ def choose(body: NodeBuilder, walk: Specializer, output: str, yes: str, no: str)
     ends = [walk.sequences.get(name, [name]) for name in (yes, no)]
     shapes = [[walk.shape(t) for t in tensors or []] for tensors in ends]
     if any(tensors is None for tensors in ends) or shapes[0] != shapes[1] or None in shapes[0]:
-        refuse(body.node, f"only run time tells the shape of '{output}', of which its branches "
-                          f"have {shapes[0]} and {shapes[1]}")  # fmt: skip
+        refuse(body.node, f"the shape of '{output}' is known only at run time; its branches have "
+                          f"{shapes[0]} and {shapes[1]}, and firmware needs one shape")  # fmt: skip
     chosen = [
         body.add("Where", body.node.input[0], *pair)
         for pair in zip(*(tensors or [] for tensors in ends), strict=True)

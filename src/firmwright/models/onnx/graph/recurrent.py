@@ -106,8 +106,8 @@ class Direction:
         if known.shape not in ((), (self.batch, self.size)):
             refuse(
                 self.node,
-                f"its initial state '{name}' has shape {list(known.shape)} for a direction, where "
-                f"the batch and the weights ask for {[self.batch, self.size]}",
+                f"its initial state '{name}' has shape {list(known.shape)} per direction; the "
+                f"batch and the weights need {[self.batch, self.size]}",
             )
         value = np.full((self.batch, self.size), known, self.dtype)
         if hold is None:

@@ -327,9 +327,9 @@ def rewrite_tree_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
         refuse(
             node,
             f"it has weights of the classes {known}, {base.size} base values and post_transform "
-            f"{transform} for {len(labels)} labels, which ONNX and ONNX Runtime take in different "
-            "ways; give two classes as weights of class 0 with NONE or LOGISTIC, as scikit-learn's "
-            "converter does, others as weights of each",
+            f"{transform} for {len(labels)} labels; ONNX and ONNX Runtime disagree on this form. "
+            "Write two classes as weights of class 0 with NONE or LOGISTIC, as scikit-learn's "
+            "converter does. Write three or more as weights of each class",
         )
     total = add_results(body, walk, forest, len(labels))
     if base.size:
