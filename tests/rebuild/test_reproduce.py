@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from firmwright.errors import UserError
 from firmwright.pipeline.run_build import run_build
 from firmwright.rebuild import reproduce
 from firmwright.rebuild.reproduce import install_wheel, read_result, runs, write_all_differences
+from tests.hammer.campaign import list_processes
 
 
 def test_programs_that_vary_a_build_are_tried_first() -> None:
@@ -61,3 +64,35 @@ def test_a_build_is_run_by_what_varies_it(tmp_path: Path) -> None:
     wrapper = ("sh", "-c", 'echo varied "$@" >&2; exit 1', "sh")
     with pytest.raises(UserError, match=r"varied .*tasks.build_process .*recipe=x.yaml"):
         run_build(["recipe=x.yaml"], tmp_path, wrapper=wrapper)
+
+
+SLOW_NETWORK = """\
+import os, pathlib, time
+
+def network():
+    pathlib.Path("started").write_text(str(os.getsid(0)))
+    time.sleep(600)
+"""
+SLOW_RECIPE = "model: {python: 'slow:network'}\ntarget: c\nplatform: host\n"
+BUILDER = """\
+from pathlib import Path
+from firmwright.pipeline.run_build import run_build
+run_build(["recipe=slow.yaml"], Path.cwd())
+"""
+
+
+def test_a_build_ends_with_its_killed_parent(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW_NETWORK)
+    (tmp_path / "slow.yaml").write_text(SLOW_RECIPE)
+    started = tmp_path / "started"
+    with subprocess.Popen([sys.executable, "-c", BUILDER], cwd=tmp_path) as builder:
+        wait_for(lambda: started.exists() and started.read_text() != "")
+        builder.kill()
+    wait_for(lambda: not list_processes(int(started.read_text())))
+
+
+def wait_for(condition: Callable[[], bool], seconds: int = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from firmwright.child import run_python
+from firmwright.cluster.lifeline import hold_lifeline
 from firmwright.cluster.order import refuse_failure
 
 BUILD_PROCESS = "firmwright.tasks.build_process"
@@ -25,13 +26,15 @@ def run_build(
 
     ``words`` are options of ``doit run`` and ``name=value``. The build has the ``umask`` of this
     process by default. ``wrapper`` is the start of a command line that runs the rest of the line.
+    The build ends with this process, even if this process is killed.
     Raises UserError with the errors of the build.
     """
-    done = run_python(
-        *(BUILD_PROCESS, "", "", *words), wrapper=wrapper,
-        env=environment, cwd=folder, umask=umask,
-        stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, encoding="utf-8", errors="replace",
-    )  # fmt: skip
+    with hold_lifeline() as watched:
+        done = run_python(
+            *(BUILD_PROCESS, str(watched), "", *words), wrapper=wrapper,
+            env=environment, cwd=folder, umask=umask, pass_fds=(watched,),
+            stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True,
+            text=True, encoding="utf-8", errors="replace",
+        )  # fmt: skip
     refuse_failure(done)
     return Path(done.stdout.splitlines()[-1])
