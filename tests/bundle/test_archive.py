@@ -171,6 +171,17 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
             read_capped(path)
 
 
+def test_a_small_file_is_read_with_little_memory(tmp_path: Path) -> None:
+    (tmp_path / "b.tar.gz").write_bytes(b"small")
+    tracemalloc.start()
+    try:
+        assert read_capped(tmp_path / "b.tar.gz") == b"small"
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+
+
 MANIFESTS: dict[str, tuple[bytes, str]] = {
     "key twice": (b'{"a": 1, "b": {"c": 1, "c": 2}}', "'c' stands twice"),
     "not a number": (b'{"a": NaN}', "NaN is not JSON"),

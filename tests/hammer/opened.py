@@ -23,6 +23,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 import firmwright
+from firmwright.data.fetch import MIRROR_VARIABLE
 from firmwright.folders import TOP
 from firmwright.recipe.lock import CORE_PACKAGES
 
@@ -159,13 +160,14 @@ def classify(path: str, declared: Mapping[str, Collection[str]]) -> str:
 
 
 def is_own_file(path: str) -> bool:
-    """Return whether a file is firmwright's code or description, or in its cache.
+    """Return whether a file is firmwright's code or description, in its cache or in a mirror.
 
-    All of the code counts by one digest, descriptions by the values that stages declare. Templates
-    are inputs like the user's files.
+    All of the code counts by one digest, descriptions by the values that stages declare, and files
+    of a mirror by the digest in the recipe. Templates are inputs like the user's files.
     """
     own = [TOP / name for name in ("recipes", "tasks", "templates", "toolchains")]
-    places = (Path(firmwright.__file__).parent, user_cache_path("firmwright"), *own)
+    mirrors = filter(None, os.environ.get(MIRROR_VARIABLE, "").split(os.pathsep))
+    places = (Path(firmwright.__file__).parent, user_cache_path("firmwright"), *mirrors, *own)
     return not path.endswith(".j2") and any(Path(path).is_relative_to(each) for each in places)
 
 

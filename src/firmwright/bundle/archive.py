@@ -8,6 +8,7 @@ orders, and bytes after the end. The usual attacks are checked before, for messa
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 import unicodedata
 import zlib
@@ -85,7 +86,9 @@ def read_capped(path: Path) -> bytes:
         raise BrokenBundleError(f"{path}: {state}")
     try:
         with path.open("rb") as stream:
-            content = stream.read(MAX_PACKED_BYTES + 1)
+            # A read allocates its maximum first, so the maximum is near the file's size.
+            size = os.fstat(stream.fileno()).st_size
+            content = stream.read(min(size, MAX_PACKED_BYTES) + 1)
     except OSError as error:
         raise BrokenBundleError(f"{path}: {error.strerror}") from None
     if len(content) > MAX_PACKED_BYTES:

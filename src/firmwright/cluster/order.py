@@ -98,5 +98,8 @@ def refuse_failure(done: CompletedProcess[str], hint: str = "") -> None:
         name = signal.Signals(-done.returncode).name
         raise UserError(f"the build was ended by {name}: memory may have run out")
     if done.returncode:
-        ended = f"the build ended with code {done.returncode}{hint}"
+        cause = (
+            ": a program did not start; memory may have run out" if done.returncode == 127 else ""
+        )
+        ended = f"the build ended with code {done.returncode}{cause}{hint}"
         raise UserError(done.stderr.strip() or ended)

@@ -121,7 +121,7 @@ FORMATS = {
             "tflite",
             (".tflite", ".lite"),
             "firmwright.models.tflite.importer",
-            ("ai-edge-litert", "tflite"),
+            ("ai-edge-litert", "flatbuffers", "tflite"),
             reference="firmwright.models.tflite.litert_outputs",
         ),
         Format(

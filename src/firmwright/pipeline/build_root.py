@@ -57,10 +57,8 @@ def prepare_build_root() -> Path:
     try:
         mark_folder(root)
     except OSError as error:
-        message = (
-            f"cannot make the build folder {root}: {error.strerror}; choose another with outdir="
-        )
-        raise UserError(message) from None
+        failed = f"cannot {'write to' if root.is_dir() else 'make'} the build folder {root}"
+        raise UserError(f"{failed}: {error.strerror}; choose another with outdir=") from None
     if not os.access(root, os.W_OK):
         raise UserError(f"cannot write to the build folder {root}; choose another with outdir=")
     return root
