@@ -175,7 +175,7 @@ def read_yaml(text: str) -> Iterator[Text]:
 
 def read_template(text: str) -> Iterator[Text]:
     """Yield the comments of C and of Jinja2, and the prose between tags."""
-    for match in re.finditer(r"/\*(.*?)\*/|\{#-?(.*?)-?#\}|//+ (.*)|>([^<>{}]+)<", text, re.DOTALL):
+    for match in re.finditer(r"/\*(.*?)\*/|\{#-?(.*?)-?#\}|//+ ([^\n]*)|>([^<>{}]+)<", text, re.DOTALL):
         words = re.sub(r"\s*\n\s*\* ?", " ", next(filter(None, match.groups()), ""))
         yield Text("templates", text.count("\n", 0, match.start()) + 1, " ".join(words.split()))
 
