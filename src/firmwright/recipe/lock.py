@@ -39,7 +39,7 @@ SampleDigests = Mapping[str, tuple[str, ...]]
 class Lock:
     """SHA-256 of files, by their path from the recipe's folder, and of every sample, in order.
 
-    ``samples`` has them under ``calibration``, ``evaluate`` and ``run``, as the network takes
+    ``samples`` has them under ``calibration``, ``evaluate`` and ``run``, as the network reads
     them. ``versions`` are those of the tools that decide about the bytes; toolchains and emulators
     stand there by their own names. ``programs`` has, for each compiler and processor, the SHA-256
     of all files that it opens: its programs, headers, libraries and start-up files. ``bases`` are

@@ -112,7 +112,7 @@ def test_every_tensor_is_made_before_it_is_read_and_in_the_right_layout(
 
 
 class Network:
-    """A graph whose convolutions and dense layers the accelerator takes."""
+    """A graph whose convolutions and dense layers the accelerator supports."""
 
     def __init__(self) -> None:
         self.graph = Graph()

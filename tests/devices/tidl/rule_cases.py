@@ -114,7 +114,7 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
         (
             (
                 form(lambda x: op.nn.max_pool2d(op.reshape(x, (4, 1, 8, 8)))),
-                "it takes 4 samples at once; TIDL supports 1, as many as the network's inputs hold",
+                "it has 4 samples; TIDL supports 1, the number of the network's inputs",
             ),
         ),
     ),
@@ -183,7 +183,7 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
     "padding of stride 2": (
         (conv(3, 3, padding=[0, 1, 1, 1], strides=[2, 2]),),
         (
-            (conv(3, 3, padding=[1, 1, 0, 0], strides=[2, 2]), "or one more behind"),
+            (conv(3, 3, padding=[1, 1, 0, 0], strides=[2, 2]), "or one more after the input"),
             (conv(5, 5, padding=[0, 0, 2, 2], strides=[2, 2]), "pads by [0, 0, 2, 2]"),
         ),
     ),

@@ -115,7 +115,7 @@ def test_a_number_may_have_decimals_where_its_option_takes_them() -> None:
         (
             "j721e",
             {"advanced_options__quantization_scale_type": "4"},
-            "which this chip does not have; take 0 or 1",
+            "which this chip does not have; use 0 or 1",
         ),
         (
             "am62a",
