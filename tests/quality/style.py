@@ -34,6 +34,7 @@ CHECKED = re.compile(
 GENERATED = re.compile(r"docs/reference/(recipe|description-files|conformance)\.md$")
 SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[\"'(*]*[A-Z`])")
 PROSE = re.compile(r"[A-Za-z][\w',;-]*(?: [\w'\"(`{-][\w'\"`(){},;:=.-]*){3,}")
+TEMPLATE_TEXT = re.compile(r"/\*(.*?)\*/|\{#-?(.*?)-?#\}|//+ ([^\n]*)|>([^<>{}]+)<", re.DOTALL)
 CODE = re.compile(r"``.*?``|:\w+:`.*?`|`[^`\n]*`|\{\{.*?\}\}|\{%.*?%\}|https?://\S+|<[^>\s][^>]*>")
 
 
@@ -175,7 +176,7 @@ def read_yaml(text: str) -> Iterator[Text]:
 
 def read_template(text: str) -> Iterator[Text]:
     """Yield the comments of C and of Jinja2, and the prose between tags."""
-    for match in re.finditer(r"/\*(.*?)\*/|\{#-?(.*?)-?#\}|//+ ([^\n]*)|>([^<>{}]+)<", text, re.DOTALL):
+    for match in TEMPLATE_TEXT.finditer(text):
         words = re.sub(r"\s*\n\s*\* ?", " ", next(filter(None, match.groups()), ""))
         yield Text("templates", text.count("\n", 0, match.start()) + 1, " ".join(words.split()))
 
