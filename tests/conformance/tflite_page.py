@@ -30,13 +30,13 @@ with LiteRT. The last run had {count:,} operators: {totals}.
 - *rejected*: the build fails with the reason below.
 - *none*: the reference kernels of LiteRT lack the type, or the run did not draw it.
 
-The results are those of LiteRT's reference kernels. Its optimized kernels are used if the reference
-kernels cannot run the model (ELU, for example), and for an int8 or int16 SUM. The reference kernel
-of LiteRT 2.3.0 reads int8 as uint8 there, and keeps sums of int16 in 16 bits.
+The results are those of LiteRT's reference kernels. Its optimized kernels are used if the
+reference kernels cannot run the model (ELU, for example), and for an int8 or int16 SUM. The
+reference kernel of LiteRT 2.3.0 reads int8 as uint8 there, and keeps sums of int16 in 16 bits.
 
-The sweep omits two undefined results of LiteRT. Integer DIV overflows if a quotient is far below a
-step; firmwright rounds it to 0. Comparisons of integers need scales below 1; firmwright compares the
-real numbers.
+The sweep omits two undefined results of LiteRT. Integer DIV overflows if a quotient is far below
+a step; firmwright rounds it to 0. Comparisons of integers need scales below 1; firmwright compares
+the real numbers.
 
 RSQRT of int16 is computed in float32, and LiteRT's fixed-point result was up to 33 steps away from
 it in one model: the run of such a network fails.
