@@ -119,8 +119,8 @@ def verify_signatures(bundle: Bundle, envelope: Path, keys: Sequence[Any], wante
         raise UntrustedBundleError(f"{envelope}: signed is a {found.payload_type!r}")
     if found.payload != encode_statement(make_statement(bundle)):
         raise UntrustedBundleError(
-            f"{envelope}: the signatures are good, but of another bundle: the provenance does not "
-            f"follow from {bundle.path}"
+            f"{envelope}: the signatures are valid, but for another bundle: the provenance does "
+            f"not match {bundle.path}"
         )
 
 

@@ -1,8 +1,8 @@
 """Starts Python programs that do not import from the current folder.
 
 ``python -m`` and ``python -c`` put the current folder first on Python's path. The option ``-P``
-exists only from Python 3.11 on. A script puts its folder there instead. So ``start.py`` is alone in
-this folder, and removes the folder from the path.
+exists only from Python 3.11 on. A script puts its folder there instead. So
+this folder has only ``start.py``, which removes the folder from the path.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ def download(url: str, sha256: str, what: str) -> bytes:
     except web.WebError as error:
         failure = hide_query(f"cannot download {what}: {error}", signed)
         raise UserError(
-            f"{url}: {failure}; a folder in {MIRROR_VARIABLE} that holds the "
-            f"file with sha256 {sha256} serves as well"
+            f"{url}: {failure}; or put the file with sha256 {sha256} into "
+            f"a folder of {MIRROR_VARIABLE}"
         ) from None
     check_digest(data, sha256, url)
     return data

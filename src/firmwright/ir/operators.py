@@ -19,7 +19,7 @@ class FusionKind(Enum):
     ELEMENTWISE = "one result element from the elements at the same place (after broadcasting)"
     LAYOUT = "elements move but are not computed"
     ANCHOR = "a result element needs many input elements"
-    ALONE = "its loops write a result in several places, so that nothing can be fused with them"
+    ALONE = "its loops write a result in several places, so no operator can be fused with it"
 
 
 def relax_names(names: str) -> frozenset[str]:

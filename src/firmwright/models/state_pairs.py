@@ -29,7 +29,7 @@ class StateError(UserError):
 def pair_states(
     module: tvm.IRModule, interface: ModelInterface, pairs: Mapping[str, str]
 ) -> tuple[tvm.IRModule, ModelInterface]:
-    """Make inputs states, each with the output that is its next value.
+    """Turn inputs into states, each with the output that is its next value.
 
     The states start as the real number 0. Raises StateError for a pair that does not fit.
     """

@@ -104,9 +104,9 @@ def find_differences(
     for key, found in asdict(replace(tuned, layers={})).items():
         here = getattr(wanted, key)
         if key == "network" and found != here:
-            yield refuse(job, file, (key,), f"the ways of another network; this one is {here}")
+            yield refuse(job, file, (key,), f"measured for another network; this one is {here}")
         elif found != here:
-            yield refuse(job, file, (key,), f"the ways for '{found}'; this build has '{here}'")
+            yield refuse(job, file, (key,), f"measured for '{found}'; this build has '{here}'")
 
 
 def find_wrong_ways(

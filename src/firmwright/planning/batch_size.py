@@ -36,7 +36,7 @@ class BatchChoice:
 def choose_batch(
     wanted: int, require: bool, uses: Callable[[int], Sequence[MemoryUse]]
 ) -> BatchChoice:
-    """Return the largest batch up to ``wanted`` that fits; ``uses`` has the needs of a batch size.
+    """Return the largest batch up to ``wanted`` that fits; ``uses`` returns the memory of a size.
 
     A single sample has to fit. Raises UserError if fewer than wanted fit and ``require`` is set.
     """

@@ -171,7 +171,7 @@ class Manifest:
     It has fewer fields of the stages' records than their descriptions list. ``build_id`` is in the
     firmware and in the network's header. ``recipe.sha256`` is the digest of the resolved recipe
     (defaults filled in, overrides applied): comments do not change it. ``versions`` are those of
-    the tools that affect the bytes. ``stages`` says in order what each step of the build did.
+    the tools that affect the bytes. ``stages`` lists the steps of the build and their results.
     ``detection`` lists the boxes of a recipe with `postprocess`. ``cycles`` is null if the
     emulator counts no instructions; ``comparison`` also without the recipe's `compare`. With
     `compare`, ``mapping`` has estimated costs if the platform states its `timing`. ``stand_ins``

@@ -19,15 +19,15 @@ from firmwright.verify.run_records import RunRecord
 
 HEADER = """\
 # Clock cycles of one inference of {name} on {platform}, layer by layer in order of execution.
-# start_cycle and end_cycle are inclusive: a layer takes end_cycle - start_cycle + 1 cycles.
-# modelled: cycles that the cost model of the layer's device gives.
-# counted: instructions that the CPU executed in the layer's function and in all that it calls,
-#   one cycle each; the mean of {runs} in {emulator}.
-# The last entry is the run function itself: what it executes between its calls.
+# start_cycle and end_cycle are inclusive: a layer has end_cycle - start_cycle + 1 cycles.
+# modelled: cycles of the cost model of the layer's device.
+# counted: instructions that the CPU executed in the layer's function and in functions that it
+#   calls, one cycle each; the mean of {runs} in {emulator}.
+# The last entry is the run function itself: the instructions between its calls.
 """
 PARALLEL_JOBS_HEADER = """\
-# Layers on {devices} are jobs beside the processor: start_cycle and end_cycle are the job's, and
-#   the instructions that start it come before. {beside} cycles are of jobs beside something else.
+# Layers on {devices} are jobs in parallel with the processor: start_cycle and end_cycle are the
+#   job's, after the instructions that start it. Jobs overlap other work in {beside} cycles.
 """
 
 

@@ -81,7 +81,7 @@ CASES: dict[str, tuple[tuple[Build, tuple[int, ...]], tuple[Build, tuple[int, ..
     "transposed convolution of single channels": (
         (transposed(4), SHAPE),
         (transposed(4, 4), SHAPE),
-        "strides [4, 4]; of transposed convolutions of single channels",
+        "strides [4, 4]; the MLA supports transposed convolutions of single channels",
     ),
     "pooling": ((pool(127), LARGE), (pool(128), LARGE), "its window is [128, 128]"),
     "average of padding": ((average(True), SHAPE), (average(False), SHAPE), "count_include_pad=0"),

@@ -60,7 +60,7 @@ def read_options(context: Context) -> TidlOptions:
             raise OptionError(f"target: tidl: no option '{name}'{did_you_mean(name, table)}")
         stated[name] = parse_value(table[name], text)
     if "allow_list:layer_name" in stated and any(k.startswith("deny_list") for k in stated):
-        raise OptionError("target: tidl takes an allow_list or deny_lists, not both")
+        raise OptionError("target: tidl accepts an allow_list or deny_lists, not both")
     chip = context.platform.accelerators["tidl"]
     rest = context.fallback.name if context.fallback else ""
     values = complete_options(stated, {**chip, "rest": rest})

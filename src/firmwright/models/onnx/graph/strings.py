@@ -61,8 +61,8 @@ def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     known = all(walk.shape(name) is not None for name in (*node.input, node.output[0]))
     if node.op_type not in WRITERS or not known:
         raise UserError(
-            f"operator {node.op_type} (node '{node.name}') works on strings; firmware has these "
-            f"for strings of known shapes: {', '.join(WRITERS)}"
+            f"operator {node.op_type} (node '{node.name}') works on strings; firmware supports "
+            f"{', '.join(WRITERS)} for strings of known shapes"
         )
     return WRITERS[node.op_type](Writer(node, walk))
 
