@@ -120,7 +120,7 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
     ),
     "one sample": (
         (form(op.flatten),),
-        ((form(op.flatten, (4, 4, 8, 8)), "takes 4 samples"),),
+        ((form(op.flatten, (4, 4, 8, 8)), "has 4 samples"),),
     ),
     "image axes": (
         (pool(2, 2), pool(2, 2, layout="NHWC")),
