@@ -19,6 +19,7 @@ from fnmatch import fnmatch
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
@@ -26,6 +27,9 @@ import firmwright
 from firmwright.data.fetch import MIRROR_VARIABLE
 from firmwright.folders import TOP
 from firmwright.recipe.lock import CORE_PACKAGES
+
+if TYPE_CHECKING:
+    from firmwright.pipeline.job import Job
 
 MODULE = "tests.hammer.opened"
 
@@ -204,14 +208,10 @@ def read_owners() -> dict[str, str]:
 
 def list_declared(arguments: Sequence[str]) -> dict[str, list[str]]:
     """Return the files, the folders of results, and the packages that builds declare."""
-    from firmwright.pipeline.command_line import load_jobs, set_variables
     from firmwright.pipeline.snapshot_files import list_own_files
     from firmwright.pipeline.task import find_deciding_packages, list_own_inputs
-    from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
 
-    set_variables([name if "=" in name else f"recipe={name}" for name in arguments])
-    loaded = load_jobs(PIPELINE, NETWORKS_PIPELINE)
-    jobs = [job for each in loaded for job in (*each.all_jobs, *each.members)]
+    jobs = load_all_jobs(arguments)
     files: set[str] = set()
     packages = {*find_deciding_packages()}
     for job in jobs:
@@ -225,6 +225,27 @@ def list_declared(arguments: Sequence[str]) -> dict[str, list[str]]:
         "folders": sorted({f"{job.outdir.resolve()}/" for job in jobs}),
         "packages": sorted(packages),
     }
+
+
+def list_parts(recipe: str) -> set[tuple[str, str, str]]:
+    """Return each stage of a recipe's builds with the toolchain and each device."""
+    return {
+        (stage, job.build.toolchain.name, device)
+        for job in load_all_jobs([recipe])
+        for stage in job.stages
+        for device in job.recipe.target
+        if job.has_stage(stage)
+    }
+
+
+def load_all_jobs(arguments: Sequence[str]) -> list[Job]:
+    """Return all jobs of a command line of recipes and ``name=value``."""
+    from firmwright.pipeline.command_line import load_jobs, set_variables
+    from firmwright.tasks.pipeline import NETWORKS_PIPELINE, PIPELINE
+
+    set_variables([name if "=" in name else f"recipe={name}" for name in arguments])
+    loaded = load_jobs(PIPELINE, NETWORKS_PIPELINE)
+    return [job for each in loaded for job in (*each.all_jobs, *each.members)]
 
 
 def main() -> int:

@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.hammer.opened import Trace, trace_build
+from firmwright.forked import run_in_copy
+from firmwright.pipeline.recipe_words import is_description
+from tests.hammer.opened import Trace, list_parts, trace_build
 from tests.quantize.networks import residual_network, samples
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "digits"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "digits"
 
 SAMPLES = """\
 import numpy as np
@@ -41,7 +44,31 @@ RECIPES = {
         "model: digits.onnx\nplatform: diana\ntarget: soma_dory, c\ncompare: c\n"
         "run: {inputs: inputs.npz, samples: 1}\n"
     ),
+    "TIDL: quantized, evaluated, a comparison": (
+        "model: float.onnx\nplatform: am62a\ntarget: tidl, c\ncompare: tidl, c7x\n"
+        "quantize: {calibration: {inputs: calibration.npy}}\n"
+        "evaluate: {inputs: calibration.npy, thresholds: {cosine: 0.5}}\n"
+        "run: {inputs: calibration.npy, samples: 1, tolerance: {absolute: 9}}\n"
+    ),
+    "the MLA: quantized": (
+        "model: float.onnx\nplatform: modalix\ntarget: mla, c\n"
+        "quantize: {calibration: {inputs: calibration.npy}}\n"
+        "run: {inputs: calibration.npy, samples: 1, tolerance: {absolute: 9}}\n"
+    ),
+    "a chip: quantized by powers of two": (
+        "model: float.onnx\nplatform: diana\ntarget: soma_dory, c\n"
+        "quantize: {scheme: pow2, arithmetic: shift, calibration: {inputs: calibration.npy}}\n"
+        "run: {inputs: calibration.npy, samples: 1, tolerance: {absolute: 9}}\n"
+    ),
 }
+TRACED = (
+    "examples/arm_dsp_dla/dma.yaml",
+    "examples/diana/one_conv.yaml",
+    "examples/extending/compute.yaml",
+    "examples/tidl/conv2d_1x2_stride.yaml",
+    "recipes/ad.yaml",
+)
+"""Small recipes of the repository that are traced here, as they are."""
 
 
 @pytest.fixture
@@ -68,3 +95,26 @@ def test_builds_open_what_they_declare(text: str, folder: Path) -> None:
         others = [each for each in traced.declared["files"] if each != path]
         undeclared = Trace(frozenset({path}), {**traced.declared, "files": others})
         assert undeclared.list_undeclared() == [path]
+
+
+@pytest.mark.needs("strace")
+@pytest.mark.parametrize("recipe", TRACED)
+def test_recipes_open_what_they_declare(recipe: str) -> None:
+    assert trace_build(recipe, ROOT).list_undeclared() == []
+
+
+def test_each_stage_is_traced_with_each_toolchain_and_device(folder: Path) -> None:
+    """The traced builds stand for all recipes of the repository."""
+    traced = [ROOT / name for name in TRACED]
+    for number, text in enumerate(RECIPES.values()):
+        traced.append(folder / f"{number}.yaml")
+        traced[-1].write_text(text)
+    found = [path for folder in ("recipes", "examples/*") for path in ROOT.glob(f"{folder}/*.yaml")]
+    recipes = [path for path in found if not is_description(path)]
+    assert len(recipes) > 30
+    assert list_all_parts(recipes) <= list_all_parts(traced)
+
+
+def list_all_parts(recipes: list[Path]) -> set[tuple[str, str, str]]:
+    """Return the parts of recipes; each is loaded in a copy of this process."""
+    return set().union(*(run_in_copy(str(path), list_parts, str(path)) for path in recipes))
