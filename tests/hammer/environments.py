@@ -145,7 +145,7 @@ class EnvironmentHammer:
 
     def try_case(self, case: Case) -> str:
         """Run a command with a fault, and build without it; FindingError for any harm."""
-        if case.command in (BUILD, FLEET) and case.fault.codes != (FAILED,):
+        if case.command in (BUILD, FLEET):
             self.builds.forget()
         code, told = self.run(case)
         judge(case, code, told)
@@ -179,7 +179,10 @@ class EnvironmentHammer:
 
 
 def judge(case: Case, code: int, told: str) -> None:
-    """Raise FindingError for a wrong exit code, a traceback, or not exactly one line of cause."""
+    """Raise FindingError for a wrong exit code, a traceback, or not exactly one line of cause.
+
+    Indented lines, such as those of a compiler, may follow that line.
+    """
     fault = case.fault
     lines = [line for line in told.splitlines() if line.strip() and not DETAILS.match(line)]
     shown = f"{fault.name}, {' '.join(case.command)}: code {code}: {told}"
@@ -187,7 +190,7 @@ def judge(case: Case, code: int, told: str) -> None:
         raise FindingError(shown)
     in_report = case.command == FLEET and code == FAILED  # a fleet prints failed jobs as results
     expected = fault.line and (code or fault.noted) and not in_report
-    if expected and not (len(lines) == 1 and re.search(fault.line, lines[0])):
+    if expected and not (len(lines) == 1 and re.search(fault.line, told)):
         raise FindingError(shown)
     if not fault.line and lines:
         raise FindingError(shown)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.errors import DiagnosticError
+from firmwright.errors import DiagnosticError, UserError
 from firmwright.pipeline.remote_jobs import list_environment
 from firmwright.shared_cache import open_cache, settings
 from firmwright.shared_cache.stores import FolderStore
@@ -90,3 +90,9 @@ def test_a_wrong_file_is_told_with_its_place(text: str, message: str, home: Path
     with pytest.raises(DiagnosticError) as raised:
         open_cache()
     assert message in str(raised.value)
+
+
+def test_a_file_that_cannot_be_reached_is_an_error(home: Path) -> None:
+    (home / "config.yaml").symlink_to("config.yaml")
+    with pytest.raises(UserError, match=r"config\.yaml: Too many levels.*set FIRMWRIGHT_CACHE"):
+        settings.read_settings()

@@ -50,6 +50,8 @@ def prepare_build_root() -> Path:
     """
     check_temporary_folder()
     root = find_build_root()
+    if root.is_dir() and not os.access(root, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write to the build folder {root}; choose another with outdir=")
     recipes = list_recipes()
     if reason := next(find_reasons(root, recipes), None):
         other = propose_folder(recipes)
@@ -57,10 +59,10 @@ def prepare_build_root() -> Path:
     try:
         mark_folder(root)
     except OSError as error:
-        failed = f"cannot {'write to' if root.is_dir() else 'make'} the build folder {root}"
-        raise UserError(f"{failed}: {error.strerror}; choose another with outdir=") from None
-    if not os.access(root, os.W_OK):
-        raise UserError(f"cannot write to the build folder {root}; choose another with outdir=")
+        message = (
+            f"cannot make the build folder {root}: {error.strerror}; choose another with outdir="
+        )
+        raise UserError(message) from None
     return root
 
 

@@ -195,7 +195,7 @@ def run_action(
 def tell_system_error(error: OSError, outdir: Path) -> str:
     """Return the system's error message, after the path or, without one, the build folder."""
     place = Path(error.filename2 or error.filename or outdir)
-    place = next((above for above in place.parents if above.is_file()), place)
+    place = next((above for above in place.parents if os.path.isfile(above)), place)  # noqa: PTH113
     taken = isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError)
     remedy = ": remove what is there, and build again" if taken else ""
     return f"{place}: {error.strerror or error}{remedy}"

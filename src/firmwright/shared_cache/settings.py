@@ -7,6 +7,7 @@ import os
 from importlib.resources import files
 from pathlib import Path
 
+from firmwright.errors import UserError
 from firmwright.user_folders import find_config_folder
 
 PLACE = "FIRMWRIGHT_CACHE"
@@ -37,9 +38,14 @@ def find_file() -> Path | None:
 
 
 def read_file(path: Path) -> dict[str, str]:
-    """Return the settings of a user's file; empty without a file."""
-    if not path.exists():
+    """Return the settings of a user's file; empty without a file. Raises UserError."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
         return {}
+    except OSError as error:
+        hint = f"make the file readable, or set {PLACE}"
+        raise UserError(f"{path}: {error.strerror}; {hint}") from None
     # Imported late: most users have no such file.
     from firmwright.documents.document import load_document
 
