@@ -19,7 +19,7 @@ EMX = Path(__file__).with_name("emx_onnx_cgen.csv")
 INTRODUCTION = """\
 # ONNX conformance
 
-Written by `python -m tests.conformance.run`; CI judges every third case,
+Written by `python -m tests.conformance.run`; CI judges one case of each operator,
 and `--check` all of them.
 
 The backend node tests of ONNX {version} are {count} models of one operator each (or of the
