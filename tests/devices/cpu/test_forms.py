@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count, islice
@@ -30,10 +31,10 @@ from tests.devices.cpu.shapes import Shape
 from tests.networks.firmware import SANITIZED, link_network
 from tests.toolchain.folders import arm64_gcc_folder
 
-COUNT = 8
-"""Layers of a form in a test."""
+COUNT = int(os.environ.get("FIRMWRIGHT_FORM_LAYERS", "4"))
+"""Layers of a form in a test; give the variable more after a change of forms."""
 
-COUNT_OF_TILES = 6
+COUNT_OF_TILES = COUNT * 3 // 4
 """Layers in other tiles than the usual one of a form."""
 
 PLATFORMS = {

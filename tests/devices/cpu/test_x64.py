@@ -14,7 +14,7 @@ from tests.networks.firmware import SANITIZED
 
 X64 = [form for form in FORMS if "x86-64" in form.features]
 
-COUNT = 5
+COUNT = 3
 """Layers in a test: these take their time to compile."""
 
 LEVELS = {
