@@ -8,7 +8,7 @@ from firmwright.pipeline.stage import ALL, Stage
 
 STAGE = Stage(
     name="advice",
-    sentence="find what would let the network run faster",
+    sentence="find changes that would make the network faster",
     run="firmwright.steps.advice:run",
     reads=(PARTITION, REGIONS),
     writes=(ADVICE,),

@@ -68,7 +68,7 @@ def task_build() -> Iterator[dict[str, Any]]:
 
     names = " ".join(map(name_build, get_jobs()))
     variables = " ".join(f"{name}=" for name in VARIABLES)
-    doc = f"build the bundle of each recipe: {names or 'none'}; what may follow: {variables}"
+    doc = f"build the bundle of each recipe: {names or 'none'}; optional arguments: {variables}"
     if not names:
         yield {"basename": "build", "actions": [refuse_empty_build], "doc": doc}
         return

@@ -7,7 +7,7 @@ from firmwright.pipeline.stage import Stage
 
 STAGE = Stage(
     name="mapping",
-    sentence="estimate what the target and another one cost",
+    sentence="estimate the cost of the target and of another target",
     run="firmwright.steps.mapping:run",
     reads=(PARTITION, KERNELS, RUN),
     compares=True,

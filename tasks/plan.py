@@ -8,7 +8,7 @@ from firmwright.pipeline.stage import Stage
 
 STAGE = Stage(
     name="plan",
-    sentence="give every buffer its place in memory",
+    sentence="assign every buffer its position in memory",
     run="firmwright.steps.plan:run",
     reads=(INTERFACE, PARTITION, KERNELS),
     writes=(PLAN,),

@@ -8,7 +8,7 @@ from firmwright.pipeline.stage import Scope, Stage
 
 STAGE = Stage(
     name="reference",
-    sentence="compute the samples in the model's own runtime",
+    sentence="compute the samples in the model's runtime",
     run="firmwright.steps.reference:run",
     reads=OF_SAMPLES,
     writes=(REFERENCE, REFERENCE_OUTPUTS),

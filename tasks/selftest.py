@@ -14,7 +14,7 @@ from firmwright.toolchain import make_host_build
 
 STAGE = Stage(
     name="selftest",
-    sentence="take the checksums of the layers on golden samples",
+    sentence="compute the checksums of the layers on golden samples",
     run="firmwright.steps.selftest:run",
     reads=(
         *artifacts.OF_SAMPLES,

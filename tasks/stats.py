@@ -7,7 +7,7 @@ from firmwright.pipeline.stage import Stage
 
 STAGE = Stage(
     name="stats",
-    sentence="tell when each layer runs, in clock cycles",
+    sentence="report when each layer runs, in clock cycles",
     run="firmwright.steps.stats:run",
     reads=(PARTITION, KERNELS, PLAN, RUN),
     writes=(TIMELINE,),

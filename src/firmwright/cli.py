@@ -47,10 +47,10 @@ COMMANDS = {
     "list": "list the tasks of each recipe",
     "graph": "print the stages of a recipe, each with the stages whose results it reads",
     "export": "package the network for another build system",
-    "explain": "tell where every operator runs, and why not elsewhere; needs no compiler",
+    "explain": "show the device of every operator, and why others reject it; needs no compiler",
     "info": "show a task of a recipe: its files, and why it would run",
-    "clean": "remove what was built",
-    "forget": "forget what was built, so that everything runs again",
+    "clean": "remove all build results",
+    "forget": "forget all finished stages, so that every stage runs again",
 }
 VARIABLES = {name: override.help for name, override in list_overrides().items()} | {
     "outdir": "build here instead of build/<recipe name>"
@@ -78,7 +78,7 @@ OWN_OPTIONS: dict[str, Options] = {
         **BUILD_OPTIONS,
         ("--dry-run",): {
             "action": "store_true",
-            "help": "print the stages that would run, each with the reason, and run none",
+            "help": "print the stages that would run, each with the reason, without running them",
         },
     },
     "graph": {
@@ -101,7 +101,7 @@ OWN_OPTIONS: dict[str, Options] = {
         },
     },
     "lock": {
-        ("--check",): {"action": "store_true", "help": "compare, write nothing"},
+        ("--check",): {"action": "store_true", "help": "compare without writing"},
         (f"--{UPDATE}",): {"metavar": "KEY", "help": "renew the entries of one key, such as model"},
     },
     "info": {("--task",): {"default": "bundle", "help": "the stage (default: bundle)"}},
@@ -127,10 +127,10 @@ def make_parser() -> argparse.ArgumentParser:
         add_no_user_code(command)
         for flags, settings in OWN_OPTIONS.get(name, {}).items():
             command.add_argument(*flags, **settings)
-    new = commands.add_parser("new", help="begin something of your own").add_subparsers(
+    new = commands.add_parser("new", help="begin a board or another custom part").add_subparsers(
         dest="kind", required=True, metavar="KIND"
     )
-    sentence = "copy a ready platform file and its board's folder, for you to change"
+    sentence = "copy a built-in platform file and its board's folder, for you to change"
     board = new.add_parser("board", help=sentence, description=sentence)
     board.add_argument("name", metavar="NAME", help="the platform's and the board's name")
     board.add_argument("--like", required=True, metavar="PLATFORM", help="the ready platform")
@@ -265,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             str(job.recipe.layers) for job in dodo.get_network_jobs() if not job.recipe.export
         ]
         if without:
-            print(f"{without[0]}: no key `export` says for what; add it, or --as NAME",
+            print(f"{without[0]}: the key `export` is missing; add it, or --as NAME",
                   file=sys.stderr)  # fmt: skip
             return 2
     if options.command == "info":
@@ -286,7 +286,7 @@ def find_task(jobs: Sequence[Job], stage: str) -> str:
     first, *others = tasks
     if others:
         listed = ", ".join((first, *others))
-        raise UserError(f"info tells of one recipe and one platform; here are: {listed}")
+        raise UserError(f"info supports one recipe and one platform; found: {listed}")
     return first
 
 

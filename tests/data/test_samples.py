@@ -100,7 +100,7 @@ def test_picture_for_a_quantized_input(tmp_path: Path) -> None:
     (array,) = read(tmp_path, files("pictures", "a.png", mean=(128.0,)), plain).arrays
     np.testing.assert_array_equal(array, (values.astype(int) - 128).astype("int8"))
     (said,) = complaints(tmp_path, files("pictures", "a.png", mean=(-100.0,)), plain, 1)
-    assert "values from 100 to 215; the input 'x' takes whole numbers from -128 to 127" in said
+    assert "values from 100 to 215; the input 'x' needs whole numbers from -128 to 127" in said
 
 
 def test_every_kind_of_picture_gives_the_same(tmp_path: Path) -> None:
@@ -210,8 +210,8 @@ def test_everything_wrong_with_pictures_is_said_at_once(tmp_path: Path) -> None:
     names = ("good.png", "large.png", "cut.png", "empty.png", "text.png", "none.png", "no*.gif")
     said = complaints(tmp_path, files("pictures", *names))
     assert [line.split(": ")[0] for line in said] == [f"{tmp_path}/{name}" for name in names[1:]]
-    assert "gives NCHW [1, 3, 2, 5], the input 'x' is [1, 3, 2, 4]" in said[0]
-    assert all("not a picture that can be read" in line for line in said[1:4])
+    assert "is NCHW [1, 3, 2, 5] after preprocessing, the input 'x' is [1, 3, 2, 4]" in said[0]
+    assert all("not a supported picture" in line for line in said[1:4])
     assert "No such file" in said[4]
     assert "no file matches" in said[5]
 

@@ -111,7 +111,7 @@ def test_syntax_errors_have_a_place(tmp_path: Path, text: str) -> None:
         ("a:\n  b: 1\n c: 2\n", "begin the keys or items of a block in one column"),
         ("a: @b\n", "put the text in quotes"),
         ("a: *.npy\n", "put text that begins with & or * in quotes"),
-        ("a: 1\n---\nb: 1\n", "a file holds one: remove `---` and what follows"),
+        ("a: 1\n---\nb: 1\n", "a file has one: remove `---` and the lines after it"),
     ],
 )
 def test_a_syntax_error_says_what_to_do(tmp_path: Path, text: str, advice: str) -> None:
@@ -192,7 +192,7 @@ def test_a_flood_of_mistakes_is_cut(tmp_path: Path) -> None:
     text = "".join(f"key{i}: {i}\n" for i in range(5000))
     lines = message(tmp_path, text, {"additionalProperties": False}).splitlines()
     assert len(lines) == 51
-    assert lines[0] == "file.yaml: 50 or more mistakes; some of them:"
+    assert lines[0] == "file.yaml: 50 or more errors; some of them:"
 
 
 def test_a_key_of_any_length_gives_a_short_message(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_the_file_of_class_names_decides(tmp_path: Path) -> None:
     repository.write("names.txt", "cat\ndog\nfox\nowl\n")
     done = repository.doit("build", "recipe=boxes.yaml", "platform=host")
     assert done.returncode == 1
-    assert "has 7 channels an anchor; box, objectness and 4 classes take 8" in (
+    assert "has 7 channels per anchor; box, objectness and 4 classes need 8" in (
         done.stdout + done.stderr
     )
 

@@ -113,7 +113,7 @@ def test_init_leaves_what_is_there(folder: Repository) -> None:
     recipe = (folder.folder / "digits.yaml").read_text()
     again = folder.run("firmwright", "init", "digits.onnx", "--platform", "host")
     assert again.returncode == 1
-    assert again.stderr.startswith("digits.yaml: is there already; ")
+    assert again.stderr.startswith("digits.yaml: already exists; ")
     assert (folder.folder / "digits.yaml").read_text() == recipe
 
 
@@ -122,7 +122,10 @@ def test_init_leaves_what_is_there(folder: Repository) -> None:
     [
         (("missing.onnx",), "missing.onnx: cannot read the model: No such file or directory"),
         (("net.h5",), "net.h5: a Keras model is not read; convert it to TFLite"),
-        (("net.bin",), "net.bin: no format can be told from the suffix '.bin'; expected .lite, "),
+        (
+            ("net.bin",),
+            "net.bin: the suffix '.bin' is not the suffix of a format; expected .lite, ",
+        ),
         (("digits.onnx", "--platform", "hots"), "unknown platform 'hots'; did you mean 'host'?"),
         (("digits.onnx", "--target", "tidel, c"), "target: unknown device 'tidel'; did you mean"),
     ],

@@ -51,7 +51,7 @@ def test_a_folder_in_the_place_of_an_object_is_made_an_object(copy_of_built: Rep
             "digits/rv32-bare/plan",
             "no build of this version wrote this; move it elsewhere or remove it",
         ),
-        ("digits/rv32-bare", "Not a directory: remove what is there, and build again"),
+        ("digits/rv32-bare", "Not a directory; remove it, and build again"),
     ],
 )
 def test_a_file_in_the_place_of_a_folder_is_named(

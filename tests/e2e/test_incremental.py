@@ -250,7 +250,7 @@ def test_damaged_state_is_started_afresh(copy_of_built: Repository) -> None:
     (copy_of_built.folder / "build/.doit.db").write_bytes(b"no database" * 10)
     done = copy_of_built.doit("build", RECIPE)
     assert (done.returncode, ran(done.stdout)) == (0, ALL_STAGES)
-    assert done.stderr.strip() == "build/.doit.db is damaged: what was built is forgotten"
+    assert done.stderr.strip() == "build/.doit.db is damaged: all stages run again"
 
 
 def test_second_build_in_the_same_folder_waits_for_the_first(repository: Repository) -> None:

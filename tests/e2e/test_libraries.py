@@ -87,7 +87,7 @@ def test_a_source_that_needs_what_nothing_defines(shared: Repository) -> None:
     output = mistake(shared)
     shared.write("resize_nchw_1x2_v1.c", before)
     assert (
-        "net.yaml:6:5: libraries[0]: resize_nchw_1x2_v1.o needs 'wiegh', which nothing defines; "
+        "net.yaml:6:5: libraries[0]: resize_nchw_1x2_v1.o needs 'wiegh', which no file defines; "
         "did you mean 'weigh'?"
     ) in output
 
@@ -106,7 +106,7 @@ def test_a_strategy_that_calls_what_no_library_has(shared: Repository) -> None:
     shared.write("library.py", before.replace('"resize_nchw_1x2"', '"resize_nchw_2x1"'))
     output = mistake(shared)
     shared.write("library.py", before)
-    needed = "network_region_000_image_resize2d.o needs 'resize_nchw_2x1', which nothing defines"
+    needed = "network_region_000_image_resize2d.o needs 'resize_nchw_2x1', which no file defines"
     hint = "did you mean 'resize_nchw_1x2'?"
     assert f"net.yaml:6:3: libraries: {needed}; {hint}" in output
 
@@ -161,7 +161,7 @@ def test_the_makefile_links_the_archive(shared: Repository) -> None:
 def test_the_environment_adds_archives_to_a_network_of_the_c7x(shared: Repository) -> None:
     archive(shared, "libmore.a")
     shared.write("net.yaml", RECIPE.partition("libraries:")[0])
-    assert "o needs 'resize_nchw_1x2', which nothing defines" in mistake(shared)
+    assert "o needs 'resize_nchw_1x2', which no file defines" in mistake(shared)
     shared.environment["CGT7X_EXT_LIBS"] = f"-l {shared.folder}/libmore.a"
     assert "firmware" in shared.build("recipe=net.yaml")
     inputs = shared.manifest("build/net/net-host.tar.gz")["inputs"]["files"]

@@ -98,7 +98,7 @@ def test_changed_file_stops_the_build_before_it_starts(changed: Repository) -> N
     (_, line) = done.stdout.splitlines()
     assert line.startswith("✗ locked-files compare the files ")
     assert done.stderr.splitlines()[:4] == [
-        "digits.yaml: runs Python of its own: scans:some",
+        "digits.yaml: runs custom Python: scans:some",
         "locked-files:digits-rv32-bare: digits.lock: the build reads something else than is "
         "locked:",
         "  scans.py has changed",

@@ -111,7 +111,7 @@ def test_an_access_outside_the_memories_is_a_fault(repository: Repository) -> No
     memories = dict(load(repository).memories)
     dtcm = memories.pop("dtcm")
     for left, fault in (
-        (memories, r"write to address 0x20000000, where there is no memory; at 0x08"),
+        (memories, r"write to address 0x20000000, which is in no memory; at 0x08"),
         (memories | {"dtcm": replace(dtcm, read_only=True)}, "which is read-only"),
     ):
         smaller = replace(load(repository), memories=left)
@@ -198,7 +198,7 @@ def test_a_memory_that_is_full(repository: Repository) -> None:
     assert problem in text
     assert " bytes of dtcm, 4,096 are available; the largest constants and buffers:\n" in text
     assert "bytes  weights of region_001_conv2d\n" in text
-    assert "bytes that are left: " in text and " of ram, 8,388,608 of qspi; `memory` of" in text
+    assert "free bytes: " in text and " of ram, 8,388,608 of qspi; `memory` of" in text
 
 
 def test_packages_hand_over_one_arena(repository: Repository) -> None:
@@ -223,5 +223,5 @@ def test_a_board_that_gives_a_memory_no_place(repository: Repository) -> None:
     text = PLATFORM.replace("board: mps2-an386", "board: ./boards/acme")
     repository.write("tight.yaml", text.replace("name: tightly", "name: tight"))
     text = fail(repository, "recipe=digits.yaml", "platform=tight.yaml", "outdir=own")
-    assert "a part of the network lies in 'dtcm', but the start-up code of the board '" in text
-    assert "boards/acme' has no fw_constants_dtcm_load; docs/howto/memory.md" in text
+    assert "a part of the network is in 'dtcm', but the start-up code of the board '" in text
+    assert "boards/acme' has no fw_constants_dtcm_load; add it as docs/howto/memory.md" in text

@@ -160,7 +160,7 @@ def test_model_of_several_samples_is_told_how_many_fit(repository: Repository) -
     save(repository.folder / "m.onnx", nodes, [8, 4, 256, 256], [8, 4, 64, 64])
     text = fail_with(repository, "model: m.onnx\n")
     # A sample takes 1 MiB + 64 KiB, next to the stack.
-    assert "the model takes 8 samples at once, of which about 0 would fit" in text
+    assert "the model computes 8 samples at once, and about 0 would fit" in text
     save(repository.folder / "m.onnx", nodes, [8, 1, 256, 256], [8, 1, 64, 64])
     text = fail_with(repository, "model: m.onnx\n")
     assert "of which about 3 would fit: export it with a batch of 3" in text
@@ -283,7 +283,7 @@ def test_compiler_refusal_is_shown(repository: Repository) -> None:
         (["recipee=digits.yaml"], "unknown variable or key 'recipee'; did you mean 'recipe'?"),
         (
             ["recipe=digits.yaml", "platform=mine/board.yaml"],
-            "platform=mine/board.yaml: no such file; its path starts where you are",
+            "platform=mine/board.yaml: no such file; its path is relative to the current folder",
         ),
         (["recipe=digits.yaml", "platform=hst"], "unknown platform 'hst'; did you mean 'host'?"),
         (["recipe=digits.yaml", "samples=0"], "command line: run.samples: expected at least 1"),
@@ -346,7 +346,7 @@ def test_a_build_of_the_same_name_is_not_replaced(copy_of_built: Repository) -> 
 def test_no_recipe_at_all(repository: Repository) -> None:
     assert "no recipe: name one" in (told := fail(repository))
     assert told.endswith("put some into recipes/; here are: digits\n")
-    assert "what may follow: recipe= " in repository.doit("help", "build").stdout
+    assert "optional arguments: recipe= " in repository.doit("help", "build").stdout
     assert "`firmwright watch` builds after every change" in repository.doit("auto").stderr
     piped = repository.run("bash", "-c", "set -o pipefail; firmwright platforms | true")
     assert piped.stderr == ""

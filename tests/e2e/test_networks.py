@@ -93,7 +93,7 @@ def test_two_networks_share_an_arena_on_a_board(repository: Repository) -> None:
     command[3:] = ["diff", str(bundle), str(bundle)]
     refused = repository.run(*command)
     assert refused.returncode != 0
-    assert "a firmware of several networks, each with a bundle of its own" in refused.stderr
+    assert "a firmware of several networks; it contains a bundle per network" in refused.stderr
 
     again = repository.doit("build", "recipe=pair.yaml")
     assert again.returncode == 0

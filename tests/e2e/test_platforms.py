@@ -75,12 +75,12 @@ def test_other_commands_take_them_too(built: Repository) -> None:
     refused = built.run("firmwright", "info", *words)
     assert refused.returncode == 2
     tasks = "bundle:digits-host, bundle:digits-cortex-m4-bare"
-    assert refused.stderr == f"info tells of one recipe and one platform; here are: {tasks}\n"
+    assert refused.stderr == f"info supports one recipe and one platform; found: {tasks}\n"
     told = built.run("firmwright", "explain", *words).stdout
     assert "digits on host\n" in told and "digits on cortex-m4-bare\n" in told
     refused = built.run("firmwright", "explain", "--json", *words)
     assert refused.returncode == 2
-    assert refused.stderr == "--json takes one recipe and one platform\n"
+    assert refused.stderr == "--json supports one recipe and one platform\n"
 
 
 def test_with_an_outdir_they_lie_beside_each_other_and_clean_leaves_nothing(
@@ -114,7 +114,7 @@ def test_one_that_fails_stops_the_others_unless_they_are_to_continue(copies: Rep
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("host,,rv32-bare", "a name is missing beside a comma"),
+        ("host,,rv32-bare", "a name is missing next to a comma"),
         ("host,rv32-bare,host", "'host' is there twice"),
         ("host,hots", "command line: platform: unknown platform 'hots'; did you mean 'host'?"),
         ("am62a,AM62A", "both are named 'am62a' and would share a build folder; leave one of them"),

@@ -15,7 +15,7 @@ from tests.networks.whole_floats import WholeFloats
 
 from .conftest import new_repository
 
-REMARK = "all samples give the same outputs: give real ones (`run.inputs`)"
+REMARK = "all samples have the same outputs; use real samples (`run.inputs`)"
 
 
 def test_random_samples_are_of_the_models_range(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_code_of_a_recipe_is_told_before_it_runs_or_refused(repository: Reposito
     repository.write("npu.py", "import sys\nprint('it runs', file=sys.stderr)\n")
     repository.write("digits.yaml", "model: digits.onnx\ndevices: {npu: 'npu:NPU'}\n")
     code, text = firmwright(repository, "list", "digits.yaml")
-    assert text.index("digits.yaml: runs Python of its own: npu:NPU") < text.index("it runs")
+    assert text.index("digits.yaml: runs custom Python: npu:NPU") < text.index("it runs")
     code, text = firmwright(repository, "list", "digits.yaml", "--no-user-code")
     assert code == 1
     assert "digits.yaml:2:16: devices.npu: a Python function; not allowed here" in text

@@ -14,7 +14,7 @@ def test_a_recipe_of_the_name_of_a_comparison_is_refused(repository: Repository)
     repository.write("b.yaml", f"{recipe}name: p-compared\n")
     text = fail(repository, "recipe=a.yaml,b.yaml")
     assert text.startswith("a.yaml on host and b.yaml on host would both have a stage 'partition:p")
-    assert text.endswith("; give a recipe or a platform another `name:`\n")
+    assert text.endswith("; change the `name:` of a recipe or a platform\n")
 
 
 def test_a_recipe_of_the_name_of_a_platform_s_build_is_refused(repository: Repository) -> None:

@@ -17,7 +17,7 @@ from .conftest import Repository, new_repository, ran
 BUNDLE = "build/r/r-host.tar.gz"
 ORIGINS = "build/r/host/bundle/origins.json"
 RECIPE = "model: digits.onnx\nplatform: host\nrun: {inputs: inputs.npz, samples: 3}\n"
-TAKEN = "taken from the shared cache"
+TAKEN = "copied from the shared cache"
 
 
 def make(folder: Path, place: str) -> Repository:

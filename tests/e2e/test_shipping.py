@@ -267,7 +267,7 @@ def say_nothing(_: BaseHTTPRequestHandler) -> None:
     ("answer", "told"),
     [
         (send(200, b"<html>hello</html>"), "not JSON"),
-        (send(200, b'{"schemaVersion": 1}'), "not what a registry keeps"),
+        (send(200, b'{"schemaVersion": 1}'), "not a record of a registry"),
         (send(200, bytes(MAX_MANIFEST_BYTES + 1)), "sends more than 4,194,304 bytes"),
         (send(500, b'{"errors": [{"code": "UNKNOWN"}]}'), "answers 500 UNKNOWN"),
         (send(401, b"", WWW_Authenticate='Bearer realm="http://a.example/t"'), "without TLS"),

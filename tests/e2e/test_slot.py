@@ -300,4 +300,4 @@ def test_a_firmware_of_several_networks_refuses_a_slot(
     repository.write("two.yaml", f"networks: {{a: {member}, b: {member}}}\nplatform: {PLATFORM}\n")
     done = repository.doit("build", "recipe=two.yaml")
     assert done.returncode != 0
-    assert "its network is an image of its own" in done.stdout + done.stderr
+    assert "its network is a separate image" in done.stdout + done.stderr

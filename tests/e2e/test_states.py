@@ -129,7 +129,11 @@ def test_a_recurrent_network_goes_on_and_forgets(tmp_path: Path) -> None:
             "",
             "state 'h' is float32 [1, 1, 4], its next value 'y' float32 [4]",
         ),
-        ("h_next", "batch: 2", "gru.yaml:6:8: batch: a network with states ('h') takes one sample"),
+        (
+            "h_next",
+            "batch: 2",
+            "gru.yaml:6:8: batch: a network with states ('h') processes samples",
+        ),
     ],
 )
 def test_what_is_wrong_has_its_place(output: str, more: str, message: str, tmp_path: Path) -> None:

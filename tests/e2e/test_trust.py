@@ -67,7 +67,7 @@ def test_inspect_tells_what_is_in_a_bundle(built: Repository) -> None:
     manifest = built.manifest(BUNDLE)
     assert text.count(manifest["build_id"]) == 2  # in the manifest, and in the image
     assert lines["flash"].split()[1] == f"{manifest['memory']['flash_bytes']:,}"
-    assert lines["batch"].endswith("1 (none was asked for)")
+    assert lines["batch"].endswith("1 (the recipe has no `batch`)")
     assert "zig 0.17.0" in lines["made"]
     assert lines[".text"].endswith("stored")
     assert lines[".bss"].endswith("written")
@@ -389,7 +389,7 @@ def test_keys_that_are_not_fit_are_refused(signed: Signed, monkeypatch: pytest.M
     assert "others can read this key" in refusal(key)
     assert "no such file" in refusal(signed.folder / "missing.pem")
     monkeypatch.setenv("FIRMWRIGHT_SIGNING_KEY", "secret words")
-    assert "no unencrypted private key" in refusal(None)
+    assert "not an unencrypted private key" in refusal(None)
     assert "secret" not in refusal(None)
     elliptic = ec.generate_private_key(ec.SECP256R1())
     pem = elliptic.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -102,7 +102,7 @@ def test_the_ways_of_another_network_are_refused(changed: Repository) -> None:
     changed.write("digits.yaml", f"{RECIPE}fuse_layers: false\n")
     said = fail(changed, "recipe=digits.yaml")
     assert "digits.tuned:7:14: platforms.rv32-bare.network: measured for another network; " in said
-    assert "`firmwright tune digits.yaml` searches anew, or remove the file" in said
+    assert "search again with `firmwright tune digits.yaml`, or remove the file" in said
 
 
 def edit(repository: Repository, changes: dict[str, str]) -> list[int]:
@@ -257,7 +257,7 @@ def test_a_cluster_has_workers_of_its_own(repository: Repository) -> None:
     words = ("digits.yaml", "--scheduler", "tcp://10.0.0.7:8786", "-n", "2")
     done = repository.run("firmwright", "tune", *words)
     assert done.returncode == 3
-    said = "-n 2: scheduler=tcp://10.0.0.7:8786 has workers of its own; leave one of them out"
+    said = "-n 2: scheduler=tcp://10.0.0.7:8786 already has workers; leave one of them out"
     assert said in done.stderr
     assert not (repository.folder / "build/digits").exists()
 

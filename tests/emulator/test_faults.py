@@ -19,10 +19,10 @@ BARE = ["rv32-bare", "cortex-m4-bare"]
 PLACE = r"at 0x[0-9a-f]{8} in counted\b"
 
 MESSAGES = {
-    "w": rf"write to address 0x70000000, where there is no memory; {PLACE}",
-    "r": rf"read from address 0x70000000, where there is no memory; {PLACE}",
+    "w": rf"write to address 0x70000000, which is in no memory; {PLACE}",
+    "r": rf"read from address 0x70000000, which is in no memory; {PLACE}",
     "f": rf"write to address 0x[0-9a-f]{{8}}, which is read-only; {PLACE}",
-    "j": r"jump to address 0x7000000[01], where there is no memory; at 0x70000000",
+    "j": r"jump to address 0x7000000[01], which is in no memory; at 0x70000000",
     "v": r"jump to address 0x[0-9a-f]{8}, which holds no code; at 0x[0-9a-f]{8}",
     "i": rf"illegal instruction.*; {PLACE}",
     "h": r"halted the processor, and no interrupt will wake it; last at 0x[0-9a-f]{8} in counted",
@@ -52,7 +52,7 @@ def test_fault_says_what_and_where(
         ("{origin: 0x70000000, size: 4 KiB}", None),
         ("{origin: 0x70000000, size: 2 KiB}", rf"write to address 0x70000800, where .*; {PLACE}"),
         ("{origin: 0x70000000, size: 4 KiB, read_only: true}", "0x70000800, which is read-only"),
-        ("{origin: 0x40004000, size: 4 KiB}", "unicorn has no room for it at 0x40004000"),
+        ("{origin: 0x40004000, size: 4 KiB}", "unicorn cannot map it at 0x40004000"),
     ],
 )  # fmt: skip
 def test_a_memory_ends_where_the_platform_says(
@@ -122,7 +122,7 @@ def test_a_firmware_where_the_machine_of_qemu_has_no_memory(
 
 def test_a_firmware_for_other_memories_is_refused(build: BuildFirmware, run: RunFirmware) -> None:
     elf = build("console.c", "rv32-bare")
-    with pytest.raises(UserError, match="lie outside the memories of platform cortex-m4-bare"):
+    with pytest.raises(UserError, match="are outside the memories of platform cortex-m4-bare"):
         run(elf, "cortex-m4-bare")
 
 

@@ -93,11 +93,11 @@ def test_paths_start_at_the_folder_of_the_fleet_file() -> None:
         (
             "recipes:\n  - recipes/kws.yaml\n  - more/kws.yaml",
             "fleet.yaml:3:5: recipes[1]: two jobs are named 'kws': recipe=recipes/kws.yaml and "
-            "recipe=more/kws.yaml; give one of the files another name",
+            "recipe=more/kws.yaml; rename one of the files",
         ),
         (
             "recipes: [kws, k*]",
-            "fleet.yaml:1:16: recipes[1]: the job 'kws' is there already; leave one of the two out",
+            "fleet.yaml:1:16: recipes[1]: the job 'kws' already exists; remove one of the two",
         ),
         ("recipes: [kwz]", "fleet.yaml:1:11: recipes[0]: no such recipe; did you mean 'kws'?"),
         (
@@ -127,11 +127,11 @@ def test_paths_start_at_the_folder_of_the_fleet_file() -> None:
         ),
         (
             "recipes: [kws]\nexclude: [{recipe: '*'}]",
-            "fleet.yaml:2:10: exclude: no build is left; `recipes` and `include` say what is built",
+            "fleet.yaml:2:10: exclude: no build is left; add one to `recipes` or `include`",
         ),
         (
             "platforms: [host]\ninclude: [{recipe: kws}]",
-            "fleet.yaml:1:1: platforms: says nothing without `recipes`",
+            "fleet.yaml:1:1: platforms: has no effect without `recipes`; add `recipes`",
         ),
     ],
 )
@@ -186,7 +186,7 @@ def test_github_takes_no_more_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["matrix", "--json"]) == 2
     told, wrong = capsys.readouterr()
     assert not told
-    assert wrong.startswith("257 jobs: GitHub takes 256 in a matrix; split the fleet")
+    assert wrong.startswith("257 jobs: GitHub supports 256 in a matrix; split the fleet")
 
 
 @pytest.mark.parametrize(

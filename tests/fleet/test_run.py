@@ -127,7 +127,7 @@ def test_a_worker_with_other_packages_is_refused_by_name(cluster: Cluster, tmp_p
         client.wait_for_workers(1)
         workers = Workers(client, describe_worker, wanted, notes)
         with pytest.raises(
-            ClusterError, match="all workers were refused: odd; 20 jobs are not done"
+            ClusterError, match="all workers were rejected: odd; 20 jobs are not done"
         ):
             list(run_jobs(orders, work.name_worker, Outcome, workers, Stop(), patience=0.1))
         assert notes.refused == {"odd": [f"jinja2 is 0.1, here {wanted['jinja2']}"]}
@@ -149,7 +149,7 @@ def test_a_scheduler_that_goes_away_ends_the_fleet(cluster: Cluster, tmp_path: P
         outcomes = run_jobs(orders, work.wait_behind_first, Outcome, workers, Stop())
         done.append(next(outcomes).job)
         cluster.scheduler.kill()
-        with pytest.raises(ClusterError, match="the scheduler is gone; what is finished stays"):
+        with pytest.raises(ClusterError, match="the scheduler is gone; finished jobs are"):
             done.extend(outcome.job for outcome in outcomes)
     assert done == ["0"]
     assert not notes.lost

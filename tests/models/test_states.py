@@ -47,7 +47,7 @@ def test_pairs_that_are_none(pairs: dict[str, str], message: str) -> None:
 def test_a_batch_of_a_network_with_states_is_refused() -> None:
     module, interface = FORMATS["tflite"].load().import_model(write_variable_network(), "net", {})
     mix = load_mix(parse_target("c"), load_platform("host"), "tflite")
-    with pytest.raises(UserError, match=r"states \('memory'\) takes one sample after the other"):
+    with pytest.raises(UserError, match=r"states \('memory'\) processes samples in order"):
         compile_network(module, interface, mix, batch=2)
 
 

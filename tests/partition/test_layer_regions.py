@@ -39,9 +39,9 @@ def test_a_region_says_which_layer_parts_it_from_the_one_before() -> None:
     broken = {1: [RuleViolation("r", "no exp"), RuleViolation("s", "no floats")]}
     placement = make_placement("npu", "the NPU", [[0], [2, 3]], layers, broken)
     first, second = placement.composites
-    assert first.reason == "the NPU takes it"
+    assert first.reason == "the NPU runs it"
     assert second.reason == (
-        "the NPU takes all 2 layers of it; it is a region of its own because of exp ('second') "
+        "the NPU runs all 2 layers of it; it is a separate region because of exp ('second') "
         "before it: no exp; no floats"
     )
     assert [len(c.variables) for c in placement.composites] == [1, 2]
@@ -55,7 +55,7 @@ def test_a_region_that_reads_no_other_one_says_so() -> None:
 
     _, layers = make_layers(3, write, FLOATS, FLOATS)
     placement = make_placement("npu", "the NPU", [[0], [1]], layers, {2: []})
-    assert placement.composites[1].reason.endswith("; it reads nothing of another region's")
+    assert placement.composites[1].reason.endswith("; it reads no result of another region")
     assert placement.violations == {}
 
 

@@ -35,7 +35,7 @@ BATCH = (Tensor("y", (2, 8, 4, 8), "float32"),)
         (detection("offset-exp"), INTEGERS, "output 'y' is int8; boxes are read from float32"),
         (detection("offset-exp", heads=(Head(stride=16),)), GRID, "a grid of 8 x 4 cells"),
         (detection("offset-exp", heads=(Head(anchors=((1, 1),)),)), GRID, "takes no anchors"),
-        (detection("sigmoid-exp"), GRID, "takes anchors"),
+        (detection("sigmoid-exp"), GRID, "needs anchors"),
         (
             detection("sigmoid-exp", heads=(Head(anchors=((1, 1),) * 3),)),
             GRID,
@@ -44,13 +44,13 @@ BATCH = (Tensor("y", (2, 8, 4, 8), "float32"),)
         (
             detection("sigmoid-exp", heads=(Head(anchors=((1, 1),) * 2),)),
             GRID,
-            "has 4 channels an anchor; box, objectness and 3 classes take 8",
+            "has 4 channels per anchor; box, objectness and 3 classes need 8",
         ),
         (detection("offset-exp", layout="NLC"), LIST, "needs the head's `stride`"),
         (
             detection("offset-exp", layout="NLC", heads=(Head(stride=5),)),
             LIST,
-            "64 x 32 pixels are no multiple of the stride 5",
+            "64 x 32 pixels are not a multiple of the stride 5",
         ),
         (
             detection("offset-exp", layout="NLC", heads=(Head(stride=8),)),

@@ -62,7 +62,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         folder = tmp_path / path.partition("/")[0]
         (folder / path).parent.mkdir(parents=True)
         (folder / path).write_text("mine")
-        with pytest.raises(UserError, match=r"acme(\.yaml)? is there already; remove it, or"):
+        with pytest.raises(UserError, match=r"acme(\.yaml)? already exists; remove it, or"):
             write_new_board("acme", "rv32-bare", folder)
         assert [p.read_text() for p in folder.rglob("*") if p.is_file()] == ["mine"]
 
@@ -70,8 +70,8 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "like", "message"),
     [
-        ("a b", "rv32-bare", "^'a b' is no name for a board: letters, digits"),
-        ("../acme", "rv32-bare", "is no name for a board"),
+        ("a b", "rv32-bare", "^'a b' is not a name for a board; use letters"),
+        ("../acme", "rv32-bare", "is not a name for a board"),
         ("host", "rv32-bare", "^a platform 'host' comes with firmwright; choose another name$"),
         ("acme", "rv32-bar", "^--like: unknown platform 'rv32-bar'; did you mean 'rv32-bare'"),
     ],

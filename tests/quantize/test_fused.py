@@ -60,5 +60,5 @@ def test_what_is_quantized_already_is_refused(tmp_path: Path) -> None:
 def test_a_model_that_cannot_be_taken_to_a_later_operator_set_says_so(tmp_path: Path) -> None:
     model = make_fused_encoder(tmp_path)
     model.graph.node[0].op_type = "Nonsense"
-    with pytest.raises(UserError, match="cannot be taken to operator set 20"):
+    with pytest.raises(UserError, match="cannot be converted to operator set 20"):
         prepare(model.SerializeToString(), INPUTS, PER_CHANNEL_OPSET)

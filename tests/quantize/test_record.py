@@ -49,5 +49,5 @@ def test_sample_that_the_network_cannot_compute() -> None:
         [number, helper.make_node("Gather", ["table", "number"], ["z"], "pick")]
     )
     far = [{"x": s["x"] * 1000} for s in samples(1)]
-    with pytest.raises(UserError, match=r"refuses sample 0: .*Gather node.*out of data bounds"):
+    with pytest.raises(UserError, match=r"rejects sample 0: .*Gather node.*out of data bounds"):
         list(evaluate(model, far, ["z"]))

@@ -84,7 +84,7 @@ def test_integers_without_a_scale_are_refused() -> None:
     module, interface = importer.import_model(inner.SerializeToString(), "network", {})
     # As of a network whose operators do not tell it.
     bare = tuple(replace(t, scale=None, zero_point=None) for t in interface.inputs)
-    with pytest.raises(UserError, match="what the integers of 'x' stand for"):
+    with pytest.raises(UserError, match="no quantization parameters of 'x'"):
         restore_float(module, replace(interface, inputs=bare))
 
 

@@ -39,7 +39,7 @@ def test_a_wheel_is_another_installation(tmp_path: Path) -> None:
 
 def test_a_wheel_is_not_made_of_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduce, "IS_CHECKOUT", False)
-    with pytest.raises(UserError, match="no editable installation"):
+    with pytest.raises(UserError, match="not an editable installation"):
         install_wheel(tmp_path)
 
 
@@ -56,7 +56,7 @@ def test_all_differences_are_written_where_a_program_can(tmp_path: Path) -> None
 
 
 def test_builds_without_a_bundle_are_not_the_same(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"left no net-host.tar.gz, so there is nothing to compare"):
+    with pytest.raises(UserError, match=r"wrote no net-host.tar.gz, so no files can be compared"):
         read_result(tmp_path / "net-host.tar.gz")
 
 

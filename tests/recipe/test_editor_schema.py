@@ -49,5 +49,5 @@ def test_it_is_written_beside_recipes(tmp_path: Path) -> None:
     assert json.loads(written.read_text("utf-8"))["$id"] == "urn:firmwright:recipe"
     with pytest.raises(UserError, match="cannot be written: No such file or directory"):
         write_editor_schema(tmp_path / "none")
-    with pytest.raises(UserError, match="is firmwright's own; name the folder of your recipes"):
+    with pytest.raises(UserError, match="is a file of firmwright; name the folder of your recipes"):
         write_editor_schema(schema_file().parent)

@@ -146,7 +146,7 @@ def test_overrides_replace_what_the_recipe_says(load: Load) -> None:
     ("samples", "expected"),
     [
         *[(text, f"at least 1, found the number {text}") for text in ("0", "-1")],
-        ("1e3", "a whole number, found the text '1e3' (YAML takes it for text; write it in full)"),
+        ("1e3", "a whole number, found the text '1e3' (YAML reads it as text; write it in full)"),
         ("٣", "a whole number, found the text '٣'"),
         (
             "'3'",

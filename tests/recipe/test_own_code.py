@@ -64,7 +64,7 @@ def test_a_build_says_once_what_python_it_runs(
 ) -> None:
     monkeypatch.setenv("FIRMWRIGHT_NO_USER_CODE", "0")
     check_own_code(Layers(recipe))
-    assert capsys.readouterr().err == f"{recipe}: runs Python of its own: {', '.join(PYTHON)}\n"
+    assert capsys.readouterr().err == f"{recipe}: runs custom Python: {', '.join(PYTHON)}\n"
 
 
 def test_a_model_that_holds_code_is_code(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_the_same_result_comes_from_the_accelerator_alone(
 ) -> None:
     advice = about_odd(place(before))
     assert advice.change == change
-    assert "saves what no cost model tells" in advice.gain
+    assert "saves an unknown amount (no cost model)" in advice.gain
     assert place(after).devices == {"tidl"}
     image = np.random.default_rng(0).normal(size=(1, 8, 8, 8)).astype("float32")
     expected, found = (
@@ -164,7 +164,7 @@ def test_a_rule_that_nothing_lifts_is_told_with_time_and_crossings() -> None:
     (advice,) = (advice for advice in placed.advice if advice.device == "c")
     assert advice.change == "nothing known that pays lifts the rule 'slice' of tidl"
     assert advice.costs == pytest.approx(placed.spent["c"])
-    assert advice.gain == f"takes about {advice.costs:.1f} us and 2 crossings"
+    assert advice.gain == f"needs about {advice.costs:.1f} us and 2 crossings"
     assert advice.layers == ("odd",)
 
 
@@ -186,5 +186,5 @@ def test_what_a_layer_saves_is_not_promised_of_another() -> None:
     merged = merge_alike([saving, unknown, saving, unknown])
     assert {(advice.layers, advice.gain) for advice in merged} == {
         (("a", "a"), "saves about 10 cycles"),
-        (("b", "b"), "takes about 14 cycles now, and saves what no cost model tells"),
+        (("b", "b"), "needs about 14 cycles now, and saves an unknown amount (no cost model)"),
     }

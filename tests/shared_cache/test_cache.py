@@ -198,7 +198,7 @@ def test_a_server_gives_what_it_took(
     assert (tmp_path / "served/team/ac" / KEY).is_file()
     (blob,) = (tmp_path / "served/team/cas").iterdir()
     blob.write_bytes(b"##")
-    with pytest.raises(CacheError, match=r"cas/\w+: tool is not what its digest says"):
+    with pytest.raises(CacheError, match=r"cas/\w+: tool does not match its digest"):
         cache.restore(KEY, tmp_path / "it")
     blob.write_bytes(b"#! and more")
     with pytest.raises(CacheError, match="more than 2 bytes"):
@@ -208,7 +208,7 @@ def test_a_server_gives_what_it_took(
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (Slow, "too slow, 0 s longer than it should take; it is not asked again"),
+        (Slow, "too slow by 0 s; it is not asked again"),
         (Trickling, "the server sends less than 131,072 bytes a second"),
         (Stopping, r"the server sent 10 of \d+ bytes"),
     ],
@@ -274,7 +274,7 @@ def test_a_bucket_gives_what_it_took(made: Path, tmp_path: Path) -> None:
     assert files.exists(f"/bucket/team/ac/{KEY}")
     (blob,) = files.ls("/bucket/team/cas", detail=False)
     files.pipe_file(blob, b"##")
-    with pytest.raises(CacheError, match=r"cas/\w+: tool is not what its digest says"):
+    with pytest.raises(CacheError, match=r"cas/\w+: tool does not match its digest"):
         cache.restore(KEY, tmp_path / "it")
     files.pipe_file(blob, b"#! and more")
     with pytest.raises(CacheError, match="larger than the 2 bytes"):
@@ -317,11 +317,11 @@ def test_of_100_poisoned_entries_none_is_used(
     ("variable", "value", "message"),
     [
         ("FIRMWRIGHT_CACHE", "xy://team", "'xy://team' cannot be opened: Protocol not known: xy"),
-        ("FIRMWRIGHT_CACHE_ROLE", "admin", "'admin' is none of both, read, write"),
-        ("FIRMWRIGHT_CACHE", "http://", "'http://' is no address, as http://cache.example"),
-        ("FIRMWRIGHT_CACHE", "ftp://", "'ftp://' names no place behind the scheme"),
+        ("FIRMWRIGHT_CACHE_ROLE", "admin", "'admin' is not a role; expected both, read, write"),
+        ("FIRMWRIGHT_CACHE", "http://", "'http://' is not an address such as http://cache.example"),
+        ("FIRMWRIGHT_CACHE", "ftp://", "'ftp://' names no location after the scheme"),
         ("FIRMWRIGHT_CACHE", "https:/h/x", "an address begins with two slashes: https://…"),
-        ("FIRMWRIGHT_CACHE", "http://a:b@h:99999", "'http://…@h:99999' is no address"),
+        ("FIRMWRIGHT_CACHE", "http://a:b@h:99999", "'http://…@h:99999' is not an address"),
         ("FIRMWRIGHT_CACHE", "/etc/passwd/x", "'/etc/passwd' is not a folder"),
         ("FIRMWRIGHT_CACHE_SIZE", "much", "expected a size, as 512 B, .* or 2 GiB, found 'much'"),
     ],

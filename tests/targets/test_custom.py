@@ -76,7 +76,7 @@ def test_a_device_imports_what_lies_beside_it_whenever_it_is_asked(
         (
             "class NPU:\n    name = reason = 'npu'\n",
             "npu:NPU",
-            "npu.py:1:1: npu:NPU makes a NPU, which is no device: it has no copies, "
+            "npu.py:1:1: npu:NPU makes a NPU, which is not a device: it has no copies, "
             "core, describe_kernel, estimate_cycles, extend_project, is_fallback, is_portable, "
             "keeps_states, layout, libraries_variable, list_ways, lower, machines, operators, "
             "options, packages, place, prepare, quantizes, rewrites, stages, suggest; "

@@ -111,7 +111,7 @@ ADD = "def add(extension):\n    extension.add({})\n"
         ),
         (
             ADD.format('"relax.nn.max_pool2d", print, device="c6x"'),
-            "own.py:2: ValueError: 'c6x' takes no strategies; these do: c, c7x",
+            "own.py:2: ValueError: 'c6x' has no strategies; expected one of c, c7x",
         ),
         (
             ADD.format('"relax.nn.max_pool2d", print, condition=lambda call: call.attrs.nothing'),

@@ -99,7 +99,7 @@ def crossed() -> tvm.IRModule:
         ('(Composite("none", ()),)', "the composite 'none' has no operators"),
         (
             '(Composite("one", (a,)), Composite("two", (a, odd)))',
-            "the composite 'two' has 'a', which is taken",
+            "the composite 'two' has 'a' of another",
         ),
         (
             '(), {odd: "it has no sign"}',
@@ -257,8 +257,8 @@ def test_a_text_for_a_kernel_and_fewer_cycles_than_none(tmp_path: Path) -> None:
     device = make_device(tmp_path, lowered="kernel='C'", suggested="Suggestion('do', -1), 'more'")
     for line, message, ask in (
         (17, "lower: the kernel is a str; expected a Kernel", device.lower),
-        (22, "estimate_cycles: -7 cycles are less than none", device.estimate_cycles),
-        (28, "suggest: 'do': -1 cycles are less than none", device.suggest),
+        (22, "estimate_cycles: -7 cycles are negative; expected 0 or more", device.estimate_cycles),
+        (28, "suggest: 'do': -1 cycles are negative; expected 0 or more", device.suggest),
     ):
         with pytest.raises(UserError) as raised:
             ask(region, module, CONTEXT)

@@ -38,7 +38,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         ("build", "no recipe: name one"),
         ("build recipe=net", "recipe=net: no such recipe"),
         ("info buidl", "ERROR: info: no task 'buidl'; did you mean 'build'?\n"),
-        ("dumpdb", "`doit info TASK` tells what doit remembers"),
+        ("dumpdb", "`doit info TASK` shows the recorded values"),
         ("-f ../dodo build", "Could not find dodo file"),
     ],
 )

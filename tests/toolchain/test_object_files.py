@@ -84,7 +84,7 @@ def test_only_members_that_are_needed_are_linked(library: Path, user: Path) -> N
     files = select_linked_objects([read_object(user)], read_archive(library))
     found = find_missing_symbols(files)
     assert [(m.needed_by.name, m.symbol) for m in found] == [(f"libmiddle.a({LONG}.o)", "halve")]
-    assert str(found[0]).endswith("needs 'halve', which nothing defines; did you mean 'half'?")
+    assert str(found[0]).endswith("needs 'halve', which no file defines; did you mean 'half'?")
 
 
 def test_a_link_lacks_what_its_message_names(library: Path, user: Path) -> None:

@@ -126,7 +126,7 @@ STAYING: dict[str, tuple[WholeFloats, str]] = {
         WholeFloats((1, 3, 8, 8), bounded=False)
         .apply(lambda n: n.add("Clip", n.constant(-128), n.constant(127)))
         .conv(4),
-        "what it reads is clipped, but not rounded to whole numbers",
+        "its input is clipped, but not rounded to whole numbers",
     ),
     "sums that float32 rounds": (
         WholeFloats((1, 300, 8, 8)).conv(4, 5, largest=127),
@@ -134,7 +134,7 @@ STAYING: dict[str, tuple[WholeFloats, str]] = {
     ),
     "an input of more than 8 bits": (
         WholeFloats((1, 3, 8, 8), bounded=False).shift(1.0, (-300, 300)).conv(4),
-        "what it reads is from -300 to 300, which 8 bits do not hold",
+        "its input is from -300 to 300, which does not fit 8 bits",
     ),
     "weights of more than 8 bits": (
         WholeFloats((1, 3, 8, 8)).conv(4, largest=900),

@@ -169,7 +169,7 @@ def check_name(name: str) -> None:
     if not name.isprintable():
         raise BrokenBundleError(f"the entry {name!r} has characters that cannot be printed")
     if len(parts) > MAX_DEPTH:
-        raise BrokenBundleError(f"the entry {name!r} lies more than {MAX_DEPTH} folders deep")
+        raise BrokenBundleError(f"the entry {name!r} is more than {MAX_DEPTH} folders deep")
 
 
 def split_folder(files: Mapping[str, bytes]) -> tuple[str, list[str]]:

@@ -56,8 +56,8 @@ def parse_bundle(content: bytes, path: Path) -> Bundle:
     if bundle.has_networks:
         inner = ", ".join(entry["bundle"] for entry in bundle.manifest["networks"].values())
         raise BrokenBundleError(
-            f"{path}: a firmware of several networks, each with a bundle of its own in there: "
-            f"{inner}; take one of those"
+            f"{path}: a firmware of several networks; it contains a bundle per network: {inner}; "
+            "pass one of these"
         )
     return bundle
 

@@ -49,8 +49,8 @@ def make_mcuboot_image(bundle: Bundle, key: Path | None, layout: ImageLayout) ->
         version = decode_version(layout.version)
     except ValueError:
         raise UserError(
-            f"version {layout.version}: MCUboot's versions are major.minor.revision, or with "
-            "+build behind it, as 1.2.3+4"
+            f"version {layout.version}: not a version of MCUboot; expected "
+            "major.minor.revision or major.minor.revision+build, such as 1.2.3+4"
         ) from None
     image: Any = Image(
         version=version, header_size=layout.header, pad_header=True, slot_size=layout.slot,

@@ -212,7 +212,9 @@ def check_alone(signed: Mapping[str, str], data: bytes, shown: str) -> None:
     digest = hashlib.sha256(data).hexdigest()
     if [*signed.values()] != [digest]:
         listed = list_names(signed)
-        raise UserError(f"{shown}: the model is not what was signed: {listed}; sha256 {digest}")
+        raise UserError(
+            f"{shown}: the model differs from the signed model: {listed}; sha256 {digest}"
+        )
 
 
 def check_files(

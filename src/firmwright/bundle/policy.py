@@ -81,7 +81,7 @@ def list_licenses(bundle: Bundle) -> list[tuple[str, str]]:
     Raises BrokenBundleError if the SBOM is missing or has another form than firmwright writes.
     """
     if cyclonedx.FILE not in bundle.files:
-        raise BrokenBundleError(f"{bundle.path}: it has no {cyclonedx.FILE} to tell licenses")
+        raise BrokenBundleError(f"{bundle.path}: it has no {cyclonedx.FILE} with the licenses")
     content = read_json(bundle.files[cyclonedx.FILE], cyclonedx.FILE)
     try:
         return [(part["name"], read_license(part)) for part in content["components"]]

@@ -119,7 +119,7 @@ def decode(content: bytes, record: type[T], shown: str) -> T:
     try:
         return msgspec.convert(read_json(content, shown), record)
     except msgspec.ValidationError as error:
-        raise BrokenBundleError(f"{shown}: not what a registry keeps: {error}") from None
+        raise BrokenBundleError(f"{shown}: not a record of a registry: {error}") from None
 
 
 class Registry:
@@ -217,7 +217,9 @@ class Registry:
             if following is None:
                 return found
             url = f"{first}?{urlsplit(following).query}"  # always the list of this host
-        raise BrokenBundleError(f"{self.shown}: more than {MAX_PAGES} pages of what refers to one")
+        raise BrokenBundleError(
+            f"{self.shown}: more than {MAX_PAGES} pages of references to one manifest"
+        )
 
     def list_tagged(self, digest: str) -> list[Descriptor]:
         """Return the references in the tag of a manifest, for a registry without such lists."""

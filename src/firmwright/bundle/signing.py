@@ -129,7 +129,7 @@ def read_private_key(path: Path | None) -> bytes:
     if path is None:
         text = os.environ.get(KEY_VARIABLE, "")
         if not text:
-            raise UserError(f"no key to sign with: give --key FILE, or {KEY_VARIABLE}")
+            raise UserError(f"no key to sign with; pass --key FILE, or set {KEY_VARIABLE}")
         return text.encode()
     content = read_key_file(path)
     if path.stat().st_mode & 0o077:
@@ -163,7 +163,7 @@ def load_private_key(pem: bytes) -> Ed25519PrivateKey:
         key = load_pem_private_key(pem, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise UserError(
-            "the key to sign with is no unencrypted private key in PEM; make one with `openssl "
+            "the key to sign with is not an unencrypted private key in PEM; make one with `openssl "
             "genpkey -algorithm ed25519 -out key.pem`"
         ) from None
     if not isinstance(key, Ed25519PrivateKey):

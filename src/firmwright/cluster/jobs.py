@@ -41,7 +41,7 @@ ANSWER_S = 300.0
 DEFAULT_PORT = 8786
 GREETING, LONGEST_GREETING = Struct("<Q"), 1 << 20
 
-GONE = "the scheduler is gone; what is finished stays finished"
+GONE = "the scheduler is gone; finished jobs are kept"
 SILENT = "the scheduler did not answer within {seconds:.0f} s; finished jobs are kept"
 
 
@@ -110,7 +110,7 @@ def refuse_stranger(scheduler: str) -> None:
     with socket.create_connection(parse_host_port(place, DEFAULT_PORT), CONNECTION) as stream:
         begin = stream.recv(GREETING.size, socket.MSG_WAITALL)
     if len(begin) < GREETING.size or GREETING.unpack(begin)[0] > LONGEST_GREETING:
-        raise OSError("what listens there is no scheduler of dask")
+        raise OSError("the program that listens there is not a scheduler of dask")
 
 
 @contextmanager
@@ -205,7 +205,7 @@ class Workers:
     def tell_absence(self) -> str:
         """Return the reason why no worker can get a job."""
         if self.refused:
-            return f"all workers were refused: {', '.join(sorted(self.refused.values()))}"
+            return f"all workers were rejected: {', '.join(sorted(self.refused.values()))}"
         return "there is no worker"
 
 

@@ -55,7 +55,9 @@ def protect_function(function: tirx.PrimFunc) -> tirx.PrimFunc:
     replaced = ((tvm.ir.TensorLoad, protect_load), (tirx.BufferStore, protect_store))
     body = structural_map(function.body, replaced)
     if refused:
-        raise ValueError(f"an index is divided by what is no number: {refused[0]}")
+        raise ValueError(
+            f"an index is divided by a value that is not a constant number: {refused[0]}"
+        )
     return function.with_body(body)
 
 

@@ -56,7 +56,7 @@ def load_npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
         raise UserError(f"{path}: not an .npz of plain arrays: {error}") from None
     for name, array in found.items():
         if not isinstance(array, np.ndarray):
-            raise UserError(f"{path}: '{name}' is no array")
+            raise UserError(f"{path}: '{name}' is not an array")
     missing = [name for name in names if name not in found]
     if missing:
         raise UserError(

@@ -44,14 +44,14 @@ def open_picture(data: bytes, label: str) -> Image.Image:
             if picture.mode[0] in WIDE_MODES:
                 raise UserError(
                     f"{label}: pixels of more than 8 bits ({picture.mode}), which would be cut off "
-                    "at 255; save it with 8 bits, or give its values as `arrays`"
+                    "at 255; save it with 8 bits, or state its values as `arrays`"
                 )
             return ImageOps.exif_transpose(picture).convert("RGB")
     except UserError:
         raise
     except UnidentifiedImageError:
         raise UserError(
-            f"{label}: not a picture that can be read: it is none of {', '.join(FORMATS)}"
+            f"{label}: not a supported picture; expected one of {', '.join(FORMATS)}"
         ) from None
     except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error …
         raise UserError(f"{label}: not a picture that can be read: {first_line(error)}") from None
@@ -111,8 +111,9 @@ def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str)
     shape = (1, *values.shape)
     if shape != tensor.shape:
         raise UserError(
-            f"{label}: gives {preprocess.layout} {list(shape)}, the input '{tensor.name}' is "
-            f"{list(tensor.shape)}; `preprocess` has the keys resize, crop, colour and layout"
+            f"{label}: is {preprocess.layout} {list(shape)} after preprocessing, the input "
+            f"'{tensor.name}' is {list(tensor.shape)}; `preprocess` has the keys resize, crop, "
+            "colour and layout"
         )
     return np.ascontiguousarray(to_input_type(values, tensor, label))[None, None]
 
@@ -147,7 +148,7 @@ def to_input_type(values: npt.NDArray[np.float32], tensor: Tensor, label: str) -
     if (values != np.rint(values)).any() or values.min() < limits.min or values.max() > limits.max:
         raise UserError(
             f"{label}: values from {values.min():g} to {values.max():g}; the input "
-            f"'{tensor.name}' takes whole numbers from {limits.min} to {limits.max} "
+            f"'{tensor.name}' needs whole numbers from {limits.min} to {limits.max} "
             "(`preprocess.mean` and `std` move and scale pixels of 0 to 255)"
         )
     return values.astype(kind)

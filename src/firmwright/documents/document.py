@@ -102,7 +102,7 @@ def complete_document(
             found.append(diagnostic)
     if len(found) >= MAX_FINDINGS:
         found = sorted(set(found))[:MAX_FINDINGS]
-        head = f"{MAX_FINDINGS} or more mistakes; some of them:"
+        head = f"{MAX_FINDINGS} or more errors; some of them:"
         found.append(Diagnostic(document.path, 0, 0, head))
     return replace(document, data=fill_defaults(document.data, schema)), found
 
@@ -115,7 +115,7 @@ def read_bytes(path: Path, shown: str) -> bytes:
     except FileNotFoundError:
         message = "no such file"
     except IsADirectoryError:
-        message = "this is a directory; give a YAML file"
+        message = "this is a directory; expected a YAML file"
     except OSError as error:
         message = f"cannot be read: {error.strerror}"
     except ValueError as error:  # a path with a NUL character

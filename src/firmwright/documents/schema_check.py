@@ -204,7 +204,7 @@ def _explain_yaml_type(types: set[str], found: Any, written: str) -> str:
     if "string" in types and isinstance(found, int | float):
         return f" (put it in quotes for text: {quote(written)})"
     if found is None:
-        return "; give a value, or leave the key out"
+        return "; state a value, or leave the key out"
     if not written:
         return ""
     if types & {"integer", "number"} and isinstance(found, str):
@@ -213,7 +213,7 @@ def _explain_yaml_type(types: set[str], found: Any, written: str) -> str:
             whole, part, exponent = power.groups()
             number = f"{whole}{part or '.0'}e{int(exponent):+}"
             advice = f"write {number}" if "number" in types else "write it in full"
-            return f" (YAML takes it for text; {advice})"
+            return f" (YAML reads it as text; {advice})"
         if re.fullmatch(r"[-+]?[0-9.]+" if "number" in types else r"[-+]?[0-9]+", found):
             return " (a number has neither quotes nor leading zeros)"
     return ""

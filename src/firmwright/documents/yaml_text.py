@@ -37,7 +37,7 @@ _ADVICE = {
     "block (mapping|collection)": "; begin the keys or items of a block in one column",
     "cannot start any token": "; put the text in quotes",
     "alias|anchor": "; put text that begins with & or * in quotes",
-    "another document": "; a file holds one: remove `---` and what follows",
+    "another document": "; a file has one: remove `---` and the lines after it",
 }
 """Advice for YAML errors, by patterns of their messages. The first match counts."""
 
@@ -214,7 +214,7 @@ class _Builder:
                     further, pairs = self._merge_pairs(source, pointer, depth + 1)
                     inherited += further + pairs
                 else:
-                    message = "a merge key (<<) takes a mapping or a list of mappings"
+                    message = "a merge key (<<) needs a mapping or a list of mappings"
                     self._report(key, pointer, message)
         return inherited, own
 

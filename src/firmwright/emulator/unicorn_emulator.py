@@ -42,9 +42,9 @@ _ERASED_FLASH = b"\xff"
 _DATA = uc.UC_PROT_READ | uc.UC_PROT_WRITE
 
 _ACCESSES = {
-    uc.UC_MEM_READ_UNMAPPED: "read from address {address:#010x}, where there is no memory",
-    uc.UC_MEM_WRITE_UNMAPPED: "write to address {address:#010x}, where there is no memory",
-    uc.UC_MEM_FETCH_UNMAPPED: "jump to address {address:#010x}, where there is no memory",
+    uc.UC_MEM_READ_UNMAPPED: "read from address {address:#010x}, which is in no memory",
+    uc.UC_MEM_WRITE_UNMAPPED: "write to address {address:#010x}, which is in no memory",
+    uc.UC_MEM_FETCH_UNMAPPED: "jump to address {address:#010x}, which is in no memory",
     uc.UC_MEM_READ_PROT: "read from address {address:#010x}, which is not readable",
     uc.UC_MEM_WRITE_PROT: "write to address {address:#010x}, which is read-only",
     uc.UC_MEM_FETCH_PROT: "jump to address {address:#010x}, which holds no code",
@@ -143,7 +143,7 @@ class _Session:
                 self._engine.mem_write(segment.address, segment.data)
             except UcError as error:
                 raise self._make_error(
-                    f"{len(segment.data)} bytes at {segment.address:#010x} lie outside the "
+                    f"{len(segment.data)} bytes at {segment.address:#010x} are outside the "
                     f"memories of platform {self._run.platform.name}"
                 ) from error
 
@@ -154,9 +154,9 @@ class _Session:
             self._engine.mem_map(memory.origin, size, access)
         except UcError as error:
             raise UserError(
-                f"platform {self._run.platform.name}: memories.{name}: unicorn has no room for it "
-                f"at {memory.origin:#010x}: memories begin at multiples of {_PAGE:,} bytes, and "
-                "not where the machine has a device, such as the UART"
+                f"platform {self._run.platform.name}: memories.{name}: unicorn cannot map it at "
+                f"{memory.origin:#010x}; expected a multiple of {_PAGE:,} bytes, and no overlap "
+                "with a device of the machine, such as the UART"
             ) from error
         if memory.size < size:
             beyond = memory.origin + memory.size, memory.origin + size - 1

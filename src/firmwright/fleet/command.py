@@ -89,7 +89,7 @@ class DoitCommand(Command):  # type: ignore[misc]
 
     def execute(self, _options: Any, words: list[str]) -> int:
         if words:
-            print(f"fleet: '{words[0]}' means nothing here; a fleet is named by fleet={words[0]}",
+            print(f"fleet: unknown argument '{words[0]}'; write fleet={words[0]} to name a fleet",
                   file=sys.stderr)  # fmt: skip
             return REFUSED
         enter_repository()
@@ -107,7 +107,8 @@ def print_matrix(as_json: bool) -> int:
     if as_json and len(jobs) > MOST_IN_MATRIX:
         hint = "split the fleet into files, or build all of it in one job by `firmwright fleet`"
         print(
-            f"{len(jobs)} jobs: GitHub takes {MOST_IN_MATRIX} in a matrix; {hint}", file=sys.stderr
+            f"{len(jobs)} jobs: GitHub supports {MOST_IN_MATRIX} in a matrix; {hint}",
+            file=sys.stderr,
         )
         return REFUSED
     lines = {job.name: shlex.join(job.list_words()) for job in jobs}

@@ -56,10 +56,10 @@ class Matrix:
         job = make_job(recipe, {name: self.place(name, text) for name, text in words.items()})
         other = self.jobs.setdefault(job.name, job)
         if other == job and other is not job:
-            self.tell(pointer, f"the job '{job.name}' is there already; leave one of the two out")
+            self.tell(pointer, f"the job '{job.name}' already exists; remove one of the two")
         elif other is not job:
             both = " and ".join(" ".join(each.list_words()) for each in (other, job))
-            hint = "give one of the files another name"
+            hint = "rename one of the files"
             self.tell(pointer, f"two jobs are named '{job.name}': {both}; {hint}")
 
     def place(self, name: str, text: str) -> str:
@@ -143,12 +143,12 @@ def fill_matrix(matrix: Matrix, data: Mapping[str, Any]) -> None:
         multiply(matrix, data)
     else:
         for key in data.keys() - {"include"}:
-            matrix.tell((key,), "says nothing without `recipes`", key=True)
+            matrix.tell((key,), "has no effect without `recipes`; add `recipes`", key=True)
     for number, entry in enumerate(data.get("include", ())):
         include(matrix, ("include", number), entry)
     if not matrix.jobs and not matrix.findings:
         pointer = ("exclude",) if "exclude" in data else ()
-        matrix.tell(pointer, "no build is left; `recipes` and `include` say what is built")
+        matrix.tell(pointer, "no build is left; add one to `recipes` or `include`")
 
 
 def multiply(matrix: Matrix, data: Mapping[str, Any]) -> None:

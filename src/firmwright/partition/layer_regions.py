@@ -70,13 +70,13 @@ def describe_region(
 ) -> str:
     """Return a sentence that describes a region and why it is not part of an earlier one."""
     region = regions[number]
-    text = f"{title} takes all {len(region)} layers of it" if region[1:] else f"{title} takes it"
+    text = f"{title} runs all {len(region)} layers of it" if region[1:] else f"{title} runs it"
     between = find_separating_layer(region, {i for r in regions[:number] for i in r}, layers)
     if between is None:
-        return text if number == 0 else f"{text}; it reads nothing of another region's"
+        return text if number == 0 else f"{text}; it reads no result of another region"
     said = "; ".join(o.sentence for o in broken[between])
     return (
-        f"{text}; it is a region of its own because of {layers.describe(between)} before it: {said}"
+        f"{text}; it is a separate region because of {layers.describe(between)} before it: {said}"
     )
 
 

@@ -72,8 +72,8 @@ def add_storage(interface: ModelInterface, partition: Partition) -> ModelInterfa
     for state, names in zip(interface.states, partition.state_pairs, strict=True):
         if any(storage[name] for name in names):
             raise UserError(
-                f"state '{state.tensor.name}' would be in a device's own layout, and states are "
-                "plain: allow the device its transforms"
+                f"state '{state.tensor.name}' would be in a device-specific layout, and states are "
+                "plain; allow the device its transforms"
             )
     inputs, outputs = (
         # The states come after the inputs and outputs, so the longer lists are cut.
@@ -111,7 +111,7 @@ def refuse_inflexible(partition: Partition, names: Collection[str]) -> None:
         lines = [f"  {r.anchor} ('{', '.join(r.sources) or r.name}') on {r.device}" for r in plain]
         raise UserError(
             "layout transforms are off, but these operators need plain tensors and are connected "
-            "with an accelerator that has a layout of its own:\n" + "\n".join(lines)
+            "with an accelerator that uses another layout:\n" + "\n".join(lines)
         )
 
 

@@ -41,7 +41,7 @@ def find_copied(partition: Partition) -> Iterator[tuple[int, str]]:
         if root in states - {state}:
             yield number, "a state becomes another one"
         elif shown.count(root) == 1 and is_made_at_last_read(partition, state, root, roots):
-            yield number, "a state is read where its next value is made"
+            yield number, "the operator that makes a state's next value reads the state"
 
 
 def is_made_at_last_read(

@@ -16,11 +16,11 @@ def check_measurable(job: Job) -> None:
         message = f"the platform '{job.platform.name}' links no firmware here that could be held"
         raise DiagnosticError([make_diagnostic(job, "", f"{message} to it; leave the key out")])
     if budget.cycles is not None and not job.counts_instructions:
-        runs = "nothing runs"
+        runs = "no firmware runs"
         if job.is_run:
             runner = "a board" if job.recipe.run.board else f"'{job.emulator}'"
             runs = f"{runner} counts no instructions"
-        message = f"{runs} on '{job.platform.name}', so nothing can be held to it"
+        message = f"{runs} on '{job.platform.name}', so no cycles can be compared with it"
         raise DiagnosticError([make_diagnostic(job, "cycles", f"{message}; leave the key out")])
 
 

@@ -165,7 +165,7 @@ def refuse_repeated_words() -> None:
 
 def add_no_user_code(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--no-user-code", action="store_true", help="refuse recipes that run code of their own"
+        "--no-user-code", action="store_true", help="reject recipes that run custom code"
     )
 
 
@@ -189,7 +189,7 @@ def check_own_code(layers: Layers) -> None:
         raise DiagnosticError(replace(p, message=f"{p.message}; {refused}") for p in places)
     python = list(dict.fromkeys(code.python for code in found if code.python))
     if python:
-        say_once(f"{layers}: runs Python of its own: {', '.join(python)}")
+        say_once(f"{layers}: runs custom Python: {', '.join(python)}")
 
 
 @cache  # once for all platforms
@@ -223,7 +223,9 @@ def place_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
             continue
         file = list_overrides()[name].find_file(text)
         if file and not (find_start() / file).is_file():
-            raise UserError(f"{name}={text}: no such file; its path starts where you are")
+            raise UserError(
+                f"{name}={text}: no such file; its path is relative to the current folder"
+            )
         if file and not Path(file).is_absolute():
             found[name] = os.path.relpath(find_start() / file, recipe.parent)
     return found
@@ -322,7 +324,11 @@ def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
         if target.is_portable or device.name in platform.accelerators:
             continue
         having = [n for n in platform_names() if device.name in load_platform(n).accelerators]
-        others = f"platforms that have it: {', '.join(having)}" if having else "no ready one has it"
+        others = (
+            f"platforms that have it: {', '.join(having)}"
+            if having
+            else "no built-in platform has it"
+        )
         message = f"the platform '{platform.name}' has no '{device.name}'; {others}"
         raise DiagnosticError([recipe.make_diagnostic((key,), message)])
 
@@ -339,7 +345,7 @@ def refuse_shared_tasks(jobs: list[Job]) -> None:
             if other_folder != folder:
                 both = " and ".join(f"{j.recipe.path} on {j.platform.name}" for j in (other, job))
                 message = f"{both} would both have a stage '{name}'"
-                raise UserError(f"{message}; give a recipe or a platform another `name:`")
+                raise UserError(f"{message}; change the `name:` of a recipe or a platform")
 
 
 def list_made(job: Job) -> Iterator[tuple[str, Path]]:
@@ -361,7 +367,7 @@ def refuse_shared_folders(jobs: list[Job]) -> None:
         ):
             both = f"{other.recipe.layers} and {job.recipe.layers}"
             raise UserError(
-                f"{both} are both named '{name}' and {place}; give one of them another `name:`"
+                f"{both} are both named '{name}' and {place}; change the `name:` of one"
             )
         same = platforms.setdefault((name, job.platform.name), job)
         if same is not job:

@@ -183,13 +183,13 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
             with report_disk_errors(name):
                 self.open(name, codec, module_name)
         except DAMAGED:
-            print(f"{name} is damaged: what was built is forgotten", file=sys.stderr)
+            print(f"{name} is damaged: all stages run again", file=sys.stderr)
             try:
                 for path in (Path(name), Path(f"{name}-journal")):
                     path.unlink(missing_ok=True)
                 self.open(name, codec, module_name)
             except (*DAMAGED, OSError) as error:
-                sys.exit(f"{name}: cannot be made anew: {error}; remove it, or change outdir=")
+                sys.exit(f"{name}: cannot be created again: {error}; remove it, or change outdir=")
 
     def _sqlite3(self, name: str) -> sqlite3.Connection:
         """Open the table as doit does, but without sqlite's locks: our lock covers the folder."""
@@ -269,7 +269,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
             with report_disk_errors(self.name):
                 yield
         except sqlite3.Error as error:
-            sys.exit(f"{self.name}: what was built cannot be noted: {error}")
+            sys.exit(f"{self.name}: the finished stage cannot be recorded: {error}")
 
 
 def text_digest(text: str) -> str:
@@ -312,10 +312,10 @@ class UpToDateCheck:
             elif path not in own:  # the state was copied together with a build folder
                 yield f"{path} is in another build folder"
             elif not same_file(path, state):
-                yield f"{path} is not what was written"
+                yield f"{path} was changed since the stage wrote it"
         if own & recorded.keys():
             # Such as files that `make` writes into the sources: later stages would read them.
-            yield from (f"{path} is no result of it" for path in sorted(own - recorded.keys()))
+            yield from (f"{path} is not a result of it" for path in sorted(own - recorded.keys()))
 
     def record(self) -> dict[str, Any]:
         outputs = {str(p): read_state(p) for p in sorted(self.outputs())}

@@ -36,7 +36,7 @@ def list_platforms() -> Iterator[Row]:
 
 
 def list_targets() -> Iterator[Row]:
-    yield "device", "platforms", "why it takes an operator"
+    yield "device", "platforms", "why it runs an operator"
     for name in target_names():
         target = load_target(name)
         having = [p for p in platform_names() if name in load_platform(p).accelerators]

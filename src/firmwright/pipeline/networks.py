@@ -106,7 +106,7 @@ def refuse_differences(members: list[Job]) -> None:
     found: list[Diagnostic] = []
     for job in members:
         if job.recipe.slot:
-            message = "its network is an image of its own; leave it out, or build this recipe alone"
+            message = "its network is a separate image; leave it out, or build this recipe alone"
             found.append(job.recipe.make_diagnostic(("slot",), message))
         for key, place in ALIKE.items():
             ours, theirs = (attrgetter(place)(each) for each in (first, job))

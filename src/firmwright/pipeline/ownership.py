@@ -45,7 +45,7 @@ def describe_other_owner(job: Job) -> str:
         return ""
     return (
         f"name: '{job.recipe.name}' is also the name of {built}; "
-        "give one of them another `name:`, or build elsewhere with outdir="
+        "change one `name:`, or build elsewhere with outdir="
     )
 
 
@@ -57,7 +57,7 @@ def describe_foreign_files(job: Job) -> str:
     if not foreign:
         return ""
     message = describe_foreign(job.outdir, foreign)
-    return f"{message}, give the recipe another `name:`, or build elsewhere with outdir="
+    return f"{message}, change the recipe's `name:`, or build elsewhere with outdir="
 
 
 def read_name(recipe: Path) -> str:

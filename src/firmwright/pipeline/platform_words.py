@@ -22,7 +22,7 @@ def read_platforms() -> list[str]:
         return []
     names = [name.strip() for name in word.split(",")]
     if "" in names:
-        raise UserError(f"platform={word}: a name is missing beside a comma")
+        raise UserError(f"platform={word}: a name is missing next to a comma")
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"platform={word}: '{name}' is there twice")

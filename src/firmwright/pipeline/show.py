@@ -98,7 +98,7 @@ def format_as(shown: Origins, options: argparse.Namespace) -> str:
 def print_difference(shown: Origins, others: Sequence[Layers]) -> int:
     """Print the values that differ from another recipe; return the exit code."""
     if len(others) != 1:
-        raise UserError(f"--against takes one recipe; here are {len(others)}")
+        raise UserError(f"--against supports one recipe; {len(others)} were named")
     lines = format_difference(shown, resolve(others[0]))
     print("\n".join(lines) or "the same")
     return DIFFERS if lines else SAME

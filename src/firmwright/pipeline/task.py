@@ -197,7 +197,7 @@ def tell_system_error(error: OSError, outdir: Path) -> str:
     place = Path(error.filename2 or error.filename or outdir)
     place = next((above for above in place.parents if os.path.isfile(above)), place)  # noqa: PTH113
     taken = isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError)
-    remedy = ": remove what is there, and build again" if taken else ""
+    remedy = "; remove it, and build again" if taken else ""
     return f"{place}: {error.strerror or error}{remedy}"
 
 

@@ -130,7 +130,7 @@ def refuse(
 ) -> Diagnostic:
     """Return a message at a value, or its key, in the platform's part of a file."""
     pointer = ("platforms", job.platform.name, *keys)
-    hint = f"`{tune_command(job)}` searches anew, or remove the file"
+    hint = f"search again with `{tune_command(job)}`, or remove the file"
     return file.document.make_diagnostic(pointer, f"{message}; {hint}", key)
 
 

@@ -38,7 +38,7 @@ def batch_network(
     if interface.states:
         names = ", ".join(f"'{state.tensor.name}'" for state in interface.states)
         raise UserError(
-            f"a network with states ({names}) takes one sample after the other; leave `batch` out"
+            f"a network with states ({names}) processes samples in order; leave `batch` out"
         )
     module, axes = batch_module(name_outputs(module, interface), size)
     parameters = module["main"].params

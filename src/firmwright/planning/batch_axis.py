@@ -82,7 +82,7 @@ def batch_binding(
         return BatchedExpr(rebuild_call(value, arguments), None)
     try:
         if (rule := RULES.get(operator_name(value))) is None:
-            raise MixedSamplesError("has no rule that tells where its batch axis goes")
+            raise MixedSamplesError("has no rule for the position of its batch axis")
         return rule.apply(value, arguments, size)
     except MixedSamplesError as problem:
         raise UserError(

@@ -55,7 +55,7 @@ def choose_batch(
     if require and actual < wanted:
         raise UserError(
             f"batch: {choice}; the recipe requires all {wanted:,}: lower `batch`, drop `require`, "
-            "or take a platform with more memory"
+            "or use a platform with more memory"
         )
     return choice
 

@@ -160,7 +160,7 @@ def suggest_memories(program: Program, platform: Platform) -> Iterator[str]:
     used.setdefault(home, sum(c.bytes for c in program.constants_in(home, platform)))
     free = {name: m.size - used.get(name, 0) for name, m in platform.memories.items()}
     shown = ", ".join(f"{left:,} of {name}" for name, left in free.items() if left > 0)
-    yield f"bytes that are left: {shown or 'none'}; `memory` of the recipe says what lies where"
+    yield f"free bytes: {shown or 'none'}; the recipe's `memory` assigns buffers to memories"
 
 
 def check_ram(program: Program, platform: Platform, use: MemoryUse) -> None:
@@ -207,7 +207,7 @@ def suggest_batch(
         left = available - sum(p.bytes for p in parts) + growing
         fits = max(0, left) * size // growing
         advice = f"export it with a batch of {fits}" if fits else "not even one of them fits"
-        yield f"the model takes {size} samples at once, of which about {fits} would fit: {advice}"
+        yield f"the model computes {size} samples at once, and about {fits} would fit: {advice}"
 
 
 def list_weights(kernels: Kernels) -> Iterator[tuple[Parameter, Consumer]]:

@@ -65,7 +65,7 @@ def list_layers(
     placed = written - {partition.view_roots.get(name) for name in partition.outputs}
     names = constants if platform.memories[memory].read_only else constants | placed
     if not names:
-        raise PinError(pattern, f"the layer has nothing that could lie in '{memory}'")
+        raise PinError(pattern, f"the layer has no buffer that '{memory}' could contain")
     return names
 
 

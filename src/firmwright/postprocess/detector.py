@@ -184,7 +184,7 @@ def fit_head(
     if last > channels:
         raise UserError(
             f"output '{tensor.name}' ({tensor.dtype} {list(tensor.shape)} as {detection.layout}) "
-            f"has {channels} channels an anchor; box, objectness and {classes} classes take {last}"
+            f"has {channels} channels per anchor; box, objectness and {classes} classes need {last}"
         )
     if "L" in sizes:
         row_step, column_step = columns * steps["L"], steps["L"]
@@ -244,9 +244,8 @@ def normalize_anchors(detection: Detection, head: Head) -> tuple[tuple[float, fl
     """Return the anchors as parts of the picture."""
     encoding = detection.box.encoding
     if ENCODINGS[encoding].anchors != bool(head.anchors):
-        raise UserError(
-            f"the encoding {encoding} takes {'' if ENCODINGS[encoding].anchors else 'no '}anchors"
-        )
+        needs = "needs" if ENCODINGS[encoding].anchors else "has no"
+        raise UserError(f"the encoding {encoding} {needs} anchors")
     width, height = detection.picture
     return tuple((w / width, h / height) for w, h in head.anchors) or ((1.0, 1.0),)
 
@@ -270,7 +269,7 @@ def compute_grid_size(
             raise UserError(f"the encoding {detection.box.encoding} needs the head's `stride`")
         return max(left, 0), 1
     if width % head.stride or height % head.stride:
-        raise UserError(f"{width} x {height} pixels are no multiple of the stride {head.stride}")
+        raise UserError(f"{width} x {height} pixels are not a multiple of the stride {head.stride}")
     columns, rows = width // head.stride, height // head.stride
     if columns * rows * anchors > left:
         raise UserError(

@@ -81,9 +81,9 @@ def check_places(board: str, variables: Mapping[str, Any], folder: Path) -> None
         if not any(word in f.read_text(encoding="utf-8", errors="replace") for f in files):
             what = "linker script" if files is scripts else "start-up code"
             raise UserError(
-                f"a part of the network lies in '{memory}', but the {what} of the board '{board}' "
-                f"has no {word}; docs/howto/memory.md says what it needs, and how `memory` in a "
-                "recipe keeps the network out of there"
+                f"a part of the network is in '{memory}', but the {what} of the board '{board}' "
+                f"has no {word}; add it as docs/howto/memory.md describes, or choose another "
+                "memory by the recipe's key `memory`"
             )
 
 

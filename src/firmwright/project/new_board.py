@@ -26,23 +26,23 @@ BOARDS = "boards"
 """The folder, next to the platform files, that contains the folders of boards."""
 
 FILE_REMARKS = {
-    "startup.c": "Change: add the interrupts of your chip behind the core's own in the vector "
-    "table, and switch on what your memories need before C runs.",
-    "startup.S": "Change: switch on what your memories need before C runs.",
-    "link.ld": "Flash and RAM, with their sizes, are those of the platform file. Change: give "
-    "sections of your own a place; keep the fw_ names, which the start-up code uses.",
-    "fw_hal.c": "Change: the registers of the UART that is your console, clocks and pins in "
-    "fw_hal_init, and fw_hal_exit where no debugger or emulator ends the run.",
+    "startup.c": "Change: add the interrupts of your chip after the core's interrupts in the "
+    "vector table, and switch on the hardware that your memories need before C runs.",
+    "startup.S": "Change: switch on the hardware that your memories need before C runs.",
+    "link.ld": "Flash and RAM have the sizes of the platform file. Change: add your custom "
+    "sections; keep the fw_ names, which the start-up code uses.",
+    "fw_hal.c": "Change: the registers of the UART that is your console; clocks and pins in "
+    "fw_hal_init; fw_hal_exit, if the run ends without a debugger or emulator.",
 }
 """Notes on the parts to change in a board's file, by its name in the project."""
 
 PLATFORM_REMARKS = {
-    "architecture": "The core, which the toolchains below have to know. Of the family {family} are "
+    "architecture": "The core, which the toolchains below have to support. The family {family} has "
     "{architectures}.",
-    "features": "What kernels may use; this architecture can have: {features}.",
+    "features": "Extensions that kernels may use; this architecture can have: {features}.",
     "memories": "The memories of your chip, from its reference manual.",
-    "stack": "Of the RAM; the rest is for the network.",
-    "toolchains": "The first is the default; the path of a file of your own does, too.",
+    "stack": "A part of the RAM; the rest is for the network.",
+    "toolchains": "The first is the default; an entry can be the path of a custom toolchain file.",
     "emulators": "unicorn runs it at any address, QEMU only at those of its machine. "
     "With [] the firmware is built and not run.",
 }
@@ -64,7 +64,7 @@ def write_new_board(name: str, like: str, folder: Path) -> list[Path]:
     that is invalid or exists already, and for an unknown platform; it overwrites no file.
     """
     if not NAME.fullmatch(name):
-        raise UserError(f"'{name}' is no name for a board: letters, digits and . _ - make one")
+        raise UserError(f"'{name}' is not a name for a board; use letters, digits and . _ -")
     if like not in platform_names():
         raise UserError(f"--like: unknown platform '{like}'{suggest_known(like, platform_names())}")
     if name in platform_names():
@@ -72,7 +72,7 @@ def write_new_board(name: str, like: str, folder: Path) -> list[Path]:
     platform, board = folder / f"{name}.yaml", folder / BOARDS / name
     for path in (platform, board):
         if path.exists():
-            raise UserError(f"{path} is there already; remove it, or choose another name")
+            raise UserError(f"{path} already exists; remove it, or choose another name")
     files = {board / file: text for file, text in make_board(name, load_platform(like).board)}
     files[platform] = make_platform(name, like)
     board.mkdir(parents=True)
@@ -91,7 +91,7 @@ def make_board(name: str, like: str) -> list[tuple[str, str]]:
             text = make_environment().from_string(text).render({COPIED: ()})
         remark = FILE_REMARKS.get(plain)
         if remark:
-            text = f"/*\n * {wrap_comment(f'Of the board {name}. {remark}')}\n */\n{text}"
+            text = f"/*\n * {wrap_comment(f'Part of the board {name}. {remark}')}\n */\n{text}"
         made.append((plain if "{{" not in text and "{%" not in text else file.name, text))
     return made
 
@@ -104,7 +104,7 @@ def make_description(name: str, like: str) -> str:
     """Return the text of the board's ``board.yaml``."""
     families = ", ".join(load_board(like).families)
     text = (
-        f"# What this folder is for: start-up code, linker script and HAL, begun like {like}.\n"
+        f"# This folder has start-up code, linker script and HAL, copied from {like}.\n"
         f"description: The board {name}.\n"
         f"families: [{families}]    # the cores that this code is for\n"
     )
@@ -112,7 +112,7 @@ def make_description(name: str, like: str) -> str:
         text += f"least_stack: {load_board(like).least_stack}    # bytes, as link.ld.j2 checks\n"
     if load_board(like).machine:
         text += (
-            "# What unicorn stands in with. Remove it once fw_hal.c drives another kind of UART.\n"
+            "# The machine that unicorn imitates. Remove it once fw_hal.c drives another UART.\n"
             f"machine: {load_board(like).machine}\n"
         )
     return text
@@ -133,8 +133,8 @@ def make_platform(name: str, like: str) -> str:
         "board": f"./{BOARDS}/{name}",
     }
     lines = [
-        f"# A platform of your own, begun like {like}. Recipes name it: `platform: {name}.yaml`.",
-        f"# Change what the remarks tell of, and what the files of {stated['board']} begin with.",
+        f"# A custom platform, copied from {like}. Recipes name it: `platform: {name}.yaml`.",
+        f"# Change the values with a note, and the files of {stated['board']} as their notes say.",
     ]
     text = PLATFORMS.read_text(like)
     for line in text[text.index("name:") :].splitlines():

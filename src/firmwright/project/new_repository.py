@@ -42,7 +42,7 @@ def write_new_repository(model: str, platform: str, target: str, folder: Path) -
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(model).stem).strip("-._") or "network"
     recipe = folder / f"{name}.yaml"
     if recipe.exists():
-        raise UserError(f"{recipe}: is there already; remove it, or give the model another name")
+        raise UserError(f"{recipe}: already exists; remove it, or rename the model")
     stated = platform if is_description_file(platform) else known.name
     variables = {"name": name, "model": model, "platform": stated, **describe_model(model)}
     variables |= {"first_line": FIRST_LINE, "version": __version__, "target": target}

@@ -151,13 +151,13 @@ def evaluate(
             shown.SerializeToString(), session_options(), providers=["CPUExecutionProvider"]
         )
     except Exception as error:
-        raise UserError(f"quantize: ONNX Runtime refuses the model: {first_line(error)}") from error
+        raise UserError(f"quantize: ONNX Runtime rejects the model: {first_line(error)}") from error
     for index, sample in enumerate(track(samples, "samples")):
         try:
             computed = session.run(names, dict(sample)) if names else []
         except Exception as error:
             raise UserError(
-                f"quantize: ONNX Runtime refuses sample {index}: {first_line(error)}"
+                f"quantize: ONNX Runtime rejects sample {index}: {first_line(error)}"
             ) from error
         found = dict(zip(names, computed, strict=True))
         if tensors is not None:
@@ -193,8 +193,8 @@ def write_out_fused(model: onnx.ModelProto, inputs: Sequence[Tensor]) -> onnx.Mo
             model = onnx.version_converter.convert_version(model, FUSED_OPSET)
         except Exception as error:  # the converter's errors have no common base class
             raise UserError(
-                f"quantize: the model cannot be taken to operator set {FUSED_OPSET}, which its "
-                f"fused operators ask for: {first_line(error)}; export it for that one"
+                f"quantize: the model cannot be converted to operator set {FUSED_OPSET}, which its "
+                f"fused operators need: {first_line(error)}; export it for {FUSED_OPSET}"
             ) from error
     model = specialize(model, inputs, RUNTIME_REWRITES)
     name_apart(model.graph)

@@ -143,7 +143,7 @@ class Restorer:
             return tensor
         if tensor.scale is None:
             raise UserError(
-                f"quantize: the model does not say what the integers of '{tensor.name}' stand for; "
+                f"quantize: the model states no quantization parameters of '{tensor.name}'; "
                 "start from the float model, or from one with float32 inputs and outputs"
             )
         params = QuantParams(tensor.dtype, tensor.scale, tensor.zero_point or 0)
@@ -256,7 +256,7 @@ def infer_distributions(
     if missing:
         raise UserError(
             "quantize: calibration.method: model: the model states no range for "
-            f"{', '.join(missing)}; give samples (`calibration: {{inputs: …}}`)"
+            f"{', '.join(missing)}; add samples (`calibration: {{inputs: …}}`)"
         )
     return {name: to_distribution(interval) for name, interval in known.items()}
 

@@ -246,7 +246,7 @@ class ShiftLayer:
         fraction, power = frexp(float(scales[0]))
         if fraction != 0.5 or zero_points.any():
             raise UserError(
-                f"{self.name}: scale {scales[0]:g} and zero point {zero_points[0]}: shifts take "
+                f"{self.name}: scale {scales[0]:g} and zero point {zero_points[0]}: shifts need "
                 "scales that are powers of two, and zero points of 0"
             )
         return power - 1

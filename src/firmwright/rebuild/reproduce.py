@@ -174,7 +174,7 @@ def read_result(bundle: Path) -> dict[str, bytes]:
     from firmwright.bundle.first_difference import read_folder
 
     if not bundle.is_file():
-        raise UserError(f"the build left no {bundle.name}, so there is nothing to compare")
+        raise UserError(f"the build wrote no {bundle.name}, so no files can be compared")
     return read_folder(bundle)
 
 
@@ -230,7 +230,7 @@ def install_wheel(place: Path) -> Path:
     Raises UserError with the reason if there are no sources, or no pip and setuptools.
     """
     if not IS_CHECKOUT:
-        raise UserError("firmwright is no editable installation")
+        raise UserError("firmwright is not an editable installation")
     copy, installed = place / "sources", place / "wheel"
     made = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
     for name in ("src", *ON_TOP):

@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
     vendor = commands.add_parser("vendor", help=sentence, description=sentence, epilog=codes)
     vendor.add_argument("words", nargs="+", metavar="RECIPE", help="a recipe, or name=value")
     vendor.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="fill this folder")
-    vendor.add_argument("--check", action="store_true", help="copy nothing, list missing inputs")
+    vendor.add_argument("--check", action="store_true", help="list missing inputs without copying")
 
 
 def vendor(jobs: Sequence[Job], folder: Path, check: bool) -> int:

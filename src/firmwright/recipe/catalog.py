@@ -154,7 +154,7 @@ def _find_order_errors(
                 f"one that does: {', '.join(fallbacks)}",
             )
         if fallback and not last:
-            message = f"the device {quote(device.name)} takes every operator, so it goes last"
+            message = f"the device {quote(device.name)} runs every operator; move it to the end"
             yield Finding(pointer, message)
 
 

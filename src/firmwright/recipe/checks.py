@@ -114,7 +114,7 @@ def find_class_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     pointer: Pointer = ("postprocess", "classes")
     classes = get_value(data, pointer)
     if isinstance(classes, int):
-        yield Finding(pointer, "the network has their number; give their names")
+        yield Finding(pointer, "the network has their number; state their names")
     if classes is not None and get_value(data, ("postprocess", "detection")):
         yield Finding(
             pointer,
@@ -153,7 +153,7 @@ def find_evaluate_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
 def find_rounding_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield a rounding that contradicts a TFLite model, which defines its arithmetic exactly."""
     if defaults.find_default_rounding(data) == "tflite" and data.get("rounding") == "onnx":
-        message = "a TFLite model defines its own rounding; leave the key out, or state tflite"
+        message = "a TFLite model defines its rounding; leave the key out, or state tflite"
         yield Finding(("rounding",), message)
 
 

@@ -84,7 +84,7 @@ def describe_unknown_format(file: str) -> str:
     if suffix in UNSUPPORTED_SUFFIXES:
         return UNSUPPORTED_SUFFIXES[suffix]
     suffixes = ", ".join(sorted(FORMATS_BY_SUFFIX))
-    found = f"no format can be told from the suffix {quote(suffix)}"
+    found = f"the suffix {quote(suffix)} is not the suffix of a format"
     return f"{found}; expected {suffixes}, or a key 'format'"
 
 

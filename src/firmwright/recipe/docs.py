@@ -123,7 +123,9 @@ def _format_block(key: _Key, root: Schema) -> str:
 
 def _describe_overrides() -> str:
     *names, last = (f"`{name}=`" for name in list_overrides())
-    sentence = f"{', '.join(names)} and {last} on the command line replace what the recipe says."
+    sentence = (
+        f"{', '.join(names)} and {last} on the command line replace the values of the recipe."
+    )
     return textwrap.fill(sentence, 100, break_on_hyphens=False)
 
 
@@ -223,7 +225,7 @@ PAGES = {"recipe.md": render_recipe_page, "description-files.md": render_descrip
 def main(arguments: list[str]) -> int:
     """Write or check the pages; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m firmwright.recipe.docs", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, report stale pages")
+    parser.add_argument("--check", action="store_true", help="report stale pages without writing")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("docs/reference"))
     options = parser.parse_args(arguments)
 

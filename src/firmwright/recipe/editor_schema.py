@@ -53,7 +53,7 @@ def write_editor_schema(folder: Path) -> Path:
     """Write the schema into a folder of recipes. Raises UserError if that fails."""
     path = folder / FILE_NAME
     if path.exists() and path.samefile(schema_file()):
-        raise UserError(f"{path} is firmwright's own; name the folder of your recipes")
+        raise UserError(f"{path} is a file of firmwright; name the folder of your recipes")
     try:
         path.write_text(format_editor_schema(), encoding="utf-8")
     except OSError as error:

@@ -97,12 +97,12 @@ def read_lock(recipe: Path) -> Lock | None:
         return None
     except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise UserError(
-            f"{path}: not a lock: {error}; `firmwright lock {recipe}` writes it anew"
+            f"{path}: not a lock: {error}; write it again with `firmwright lock {recipe}`"
         ) from None
     if lock.lock_version != LOCK_VERSION:
         raise UserError(
-            f"{path}: of version {lock.lock_version}, this firmwright reads {LOCK_VERSION}; "
-            f"`firmwright lock {recipe}` writes it anew"
+            f"{path}: has version {lock.lock_version}, this firmwright reads {LOCK_VERSION}; "
+            f"write it again with `firmwright lock {recipe}`"
         )
     return lock
 
@@ -149,7 +149,7 @@ def compare_samples(locked: SampleDigests, found: SampleDigests) -> Iterator[str
         other = [str(i) for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b]
         if other:
             listed = ", ".join(other[:10]) + (", …" if len(other) > 10 else "")
-            yield f"{purpose}: {len(other)} of {len(ours)} samples are others (sample {listed})"
+            yield f"{purpose}: {len(other)} of {len(ours)} samples differ (sample {listed})"
 
 
 def compare_versions(

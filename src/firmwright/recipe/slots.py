@@ -13,7 +13,7 @@ IN_ONE_IMAGE: Mapping[Pointer, str] = {
     ("selftest",): "the golden samples are those of one network, and the slot may have another",
     ("demo",): "the demo application has the network in it",
     ("export",): "packages have the network in them",
-    ("libraries",): "what your functions keep in RAM has no place that both images know",
+    ("libraries",): "the data that your functions keep in RAM has no address that both images know",
     ("postprocess", "detection"): "the firmware finds boxes by numbers of one network",
 }
 """Keys that do not work with a slot, each with the reason."""

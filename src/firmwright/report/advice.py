@@ -45,21 +45,21 @@ class Advice:
             return self.price if self.stays else self.unknown
         if self.saves > 0:
             return f"saves about {self.format(self.saves)}"
-        return f"takes about {self.format(-self.saves)} more" if self.saves else "saves nothing"
+        return f"needs about {self.format(-self.saves)} more" if self.saves else "saves nothing"
 
     @property
     def unknown(self) -> str:
         if self.costs is None:
-            return "saves what no cost model tells"
-        return f"{self.price} now, and saves what no cost model tells"
+            return "saves an unknown amount (no cost model)"
+        return f"{self.price} now, and saves an unknown amount (no cost model)"
 
     @property
     def price(self) -> str:
         crossings = f"{self.crossings} crossing{'s' if self.crossings > 1 else ''}"
         passed = f" and {crossings}" if self.crossings else ""
         if self.costs is None:
-            return f"takes what no cost model tells{passed}"
-        return f"takes about {self.format(self.costs)}{passed}"
+            return f"needs an unknown amount (no cost model){passed}"
+        return f"needs about {self.format(self.costs)}{passed}"
 
     def format(self, amount: float) -> str:
         digits = 0 if self.unit == "cycles" else 1

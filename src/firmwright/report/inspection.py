@@ -160,7 +160,7 @@ def describe_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 def describe_batch(batch: Mapping[str, Any] | None) -> str:
     if batch is None:
-        return "1 (none was asked for)"
+        return "1 (the recipe has no `batch`)"
     wanted, actual = batch["desired_batch_size"], batch["actual_batch_size"]
     return f"{actual:,} ({wanted:,} desired)"
 

@@ -117,7 +117,7 @@ def tell_exactness(report: Report) -> Card:
     )
     stand_ins = sum(layer.stand_in is not None for layer in report.layers)
     if stand_ins:
-        lines = (*lines, f"stand-ins for what closed tools make: {stand_ins} of its layers")
+        lines = (*lines, f"stand-ins for results of closed tools: {stand_ins} of its layers")
     if proof.mismatches:
         return Card("Is it exact?", f"{proof.mismatches:,} values are off", lines, "bad")
     answer = "exact" if not proof.differences else "within the tolerance"

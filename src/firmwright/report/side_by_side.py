@@ -108,7 +108,7 @@ def pair_layers(
 
     return [
         LayerPair(
-            ", ".join(list_sources(old) or list_sources(new)) or "what only moves data",
+            ", ".join(list_sources(old) or list_sources(new)) or "data movement",
             list_devices(old),
             list_devices(new),
             add(old),

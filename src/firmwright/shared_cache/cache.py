@@ -66,7 +66,7 @@ class SharedCache:
         if content is None:
             return None
         if hashlib.sha256(content).hexdigest() != file.sha256:
-            raise CacheError(f"{self.store.find(name)}: {file.path} is not what its digest says")
+            raise CacheError(f"{self.store.find(name)}: {file.path} does not match its digest")
         return content
 
     def keep(self, key: str, folder: Path, notes: Sequence[str]) -> None:
@@ -90,7 +90,7 @@ def open_cache() -> SharedCache | None:
         return None
     role = said.get(ROLE) or ROLES[0]
     if role not in ROLES:
-        raise refuse(ROLE, f"'{role}' is none of {', '.join(ROLES)}")
+        raise refuse(ROLE, f"'{role}' is not a role; expected {', '.join(ROLES)}")
     return SharedCache(open_store(said[PLACE], said.get(LIMIT) or DEFAULT_LIMIT), role)
 
 
@@ -101,10 +101,12 @@ def open_store(place: str, size: str) -> Store:
         raise refuse(PLACE, f"an address begins with two slashes: {scheme.partition(':')[0]}://…")
     if scheme in ("http", "https") and separator:
         if not is_address(place):
-            raise refuse(PLACE, f"'{place}' is no address, as http://cache.example:8080/team")
+            raise refuse(
+                PLACE, f"'{place}' is not an address such as http://cache.example:8080/team"
+            )
         return WebStore(place)
     if separator and not rest:
-        raise refuse(PLACE, f"'{place}' names no place behind the scheme")
+        raise refuse(PLACE, f"'{place}' names no location after the scheme")
     if separator:
         try:
             return BucketStore(place)

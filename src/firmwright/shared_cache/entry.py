@@ -102,7 +102,7 @@ def decode(data: bytes, key: str) -> Entry:
     check_paths(file.path for file in files)
     entry = Entry(key, files, notes)
     if digest != digest_entry(entry):
-        raise CacheError("the entry is not what its digest says")
+        raise CacheError("the entry does not match its digest")
     return entry
 
 

@@ -94,7 +94,7 @@ class PatientStore:
         self.waited = max(0.0, self.waited + seconds - ANSWER - size / RATE)
         if self.waited > MAX_WAIT_S:
             self.give_up()
-            told = f"too slow, {self.waited:.0f} s longer than it should take"
+            told = f"too slow by {self.waited:.0f} s"
             raise CacheError(f"{self.find(name)}: {told}; it is not asked again")
 
     def find(self, name: str) -> str:

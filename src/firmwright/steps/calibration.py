@@ -60,7 +60,7 @@ def run(job: Job, folder: Path) -> None:
     if interface.states:
         raise UserError(
             f"quantize: the network keeps a state ('{interface.states[0].tensor.name}'), and "
-            "calibration takes samples that do not follow each other; quantize it before"
+            "calibration needs independent samples; quantize the model before"
         )
     network = export_float_model(job, interface)
     opset = INT16_OPSET if quantize.sixteen_bit else PER_CHANNEL_OPSET
@@ -78,13 +78,13 @@ def run(job: Job, folder: Path) -> None:
         if network.ranges is None:
             raise UserError(
                 "quantize: calibration.method: model: the model is not quantized, so it states no "
-                "ranges; give samples (`calibration: {inputs: …}`)"
+                "ranges; add samples (`calibration: {inputs: …}`)"
             )
         found = infer_distributions(model, network.ranges)
     else:
         found = calibrate(model, samples)
     if len(samples) == 1:
-        job.note("calibration: a single sample: what it does not show is clamped")
+        job.note("calibration: a single sample; values outside its ranges are clamped; add samples")
     if network.ranges is not None:
         job.note("calibration: the model is quantized; its weights are put on other grids")
     (folder / artifacts.PREPARED_MODEL.file).write_bytes(

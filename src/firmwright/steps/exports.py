@@ -22,8 +22,8 @@ def run(job: Job, folder: Path) -> None:
     """
     for device in find_driven_devices(job):
         raise UserError(
-            f"{device} runs a part of the network, and what drives it is code of the board "
-            f"{job.platform.board}, which no package has; export the network with `target: c`"
+            f"{device} runs a part of the network; its driver belongs to the board "
+            f"{job.platform.board}, which no package contains; export with `target: c`"
         )
     options, interface = require(job.recipe.export), artifacts.INTERFACE.read(job)
     caller, plan = job.recipe.arena == "caller", artifacts.PLAN.read(job)

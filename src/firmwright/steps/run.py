@@ -79,7 +79,7 @@ def run(job: Job, folder: Path) -> None:
     artifacts.RUN.write(folder, record)
     remarks = list_remarks(record)
     if are_all_equal(found):
-        remarks.append("all samples give the same outputs: give real ones (`run.inputs`)")
+        remarks.append("all samples have the same outputs; use real samples (`run.inputs`)")
     if remarks:
         job.note("; ".join(remarks))
     if job.recipe.detection is not None:

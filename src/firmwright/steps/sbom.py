@@ -70,7 +70,7 @@ def list_included(job: Job, read: Lock) -> Iterator[Component]:
         f"{toolchain}-runtime",
         True,
         read.versions.get(toolchain, ""),
-        description="what the linker takes of the compiler's run-time and C libraries",
+        description="the linked parts of the compiler's run-time and C libraries",
     )
     for library in job.recipe.libraries:
         names = [*library.sources, *([library.archive] if library.archive else [])]

@@ -35,11 +35,11 @@ def run(job: Job, folder: Path) -> None:
     TIMELINE.write(folder, found)
     if not found.modelled:
         return  # cycles equal instructions then
-    overlap = f", {beside:,} of them beside others" if devices else ""
+    overlap = f", {beside:,} of them in parallel" if devices else ""
     slowest = max(found.layers, key=lambda layer: layer.cycles)
     job.note(
         f"{found.cycles:,} cycles ({found.modelled:,} modelled, "
-        f"{found.counted:,} instructions counted{overlap}); {slowest.name} takes "
+        f"{found.counted:,} instructions counted{overlap}); {slowest.name} needs "
         f"{100 * slowest.cycles / found.cycles:.1f} % of them"
     )
     for track in draw_tracks(found) if devices else ():

@@ -178,8 +178,8 @@ def load_custom_target(name: str, reference: str, folder: Path) -> CustomTarget:
         place = locate_definition(reference, folder)
     if missing:
         raise UserError(
-            f"{place}: {reference} makes a {type(target).__name__}, which is no device: it has no "
-            f"{', '.join(missing)}; derive it from firmwright.targets.Target"
+            f"{place}: {reference} makes a {type(target).__name__}, which is not a device: it has "
+            f"no {', '.join(missing)}; derive it from firmwright.targets.Target"
         )
     if target.name != name:
         raise UserError(

@@ -107,7 +107,7 @@ def check_device(name: str | None, last: str) -> None:
     """Raise ValueError for a device without strategies; only devices that end a mix have them."""
     takers = {taker for taker in target_names() if load_target(taker).is_fallback} | {last}
     if name is not None and name not in takers:
-        raise ValueError(f"'{name}' takes no strategies; these do: {', '.join(sorted(takers))}")
+        raise ValueError(f"'{name}' has no strategies; expected one of {', '.join(sorted(takers))}")
 
 
 def find_problem(result: Any, builder: relax.BlockBuilder, operator: tvm.ir.Call) -> str:

@@ -37,7 +37,9 @@ def check_placement(module: tvm.IRModule, placement: Placement) -> str:
             if variable not in bindings:
                 return f"the composite '{composite.kind}' has {describe(variable)}"
             if variable in owners:
-                return f"the composite '{composite.kind}' has '{variable.name}', which is taken"
+                return (
+                    f"the composite '{composite.kind}' has '{variable.name}' of another composite"
+                )
             owners[variable] = number
     return check_objections(bindings, placement.violations) or find_cycle(
         bindings, owners, placement.composites
@@ -198,7 +200,11 @@ def check_cycles(kernel: Kernel) -> str:
 
 
 def check_estimate(cycles: int | None) -> str:
-    return f"{cycles:,} cycles are less than none" if cycles is not None and cycles < 0 else ""
+    return (
+        f"{cycles:,} cycles are negative; expected 0 or more"
+        if cycles is not None and cycles < 0
+        else ""
+    )
 
 
 def check_suggestions(suggestions: Sequence[object]) -> str:

@@ -50,11 +50,11 @@ OUR_REMOVAL = " - executing 'Python: function remove_results'\n"
 NO_TASK_FILE = """\
 no dodo.py in this folder or above
 A dodo.py is one line, `from firmwright.tasks.dodo import *`; `firmwright init` writes it, and \
-`firmwright build my.yaml` needs none."""
+`firmwright build my.yaml` does not need it."""
 
 
 OPTIONS_FIRST = """\
-; doit's options come first, as in `doit -n 2 build`; `doit help build` names what may follow"""
+; doit's options come first, as in `doit -n 2 build`; `doit help build` lists the arguments"""
 
 
 class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
@@ -135,7 +135,7 @@ def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
     if "num_process" in params._non_default_keys:
         asked, scheduler = params["num_process"], get_var(SCHEDULER)
         if scheduler:
-            message = f"-n {asked}: {SCHEDULER}={scheduler} has workers of its own"
+            message = f"-n {asked}: {SCHEDULER}={scheduler} already has workers"
             raise InvalidCommand(f"{message}; leave one of them out")
         trials.side_by_side = max(asked, 1)
     params["num_process"] = 0
@@ -273,6 +273,8 @@ class DumpDB(cmd_dumpdb.DumpDB):  # type: ignore[misc]
     def execute(self, opt_values: Any, pos_args: list[str]) -> Any:
         file = opt_values["dep_file"]
         if not dbm.whichdb(file):
-            message = f"dumpdb: {file} is no DBM file; `doit info TASK` tells what doit remembers"
+            message = (
+                f"dumpdb: {file} is not a DBM file; `doit info TASK` shows the recorded values"
+            )
             raise InvalidCommand(message)
         return super().execute(opt_values, pos_args)

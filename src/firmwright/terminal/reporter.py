@@ -90,7 +90,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         if title:
             self.succeeded.append(task)
             if task.values.get("taken"):
-                self.screen.running[task.name].sentence = "taken from the shared cache"
+                self.screen.running[task.name].sentence = "copied from the shared cache"
             if "times" in task.values:
                 self.times.setdefault(title.job.title, {})[title.stage] = Times(
                     **task.values["times"]

@@ -46,7 +46,7 @@ def check_float_abi(elf: Path) -> None:
         raise UserError(
             f"{elf.name}: labelled hard-float, but it computes floats in software "
             f"({', '.join(found)}). The compiler flags name a core without floating-point unit, or "
-            "switch it off: give the unit by -mfpu, for `zig cc` as a feature of -mcpu "
+            "switch the unit off; name the unit by -mfpu, or for `zig cc` as a feature of -mcpu "
             "(cortex_m4+vfp4d16sp)"
         )
 

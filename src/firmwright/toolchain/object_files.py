@@ -37,7 +37,7 @@ class MissingSymbol:
     hint: str
 
     def __str__(self) -> str:
-        return f"{self.needed_by.name} needs '{self.symbol}', which nothing defines{self.hint}"
+        return f"{self.needed_by.name} needs '{self.symbol}', which no file defines{self.hint}"
 
 
 def read_object(path: Path) -> ObjectFile:

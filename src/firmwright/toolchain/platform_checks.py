@@ -170,7 +170,7 @@ def _find_access_errors(memories: Data) -> Iterator[Finding]:
     for name in ("flash", "ram"):
         if stated and name in memories and name not in stated:
             message = f"the key `cost` is missing, which '{stated[0]}' has; state it for all "
-            message += "memories or for none"
+            message += "memories, or remove it"
             yield Finding(("memories", name), message)
 
 

@@ -66,7 +66,7 @@ CANONICAL = (
     ),
     Transform(
         "parts-of-concat",
-        "nothing takes an element out of tensors that were joined of such",
+        "no operator reads an element of tensors that were joined from such elements",
         take_part,
     ),
     Transform(

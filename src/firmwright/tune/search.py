@@ -41,7 +41,7 @@ def tune(job: Job) -> None:
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.layers) as mix:
         ways = list_ways(partition, module, mix)
     if not ways:
-        job.note("no layer can be written in several ways, so there is nothing to tune")
+        job.note("no layer has several variants, so tuning has no choice")
         return
     network = describe_network(job, partition)
     count = count_trials(job, ways)
@@ -118,8 +118,8 @@ def try_together(job: Job, found: TunedNetwork, usual: TrialResult) -> TrialResu
     (tried,) = run_trials(job, {TOGETHER: found})
     if tried.failure:
         raise UserError(
-            f"the fastest ways do not build together: {tried.failure}\n"
-            "`target: c -specialize=size` shares functions, which take less flash"
+            f"the fastest variants do not build together: {tried.failure}\n"
+            "`target: c -specialize=size` shares functions, which need less flash"
         )
     check_outputs(usual, tried)
     return tried
@@ -130,8 +130,8 @@ def check_outputs(usual: TrialResult, tried: TrialResult) -> None:
     other = [name for name, digest in usual.outputs.items() if tried.outputs[name] != digest]
     if other:
         raise UserError(
-            f"the ways of trial {tried.trial} give other outputs than the usual ones "
-            f"({', '.join(other)}): a form is wrong here"
+            f"the outputs of trial {tried.trial} differ from the outputs of the default variants "
+            f"({', '.join(other)}): one variant computes wrong results"
         )
 
 

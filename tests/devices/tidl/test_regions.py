@@ -58,9 +58,9 @@ def test_neighbors_are_one_region_with_several_results() -> None:
     assert "b" in first
     assert "c" in second
     reasons = [c.reason for c in placed(module).composites]
-    assert reasons[0] == "TIDL takes all 3 layers of it"
+    assert reasons[0] == "TIDL runs all 3 layers of it"
     assert reasons[1] == (
-        "TIDL takes all 2 layers of it; it is a region of its own because of sign ('odd') before "
+        "TIDL runs all 2 layers of it; it is a separate region because of sign ('odd') before "
         "it: TIDL has no sign"
     )
 
@@ -118,7 +118,7 @@ def test_a_region_that_only_dequantizes_is_left(quantizes: bool) -> None:
 
 def test_a_layer_without_a_name_goes_by_its_operator() -> None:
     module = network(lambda _, x: [op.nn.relu(op.sign(op.nn.relu(x)))])
-    assert "of its own because of sign before it" in placed(module).composites[1].reason
+    assert "a separate region because of sign before it" in placed(module).composites[1].reason
 
 
 @pytest.mark.parametrize("build", [branches, line], ids=["branches", "line"])
@@ -305,4 +305,4 @@ def test_a_tflite_network_is_one_region(tmp_path: Path) -> None:
     for ours, theirs in zip(found, tflite.run_reference(data, samples).outputs, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     (region,) = lowered(data, target="tidl, c").partition.regions
-    assert (region.device, region.reason) == ("tidl", "TIDL takes all 15 layers of it")
+    assert (region.device, region.reason) == ("tidl", "TIDL runs all 15 layers of it")

@@ -55,14 +55,14 @@ def explain_layer(call: Call, ranges: Mapping[Var, Range], weights: Array) -> st
     data = ranges.get(call.args[0])
     if data is None or not np.isfinite(data.magnitude):
         return (
-            "what it reads may be any number, for the model does not clip it; if that is an input "
-            "of whole numbers, state them: `inputs: {its name: {integers: [0, 255]}}`"
+            "its input may be any number, because the model does not clip it; if the network has "
+            "an input of whole numbers, state them: `inputs: {its name: {integers: [0, 255]}}`"
         )
     if not data.is_whole:
-        return "what it reads is clipped, but not rounded to whole numbers"
+        return "its input is clipped, but not rounded to whole numbers"
     if choose_type(data) is None:
         low, high = int(data.low.min()), int(data.high.max())
-        return f"what it reads is from {low:,} to {high:,}, which 8 bits do not hold"
+        return f"its input is from {low:,} to {high:,}, which does not fit 8 bits"
     if np.abs(weights + 0.5).max() > 128:
         low, high = int(weights.min()), int(weights.max())
         return f"its weights are from {low:,} to {high:,}, which int8 does not hold"
