@@ -114,8 +114,8 @@ def test_a_batch_for_the_c7x_is_calibrated_with_whole_batches(
         (
             np.zeros((3, 1, 8, 8), "int8"),
             "tidl -advanced_options:calibration_frames=4, c",
-            "run.inputs gives 3 samples to calibrate with; advanced_options:calibration_frames=4 "
-            "takes 4",
+            "run.inputs has 3 samples to calibrate with; advanced_options:calibration_frames=4 "
+            "needs 4",
         ),
     ],
     ids=["none", "shape", "count"],

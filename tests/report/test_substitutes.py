@@ -120,7 +120,7 @@ def test_a_rule_that_is_lifted_in_words_saves_what_it_promised() -> None:
 def test_an_option_that_lifts_a_rule_saves_what_it_promised() -> None:
     before, after = place(POOL, "tidl -deny_list:layer_type=MaxPool, c"), place(POOL)
     advice = about_odd(before)
-    assert advice.change == "target: tidl: take 'MaxPool' off deny_list:layer_type"
+    assert advice.change == "target: tidl: remove 'MaxPool' from deny_list:layer_type"
     assert_gain(before, after, advice)
 
 

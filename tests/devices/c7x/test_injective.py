@@ -63,7 +63,7 @@ def test_a_cut_is_the_fewest_even_parts_of_the_first_axis_that_is_too_long(
 
 def test_what_was_chosen_is_said() -> None:
     chosen = remarks(network({s: (formula, numbers(1, *c)) for s, c in SHAPES.items()}))
-    moves = "which the DMA moves beside the computation. The innermost loop is one vector."
+    moves = "which the DMA moves during the computation. The innermost loop is one vector."
     none = "Streams deliver 0 of 2 inputs; others: moved by the DMA (2)."
     scale = (
         "Streams deliver 0 of 2 inputs; others: moved by the DMA (1), not side by side in a "
@@ -73,7 +73,7 @@ def test_what_was_chosen_is_said() -> None:
     assert chosen == [
         f"64 blocks of 12,544 bytes, {moves} {scale}",
         f"56 blocks of 14,336 bytes, {moves} {one}",
-        "291 blocks of 244 bytes, which the DMA moves beside the computation. No vectors: the "
+        "291 blocks of 244 bytes, which the DMA moves during the computation. No vectors: the "
         "inner loop's 61 steps are not whole vectors of 16.",
         f"6 blocks of 16,000 bytes, {moves} {one}",
         "No blocks: all of it fits 16,384 bytes. The innermost loop is one vector. Streams "

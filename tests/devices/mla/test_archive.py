@@ -209,7 +209,7 @@ def test_what_the_vendors_reader_tolerates_is_remarked() -> None:
     content["plugins"][1]["resources"]["executable"] = "net.so"
     found = pipeline(content, ["net_mpk.json", "net.so"])
     assert found.remarks == (
-        "the step 'quantize' reads 'image', taken for an input of the network",
+        "the step 'quantize' reads 'image', used as an input of the network",
         "the step 'MLA_0' of the MLA runs net.so, a library",
     )
 

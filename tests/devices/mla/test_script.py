@@ -234,7 +234,7 @@ def test_the_sdk_is_found_by_its_variables(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.delenv("MODEL_COMPILER_HOME", raising=False)
     assert find_sdk() is None
     monkeypatch.setenv("MODEL_COMPILER_HOME", str(tmp_path))
-    with pytest.raises(UserError, match="bin/python is no program; set MODEL_COMPILER_HOME to"):
+    with pytest.raises(UserError, match="bin/python is not a program; set MODEL_COMPILER_HOME to"):
         find_sdk()
     install_sdk(tmp_path / "bin")
     found = find_sdk()

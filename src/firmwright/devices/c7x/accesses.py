@@ -71,7 +71,7 @@ def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
     if any(is_reduction(schedule, block) for block in found):
         return "it sums or compares along an axis"
     if len(found) != 1:
-        return f"it takes {len(found)} loop nests"
+        return f"it needs {len(found)} loop nests"
     body = schedule.get(found[0])
     variables = [v.var for v in body.iter_vars]
     if [r.min for r in body.writes[0].region] != variables:

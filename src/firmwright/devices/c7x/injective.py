@@ -155,7 +155,7 @@ def block_elements(found: ElementwiseNest, split: BlockSplit) -> int:
 def describe_blocks(found: ElementwiseNest, split: BlockSplit) -> str:
     count = prod(found.extents[: split.axis]) * split.count
     size = block_elements(found, split) * ELEMENT_BYTES[found.dtype]
-    return f"{count} blocks of {size:,} bytes, which the DMA moves beside the computation."
+    return f"{count} blocks of {size:,} bytes, which the DMA moves during the computation."
 
 
 def make_blocks(

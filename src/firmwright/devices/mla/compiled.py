@@ -99,7 +99,7 @@ def describe_archive(record: ArtifactsReport, archive: CompiledArchive) -> list[
     if archive.stand_in:
         return [
             f"{record.folder}: not compiled, {PYTHON_VARIABLE} is not set; {archive.file} is a "
-            f"stand-in, and {SCRIPT} makes the archive where SiMa's Model SDK is installed"
+            f"stand-in; run {SCRIPT} on a machine with SiMa's Model SDK to make the archive"
         ]
     steps = ", ".join(f"{count} on the {core}" for core, count in archive.processors.items())
     desired, granted = (

@@ -52,8 +52,8 @@ def export_network(module: IRModule, interface: ModelInterface) -> SimaNetwork:
     for tensor in interface.inputs:
         if tensor.scale is None and tensor.dtype != "float32":
             raise UserError(
-                f"target: mla: the input '{tensor.name}' is {tensor.dtype}; SiMa's compiler takes "
-                "float32, or numbers that the network dequantizes first"
+                f"target: mla: the input '{tensor.name}' is {tensor.dtype}; SiMa's compiler "
+                "supports float32, or numbers that the network dequantizes first"
             )
     exporter = NetworkExporter(module, interface, layout)
     ports = exporter.interface

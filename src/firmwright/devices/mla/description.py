@@ -163,7 +163,7 @@ def find_impossible_batches(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]
 
 def find_remarks(steps: Sequence[Mapping[str, Any]], content: Mapping[str, Any]) -> Iterator[str]:
     for node, step in find_unmade_inputs(steps, content):
-        yield f"the step {step['name']!r} reads {node['name']!r}, taken for an input of the network"
+        yield f"the step {step['name']!r} reads {node['name']!r}, used as an input of the network"
     for step in steps:
         if step["processor"] == "MLA" and str(find_program(step)).endswith(".so"):
             yield f"the step {step['name']!r} of the MLA runs {find_program(step)}, a library"

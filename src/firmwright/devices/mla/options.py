@@ -44,7 +44,7 @@ def read_options(context: Context) -> MlaOptions:
             raise UserError(f"target: mla: {name} is {known}, not '{text}'")
     if "mla" not in context.platform.accelerators:
         raise UserError(
-            f"target: mla: the platform '{context.platform.name}' has no MLA; take modalix or mlsoc"
+            f"target: mla: the platform '{context.platform.name}' has no MLA; use modalix or mlsoc"
         )
     values = {name: context.options.get(name, option.default) for name, option in table.items()}
     options = MlaOptions(values, str(context.platform.accelerators["mla"]["generation"]))

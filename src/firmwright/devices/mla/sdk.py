@@ -60,8 +60,8 @@ def find_sdk() -> Sdk | None:
             python = Path(stated).expanduser().absolute() / place
             if not python.is_file() or not os.access(python, os.X_OK):
                 raise UserError(
-                    f"{variable}={stated}: {python} is no program; set {variable} to the Model "
-                    "SDK's, or leave it unset"
+                    f"{variable}={stated}: {python} is not a program; set {variable} to the "
+                    "Model SDK's program, or leave it unset"
                 )
             return Sdk(python, variable)
     return None

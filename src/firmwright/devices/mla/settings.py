@@ -119,7 +119,7 @@ def find_unmapped(quantize: QuantizeOptions) -> list[tuple[str, str]]:
     if quantize.layers:
         wrong.append(("quantize.layers", "not empty"))
     if quantize.keep_float.layers or quantize.keep_float.operators:
-        wrong.append(("quantize.keep_float", "not empty (take the option unquantized_nodes)"))
+        wrong.append(("quantize.keep_float", "not empty (use the option unquantized_nodes)"))
     return wrong
 
 

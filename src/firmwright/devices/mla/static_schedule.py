@@ -14,8 +14,8 @@ from firmwright.report.manifest import ScheduledLayer
 
 HEADER = """\
 # Clock cycles of {name} on the MLA, layer by layer, as SiMa's compiler schedules them.
-# A static schedule: it has no stalls for instructions or memory, and nothing was measured.
-# start_cycle and end_cycle are inclusive: a layer takes end_cycle - start_cycle + 1 cycles.
+# A static schedule: it has no stalls for instructions or memory, and is not a measurement.
+# start_cycle and end_cycle are inclusive: a layer needs end_cycle - start_cycle + 1 cycles.
 """
 KEYS = {"name", "start_cycle", "end_cycle"}
 

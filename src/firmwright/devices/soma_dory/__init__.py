@@ -26,7 +26,7 @@ class SomaDoryTarget(Target):
 
     name = "soma_dory"
     rewrites = ("UseIntegers",)
-    reason = "it has DIANA's arithmetic, and breaks none of the accelerator's rules"
+    reason = "it has DIANA's arithmetic, and meets the accelerator's rules"
     machines = MappingProxyType({"diana": "firmwright.devices.soma_dory.emulated_device:Diana"})
     operators = ("conv2d", "depthwise_conv2d", "dense", "add", "relu")
     stages = ("firmwright.devices.soma_dory.stages:CHIP_CHECK",)

@@ -156,11 +156,11 @@ def describe_unmatched(
 ) -> str:
     scale = find_unsupported_scale(single.anchor.value, values)
     if scale is not None:
-        return f"a scale of what it reads, {scale:.6g}, is no power of two"
+        return f"a scale of its inputs, {scale:.6g}, is not a power of two"
     dtype = dtype_of(single.anchor.var)
     if dtype not in ("int32", "uint32"):
         return f"it computes {dtype}"
-    followers = ", ".join(single.first_followers) or "no operator of their own"
+    followers = ", ".join(single.first_followers) or "no operator that reads them alone"
     return f"its sums are followed by {followers}"
 
 

@@ -23,7 +23,7 @@ from firmwright.project.write import write_file
 def run(job: Job, folder: Path) -> None:
     record = RECORD.read(job)
     if not record.regions:
-        job.note("no region of TIDL: nothing to run by TIDL-RT")
+        job.note("TIDL has no region, so TIDL-RT runs no layer")
         return
     regions = {region.region: region for region in record.regions}
     steps = [step.region for step in PLAN.read(job).schedule.steps]

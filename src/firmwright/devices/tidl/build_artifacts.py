@@ -32,11 +32,11 @@ FRAMES = "advanced_options:calibration_frames"
 
 
 NO_SAMPLES = (
-    "target: tidl: there are no samples to calibrate with, and TI's tools would take random "
+    "target: tidl: there are no samples to calibrate with, and TI's tools would use random "
     "numbers; state `calibration: {inputs: …}`"
 )
 
-ZERO = "TI asks for 0 there in a quantized graph, which `quantize: {symmetric: true}` gives"
+ZERO = "TI needs 0 there in a quantized graph; state `quantize: {symmetric: true}`"
 
 
 def run(job: Job, folder: Path) -> None:
@@ -62,7 +62,7 @@ def run(job: Job, folder: Path) -> None:
     for told in describe_shifted_inputs(record):
         job.note(told)
     for option in find_unmapped_options(network.options):
-        job.note(f"TI's import tool is not told {option}")
+        job.note(f"{option} is not passed to TI's import tool")
 
 
 def read_batch_size(job: Job) -> int:
@@ -140,10 +140,10 @@ def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list
     held = min(len(c.arrays) for c in columns.values())
     if stated and held < frames * batch:
         raise UserError(
-            f"target: tidl: {key}.inputs gives {held} samples to calibrate with; {FRAMES}={frames} "
-            f"takes {frames * batch}"
+            f"target: tidl: {key}.inputs has {held} samples to calibrate with; {FRAMES}={frames} "
+            f"needs {frames * batch}"
         )
     if held < batch:
-        job.note(f"TIDL calibrates with {held} samples, in turn, which a batch of {batch} takes")
+        job.note(f"TIDL calibrates with {held} samples in turn, because a batch needs {batch}")
     count = min(frames, max(held // batch, 1)) * batch
     return join_samples(to_samples(repeat_samples(columns, count), count), batch)

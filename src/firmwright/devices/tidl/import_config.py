@@ -183,7 +183,7 @@ def format_numbers(numbers: Iterable[float]) -> str:
 def element_type(tensor: Tensor) -> int:
     if tensor.dtype not in ELEMENT_TYPES:
         known = ", ".join(ELEMENT_TYPES)
-        raise UserError(f"tidl: a region hands over {tensor.dtype}; TIDL's tool takes {known}")
+        raise UserError(f"tidl: a region passes {tensor.dtype}; TIDL's tool supports {known}")
     return ELEMENT_TYPES[tensor.dtype]
 
 

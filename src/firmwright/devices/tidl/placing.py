@@ -140,7 +140,7 @@ def matches_kind(entry: str, kind: str) -> bool:
 
 
 def explain_denial(rule: str, entry: str) -> RuleViolation:
-    remedy = Remedy(f"target: tidl: take '{entry}' off {rule}")
+    remedy = Remedy(f"target: tidl: remove '{entry}' from {rule}")
     return RuleViolation(rule, f"the target's {rule} names '{entry}'", remedy=remedy)
 
 

@@ -62,9 +62,7 @@ def check_dequantized(region: list[int], layers: LayerGraph) -> RuleViolation | 
     kinds = {short_name(b.value) for i in region for b in layers.groups[i].bindings}
     if "dequantize" not in kinds or "quantize" in kinds:
         return None
-    sentence = (
-        "its region dequantizes and quantizes nothing; TIDL supports that with the scale 1 only"
-    )
+    sentence = "its region dequantizes but does not quantize; TIDL supports that with scale 1 only"
     return RuleViolation("dequantized region", sentence)
 
 
@@ -105,7 +103,7 @@ def count_bytes(tensor: Var) -> int:
 def check_work(macs: int, kept: int, options: TidlOptions) -> RuleViolation | None:
     most, least = options.number("max_num_subgraphs"), options.number("min_macs")
     if kept >= most:
-        sentence = f"{most} regions have no fewer than the {macs:,} multiply-accumulates of its own"
+        sentence = f"{most} regions have at least as many multiply-accumulates ({macs:,})"
         remedy = Remedy("target: tidl: more max_num_subgraphs")
         return RuleViolation("max_num_subgraphs", sentence, remedy=remedy)
     if macs < least:

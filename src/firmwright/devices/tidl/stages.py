@@ -76,7 +76,7 @@ def list_tool_files(platform: Platform) -> OpenedFiles | None:
 
 STAND_IN = Stage(
     name="stand_in",
-    sentence="quantize what stands in for TIDL",
+    sentence="quantize the stand-in for TIDL",
     run="firmwright.devices.tidl.stand_in:run",
     reads=(NETWORK_INTERFACE, PARTITION, REGIONS, BATCH_LAYOUT),
     writes=(STAND_INS,),
@@ -89,7 +89,7 @@ STAND_IN = Stage(
 
 ARTIFACTS = Stage(
     name="artifacts",
-    sentence="write what TI's tools need of each region",
+    sentence="write the inputs of TI's tools for each region",
     run="firmwright.devices.tidl.build_artifacts:run",
     reads=(MODEL_INTERFACE, NETWORK_INTERFACE, BATCH, PARTITION, REGIONS, BATCH_LAYOUT),
     writes=(RECORD,),

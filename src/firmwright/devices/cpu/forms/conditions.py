@@ -9,7 +9,7 @@ from firmwright.devices.cpu.forms.requantize import fits_integers
 from firmwright.ir.layer import LayerRounding
 
 INTEGERS = Condition(
-    "sums below 2^29, or 2^24 where they are scaled in float32, and factors of 2^-22 to 1/2",
+    "sums below 2^29, or 2^24 if they are scaled in float32, and factors of 2^-22 to 1/2",
     fits_integers,
 )
 

@@ -123,7 +123,7 @@ FORMS = (
         conditions=(INTEGERS,),
         pack=dsp_bytes.pack_dense,
         cost=1.0,
-        sentence="Two channels' weights lie in a halfword, so that SMLAD does four products.",
+        sentence="A halfword has two channels' weights, so that SMLAD does four products.",
     ),
     Form(
         name="dsp_conv2d",
@@ -132,7 +132,7 @@ FORMS = (
         conditions=(INTEGERS,),
         pack=dsp_bytes.pack_convolution,
         cost=1.0,
-        sentence="Two channels' weights lie in a halfword, so that SMLAD does four products.",
+        sentence="A halfword has two channels' weights, so that SMLAD does four products.",
         tiles=(Tile(3, 2), Tile(2, 2)),
     ),
     Form(

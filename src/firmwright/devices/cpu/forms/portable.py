@@ -128,7 +128,7 @@ FORMS = (
         conditions=(matrices.SCALED,),
         pack=matrices.pack_blocks,
         cost=3.0,
-        sentence="Two rows by four columns at once, which are copied behind each other.",
+        sentence="Two rows by four columns at once, which are copied one after the other.",
         headers=("multiply.h",),
     ),
     Form(
@@ -138,7 +138,7 @@ FORMS = (
         conditions=(softmax.BOUNDED,),
         pack=softmax.pack_softmax,
         cost=0.0,
-        sentence="Integers with a bound of their error, float32 where that could matter.",
+        sentence="Integers with a bound of their error, or float32 if the error could matter.",
     ),
     Form(
         name="float_conv2d",

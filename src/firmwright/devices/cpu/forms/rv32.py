@@ -247,7 +247,7 @@ FORMS = (
         ),
         pack=pack_convolution,
         cost=2.2,
-        sentence="Two pixels lie in a word, so that one multiplication does two of the layer's.",
+        sentence="A word has two pixels, so that one multiplication does two of the layer's.",
         shared=True,
         tiles=TILES,
         fit_tile=fit_tile,
@@ -270,7 +270,7 @@ FORMS = (
         conditions=(INTEGERS,),
         pack=rv32_dense.pack_dense,
         cost=2.3,
-        sentence="Four channels lie in a word, of which one multiplication does two.",
+        sentence="A word has four channels; one multiplication does two of them.",
         shared=True,
     ),
     Form(
@@ -300,7 +300,7 @@ FORMS = (
         conditions=(matrices.SCALED,),
         pack=matrices.pack_large_blocks,
         cost=2.7,
-        sentence="Four rows by four columns at once, which are copied behind each other.",
+        sentence="Four rows by four columns at once, which are copied one after the other.",
         headers=("multiply.h",),
     ),
 )

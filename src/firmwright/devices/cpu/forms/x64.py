@@ -98,7 +98,7 @@ FORMS = (
         conditions=(FACTORS,),
         pack=addition.pack_addition,
         cost=0.0,
-        sentence="Two multiplications and a shift, of eight elements at once where there is AVX2.",
+        sentence="Two multiplications and a shift, of eight elements at once with AVX2.",
         in_place=("input_0", "input_1"),
     ),
     Form(
@@ -135,7 +135,7 @@ FORMS = (
         conditions=(matrices.SCALED,),
         pack=matrices.pack_pairs,
         cost=0.4,
-        sentence="AVX2's products of two words for four rows by 16 columns, where there is AVX2.",
+        sentence="AVX2's products of two words for four rows by 16 columns, if there is AVX2.",
     ),
     Form(
         name="x64_float_conv2d",
