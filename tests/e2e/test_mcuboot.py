@@ -75,7 +75,7 @@ def test_a_program_has_no_images(repository: Repository) -> None:
         assert readme and b"| `firmware.elf`, `.map` |" in readme.read()
     done = image(repository, *LAYOUT, bundle=bundle)
     assert done.returncode == 2
-    assert "has no bare-metal firmware, which a boot loader starts" in done.stderr
+    assert "has no firmware for a boot loader" in done.stderr
 
 
 @pytest.mark.needs("openssl")

@@ -224,4 +224,4 @@ def test_a_board_that_gives_a_memory_no_place(repository: Repository) -> None:
     repository.write("tight.yaml", text.replace("name: tightly", "name: tight"))
     text = fail(repository, "recipe=digits.yaml", "platform=tight.yaml", "outdir=own")
     assert "a part of the network is in 'dtcm', but the start-up code of the board '" in text
-    assert "boards/acme' has no fw_constants_dtcm_load; add it as docs/howto/memory.md" in text
+    assert "boards/acme' has no fw_constants_dtcm_load. Add it as docs/howto/memory.md" in text

@@ -297,10 +297,13 @@ def test_compiler_refusal_is_shown(repository: Repository) -> None:
         (["recipe="], "recipe=: a value is missing"),
         (["recipe=digits.yaml", "profile=maybe"], "profile=maybe: expected 1 or 0\n"),
         (["recipe=digits.yaml", "no_user_code=no"], "no_user_code=no: expected 1 or 0\n"),
-        (["recipe=digits.yaml", "samples=3", "samples=4"], "samples=: is given 2 times\n"),
+        (
+            ["recipe=digits.yaml", "samples=3", "samples=4"],
+            "samples=: is set 2 times; leave one out\n",
+        ),
         (
             ["recipe=digits.yaml", "recipe=a.yaml"],
-            "recipe=: is given 2 times; several go into one word, with commas\n",
+            "recipe=: is set 2 times; join the values with commas\n",
         ),
         (["recipe=digits.yaml", "samples=65"], "holds 64 samples, the recipe asks for 65"),
     ],

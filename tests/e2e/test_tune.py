@@ -126,9 +126,9 @@ def test_a_file_that_does_not_fit_is_refused_at_its_places(changed: Repository) 
     edit(changed, {'"gcc"': '"zig"', "rv32m_conv2d own": "fast"})
     said = fail(changed, "recipe=digits.yaml")
     place = f"digits.tuned:{layer}:7: platforms.rv32-bare.layers"
-    assert f"{place}.region_009: no layer here that has several ways; " in said
+    assert f"{place}.region_009: not a layer with several variants; " in said
     assert f"layers: the layer '{DENSE}' is missing; " in said
-    assert ".way: no way here to write this layer; ways: rv32m_conv2d shared, " in said
+    assert ".way: not a variant of this layer; expected rv32m_conv2d shared, " in said
 
 
 def test_a_damaged_file_is_not_replaced(changed: Repository) -> None:
@@ -146,7 +146,7 @@ def test_a_tile_that_a_layer_does_not_have_is_refused(changed: Repository) -> No
     said = fail(changed, "recipe=digits.yaml")
     assert f"digits.tuned:{line}:14: platforms.rv32-bare.layers.region_00" in said
     assert (
-        ".way: no way here to write this layer; ways: rv32m_conv2d shared, rv32m_conv2d own, "
+        ".way: not a variant of this layer; expected rv32m_conv2d shared, rv32m_conv2d own, "
         "rv32m_conv2d own tile=4x2, rv32m_conv2d own tile=4x3, " in said
     )
 

@@ -50,7 +50,7 @@ def test_fault_says_what_and_where(
     ("memory", "message"),
     [
         ("{origin: 0x70000000, size: 4 KiB}", None),
-        ("{origin: 0x70000000, size: 2 KiB}", rf"write to address 0x70000800, where .*; {PLACE}"),
+        ("{origin: 0x70000000, size: 2 KiB}", rf"write to address 0x70000800, .*; {PLACE}"),
         ("{origin: 0x70000000, size: 4 KiB, read_only: true}", "0x70000800, which is read-only"),
         ("{origin: 0x40004000, size: 4 KiB}", "unicorn cannot map it at 0x40004000"),
     ],

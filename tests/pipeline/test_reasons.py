@@ -55,7 +55,7 @@ def test_a_result_that_is_missing_or_another_is_named(tmp_path: Path) -> None:
     assert find_reasons(unchanged, values) == (True, "")
     spoiled.write_text("another")
     lost.unlink()
-    told = f"{lost} is missing; {spoiled} was changed since"
+    told = f"{lost} is missing; {spoiled} was changed since the stage wrote it"
     assert find_reasons(unchanged, values) == (False, told)
 
 

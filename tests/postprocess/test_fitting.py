@@ -34,7 +34,7 @@ BATCH = (Tensor("y", (2, 8, 4, 8), "float32"),)
         ),
         (detection("offset-exp"), INTEGERS, "output 'y' is int8; boxes are read from float32"),
         (detection("offset-exp", heads=(Head(stride=16),)), GRID, "a grid of 8 x 4 cells"),
-        (detection("offset-exp", heads=(Head(anchors=((1, 1),)),)), GRID, "takes no anchors"),
+        (detection("offset-exp", heads=(Head(anchors=((1, 1),)),)), GRID, "has no anchors"),
         (detection("sigmoid-exp"), GRID, "needs anchors"),
         (
             detection("sigmoid-exp", heads=(Head(anchors=((1, 1),) * 3),)),

@@ -99,7 +99,7 @@ def crossed() -> tvm.IRModule:
         ('(Composite("none", ()),)', "the composite 'none' has no operators"),
         (
             '(Composite("one", (a,)), Composite("two", (a, odd)))',
-            "the composite 'two' has 'a' of another",
+            "the composite 'two' has 'a' of another composite",
         ),
         (
             '(), {odd: "it has no sign"}',

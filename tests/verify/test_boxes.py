@@ -75,7 +75,7 @@ def test_nothing_to_find_and_nothing_found() -> None:
         ("[[", "boxes.json: not a list of boxes for each sample"),
         ('[[{"class": "cat"}]]', "missing required field `box`"),
         ('[[{"class": "cta", "box": [0, 0, 1, 1]}]]', "no class 'cta'; did you mean 'cat'"),
-        ('[[{"class": 3, "box": [0, 0, 1, 1]}]]', "class 3; there are 3, from 0 on"),
+        ('[[{"class": 3, "box": [0, 0, 1, 1]}]]', "no class 3; expected 0 to 2"),
         ('[[{"class": 0, "box": [0.5, 0, 0.5, 1]}]]', "has no area"),
         ("[]", "boxes of 0 samples for 1 samples"),
     ],

@@ -186,7 +186,7 @@ class Graph:
 
     def _register_name(self, name: str) -> str:
         if name in self._names:
-            raise UserError(f"two layers or inputs are named '{name}'")
+            raise UserError(f"two layers or inputs are named '{name}'; rename one")
         self._names.add(name)
         return name
 

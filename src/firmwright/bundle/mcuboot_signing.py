@@ -36,7 +36,9 @@ def make_mcuboot_image(bundle: Bundle, key: Path | None, layout: ImageLayout) ->
     """
     firmware = bundle.files.get(FIRMWARE)
     if firmware is None:
-        raise UserError(f"{bundle.path}: has no bare-metal firmware, which a boot loader starts")
+        raise UserError(
+            f"{bundle.path}: has no firmware for a boot loader; build it for a bare-metal platform"
+        )
     private = load_private_key(read_private_key(key))
     try:
         import click

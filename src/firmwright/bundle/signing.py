@@ -167,7 +167,9 @@ def load_private_key(pem: bytes) -> Ed25519PrivateKey:
             "genpkey -algorithm ed25519 -out key.pem`"
         ) from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise UserError("the key to sign with is not of ed25519, whose signatures are repeatable")
+        raise UserError(
+            "the key to sign with is not of ed25519; signatures of ed25519 are repeatable"
+        )
     return key
 
 

@@ -159,8 +159,8 @@ def refuse_repeated_words() -> None:
     names = [complete_key(word) for word in words if not word.startswith("-")]
     for word, name in zip(words, names, strict=False):
         if names.count(name) > 1:
-            hint = "; several go into one word, with commas" if name in LISTS else ""
-            raise UserError(f"{word}=: is given {names.count(name)} times{hint}")
+            hint = "join the values with commas" if name in LISTS else "leave one out"
+            raise UserError(f"{word}=: is set {names.count(name)} times; {hint}")
 
 
 def add_no_user_code(parser: ArgumentParser) -> None:

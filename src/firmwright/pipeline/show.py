@@ -54,7 +54,7 @@ def run_command(options: argparse.Namespace) -> int:
         check_variables()
         recipes = find_recipes()
         if len(recipes) != 1:
-            raise UserError(f"show prints one recipe; here are {len(recipes)}")
+            raise UserError(f"show supports one recipe; {len(recipes)} were named")
         shown = resolve(recipes[0])
         if options.against:
             return print_difference(shown, find_layers(options.against))

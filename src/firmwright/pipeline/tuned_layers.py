@@ -115,12 +115,12 @@ def find_wrong_ways(
     """Yield the file's unknown layers and unknown variants, and the layers that it lacks."""
     for name, layer in tuned.layers.items():
         if name not in known:
-            told = "no layer here that has several ways"
+            told = "not a layer with several variants"
             yield refuse(job, file, ("layers", name), told, key=True)
         elif layer.way not in known[name]:
             listed = ", ".join(known[name])
             place = ("layers", name, "way")
-            yield refuse(job, file, place, f"no way here to write this layer; ways: {listed}")
+            yield refuse(job, file, place, f"not a variant of this layer; expected {listed}")
     for name in known.keys() - tuned.layers.keys():
         yield refuse(job, file, ("layers",), f"the layer '{name}' is missing", key=True)
 

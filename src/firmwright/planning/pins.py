@@ -37,7 +37,9 @@ def resolve_pins(
         for name in sorted(names):
             before, other = found.get(name, (-1, memory))
             if before == rank(key) and other != memory:
-                raise PinError(key, f"another key pins a layer of these to '{other}'")
+                raise PinError(
+                    key, f"another key pins a layer of these to '{other}'; remove one of the keys"
+                )
             found[name] = rank(key), memory
     return {name: memory for name, (_, memory) in found.items()}
 

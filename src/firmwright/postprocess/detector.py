@@ -269,7 +269,8 @@ def compute_grid_size(
             raise UserError(f"the encoding {detection.box.encoding} needs the head's `stride`")
         return max(left, 0), 1
     if width % head.stride or height % head.stride:
-        raise UserError(f"{width} x {height} pixels are not a multiple of the stride {head.stride}")
+        problem = f"{width} x {height} pixels are not a multiple of the stride {head.stride}"
+        raise UserError(f"{problem}; correct the head's `stride`")
     columns, rows = width // head.stride, height // head.stride
     if columns * rows * anchors > left:
         raise UserError(

@@ -82,7 +82,7 @@ def check_places(board: str, variables: Mapping[str, Any], folder: Path) -> None
             what = "linker script" if files is scripts else "start-up code"
             raise UserError(
                 f"a part of the network is in '{memory}', but the {what} of the board '{board}' "
-                f"has no {word}; add it as docs/howto/memory.md describes, or choose another "
+                f"has no {word}. Add it as docs/howto/memory.md describes, or choose another "
                 "memory by the recipe's key `memory`"
             )
 

@@ -39,7 +39,7 @@ def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArra
             f"{list(array.shape)}"
         )
     if len(array) < count:
-        raise UserError(f"{path}: {len(array)} labels for {count} samples")
+        raise UserError(f"{path}: {len(array)} labels for {count} samples; expected one per sample")
     labels = array[:count]
     foreign = np.flatnonzero((labels < 0) | (labels >= (classes or math.inf)))
     if classes is not None and len(foreign):
@@ -71,7 +71,7 @@ def to_box(given: LabeledBox, names: Sequence[str], path: Path) -> Box:
         raise UserError(f"{path}: the box {list(given.box)} has no area; expected x0, y0, x1, y1")
     if isinstance(given.class_, int):
         if not 0 <= given.class_ < len(names):
-            raise UserError(f"{path}: class {given.class_}; there are {len(names)}, from 0 on")
+            raise UserError(f"{path}: no class {given.class_}; expected 0 to {len(names) - 1}")
         return Box(x0, y0, x1, y1, 1.0, given.class_)
     if given.class_ not in names:
         raise UserError(f"{path}: no class '{given.class_}'{did_you_mean(given.class_, names)}")

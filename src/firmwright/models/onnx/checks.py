@@ -108,9 +108,9 @@ def tensor_problems(tensor: onnx.TensorProto) -> Iterator[str]:
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         where = next((e.value for e in tensor.external_data if e.key == "location"), "")
         yield (
-            f"'{tensor.name}': its data is in another file, '{where}'; firmwright reads external "
-            "data only of initializers of the main graph, if the model is a path; download both "
-            "files, or export the model as one file"
+            f"'{tensor.name}': its data is in another file, '{where}'; download both files, or "
+            "export the model as one file. External data is read only for initializers of the "
+            "main graph, if the model is a path"
         )
     if tensor.data_type not in onnx.TensorProto.DataType.values():
         yield f"'{tensor.name}': data of an unknown type, number {tensor.data_type}"

@@ -122,7 +122,7 @@ def attend_to_itself(
     heads = read_heads(node, *sizes)
     if len(sizes) != 3 or sum(sizes) != weights[1] or sizes[0] != sizes[1]:
         refuse(node, f"its weights have {weights[1]} columns, for queries, keys and values of "
-                     f"{list(sizes)}")  # fmt: skip
+                     f"{list(sizes)}; expected their sum, and queries as wide as keys")  # fmt: skip
     begins = (0, sizes[0], 2 * sizes[0])
     parts = [split_heads(body, project(*place), heads) for place in zip(begins, sizes, strict=True)]
     scores = Scores(shape[0], shape[1], shape[1], sizes[0] // heads)

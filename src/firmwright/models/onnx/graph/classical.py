@@ -103,9 +103,7 @@ def rewrite_feature_vectorizer(node: onnx.NodeProto, walk: Specializer) -> Nodes
     for name, width in zip(node.input, get_attribute(node, "inputdimensions", []), strict=False):
         shape = walk.shape(name) or ()
         if shape[-1:] != (width,) or len(shape) > 2:
-            refuse(
-                node, f"its input '{name}' has shape {list(shape)}, and {width} as its dimension"
-            )
+            refuse(node, f"its input '{name}' has shape {list(shape)}; expected {width} columns")
         rows = body.add("Reshape", name, body.constant([-1, width], "int64"))
         columns.append(body.add("Cast", rows, to=TensorProto.FLOAT))
     return body.finish(body.add("Concat", *columns, axis=1))

@@ -119,10 +119,12 @@ def read_trees(node: onnx.NodeProto, read: Callable[[], Forest], features: int) 
         forest = read()
         forest.measure_depth()
     except (KeyError, ValueError, IndexError):
-        refuse(node, "its lists are not of one length, or a tree leads to a node that is not there")
+        refuse(
+            node, "its lists differ in length, or a tree leads to a missing node; export it again"
+        )
     unknown = [s.feature for s in forest.splits if not 0 <= s.feature < features]
     if unknown:
-        refuse(node, f"it asks for feature {unknown[0]} of {features}")
+        refuse(node, f"it reads feature {unknown[0]}; its input has 0 to {features - 1}")
     return forest
 
 
