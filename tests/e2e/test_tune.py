@@ -121,7 +121,7 @@ def test_a_file_that_does_not_fit_is_refused_at_its_places(changed: Repository) 
     (layer,) = edit(changed, {DENSE: "region_009"})
     (stage,) = edit(changed, {'toolchain: "zig"': 'toolchain: "gcc"'})
     said = fail(changed, "recipe=digits.yaml")
-    assert f"digits.tuned:{stage}:16: platforms.rv32-bare.toolchain: the ways for 'gcc'; " in said
+    assert f"digits.tuned:{stage}:16: platforms.rv32-bare.toolchain: measured for 'gcc'; " in said
     assert "region_009" not in said
     edit(changed, {'"gcc"': '"zig"', "rv32m_conv2d own": "fast"})
     said = fail(changed, "recipe=digits.yaml")
