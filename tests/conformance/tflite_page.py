@@ -38,9 +38,6 @@ The sweep omits two undefined results of LiteRT. Integer DIV overflows if a quot
 a step; firmwright rounds it to 0. Comparisons of integers need scales below 1; firmwright compares
 the real numbers.
 
-RSQRT of int16 is computed in float32, and LiteRT's fixed-point result was up to 33 steps away from
-it in one model: the run of such a network fails.
-
 Weights in int8 with activations in float (dynamic range) are rejected: quantize the model fully,
 or not at all.
 

@@ -120,6 +120,25 @@ def test_functions_of_16_bit_tensors(tmp_path: Path) -> None:
     check_exact(builder.build(), tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["SQRT", "RSQRT"])
+def test_roots_of_16_bit_tensors(tmp_path: Path, kind: str) -> None:
+    random = np.random.default_rng(13)
+    builder = ModelBuilder()
+    for _ in range(20):
+        scales = 10 ** random.uniform(-4, -1, 2)
+        grids = [Quantization(float(np.float32(s))) for s in scales]
+        inputs = [builder.input((1, 500), "int16", grids[0])]
+        builder.operator(kind, inputs, [builder.output((1, 500), "int16", grids[1])], version=2)
+    data = builder.build()
+    samples = [
+        {name: np.abs(x // 2) for name, x in sample.items()}  # LiteRT rejects negative values
+        for sample in random_samples(data, 4, 0)
+    ]
+    samples[0]["t0"][0, :3] = (0, 1, 32767)
+    found = run_generated(data, samples, tmp_path, SANITIZED)
+    assert_equal(found, tflite.run_reference(data, samples).outputs)
+
+
 @pytest.mark.parametrize(
     "data",
     [sloped_wide("int8")],

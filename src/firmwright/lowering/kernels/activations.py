@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, te
+from tvm import relax, te, tirx
 
 from firmwright.ir.relax import Constant, constant_array
 from firmwright.lowering.kernels import real_functions
@@ -109,14 +109,17 @@ def absolute(
 
 
 def rsqrt(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
-    """Return the reciprocal square roots of an 8-bit tensor by a table.
+    """Return the reciprocal square roots of an 8-bit or 16-bit tensor by a table.
 
-    Source: tensorflow/lite/kernels/elementwise.cc (RsqrtEvalQuantized). The kernel rejects negative
-    values. Here they have the largest result, like 0.
+    Source: tensorflow/lite/kernels/elementwise.cc (RsqrtEvalQuantizedInt8, GenericPrepare). The
+    kernels reject negative values. Here they have the largest result, like 0.
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
-        return None
+        largest = INT16_MAX * float(grid.scale)
+        return lower_by_interpolation(
+            builder, call, grid, lambda x: largest if x <= 0 else 1 / np.sqrt(np.float32(x))
+        )
     mantissa, shift = quantize(1.0 / (math.sqrt(np.float32(source.scale[0])) * float(grid.scale)))
     fraction_bits = 20
 
@@ -139,13 +142,29 @@ def square_root(
     """
     source = builder.find_integers(call.args[0], 8)
     if source is None:
-        return None
+        return square_root_int16(builder, call, grid)
     scale = np.float32(source.scale[0])
 
     def function(x: int) -> int:
         return int(np.sqrt(np.float32(max(x, 0)) * scale) / np.float32(grid.scale))
 
     return lower_by_table(builder, source, grid, function)
+
+
+def square_root_int16(
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+) -> relax.Expr | None:
+    """Compute the roots of a 16-bit tensor at run time, in float32 as LiteRT does."""
+    source = builder.find_integers(call.args[0], 16)
+    if source is None or grid.dtype != "int16":
+        return None
+    scale, step = (tirx.const(float(s), "float32") for s in (source.scale[0], grid.scale))
+
+    def element(indices: Any, data: te.Tensor) -> Integer:
+        x = te.max(data(*indices).astype("int32"), 0).astype("float32")
+        return to_storage((te.sqrt(x * scale) / step).astype("int32"), grid)
+
+    return builder.emit_elements("square_root", element, source.data, result="roots")
 
 
 def inverse_sqrt(x: int) -> tuple[int, int]:
