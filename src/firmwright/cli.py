@@ -139,6 +139,7 @@ def make_parser() -> argparse.ArgumentParser:
     begin.add_argument("model", metavar="MODEL", help="a model file")
     begin.add_argument("--platform", default="rv32-bare", help="what to build for")
     begin.add_argument("--target", default="c", help="the devices, the preferred one first")
+    begin.add_argument("--signature-name", help="one network of a TFLite file with several")
     bundle_commands.add_commands(commands)
     fleet_command.add_commands(commands)
     show.add_command(commands)
@@ -179,7 +180,9 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
     """Write the first files of a repository; return the lines to print."""
     from firmwright.project.new_repository import write_new_repository
 
-    written = write_new_repository(options.model, options.platform, options.target, Path())
+    written = write_new_repository(
+        options.model, options.platform, options.target, Path(), options.signature_name
+    )
     told = [f"{'wrote' if new else 'left as it is:'} {path}" for path, new in written.items()]
     return [*told, f"Build with: firmwright build {next(iter(written))}"]
 

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from firmwright import __version__
 from firmwright.models.formats import OpenShapesError
 from firmwright.project.new_repository import choose_one_sample
+from tests.models.test_signatures import write_two_networks
 
 from .conftest import EXAMPLE, Repository
 
@@ -117,6 +118,24 @@ def test_init_leaves_what_is_there(folder: Repository) -> None:
     assert (folder.folder / "digits.yaml").read_text() == recipe
 
 
+def test_init_and_build_select_one_network_of_a_file(folder: Repository) -> None:
+    (folder.folder / "two.tflite").write_bytes(write_two_networks().build())
+    refused = folder.run("firmwright", "init", "two.tflite", "--platform", "host")
+    assert "several networks, one per signature ('negate', 'step')" in refused.stderr
+    done = folder.run(
+        "firmwright", "init", "two.tflite", "--platform", "host", "--signature-name", "step"
+    )
+    assert done.returncode == 0, done.stderr
+    built = folder.run("firmwright", "build", "two")
+    assert built.returncode == 0, built.stdout + built.stderr
+    recipe = folder.folder / "two.yaml"
+    recipe.write_text(recipe.read_text().replace('"step"', "stepp"))
+    failed = folder.run("firmwright", "build", "two")
+    assert "model.signature_name: the model has no signature 'stepp'; did you mean 'step'?" in (
+        failed.stdout + failed.stderr
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -126,6 +145,7 @@ def test_init_leaves_what_is_there(folder: Repository) -> None:
             ("net.bin",),
             "net.bin: the suffix '.bin' is not the suffix of a format; expected .lite, ",
         ),
+        (("digits.onnx", "--signature-name", "step"), "the model is onnx; only TFLite models have"),
         (("digits.onnx", "--platform", "hots"), "unknown platform 'hots'; did you mean 'host'?"),
         (("digits.onnx", "--target", "tidel, c"), "target: unknown device 'tidel'; did you mean"),
     ],

@@ -299,7 +299,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "another subgraph": (
         lambda: added(edit=signature_of(1)),
-        r"several networks, one per signature \('train'\); expected one",
+        r"several networks, one per signature \('train'\); select one .*signature_name: train",
     ),
     "stride 0": (
         lambda: convolved(strideH=0),

@@ -60,14 +60,22 @@ class Importer(Reference, Protocol):
         """Return the Relax module and the interface; UserError if the model is not supported."""
 
 
+class Signatures(Protocol):
+    """A module that selects one of several networks of a model file."""
+
+    def select_signature(self, data: bytes, name: str, signature: str) -> bytes:
+        """Return the model with the network of ``signature`` alone; UserError if it is unknown."""
+
+
 @dataclass(frozen=True)
 class Format:
     """One model format; ``module`` is imported only when such a model is built.
 
     ``reference`` is a module with only the reference, if the reference does not need TVM.
-    ``in_float64`` is a module that evaluates a model in float64. ``packages`` read and evaluate
-    models of the format. One package may be an ``extra``: firmwright installs it only with the
-    extra of its name. If a format ``holds_code``, reading a model runs code of the model.
+    ``in_float64`` is a module that evaluates a model in float64. ``signatures`` is a module that
+    selects one of several networks of a file. ``packages`` read and evaluate models of the format.
+    One package may be an ``extra``: firmwright installs it only with the extra of its name. If a
+    format ``holds_code``, reading a model runs code of the model.
     """
 
     name: str
@@ -78,6 +86,7 @@ class Format:
     holds_code: bool = False
     reference: str = ""
     in_float64: str = ""
+    signatures: str = ""
 
     def load_reference(self) -> Reference:
         """Import the module of the reference, which by default is the module of the format."""
@@ -92,6 +101,16 @@ class Format:
         if not self.in_float64:
             return None
         return cast(Reference, importlib.import_module(self.in_float64))
+
+    def select_network(self, data: bytes, name: str, signature: str) -> bytes:
+        """Return the model with the network of one signature alone.
+
+        Raises UserError for a format without signatures, and for an unknown signature.
+        """
+        if not self.signatures:
+            raise UserError(f"the model is {self.name}; only TFLite models have signatures")
+        module = cast(Signatures, importlib.import_module(self.signatures))
+        return module.select_signature(data, name, signature)
 
     def load(self) -> Importer:
         """Import the module; UserError with the remedy if its package is not installed."""
@@ -123,6 +142,7 @@ FORMATS = {
             "firmwright.models.tflite.importer",
             ("ai-edge-litert", "flatbuffers", "tflite"),
             reference="firmwright.models.tflite.litert_outputs",
+            signatures="firmwright.models.tflite.signatures",
         ),
         Format(
             "pt2",

@@ -30,12 +30,15 @@ TEXTS = {
 }
 
 
-def write_new_repository(model: str, platform: str, target: str, folder: Path) -> dict[Path, bool]:
+def write_new_repository(
+    model: str, platform: str, target: str, folder: Path, signature: str | None = None
+) -> dict[Path, bool]:
     """Write the files into ``folder``, where the path ``model`` starts; return which are new.
 
-    Existing files stay. Then the samples are in a file with the recipe's name, and the steps that
-    the workflow lacks are printed on stderr. Raises UserError for a model that cannot be read, an
-    unknown platform or device, and an existing recipe with the model's name.
+    ``signature`` selects one network of a TFLite file. Existing files stay. Then the samples are
+    in a file with the recipe's name, and the steps that the workflow lacks are printed on stderr.
+    Raises UserError for a model that cannot be read, an unknown platform or device, and an existing
+    recipe with the model's name.
     """
     known = load_platform(platform)
     check_devices(target)
@@ -44,7 +47,12 @@ def write_new_repository(model: str, platform: str, target: str, folder: Path) -
     if recipe.exists():
         raise UserError(f"{recipe}: already exists; remove it, or rename the model")
     stated = platform if is_description_file(platform) else known.name
-    variables = {"name": name, "model": model, "platform": stated, **describe_model(model)}
+    variables = {
+        "name": name,
+        "model": model,
+        "platform": stated,
+        **describe_model(model, signature),
+    }
     variables |= {"first_line": FIRST_LINE, "version": __version__, "target": target}
     variables["others"] = [] if target != "c" else list(known.accelerators)
     env = make_environment()
@@ -94,12 +102,17 @@ def check_devices(target: str) -> None:
             raise UserError(f"target: unknown device '{device.name}'{hint}")
 
 
-def describe_model(model: str) -> Mapping[str, Any]:
-    """Return the inputs and outputs of a model file, and a function's name for each input."""
+def describe_model(model: str, signature: str | None) -> Mapping[str, Any]:
+    """Return the inputs and outputs of a model file, and a function's name for each input.
+
+    With a ``signature``, they are those of its network. Raises UserError if it is unknown.
+    """
     kind = FORMATS_BY_SUFFIX.get(Path(model).suffix.lower())
     if kind is None:
         raise UserError(f"{model}: {describe_unknown_format(model)}")
     data = read_model(Path(model), model, None)
+    if signature is not None:
+        data = FORMATS[kind].select_network(data, model, signature)
     importer, shapes = FORMATS[kind].load(), dict[str, tuple[int, ...]]()
     try:
         _, interface = importer.import_model(data, model, shapes)
@@ -108,6 +121,7 @@ def describe_model(model: str) -> Mapping[str, Any]:
         _, interface = importer.import_model(data, model, shapes)
     functions = make_unique_identifiers([tensor.name for tensor in interface.inputs])
     return {
+        "signature": signature,
         "inputs": interface.inputs,
         "outputs": interface.outputs,
         "shapes": shapes,

@@ -49,7 +49,8 @@ class ModelSource(msgspec.Struct, frozen=True):
 
     A URL has a ``sha256``. ``python`` is ``module:function``, and ``files`` are the files that
     the function reads. ``signature`` is the file with the supplier's signature, and ``key`` is the
-    file with its key. Both are stated, or neither.
+    file with its key. Both are stated, or neither. ``signature_name`` selects one network of a
+    TFLite file.
     """
 
     path: str | None
@@ -61,6 +62,7 @@ class ModelSource(msgspec.Struct, frozen=True):
     files: tuple[str, ...] = ()
     signature: str | None = None
     key: str | None = None
+    signature_name: str | None = None
     state: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The inputs that are kept between runs, each with the output that is its next value."""
 

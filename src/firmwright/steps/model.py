@@ -36,6 +36,9 @@ def run(job: Job, folder: Path) -> None:
     data, shown_as, signature = get_model_data(job)
     importer = format_of(shown_as, source.format)
     inputs = job.recipe.inputs
+    if source.signature_name is not None:
+        with error_at_key(job.recipe, ("model", "signature_name")):
+            data = importer.select_network(data, shown_as, source.signature_name)
     data = fix_inputs(job, data, shown_as, importer.name)
     shapes = {name: entry.shape for name, entry in inputs.items() if entry.shape is not None}
     module, interface = importer.load().import_model(data, shown_as, shapes)

@@ -84,10 +84,11 @@ def refuse_signatures(model: Any, name: str) -> None:
     """Raise UserError for a model with signatures of subgraphs after the first."""
     signatures = [model.SignatureDefs(i) for i in range(model.SignatureDefsLength())]
     if any(s.SubgraphIndex() for s in signatures):
-        keys = ", ".join(f"'{decode_text(s.SignatureKey())}'" for s in signatures)
+        keys = [decode_text(s.SignatureKey()) for s in signatures]
         raise UserError(
-            f"{name}: several networks, one per signature ({keys}); expected one: "
-            "export the model with a single signature"
+            f"{name}: several networks, one per signature ({', '.join(map(repr, keys))}); select "
+            f"one in the recipe, `model: {{path: …, signature_name: {keys[0]}}}`, or with "
+            "`firmwright init --signature-name`"
         )
 
 
