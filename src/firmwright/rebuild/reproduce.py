@@ -225,28 +225,36 @@ FILES = ("pyproject.toml", "build_backend.py", "README.md", "LICENSE")
 
 
 def install_wheel(place: Path) -> Path:
-    """Build a wheel of a copy of the sources and install it; return the folder for PYTHONPATH.
+    """Install a wheel of the sources; return the folder for PYTHONPATH.
 
     Raises UserError with the reason if there are no sources, or no pip and setuptools.
     """
     if not IS_CHECKOUT:
         raise UserError("firmwright is not an editable installation")
-    copy, installed = place / "sources", place / "wheel"
+    installed = place / "wheel"
+    wheel = make_wheel(place)
+    run_pip("install", "--no-deps", "--no-index", "--target", str(installed), str(wheel))
+    return installed
+
+
+def make_wheel(place: Path) -> Path:
+    """Build a wheel of a copy of the sources in a folder; return its path. Raises UserError."""
+    copy = place / "sources"
     made = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
     for name in ("src", *ON_TOP):
         shutil.copytree(TOP / name, copy / name, ignore=made)
     for name in FILES:
         shutil.copyfile(TOP / name, copy / name)
-    run_pip("wheel", "--no-build-isolation", "--wheel-dir", str(copy / "dist"), str(copy))
+    options = "--no-deps", "--no-build-isolation", "--wheel-dir"
+    run_pip("wheel", *options, str(copy / "dist"), str(copy))
     (wheel,) = (copy / "dist").glob("*.whl")
-    run_pip("install", "--no-index", "--target", str(installed), str(wheel))
-    return installed
+    return wheel
 
 
 def run_pip(command: str, *words: str) -> None:
-    """Run a pip command for one package only. Raises UserError with its last line of output."""
-    options = "--no-deps", "--quiet", "--disable-pip-version-check"
+    """Run a pip command. Raises UserError with its last line of output."""
+    options = "--quiet", "--disable-pip-version-check"
     done = run_python("pip", command, *options, *words, capture_output=True, text=True)
     if done.returncode:
         told = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise UserError(f"no wheel could be made: {told[-1] if told else f'pip {command} failed'}")
+        raise UserError(f"pip {command} failed: {told[-1] if told else done.returncode}")

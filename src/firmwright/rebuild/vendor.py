@@ -1,7 +1,8 @@
 """Runs ``firmwright vendor``: it copies all inputs of recipes to one folder for offline builds.
 
 The subfolder ``files`` has the recipes with all files that they read, at the same relative
-locations. ``mirror`` has the files that recipes name by digest. The folder contains no tools.
+locations. ``mirror`` has the files that recipes name by digest. ``wheels`` has the packages of the
+installed environment, with ``--tools``.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
 from firmwright.pipeline.build_root import list_package_folders
 from firmwright.pipeline.freshness import file_digest
-from firmwright.pipeline.inputs import to_absolute, user_files
+from firmwright.pipeline.inputs import find_packages, to_absolute, user_files
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.recipe_words import find_start
+from firmwright.rebuild.wheels import LIST, fill_wheels, list_missing, list_requirements
 
 COMPLETE, INCOMPLETE, WRONG = 0, 1, 2
 """Exit codes: all inputs exist, ``--check`` finds missing inputs, an error."""
 
-FILES, MIRROR = "files", "mirror"
+FILES, MIRROR, WHEELS = "files", "mirror", "wheels"
 
 
 def add_command(commands: Any) -> None:
@@ -37,13 +39,23 @@ def add_command(commands: Any) -> None:
     vendor.add_argument("words", nargs="+", metavar="RECIPE", help="a recipe, or name=value")
     vendor.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="fill this folder")
     vendor.add_argument("--check", action="store_true", help="list missing inputs without copying")
+    tools = "also download the wheels of the installed Python packages, by pip"
+    vendor.add_argument("--tools", action="store_true", help=tools)
 
 
-def vendor(jobs: Sequence[Job], folder: Path, check: bool) -> int:
-    """Fill the folder with the inputs of jobs, or ``check`` it; return the exit code."""
+def vendor(jobs: Sequence[Job], folder: Path, check: bool, tools: bool) -> int:
+    """Fill the folder with the inputs of jobs, or ``check`` it; return the exit code.
+
+    With ``tools``, the inputs include the wheels of the installed Python packages.
+    """
     inputs = {**list_copies(jobs), **list_fetched(jobs)}
+    packages = {name for job in jobs for name in find_packages(job)} if tools else set()
+    needed = list_requirements(packages) if tools else []
     try:
-        return check_folder(folder, inputs) if check else fill_folder(folder, inputs, jobs)
+        if check:
+            return check_folder(folder, inputs, needed)
+        fill_folder(folder, inputs, jobs)
+        return fill_tools(folder / WHEELS, needed) if tools else COMPLETE
     except OSError as error:
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)
     except UserError as error:
@@ -51,7 +63,7 @@ def vendor(jobs: Sequence[Job], folder: Path, check: bool) -> int:
     return WRONG
 
 
-def fill_folder(folder: Path, inputs: Mapping[str, Input], jobs: Sequence[Job]) -> int:
+def fill_folder(folder: Path, inputs: Mapping[str, Input], jobs: Sequence[Job]) -> None:
     (folder / MIRROR).mkdir(parents=True, exist_ok=True)
     for name, each in inputs.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -59,11 +71,19 @@ def fill_folder(folder: Path, inputs: Mapping[str, Input], jobs: Sequence[Job]) 
     print(f"{len(inputs)} files in {folder}")
     print(f"build without network, with FIRMWRIGHT_MIRROR={folder / MIRROR}:")
     print("\n".join(f"  {folder / FILES / name}" for name in name_recipes(jobs)))
+
+
+def fill_tools(wheels: Path, needed: Sequence[str]) -> int:
+    number = fill_wheels(wheels, needed)
+    print(f"{number} wheels in {wheels}; install without network:")
+    options = f"--no-index --find-links {wheels} --require-hashes -r {wheels / LIST}"
+    print(f"  python -m pip install {options}")
     return COMPLETE
 
 
-def check_folder(folder: Path, inputs: Mapping[str, Input]) -> int:
+def check_folder(folder: Path, inputs: Mapping[str, Input], needed: Sequence[str]) -> int:
     missing = [name for name, each in sorted(inputs.items()) if not each.is_in(folder / name)]
+    missing += [f"{WHEELS}: {pin}" for pin in list_missing(folder / WHEELS, needed)]
     print("\n".join([f"missing: {name}" for name in missing]) or "complete")
     return INCOMPLETE if missing else COMPLETE
 

@@ -1,0 +1,75 @@
+"""Downloads the wheels of the installed environment, for an installation without network.
+
+pip resolves and downloads, with the index that the user has configured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from importlib.metadata import distributions, requires, version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from firmwright.folders import IS_CHECKOUT
+from firmwright.rebuild.reproduce import make_wheel, run_pip
+
+LIST = "requirements.txt"
+"""The file that names each wheel with its version and its digest."""
+
+
+def list_requirements(packages: Iterable[str]) -> list[str]:
+    """Return the requirements of firmwright and ``packages``, the names of installed packages."""
+    needed = [text for text in requires("firmwright") or () if "extra ==" not in text]
+    needed += [f"{name}=={version(name)}" for name in sorted({*packages} - {"firmwright"})]
+    return needed if IS_CHECKOUT else [f"firmwright=={version('firmwright')}", *needed]
+
+
+def fill_wheels(folder: Path, requirements: Iterable[str]) -> int:
+    """Fill a folder with the wheels of requirements, in the installed versions; return how many.
+
+    A checkout adds the wheel of its sources. Raises UserError with pip's reason.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="firmwright-wheels-") as scratch:
+        constraints = Path(scratch) / "constraints.txt"
+        constraints.write_text("".join(f"{pin}\n" for pin in pin_installed()), encoding="utf-8")
+        place = "--dest", str(folder), "--constraint", str(constraints)
+        run_pip("download", "--only-binary=:all:", *place, *requirements)
+        if IS_CHECKOUT:
+            wheel = make_wheel(Path(scratch))
+            (folder / wheel.name).write_bytes(wheel.read_bytes())
+    lines = [*list_wheels(folder)]
+    (folder / LIST).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return len(lines)
+
+
+def pin_installed() -> list[str]:
+    """Return ``name==version`` for each installed package except firmwright."""
+    found = {normalize(each.name): each.version for each in distributions()}
+    return [f"{name}=={text}" for name, text in sorted(found.items()) if name != "firmwright"]
+
+
+def list_wheels(folder: Path) -> Iterator[str]:
+    """Yield a line of requirements with a digest for each wheel in a folder."""
+    for wheel in sorted(folder.glob("*.whl")):
+        name, text = wheel.name.split("-")[:2]
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        yield f"{normalize(name)}=={text} --hash=sha256:{digest}"
+
+
+def list_missing(folder: Path, requirements: Iterable[str]) -> list[str]:
+    """Return the requirements without a wheel of the installed version, and changed wheels."""
+    stated = (folder / LIST).read_text("utf-8").splitlines() if (folder / LIST).is_file() else []
+    found = [*list_wheels(folder)]
+    pinned = dict(pin.split("==") for pin in pin_installed())
+    names = [normalize(re.split(r"[^\w.-]", text)[0]) for text in requirements]
+    wanted = {f"{name}=={pinned[name]}" for name in names if name in pinned}
+    wanted -= {line.split()[0] for line in found}
+    return sorted(wanted | {line.split()[0] for line in {*stated} ^ {*found}})
+
+
+def normalize(name: str) -> str:
+    """Return a package's name as indices compare it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
