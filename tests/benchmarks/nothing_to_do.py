@@ -2,8 +2,8 @@
 
 python tests/benchmarks/nothing_to_do.py [--rounds 15] [--recipes 21]
 
-With as many recipes the last row is what each further one adds. Another environment has every
-stage asked, as in the first build after a change.
+All recipes extend the first one. The last row is the cost of each further recipe. Another
+environment has every stage asked, as in the first build after a change.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def main() -> None:
         (folder / "recipes").mkdir()
         (folder / "recipes/digits.yaml").write_text(recipe)
         for number in range(more):
-            (folder / f"recipes/again{number}.yaml").write_text(recipe)
+            text = f"extends: digits.yaml\nname: again{number}\n"
+            (folder / f"recipes/again{number}.yaml").write_text(text)
         for command in (BUILD_ALL, BUILD_ALL, BUILD):
             run(command, folder)
         rows = []
@@ -67,9 +68,17 @@ def main() -> None:
             asked = run(BUILD, folder, str(number))
             run(BUILD, folder)  # leaves the snapshot of the usual environment
             rows[-1].append(asked)
+            (folder / "recipes/again0.yaml").touch()
+            rows[-1].append(run(BUILD_ALL, folder))
+            with (folder / "recipes/again0.yaml").open("a") as file:
+                file.write(f"# round {number}\n")
+            rows[-1].append(run(BUILD_ALL, folder))
     print("| | median, s | min | max | processor, median, s |\n|---|---|---|---|---|")
     for label, column in (("`doit build`, nothing to do", 0), ('`python -c "import doit"`', 1),
-                          ("`doit build`, every stage asked", 3)):  # fmt: skip
+                          ("`doit build`, every stage asked", 3),
+                          (f"{options.recipes} recipes, nothing to do", 2),
+                          (f"{options.recipes} recipes, one touched", 4),
+                          (f"{options.recipes} recipes, a comment in one", 5)):  # fmt: skip
         show(label, [row[column] for row in rows], 3)
     pairs = [zip(build, base, strict=True) for build, base, *_ in rows]
     ratios = [Took(*(of_build / of_base for of_build, of_base in pair)) for pair in pairs]
