@@ -136,9 +136,11 @@ def make_parser() -> argparse.ArgumentParser:
     board.add_argument("--like", required=True, metavar="PLATFORM", help="the ready platform")
     sentence = "begin with a model: write a recipe, samples, dodo.py and a CI workflow"
     begin = commands.add_parser("init", help=sentence, description=sentence)
-    begin.add_argument("model", metavar="MODEL", help="a model file")
-    begin.add_argument("--platform", default="rv32-bare", help="what to build for")
-    begin.add_argument("--target", default="c", help="the devices, the preferred one first")
+    begin.add_argument("model", nargs="?", metavar="MODEL", help="a model file")
+    begin.add_argument("--platform", help="what to build for (default: rv32-bare)")
+    begin.add_argument("--target", help="the devices, the preferred one first (default: c)")
+    formats = "convert a command, script or settings of another tool to a recipe"
+    begin.add_argument("--from", dest="source", metavar="FILE", help=formats)
     begin.add_argument("--signature-name", help="one network of a TFLite file with several")
     bundle_commands.add_commands(commands)
     fleet_command.add_commands(commands)
@@ -180,11 +182,27 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
     """Write the first files of a repository; return the lines to print."""
     from firmwright.project.new_repository import write_new_repository
 
-    written = write_new_repository(
-        options.model, options.platform, options.target, Path(), options.signature_name
-    )
+    if options.source is not None:
+        return convert_settings(options)
+    if options.model is None:
+        raise UserError("init: expected MODEL, or --from FILE")
+    platform, target = options.platform or "rv32-bare", options.target or "c"
+    written = write_new_repository(options.model, platform, target, Path(), options.signature_name)
     told = [f"{'wrote' if new else 'left as it is:'} {path}" for path, new in written.items()]
     return [*told, f"Build with: firmwright build {next(iter(written))}"]
+
+
+def convert_settings(options: argparse.Namespace) -> list[str]:
+    """Convert another tool's settings to a recipe; return the lines to print."""
+    from firmwright.migration.recipe_file import write_converted
+
+    if options.signature_name is not None:
+        raise UserError("init: --signature-name has no effect with --from; leave it out")
+    given = {key: getattr(options, key) for key in ("model", "platform", "target")}
+    stated = {key: value for key, value in given.items() if value is not None}
+    written, errors = write_converted(options.source, stated)
+    left = ["The recipe does not build yet:", *errors] if errors else []
+    return [*(f"wrote {path}" for path in written), *left]
 
 
 def begin_schema(options: argparse.Namespace) -> list[str]:
@@ -332,7 +350,7 @@ def vendor_inputs(options: argparse.Namespace) -> int:
     set_variables([*variables, f"recipe={','.join(recipes)}"])
     from firmwright.tasks import dodo
 
-    return vendor(dodo.get_jobs(), folder, options.check)
+    return vendor(dodo.get_jobs(), folder, options.check, options.tools)
 
 
 def run_on_bundles(options: argparse.Namespace) -> int:

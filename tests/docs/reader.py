@@ -73,6 +73,7 @@ def make_repository(folder: Path, shell: WarmShell) -> None:
         (folder / f"{name}.yaml").write_text(text)
     (folder / "dodo.py").write_text("from firmwright.tasks.dodo import *\n")
     (folder / "app.c").write_text(APP)
+    (folder / "compile.sh").write_text("tvmc compile --target=c keywords.tflite\n")
     (folder / "model.tflite").write_bytes(make_model())
     for line in SETUP.splitlines():
         code, printed = shell.run(line, folder)

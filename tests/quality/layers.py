@@ -16,7 +16,7 @@ LAYERS = (
     ("steps", "tasks"),
     ("devices",),
     ("terminal",),
-    ("rebuild", "tune", "watch"),
+    ("migration", "rebuild", "tune", "watch"),
     ("pipeline",),
     ("bundle",),
     ("report",),

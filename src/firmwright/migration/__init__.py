@@ -1,0 +1,1 @@
+"""Converts configurations of other tools to recipes. No code of the user runs."""

@@ -1,0 +1,114 @@
+"""Reads models that are C arrays, as ``xxd -i`` writes them, and exports of Edge Impulse."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmwright.errors import UserError
+from firmwright.migration.source import Setting, Source, read_source
+
+ARRAY = re.compile(
+    r"\b(?:char|uint8_t)\s+(?P<name>[A-Za-z_]\w*)\s*\[\s*(?P<size>\w*)\s*\][^;={}]*=\s*"
+    r"\{(?P<items>[^{}]*)\}"
+)
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+IDENTIFIER = b"TFL3"
+"""Bytes 4 to 7 of each .tflite file."""
+
+METADATA = "model-parameters/model_metadata.h"
+VARIABLES = "model-parameters/model_variables.h"
+
+
+@dataclass(frozen=True)
+class EmbeddedModel:
+    """A model that is to be written to a separate file with this name."""
+
+    name: str
+    content: bytes
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def read_c_array(source: Source) -> list[Setting]:
+    """Return the model of a C file. Raises DiagnosticError unless it has one whole model."""
+    text = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
+    found = {each: read_items(source, each) for each in ARRAY.finditer(text)}
+    models = {each: data for each, data in found.items() if data[4:8] == IDENTIFIER}
+    if not models:
+        raise source.make_error(1, "no array of bytes is a TFLite model (bytes 4 to 7: TFL3)")
+    first, *others = models
+    if others:
+        line = source.find_line(others[0].start())
+        raise source.make_error(line, f"a second model; the first is '{first['name']}'; keep one")
+    line, content = source.find_line(first.start()), models[first]
+    name = re.sub(r"^g_|_(?:data|tflite|model_data)$", "", first["name"]) or first["name"]
+    stated = re.search(rf"\b{first['name']}_len(?:gth)?\s*=\s*(\d+)", text)
+    size = stated[1] if stated else first["size"]
+    if size.isdigit() and int(size) != len(content):
+        message = (
+            f"'{first['name']}' has {len(content)} bytes; the file states {size}: copy it whole"
+        )
+        raise source.make_error(line, message)
+    model = EmbeddedModel(f"{name}.tflite", content)
+    return [Setting("array", model, source.shown, line)]
+
+
+def read_items(source: Source, array: re.Match[str]) -> bytes:
+    """Return the bytes of an array. Raises DiagnosticError for an item that is not a byte."""
+    content = bytearray()
+    start = array.start("items")
+    for item in re.finditer(r"[^,\s][^,]*", array["items"]):
+        text = item[0].strip()
+        number = re.fullmatch(r"(0[xX][0-9a-fA-F]{1,2}|\d{1,3})[uU]?", text)
+        value = int(number[1], 0 if "x" in text.lower() else 10) if number else 256
+        if value > 255:
+            line = source.find_line(start + item.start())
+            raise source.make_error(line, f"expected a byte, found '{text[:40]}'")
+        content.append(value)
+    return bytes(content)
+
+
+def read_edge_impulse(source: Source) -> list[Setting]:
+    """Return the constants and the model of an exported C++ library. Raises UserError."""
+    files = source.text.split("\n")
+    metadata = next(name for name in files if name.endswith(METADATA))
+    root = source.folder / metadata.removesuffix(METADATA)
+    settings = []
+    for path in (root / METADATA, root / VARIABLES):
+        settings += read_constants(read_source(str(path))) if path.is_file() else []
+    return [*settings, find_impulse_model(source, root / "tflite-model")]
+
+
+def read_constants(source: Source) -> list[Setting]:
+    """Return the constants and the class names of Edge Impulse's headers."""
+    settings = []
+    for found in re.finditer(r"^#define\s+(EI_\w+)[ \t]+(\S[^\n]*)$", source.text, re.M):
+        text = re.match(r'"((?:[^"\\]|\\.)*)"', found[2])
+        value = re.sub(r"\\(.)", r"\1", text[1]) if text else found[2].split("//")[0].strip()
+        settings.append(Setting(found[1], value, source.shown, source.find_line(found.start())))
+    named = re.search(r"ei_classifier_inferencing_categories\w*\[\]\s*=\s*\{([^}]*)\}", source.text)
+    if named:
+        classes = re.findall(r'"((?:[^"\\]|\\.)*)"', named[1])
+        line = source.find_line(named.start())
+        settings.append(Setting("categories", classes, source.shown, line))
+    return settings
+
+
+def find_impulse_model(source: Source, folder: Path) -> Setting:
+    """Return the model in the folder of an export. EON's exports do not contain a model."""
+    files = sorted(folder.glob("*")) if folder.is_dir() else []
+    for path in files:
+        if path.suffix == ".tflite":
+            return Setting("array", EmbeddedModel(path.name, path.read_bytes()), str(path), 1)
+    for path in files:
+        if path.suffix in (".h", ".c", ".cc", ".cpp") and "compiled" not in path.stem:
+            each = read_source(str(path))
+            if ARRAY.search(each.text):
+                return read_c_array(each)[0]
+    raise UserError(
+        f"{source.shown}: the export contains no .tflite model (EON compiles it to C); "
+        "download the TensorFlow Lite model of the dashboard, and write `firmwright init MODEL`"
+    )

@@ -1,0 +1,160 @@
+"""Reads commands of tvmc, onnx2c and Deeploy in shell scripts, notes and Makefiles."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmwright.migration.documents import read_options
+from firmwright.migration.source import Computed, Setting, Source, read_source
+
+END = re.compile(r"[|;&>]+|\d>.*|>.*")
+"""A word at which a command ends."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A command. ``pattern`` finds it in a line; ``flags`` are the options without a value.
+
+    If ``flags`` is None, only the options in ``valued`` have one.
+    """
+
+    pattern: re.Pattern[str]
+    flags: frozenset[str] | None = None
+    valued: frozenset[str] = frozenset()
+
+    def has_value(self, option: str) -> bool:
+        return option in self.valued if self.flags is None else option not in self.flags
+
+
+TVMC = Tool(
+    re.compile(r"(?:^|[\s/.])-?m?(?:tvm\.driver\.)?tvmc\s+compile(?=\s|$)", re.M),
+    flags=frozenset({"-v", "--verbose", "-h", "--help"}),
+)
+ONNX2C = Tool(
+    re.compile(r"(?:^|[\s/])onnx2c(?=\s|$)", re.M),
+    valued=frozenset({"-l", "--log", "-d", "--define", "-f", "--func-name", "-p", "-o"}),
+)
+DEEPLOY = Tool(
+    re.compile(r"(?:^|[\s/])(?:deeployRunner|testRunner)_?\w*\.py(?=\s|$)", re.M),
+    valued=frozenset({"-t", "-d", "-p", "--cores", "--l1", "--l2", "--defaultMemLevel"}),
+)
+
+
+def read_tvmc(source: Source) -> list[Setting]:
+    """Return the settings of ``tvmc compile``, with those of its ``--tidl-config`` file."""
+    settings: list[Setting] = []
+    for each in read_command(source, TVMC):
+        settings += split_tvmc(source, each)
+    return settings
+
+
+def split_tvmc(source: Source, setting: Setting) -> Iterator[Setting]:
+    """Yield the parts of a setting that has several."""
+    name, value = setting.name, str(setting.value)
+    if isinstance(setting.value, Computed):
+        yield setting
+    elif name == "--target":
+        yield from split_target(setting)
+    elif name == "--pass-config":
+        key, _, text = value.partition("=")
+        yield Setting(f"--pass-config {key}", text, setting.file, setting.line)
+    elif name == "--input-shapes":
+        for tensor, shape in re.findall(r"([^\s,:\[\]]+)\s*:\s*\[([\d,\s]*)\]", value):
+            lengths = [int(length) for length in re.findall(r"\d+", shape)]
+            yield Setting(f"--input-shapes {tensor}", lengths, setting.file, setting.line)
+    elif name == "--tidl-config" and (source.folder / value).is_file():
+        yield from read_options(read_source(str(source.folder / value)))
+    else:
+        yield setting
+
+
+def split_target(setting: Setting) -> Iterator[Setting]:
+    """Yield the devices of a target of TVM, each with its options."""
+    for part in setting.value.split(","):
+        device, *options = part.split() or [""]
+        yield Setting(f"device {device}", device, setting.file, setting.line)
+        for option in options:
+            key, _, text = option.lstrip("-").partition("=")
+            yield Setting(f"--target-{device}-{key}", text, setting.file, setting.line)
+
+
+def read_onnx2c(source: Source) -> list[Setting]:
+    return [*read_command(source, ONNX2C)]
+
+
+def read_deeploy(source: Source) -> list[Setting]:
+    return [*read_command(source, DEEPLOY)]
+
+
+def read_command(source: Source, tool: Tool) -> Iterator[Setting]:
+    """Yield the options and arguments of the one command of a tool in a text.
+
+    Raises DiagnosticError for quotes without an end, and for several commands.
+    """
+    found = [*find_commands(source, tool)]
+    if len(found) > 1:
+        first, second = (line for _, line in found[:2])
+        raise source.make_error(second, f"line {first} has such a command, too; keep one of them")
+    words = [*found[0][0]] if found else []
+    while words:
+        word, line = words.pop(0)
+        name, equals, value = word.partition("=")
+        if not word.startswith("-") or word == "-":
+            yield Setting("ARGUMENT", to_value(word), source.shown, line)
+        elif equals:
+            yield Setting(name, to_value(value), source.shown, line)
+        elif tool.has_value(word) and words and not words[0][0].startswith("-"):
+            yield Setting(word, to_value(words.pop(0)[0]), source.shown, line)
+        else:
+            yield Setting(word, True, source.shown, line)
+
+
+def find_commands(source: Source, tool: Tool) -> Iterator[tuple[list[tuple[str, int]], int]]:
+    """Yield the words after each command of a tool, each with its line, and the command's line.
+
+    Variables that an earlier line sets are replaced.
+    """
+    variables: dict[str, str] = {}
+    lines = source.text.split("\n")
+    start = 0
+    while start < len(lines):
+        end = start
+        while lines[end].rstrip().endswith("\\") and end + 1 < len(lines):
+            end += 1
+        block = [line.rstrip().rstrip("\\").lstrip("$ ") for line in lines[start : end + 1]]
+        found = tool.pattern.search(block[0])
+        stated = re.fullmatch(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*|'.*'|\".*\")\s*", block[0])
+        if stated:
+            variables[stated[1]] = stated[2].strip("'\"")
+        elif found and not block[0].lstrip().startswith("#"):
+            block[0] = block[0][found.end() :]
+            yield [*split_words(source, block, start, variables)], start + 1
+        start = end + 1
+
+
+def split_words(
+    source: Source, block: list[str], start: int, variables: dict[str, str]
+) -> Iterator[tuple[str, int]]:
+    for number, text in enumerate(block, start + 1):
+        try:
+            words = shlex.split(text, comments=True)
+        except ValueError as error:
+            raise source.make_error(number, f"not a command: {error}".lower()) from None
+        for word in words:
+            if END.fullmatch(word):
+                return
+            yield re.sub(r"\$\{?(\w+)\}?", lambda m: variables.get(m[1], m[0]), word), number
+
+
+def to_value(text: str) -> str | Computed:
+    """Return a word, or a mark for a word with a variable of the shell."""
+    return Computed(text) if "$" in text or "`" in text else text
+
+
+def name_network(setting: Setting) -> str:
+    """Return the network in a folder of Deeploy's tests."""
+    return (Path(str(setting.value)) / "network.onnx").as_posix()

@@ -1,0 +1,78 @@
+"""Reads YAML and INI files: TI's options, .mlconf files, and PlatformIO's projects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from firmwright.documents.yaml_text import Pointer, read_yaml
+from firmwright.errors import DiagnosticError
+from firmwright.migration.source import Setting, Source
+
+
+def read_document(source: Source) -> list[Setting]:
+    """Return the values of a YAML file by their keys: ``session.model_path``.
+
+    Raises DiagnosticError for a text that is not YAML, or not a mapping.
+    """
+    data, places, found = read_yaml(source.text, source.shown)
+    if found:
+        raise DiagnosticError(found)
+    if not isinstance(data, dict):
+        raise source.make_error(1, "expected a mapping of keys to values")
+    return [
+        Setting(".".join(map(str, pointer)), value, source.shown, places[pointer].line)
+        for pointer, value in list_values(data)
+    ]
+
+
+def list_values(data: Mapping[str, Any], pointer: Pointer = ()) -> Iterator[tuple[Pointer, Any]]:
+    for key, value in data.items():
+        if isinstance(value, dict) and value:
+            yield from list_values(value, (*pointer, key))
+        else:
+            yield (*pointer, key), value
+
+
+def read_options(source: Source) -> list[Setting]:
+    """Return the values of TI's YAML files. An option of TIDL is named ``options.NAME``."""
+    return [
+        Setting(
+            re.sub(r"^(?:.*\.)?(?:compile_options|runtime_options)\.", "options.", each.name),
+            each.value, each.file, each.line,
+        )
+        for each in read_document(source)
+    ]  # fmt: skip
+
+
+def read_platformio(source: Source) -> list[Setting]:
+    """Return the values of PlatformIO's sections; each ``build_flags`` is a separate setting.
+
+    If the file names one default environment, the others do not count.
+    """
+    settings = [*read_ini(source)]
+    chosen = [str(s.value).strip() for name, s in settings if s.name == "default_envs"]
+    kept = {"platformio", "env", *(f"env:{name}" for name in chosen)}
+    if chosen and "," not in chosen[0]:
+        settings = [(name, each) for name, each in settings if name in kept]
+    return [each for _, each in settings]
+
+
+def read_ini(source: Source) -> Iterator[tuple[str, Setting]]:
+    """Yield the lines of an INI file, each with its section. Raises DiagnosticError."""
+    section = key = ""
+    for number, line in enumerate(source.text.split("\n"), 1):
+        text = re.sub(r"(?:^|\s)[;#].*", "", line).rstrip()
+        if not text:
+            continue
+        if heading := re.fullmatch(r"\[([^\]]+)\]", text):
+            section, key = heading[1].strip(), ""
+        elif text[0].isspace() and key:
+            yield section, Setting(key, text.strip(), source.shown, number)
+        elif section and "=" in text:
+            key, _, value = (part.strip() for part in text.partition("="))
+            if value:
+                yield section, Setting(key, value, source.shown, number)
+        else:
+            raise source.make_error(number, "not an INI file: expected [section] or key = value")

@@ -1,0 +1,160 @@
+"""Applies the rules of a format to settings: values of a recipe, and notes on the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from firmwright.documents.yaml_text import format_pointer
+from firmwright.errors import Diagnostic, DiagnosticError, did_you_mean
+from firmwright.migration.convert import CONVERTERS
+from firmwright.migration.source import Computed, Setting, Source
+from firmwright.recipe.catalog import Catalog
+from firmwright.targets.device_options import accepts, format_values
+
+Pointer = tuple[str, ...]
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One rule of rules.yaml, whose head describes the fields."""
+
+    key: str = ""
+    use: str = ""
+    option: str = ""
+    name: str = ""
+    value: Any = None
+    values: Mapping[str, Any] | None = None
+    convert: str = ""
+    reason: str = ""
+    note: str = ""
+    also: Mapping[str, Any] = msgspec.field(name="and", default_factory=dict)
+
+
+@cache
+def load_rules() -> Mapping[str, Mapping[str, Rule]]:
+    """Return the rules of each format, by the patterns of setting names."""
+    text = Path(__file__).with_name("rules.yaml").read_text(encoding="utf-8")
+    data = {k: v for k, v in yaml.safe_load(text).items() if not k.startswith("x-")}
+    return msgspec.convert(data, dict[str, dict[str, Rule]])
+
+
+@dataclass
+class Draft:
+    """A recipe in the making. ``values`` has the setting of each value, for messages."""
+
+    source: Source
+    catalog: Catalog
+    rules: Mapping[str, Rule]
+    values: dict[Pointer, tuple[Any, Setting]] = field(default_factory=dict)
+    notes: list[tuple[Setting, str]] = field(default_factory=list)
+
+    def apply(self, settings: Sequence[Setting]) -> None:
+        """Convert settings. Raises DiagnosticError for two that contradict each other."""
+        for setting in settings:
+            found = next((p for p in self.rules if fnmatchcase(setting.name, p)), None)
+            if found is None:
+                self.note(setting, "no key of a recipe is known for it")
+            else:
+                self.apply_rule(setting, self.rules[found], found)
+
+    def apply_rule(self, setting: Setting, rule: Rule, pattern: str) -> None:
+        for key, value in rule.also.items():
+            self.put((*key.split("."),), value, setting)
+        if rule.reason:
+            self.note(setting, rule.reason)
+        elif rule.option:
+            self.put_option(setting, rule)
+        elif isinstance(setting.value, Computed) and rule.value is None:
+            self.note(setting, f"computed by the script; state `{rule.key or rule.use}`")
+        else:
+            self.put_value(setting, rule, pattern)
+
+    def put_value(self, setting: Setting, rule: Rule, pattern: str) -> None:
+        value = self.convert(setting, rule)
+        key = f"use.{rule.use}" if rule.use else rule.key
+        before, star, after = key.partition("*")
+        if value is None:
+            self.note(setting, f"no counterpart in `{rule.key or 'target'}`")
+        elif star and isinstance(value, Mapping):
+            for name, part in value.items():
+                self.put(split_key(before, name, after), part, setting)
+        else:
+            start = pattern.partition("*")[0]
+            self.put(split_key(before, setting.name.removeprefix(start), after), value, setting)
+        if rule.note and value is not None:
+            self.note(setting, f"{key.removeprefix('use.')}: {rule.note}")
+
+    def convert(self, setting: Setting, rule: Rule) -> Any:
+        """Return the recipe's value of a setting, or None without a counterpart."""
+        if rule.value is not None:
+            return rule.value
+        if rule.values is not None:
+            return rule.values.get(str(setting.value).lower())
+        if rule.convert:
+            return CONVERTERS[rule.convert](setting, self.source, self.catalog)
+        return setting.value
+
+    def put_option(self, setting: Setting, rule: Rule) -> None:
+        """Store an option of a device, if the device has it and accepts the value."""
+        options = self.catalog.devices[rule.option].options
+        name = rule.name or setting.name.removeprefix("options.").rpartition(".")[2]
+        value = setting.value if rule.value is None else rule.value
+        text = format_option(value)
+        if isinstance(value, Computed):
+            self.note(setting, f"computed by the script; state the option '{name}'")
+        elif name not in options:
+            hint = did_you_mean(name, options) if len(name) > 2 else ""
+            hint = hint if hint.endswith("?") else ""
+            self.note(setting, f"the device '{rule.option}' has no such option{hint}")
+        elif not accepts(options[name], text):
+            expected = format_values(options[name])
+            self.note(setting, f"'{rule.option}' supports {expected}")
+        else:
+            self.put(
+                ("option", rule.option, name), int(text) if text.isdecimal() else text, setting
+            )
+
+    def put(self, pointer: Pointer, value: Any, setting: Setting) -> None:
+        """Store a value. Lists of flags grow; other values must agree."""
+        if pointer not in self.values:
+            self.values[pointer] = value, setting
+            return
+        old, first = self.values[pointer]
+        if pointer == ("cflags",):
+            self.values[pointer] = [*old, *value], first
+        elif old != value:
+            name = format_pointer(pointer[1:] if pointer[0] in ("use", "option") else pointer)
+            message = f"{name}: {shorten(value)} contradicts {shorten(old)} of {first.place}"
+            raise DiagnosticError(
+                [Diagnostic(setting.file, setting.line, 1, f"{message}; keep one of them")]
+            )
+
+    def note(self, setting: Setting, text: str) -> None:
+        self.notes.append((setting, text))
+
+
+def split_key(before: str, name: str, after: str) -> Pointer:
+    parts = [part for part in before.split(".") if part]
+    return (*parts, *([name] if before.endswith(".") else []), *filter(None, after.split(".")))
+
+
+def format_option(value: Any) -> str:
+    """Return a value as the option of a device: lists by commas, switches as 1 and 0."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    text = str(value)
+    return {"true": "1", "false": "0"}.get(text.lower(), text)
+
+
+def shorten(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return f"'{text if len(text) < 40 else text[:39] + '…'}'"

@@ -1,0 +1,176 @@
+"""Lists the formats that ``init --from`` reads, each with the way to recognize it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from firmwright.errors import UserError
+from firmwright.migration.c_arrays import ARRAY, METADATA, read_c_array, read_edge_impulse
+from firmwright.migration.command_lines import (
+    DEEPLOY,
+    ONNX2C,
+    TVMC,
+    read_deeploy,
+    read_onnx2c,
+    read_tvmc,
+)
+from firmwright.migration.documents import read_document, read_options, read_platformio
+from firmwright.migration.python_scripts import Calls, read_script
+
+if TYPE_CHECKING:
+    from firmwright.migration.source import Setting, Source
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: its rules' name, its title in messages, its page, and its reader.
+
+    ``uses`` are devices of the target unless the file excludes them.
+    """
+
+    name: str
+    title: str
+    recognize: Callable[[Source], object]
+    read: Callable[[Source], list[Setting]]
+    page: str = "index.md"
+    uses: tuple[str, ...] = field(default=())
+
+
+AFE_CALLS: Calls = {
+    "onnx_source": ("model_path", "shape_dict", "dtype_dict"),
+    "tflite_source": ("model_path", "shape_dict", "dtype_dict"),
+    "pytorch_source": ("model_path", "input_names", "input_shapes"),
+    "load_model": ("params", "target"),
+    "quantize": ("calibration_data", "quantization_config"),
+    "compile": ("output_path", "batch_size", "compress"),
+    "length_hinted": ("n", "iterable"),
+    "from_str": ("method",),
+    "MinMaxMethod": (),
+    "MovingAverageMinMaxMethod": (),
+    "HistogramMSEMethod": ("num_bins",),
+    "HistogramEntropyMethod": ("num_bins",),
+    "HistogramPercentileMethod": ("percentile_value", "num_bins"),
+    "SkipCalibration": (),
+    "quantization_scheme": ("asymmetric", "per_channel", "bits"),
+    "bfloat16_scheme": (),
+    "with_calibration": ("method",),
+    "with_activation_quantization": ("scheme",),
+    "with_weight_quantization": ("scheme",),
+    "with_bias_correction": ("value",),
+    "with_channel_equalization": ("value",),
+    "with_smooth_quant": ("value",),
+    "with_prefer_int8_udf": ("value",),
+    "with_requantization_mode": ("mode",),
+    "with_unquantized_nodes": ("nodes",),
+    "with_custom_quantization_configs": ("configs",),
+}
+"""The functions of SiMa's afe, as its pages list their parameters."""
+
+TIDL_CALLS: Calls = {
+    "compile_model": (
+        *("model_name", "platform", "compile_for_device", "enable_tidl_offload"),
+        *("enable_c7x_codegen", "batch_size"),
+    ),
+    "compile_relay": (
+        *("mod", "params", "calibration_input_list", "platform", "compile_for_device"),
+        *("enable_tidl_offload", "enable_c7x_codegen", "artifacts_folder", "tidl_tensor_bits"),
+        "advanced_options",
+    ),
+    "TIDLCompiler": ("platform", "version"),
+    "TIOffloadCompiler": ("platform", "tidl_tools_path"),
+}
+TIDL_MAPPINGS = (
+    *("compile_options", "delegate_options", "runtime_options", "required_options"),
+    *("optional_options", "advanced_options"),
+)
+"""The functions and the dicts of options in scripts for TI's tools."""
+
+
+def read_afe(source: Source) -> list[Setting]:
+    return read_script(source, AFE_CALLS, ())
+
+
+def read_ti_script(source: Source) -> list[Setting]:
+    return read_script(source, TIDL_CALLS, TIDL_MAPPINGS)
+
+
+def is_yaml(source: Source) -> bool:
+    return source.suffix in (".yaml", ".yml")
+
+
+FORMATS = (
+    Format(
+        *("edge_impulse", "an export of Edge Impulse"),
+        lambda source: source.suffix == "/" and METADATA in source.text,
+        read_edge_impulse,
+        "tflm.md",
+    ),
+    Format(
+        *("afe", "a script for SiMa's afe"),
+        lambda s: s.suffix == ".py" and re.search(r"^\s*(?:from|import)\s+afe\b", s.text, re.M),
+        read_afe,
+        "sima.md",
+        ("mla",),
+    ),
+    Format(
+        *("tidl", "a script for TI's compiler"),
+        lambda s: s.suffix == ".py" and re.search(r"tidl", s.text, re.I),
+        read_ti_script,
+        "ti.md",
+        ("tidl",),
+    ),
+    Format(
+        *("mlconf", "an .mlconf file of Silicon Labs"),
+        lambda source: source.suffix == ".mlconf",
+        read_document,
+        "tflm.md",
+    ),
+    Format(
+        *("tidl", "compile options of TI"),
+        lambda s: is_yaml(s) and re.search(r"^\s*(?:compile|runtime)_options\s*:", s.text, re.M),
+        read_options,
+        "ti.md",
+        ("tidl",),
+    ),
+    Format(
+        *("platformio", "a PlatformIO project"),
+        lambda s: s.suffix == ".ini" and re.search(r"^\[(?:env|platformio)\b", s.text, re.M),
+        read_platformio,
+    ),
+    Format(
+        *("c_array", "a C array of a model"),
+        lambda s: s.suffix in (".c", ".cc", ".cpp", ".h", ".hpp") and ARRAY.search(s.text),
+        read_c_array,
+        "tflm.md",
+    ),
+    Format(
+        *("tvmc", "a command of tvmc"),
+        lambda source: TVMC.pattern.search(source.text),
+        read_tvmc,
+        "microtvm.md",
+    ),
+    Format(
+        *("onnx2c", "a command of onnx2c"),
+        lambda source: ONNX2C.pattern.search(source.text),
+        read_onnx2c,
+        "onnx2c.md",
+    ),
+    Format(
+        *("deeploy", "a command of Deeploy"),
+        lambda source: DEEPLOY.pattern.search(source.text),
+        read_deeploy,
+    ),
+)
+"""The formats. The first that recognizes a file reads it."""
+
+
+def find_format(source: Source) -> Format:
+    """Return the format of a file. Raises UserError for an unknown one."""
+    for each in FORMATS:
+        if each.recognize(source):
+            return each
+    titles = ", ".join(dict.fromkeys(each.title for each in FORMATS))
+    raise UserError(f"{source.shown}: unknown format; expected {titles}")

@@ -1,0 +1,90 @@
+"""Reads the files that ``init --from`` converts, and defines the settings found in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from firmwright.errors import Diagnostic, DiagnosticError, UserError
+
+MAX_BYTES = 64 << 20
+"""Larger files are rejected. The longest ones are C arrays: a model of 10 MB has 62 MB of text."""
+
+MODEL_SUFFIXES = (".tflite", ".lite", ".onnx", ".pt2")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a file: its name in the form of the tool, its value, its position."""
+
+    name: str
+    value: Any
+    file: str
+    line: int
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A value that only a run of the script could compute, as its source text."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of a configuration. Relative paths in it start at ``folder``."""
+
+    shown: str
+    folder: Path
+    suffix: str
+    text: str
+
+    def make_error(self, line: int, message: str) -> DiagnosticError:
+        return DiagnosticError([Diagnostic(self.shown, line, 1, message)])
+
+    def find_line(self, offset: int) -> int:
+        return self.text.count("\n", 0, offset) + 1
+
+
+def read_source(given: str) -> Source:
+    """Return the file with that path, or a command line that is given as text.
+
+    A folder is read as its list of files: each line is a relative path. Raises UserError.
+    """
+    path = Path(given)
+    try:
+        if path.is_dir():
+            names = (each.relative_to(path).as_posix() for each in path.rglob("*"))
+            return Source(given, path, "/", "\n".join(sorted(names)))
+        if " " in given and not path.exists():
+            return Source("command line", Path(), "", given)
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"{given}: cannot be read: {error.strerror}") from None
+    if path.suffix.lower() in MODEL_SUFFIXES:
+        raise UserError(f"{given}: this is a model; write `firmwright init {given}`")
+    if len(content) > MAX_BYTES:
+        raise UserError(f"{given}: over {MAX_BYTES >> 20} MiB; a configuration is smaller")
+    return Source(given, path.parent, path.suffix.lower(), decode(content, given))
+
+
+def decode(content: bytes, shown: str) -> str:
+    """Return the text of a file. Raises DiagnosticError at the first byte that is not text."""
+    try:
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")
+        odd = text.find("\0")
+        line = text.count("\n", 0, odd) + 1
+    except UnicodeDecodeError as error:
+        odd, line = error.start, content.count(b"\n", 0, error.start) + 1
+    if odd >= 0:
+        raise DiagnosticError([Diagnostic(shown, line, 1, "not a text file in UTF-8")])
+    return text

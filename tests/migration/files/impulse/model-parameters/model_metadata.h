@@ -1,0 +1,4 @@
+#define EI_CLASSIFIER_PROJECT_NAME               "gestures \"2\""
+#define EI_CLASSIFIER_NN_INPUT_FRAME_SIZE        33
+#define EI_CLASSIFIER_FREQUENCY                  62.5
+#define EI_CLASSIFIER_TFLITE_LARGEST_ARENA_SIZE  4096

@@ -1,0 +1,1 @@
+const char* ei_classifier_inferencing_categories[] = { "circle", "idle" };
