@@ -34,6 +34,7 @@ STAGE = Stage(
     platform=ALL,
     inputs=lambda job: job.recipe.list_files("evaluate", "postprocess", "libraries"),
     tools=lambda job: [compiler_tool(make_host_build(job.platform))],
+    condition="the key `evaluate`",
     applies=lambda job: job.recipe.evaluate and not job.origin,
     scope=Scope.TARGET,
     archive=ACCURACY.pack,

@@ -19,6 +19,7 @@ STAGE = Stage(
     keys=(*MIX, *REWRITES, *MEMORIES, "batch", "compare", "extensions"),
     platform=ALL,
     inputs=lambda job: [*job.recipe.list_files("transforms", "extensions"), *job.device_files],
+    condition="the key `batch`",
     applies=lambda job: job.recipe.batch,
     for_both=True,
     about=("batch",),

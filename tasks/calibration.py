@@ -18,6 +18,7 @@ STAGE = Stage(
         "quantize.per_channel",
     ),
     inputs=lambda job: job.recipe.list_files("quantize"),
+    condition="the key `quantize`",
     applies=lambda job: job.recipe.quantize,
     scope=Scope.MODEL,
     about=("quantize", "calibration", "inputs"),

@@ -26,6 +26,7 @@ STAGE = Stage(
     compares=True,
     writes=(COMPARISON,),
     keys=("name", "target", "compare"),
+    condition="the key `compare`, and an emulator that counts instructions",
     applies=lambda job: job.counts_instructions and job.recipe.compare,
     explain_absence=explain_absence,
     archive=COMPARISON.pack,

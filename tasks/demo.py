@@ -31,6 +31,7 @@ STAGE = Stage(
         "network/arena.j2",
         *(f"{device}/hooks/profiler_*.j2" for device in job.platform.accelerators),
     ],
+    condition="the key `demo`",
     applies=lambda job: job.recipe.demo,
     archive=lambda job: artifacts.DEMO.pack(job, "src/demo/"),
 )

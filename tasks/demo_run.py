@@ -25,5 +25,6 @@ STAGE = Stage(
     inputs=lambda job: [archive for archive in find_extra_archives(job) if archive.is_file()],
     templates=lambda job: [f"{device}/**/*.j2" for device in job.platform.accelerators],
     tools=lambda job: [job.compiler, emulator_tool(job.emulator, job.platform)],
+    condition="the key `demo` without `indefinite`, and an emulator",
     applies=lambda job: job.recipe.demo and not job.recipe.demo.indefinite and job.can_emulate,
 )

@@ -38,6 +38,7 @@ STAGE = Stage(
     facts={"board": describe_board},
     inputs=list_shown_sample_files,
     templates=templates,
+    condition="the key `export`",
     applies=lambda job: job.recipe.export,
     archive=lambda job: artifacts.EXPORTS.pack(job, "exports/"),
     about=("export",),

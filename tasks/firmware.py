@@ -44,6 +44,7 @@ STAGE = Stage(
     facts={"board": describe_board, "build": get_build, "archives": name_archives},
     inputs=inputs,
     tools=lambda job: [job.compiler, *list_sdk_tools(job.platform)],
+    condition="the compiler and the SDK of the platform",
     applies=lambda job: job.has_firmware,
     archive=lambda job: {name: job.folder("firmware") / name for name in list_images(job)},
 )

@@ -14,6 +14,7 @@ STAGE = Stage(
     writes=(MAPPING,),
     keys=("name", "target", "compare", "c_prefix"),
     platform=("timing",),
+    condition="the key `compare`, and a platform with `timing`",
     applies=lambda job: job.has_firmware and job.recipe.compare and job.platform.timing,
     archive=MAPPING.pack,
 )

@@ -52,6 +52,7 @@ RUN = Stage(
     facts={"file": describe_file, "board": describe_board},
     inputs=run_inputs,
     tools=run.list_emulators,
+    condition=run.STAGE.condition,
     applies=lambda job: job.is_run,
 )
 BUNDLE = Stage(

@@ -38,6 +38,7 @@ STAGE = Stage(
     writes=(QUANTIZED_MODEL, QUANTIZATION),
     keys=("quantize", "inputs"),
     inputs=inputs,
+    condition="the key `quantize`",
     applies=lambda job: job.recipe.quantize,
     scope=Scope.MODEL,
     archive=archive,

@@ -14,6 +14,7 @@ STAGE = Stage(
     writes=(REFERENCE, REFERENCE_OUTPUTS),
     keys=(*RUN_SAMPLES, "model", "inputs"),
     inputs=list_run_files,
+    condition="an emulator or a board that runs the firmware",
     applies=lambda job: job.is_run,
     scope=Scope.TARGET,
 )

@@ -49,5 +49,6 @@ STAGE = Stage(
     inputs=inputs,
     templates=lambda job: [f"{device}/**/*.j2" for device in job.platform.accelerators],
     tools=list_emulators,
+    condition="an emulator or a board that runs the firmware",
     applies=lambda job: job.is_run,
 )

@@ -19,6 +19,7 @@ STAGE = Stage(
         *list_run_files(job),
         *job.recipe.list_files("evaluate.inputs", "evaluate.labels", "postprocess"),
     ],
+    condition="samples in `run` or `evaluate`, or class names in `postprocess`",
     applies=lambda job: canonical_run_inputs(job) or job.recipe.detection or job.recipe.classes,
     scope=Scope.MODEL,
 )

@@ -33,6 +33,7 @@ STAGE = Stage(
         *(f"{device}/**/*.j2" for device in job.platform.accelerators),
     ],
     tools=lambda job: [compiler_tool(make_host_build(job.platform))],
+    condition="the key `selftest`",
     applies=lambda job: job.recipe.selftest and not job.origin,
     about=("selftest",),
 )

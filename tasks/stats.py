@@ -13,6 +13,7 @@ STAGE = Stage(
     writes=(TIMELINE,),
     keys=("name", "c_prefix"),
     platform=("name",),
+    condition="an emulator that counts instructions",
     applies=lambda job: job.counts_instructions,
     archive=lambda job: {f"stats/{job.stats_file}": job.folder("stats") / job.stats_file},
 )

@@ -59,7 +59,8 @@ class StageDeclaration(Generic[Job]):
     ``for_both`` also hold for the compared job. A stage that ``joins`` reads the results of the
     job's members. Each member counts with everything on which the stage ``of_members`` depends.
 
-    A stage ``applies`` if the recipe asks for it. If the recipe asks for a stage that the platform
+    A stage ``applies`` if the recipe asks for it; ``condition`` names the requirements in words. If
+    the recipe asks for a stage that the platform
     or the machine cannot run, ``explain_absence`` returns the reason. ``archive`` returns the
     files for the bundle by their names in the bundle. ``publish`` returns the files that move from
     the stage's folder to other locations. ``about`` is the recipe key that the stage's errors
@@ -80,6 +81,7 @@ class StageDeclaration(Generic[Job]):
     templates: Callable[[Job], Iterable[str]] = lambda _: ()
     tools: Callable[[Job], Iterable[Tool]] = lambda _: ()
     applies: Callable[[Job], object] = lambda _: True
+    condition: str = ""
     scope: Scope = Scope.PLATFORM
     compares: bool = False
     for_both: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -84,6 +84,7 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     """
     groups: dict[str, list[dict[str, Any]]] = {}
     folders: set[Path] = set()
+    absent: dict[str, list[str]] = {}
     for job in jobs:
         for stage in job.stages.values():
             group = {"basename": stage.name, "name": None, "doc": stage.sentence}
@@ -92,8 +93,39 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
             if job.makes_stage(stage.name) and folder not in folders:
                 folders.add(folder)
                 tasks.append(make_task(job, stage))
-    for tasks in groups.values():
-        yield from tasks
+            elif not job.has_stage(stage.name) and job.origin is None:
+                absent.setdefault(stage.name, []).append(explain_missing(job, stage))
+    for name, tasks in groups.items():
+        lacking = len(tasks) == 1 and name in absent
+        yield from [refuse_task(tasks[0], absent[name])] if lacking else tasks
+    yield from refuse_device_stages(groups) if groups else ()
+
+
+def explain_missing(job: Job, stage: Stage) -> str:
+    """Return a message that a job does not have a stage, and the reason."""
+    reason = stage.explain_absence(job) or f"it needs {stage.condition}"
+    return f"{job.title} has no stage '{stage.name}': {reason}"
+
+
+def refuse_task(group: dict[str, Any], messages: Iterable[str]) -> dict[str, Any]:
+    """Return a task that fails with the messages, in place of a group without tasks."""
+    failed = TaskFailed("\n".join(messages))
+    return {"basename": group["basename"], "doc": group["doc"], "actions": [lambda: failed]}
+
+
+def refuse_device_stages(known: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Yield a task that fails for each stage of a device that is in no target of the jobs."""
+    devices: dict[str, list[str]] = {}
+    stages: dict[str, Stage] = {}
+    for name in target_names():
+        for stage in map(resolve_name, load_target(name).stages):
+            devices.setdefault(stage.name, []).append(name)
+            stages[stage.name] = stage
+    for stage in stages.values():
+        if stage.name not in known:
+            needs = f"it needs the device {' or '.join(devices[stage.name])}"
+            group = {"basename": stage.name, "doc": stage.sentence}
+            yield refuse_task(group, [f"no recipe has the stage '{stage.name}': {needs}"])
 
 
 def make_task(job: Job, stage: Stage) -> dict[str, Any]:

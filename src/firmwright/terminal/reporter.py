@@ -189,9 +189,11 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             print(error, file=sys.stderr)
 
     def show_finished(self) -> None:
-        """Print the location of the results for recipes without a run."""
+        """Print the results of recipes that are up to date, or else the names of their stages."""
         self.up_to_date += list_finished(self.fresh)
-        self.fresh.clear()
+        shown = {each.title for each in self.up_to_date}
+        self.fresh = [t for t in self.fresh if t.job.origin is None and t.job.title not in shown]
+        self.show_fresh()
         for each in self.up_to_date:
             self.show_head(each.title)
             self.screen.print_rows([make_row("up to date", describe_bundle(each.bundle))])

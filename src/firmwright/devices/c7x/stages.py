@@ -75,6 +75,7 @@ LOADABLE = Stage(
     facts={"build": lambda job: collect_settings(get_build(job)), "archives": name_archives},
     inputs=inputs,
     tools=lambda job: [compiler_tool(get_build(job))],
+    condition="a platform whose C7x loads a module",
     applies=applies,
     explain_absence=explain_absence,
     archive=list_archive,

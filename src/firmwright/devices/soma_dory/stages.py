@@ -68,6 +68,7 @@ CHIP_CHECK = Stage(
     inputs=lambda job: [*list_sample_files(job), *list_sources(job)],
     templates=lambda _: ["soma_dory/chip_check/**/*.j2", "boards/posix/*.j2"],
     tools=lambda job: [compiler_tool(make_host_build(job.platform))],
+    condition="the platform diana-chip",
     applies=lambda job: job.platform.board == BOARD,
     archive=REPORT.pack,
 )

@@ -50,6 +50,11 @@ def calibration_files(job: Job) -> list[Path]:
     return job.recipe.list_files("quantize") if own else list_run_files(job)
 
 
+def is_for_chip(job: Job) -> bool:
+    """Return whether a chip, not a PC, runs the networks of TI's tools."""
+    return job.recipe.compile_for_device and job.platform.name != "host"
+
+
 def artifacts_name(job: Job, batch: int = 0) -> str:
     """Return the folder's name in TI's form, such as ``resnet8_J721S2_target_tidl_noc7x``."""
     recipe = job.recipe
@@ -57,7 +62,7 @@ def artifacts_name(job: Job, batch: int = 0) -> str:
     if not is_description_file(recipe.platform):
         platform = load_platform(recipe.platform)
     name = platform.aliases[0] if platform.aliases else platform.name
-    built_for = "target" if recipe.compile_for_device and platform.name != "host" else "host"
+    built_for = "target" if is_for_chip(job) else "host"
     devices = [device.name for device in recipe.target]
     c7x = "c7x" if "c7x" in devices else "noc7x"
     size = f"_bs{batch}" if batch else ""
@@ -83,6 +88,7 @@ STAND_IN = Stage(
     keys=(*MIX, *CALIBRATION, "name", "platform", "compile_for_device"),
     platform=ALL,
     inputs=calibration_files,
+    condition="a recipe without `quantize`",
     applies=lambda job: job.recipe.quantize is None,
     gives_regions=True,
 )
@@ -104,8 +110,7 @@ ARTIFACTS = Stage(
 
 def runs_on_tidl_rt(job: Job) -> bool:
     """Return whether the Arm cores of a chip call networks that TI's tools made, one by one."""
-    is_device = job.recipe.compile_for_device and job.platform.name != "host"
-    return is_device and has_tools() and not job.mix[-1].target.core and job.origin is None
+    return is_for_chip(job) and has_tools() and not job.mix[-1].target.core and job.origin is None
 
 
 def has_tools() -> bool:
@@ -127,6 +132,7 @@ APPLICATION = Stage(
     platform=ALL,
     variables=(TOOLS_VARIABLE,),
     templates=lambda _: ["tidl/application/*.j2"],
+    condition=f"TI's tools ({TOOLS_VARIABLE}), a build for the chip, and a target that ends with c",
     applies=runs_on_tidl_rt,
     archive=list_application,
 )

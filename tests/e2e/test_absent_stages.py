@@ -1,0 +1,34 @@
+"""Commands for stages that a recipe does not have, and for stages that are up to date."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Repository
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        ("demo", "digits on rv32-bare has no stage 'demo': it needs the key `demo`\n"),
+        (
+            "mapping",
+            "digits on rv32-bare has no stage 'mapping': it needs the key `compare`",
+        ),
+        ("chip-check", "no recipe has the stage 'chip-check': it needs the device soma_dory\n"),
+        ("artifacts", "no recipe has the stage 'artifacts': it needs the device mla or tidl\n"),
+    ],
+)
+def test_a_stage_that_does_not_apply_fails_with_the_reason(
+    repository: Repository, stage: str, message: str
+) -> None:
+    done = repository.doit(stage, "recipe=digits.yaml")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stderr.startswith(message)
+
+
+def test_a_single_stage_says_that_it_is_up_to_date(repository: Repository) -> None:
+    assert repository.doit("model", "recipe=digits.yaml").returncode == 0
+    again = repository.doit("model", "recipe=digits.yaml")
+    assert again.returncode == 0
+    assert "  up to date  model\n" in again.stdout
