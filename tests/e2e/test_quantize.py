@@ -304,9 +304,11 @@ def test_samples_from_python_and_raw_files(changed: Repository) -> None:
         "def calibration():\n"
         "    return np.load(Path(__file__).parent / 'calibration.npy')\n",
     )
-    for source in ("{x: {raw: raw/}}", "{x: {python: 'recordings:calibration'}}"):
+    named = "files: [calibration.npy]\n"
+    sources = {"{x: {raw: raw/}}": "", "{x: {python: 'recordings:calibration'}}": named}
+    for source, files in sources.items():
         recipe = RECIPE.replace("{inputs: calibration.npy}", f"{{inputs: {source}}}")
-        changed.write("r.yaml", f"{recipe}files: [calibration.npy]\n")
+        changed.write("r.yaml", f"{recipe}{files}")
         changed.build("recipe=r.yaml")
         assert changed.manifest("build/r/r-host.tar.gz")["inputs"]["samples"] == before
 

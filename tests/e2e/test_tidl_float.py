@@ -104,3 +104,28 @@ def test_other_samples_quantize_the_stand_ins_anew(
     stages = repository.build("recipe=net.yaml")
     assert {"stand_in", "artifacts", "kernels", "run"} <= set(stages)
     assert "partition" not in stages
+
+
+def test_keys_without_effect_on_another_target_are_notes(
+    built: tuple[Repository, str], tmp_path: Path
+) -> None:
+    changed = copy_of(built[0], tmp_path)
+    changed.write("net.yaml", f"{RECIPE}allow_fallback: false\nrequire_offload: 1 %\n")
+    done = changed.doit("build", "recipe=net.yaml", "target=c")
+    assert done.returncode == 0, done.stdout + done.stderr
+    one_device = "the target has one device, so this requirement cannot fail; add a device before"
+    assert "net.yaml:5:14: calibration: note: no effect: no device of the target" in done.stderr
+    assert f"net.yaml:8:17: allow_fallback: note: {one_device}" in done.stderr
+    assert f"net.yaml:9:18: require_offload: note: {one_device}" in done.stderr
+
+
+def test_floats_for_the_chip_are_a_note(built: tuple[Repository, str], tmp_path: Path) -> None:
+    changed = copy_of(built[0], tmp_path)
+    note = "tensor_bits=32 keeps floats, which TI's tools run only on a PC; add"
+    for device, said in (("true", True), ("false", False)):
+        recipe = RECIPE.replace("calibration: {inputs: calibration.npz}\n", "")
+        recipe = recipe.replace("device: false", f"device: {device}")
+        changed.write("net.yaml", recipe.replace("tidl, c", "tidl -tensor_bits=32, c"))
+        done = changed.doit("artifacts", "recipe=net.yaml")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (note in " ".join(done.stdout.split())) == said, done.stdout

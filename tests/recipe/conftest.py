@@ -30,7 +30,6 @@ def catalogue() -> Catalog:
                     "rounds": NumberRange(1, 6),
                 },
                 is_fallback=False,
-                quantizes=True,
             ),
         },
     )

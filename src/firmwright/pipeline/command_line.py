@@ -44,6 +44,7 @@ from .budget import check_measurable
 from .build_root import prepare_build_root
 from .code_digest import CODE_FOLDERS, code_digest
 from .devices import load_custom_targets
+from .idle_keys import report_idle_keys
 from .job import Job, find_toolchain
 from .networks import make_network_jobs
 from .ownership import refuse_taken_folder
@@ -237,7 +238,7 @@ def make_catalog() -> Catalog:
     return Catalog(
         ReadyPlatforms(),
         toolchain_names(),
-        {n: KnownDevice(dict(t.options), t.is_fallback, t.quantizes) for n, t in targets.items()},
+        {n: KnownDevice(dict(t.options), t.is_fallback) for n, t in targets.items()},
         code_digest(CODE_FOLDERS),
     )
 
@@ -277,6 +278,7 @@ def make_job(
     outdir = root if alone and get_var("outdir") is not None else root / recipe.name
     job = Job(recipe, platform, build, outdir, pipeline, words)
     check_measurable(job)
+    report_idle_keys(job)
     return job
 
 

@@ -18,14 +18,10 @@ from firmwright.toolchain.descriptions import suggest_name
 
 @dataclass(frozen=True)
 class KnownDevice:
-    """The options of a device. A fallback accepts every operator.
-
-    A device that ``quantizes`` quantizes the float layers that it accepts.
-    """
+    """The options of a device. A fallback accepts every operator."""
 
     options: Mapping[str, OptionValues]
     is_fallback: bool
-    quantizes: bool = False
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from firmwright.recipe.files import find_missing_files, find_references
 from firmwright.recipe.flags import find_flag_errors
 from firmwright.recipe.schema import load_schema
 from firmwright.recipe.slots import find_slot_errors
-from firmwright.recipe.target import read_target
 from firmwright.targets.custom import load_custom_target
 
 
@@ -43,7 +42,8 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     yield from find_flag_errors(data)
     yield from find_class_errors(data)
     yield from find_evaluate_errors(data)
-    yield from find_device_calibration_errors(data, devices)
+    yield from find_device_calibration_errors(data)
+    yield from find_idle_files(data)
     yield from find_rounding_errors(data)
     yield from find_export_errors(data)
     yield from find_slot_errors(data)
@@ -83,6 +83,14 @@ def load_custom_devices(
             else:
                 found[name] = KnownDevice(target.options, target.is_fallback)
     return found, mistakes
+
+
+def find_idle_files(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield the key `files` of a recipe without Python code, because only such code reads them."""
+    if data.get("files") and not any(r.format.is_function for r in find_references(data)):
+        yield Finding(
+            ("files",), "the recipe names no Python function that reads them; leave the key out"
+        )
 
 
 def find_format_errors(model: Any) -> Iterator[Finding]:
@@ -181,20 +189,10 @@ def find_duplicate_names(data: Mapping[str, Any]) -> Iterator[Finding]:
                 yield Finding(pointer, f"two {what} are named {quote(name)}; rename one")
 
 
-def find_device_calibration_errors(
-    data: Mapping[str, Any], devices: Mapping[str, KnownDevice]
-) -> Iterator[Finding]:
-    """Yield calibration samples that no device uses, or that `quantize` makes useless."""
-    if data.get("calibration") is None:
-        return
-    if data.get("quantize") is not None:
+def find_device_calibration_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield calibration samples for devices that `quantize` makes useless."""
+    if data.get("calibration") is not None and data.get("quantize") is not None:
         message = "`quantize` has a calibration, too; leave one of the two out"
-        yield Finding(("calibration",), message)
-    mix, _ = read_target(data.get("target"))
-    asked = [device.name for _, device in mix]
-    if not any(devices[name].quantizes for name in asked if name in devices):
-        able = ", ".join(sorted(name for name, device in devices.items() if device.quantizes))
-        message = f"no device of the target quantizes float layers itself; one that does: {able}"
         yield Finding(("calibration",), message)
 
 

@@ -16,7 +16,7 @@ from firmwright.devices.tidl.artifacts import (
 from firmwright.devices.tidl.import_config import find_unmapped_options
 from firmwright.devices.tidl.names import RegionFiles
 from firmwright.devices.tidl.options import read_options
-from firmwright.devices.tidl.stages import RECORD, artifacts_name
+from firmwright.devices.tidl.stages import RECORD, artifacts_name, is_for_chip
 from firmwright.devices.tidl.tools import TOOLS_VARIABLE, find_tools, run_import
 from firmwright.errors import UserError
 from firmwright.pipeline import artifacts
@@ -34,6 +34,11 @@ FRAMES = "advanced_options:calibration_frames"
 NO_SAMPLES = (
     "target: tidl: there are no samples to calibrate with, and TI's tools would use random "
     "numbers; state `calibration: {inputs: …}`"
+)
+
+FLOATS = (
+    "tensor_bits=32 keeps floats, which TI's tools run only on a PC; add `compile_for_device: "
+    "false`, or use 8 or 16 bits"
 )
 
 ZERO = "TI needs 0 there in a quantized graph; state `quantize: {symmetric: true}`"
@@ -61,6 +66,8 @@ def run(job: Job, folder: Path) -> None:
     job.note(format_summary(record))
     for told in describe_shifted_inputs(record):
         job.note(told)
+    if is_for_chip(job) and network.options.number("tensor_bits") == 32:
+        job.note(FLOATS)
     for option in find_unmapped_options(network.options):
         job.note(f"{option} is not passed to TI's import tool")
 

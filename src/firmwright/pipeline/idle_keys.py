@@ -1,0 +1,57 @@
+"""Reports the keys of a recipe that have no effect on its build."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .job import Job
+
+
+@dataclass(frozen=True)
+class IdleKey:
+    """A key, the condition under which it has no effect, and a sentence that explains it."""
+
+    key: str
+    is_idle: Callable[[Job], object]
+    sentence: str
+
+
+def has_one_device(job: Job) -> bool:
+    return len(job.mix) == 1
+
+
+def lacks_quantizing_device(job: Job) -> bool:
+    quantizes = any(device.target.quantizes for device in job.mix)
+    return job.recipe.calibration is not None and not quantizes
+
+
+ONE_DEVICE = "the target has one device, so this requirement cannot fail; add a device before it"
+
+IDLE_KEYS = (
+    IdleKey(
+        "calibration",
+        lacks_quantizing_device,
+        "no effect: no device of the target quantizes float layers itself, as tidl does",
+    ),
+    IdleKey(
+        "allow_fallback",
+        lambda job: not job.recipe.allow_fallback and has_one_device(job),
+        ONE_DEVICE,
+    ),
+    IdleKey(
+        "require_offload",
+        lambda job: job.recipe.require_offload is not None and has_one_device(job),
+        ONE_DEVICE,
+    ),
+)
+"""The keys whose effect depends on the target, which the command line may replace."""
+
+
+def report_idle_keys(job: Job) -> None:
+    """Print a note on standard error for each key without effect, at its position."""
+    for each in IDLE_KEYS:
+        if each.is_idle(job):
+            note = job.recipe.make_diagnostic((each.key,), f"note: {each.sentence}")
+            print(note, file=sys.stderr)
