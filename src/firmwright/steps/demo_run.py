@@ -33,7 +33,8 @@ def run(job: Job, folder: Path) -> None:
         raise UserError(f"the demo application ended with code {ran.exit_code}:\n{console}")
     layers = {region.name for region in PARTITION.read(job).regions}
     lines = [line for line in console.splitlines() if line.partition(":")[0] not in layers]
-    job.note("; ".join(lines))
+    counts = [] if ran.instructions is None else [f"{ran.instructions:,} instructions"]
+    job.note("; ".join([*lines, *counts]))
 
 
 def link_demo(job: Job, elf: Path) -> None:
