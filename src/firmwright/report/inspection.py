@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,9 @@ from firmwright.toolchain.image import Section
 from firmwright.toolchain.network_image import NetworkImage
 
 Manifest = Mapping[str, Any]
+
+SHOWN_SOURCES = 8
+"""The number of operators that a layer's row shows. Regions of vendors' tools have hundreds."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +207,7 @@ def list_layers(manifest: Manifest) -> list[str]:
     devices = [(name, str(counts[name]), f"{macs[name]:,}") for name in sorted(counts)]
     rows = [("layer", "device", "MACs", "cycles", "operators of the model")]
     for layer in layers:
-        name, sources = layer["name"], ", ".join(layer["sources"])
+        name, sources = layer["name"], format_sources(layer["sources"])
         counted = cycles.get(name, "-")
         rows.append((name, layer["device"], f"{layer['macs']:,}", counted, sources))
     return [
@@ -212,6 +215,12 @@ def list_layers(manifest: Manifest) -> list[str]:
         "",
         *align_columns(rows, "<<>><"),
     ]
+
+
+def format_sources(names: Sequence[str]) -> str:
+    """Return the first names of a layer's operators, and the number of the others."""
+    shown, others = ", ".join(names[:SHOWN_SOURCES]), len(names) - SHOWN_SOURCES
+    return f"{shown} and {others:,} more" if others > 0 else shown
 
 
 def list_files(manifest: Manifest) -> list[str]:
