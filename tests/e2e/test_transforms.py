@@ -43,3 +43,16 @@ def test_a_rewrite_that_returns_nothing_is_a_users_mistake(repository: Repositor
     told = "digits.yaml:4:51: transforms.extra[0]: own.py:3:1: returned a NoneType; expected a Rel"
     assert told in output
     assert "Traceback" not in output
+
+
+def test_keys_without_effect_are_notes(repository: Repository) -> None:
+    recipe = RECIPE.replace("with:", "without: [UseIntegers, ConvertTakeToSlice], with:")
+    recipe = recipe.replace(', extra: ["own:rewrite"]', "")
+    repository.write("digits.yaml", f"{recipe}rounding: onnx\n")
+    done = repository.doit("partition", "recipe=digits.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert "transforms.with: no effect: RemoveMultiplyByOne finds nothing in this network" in said
+    assert "transforms.without: no effect: no device requests ConvertTakeToSlice" in said
+    assert "UseIntegers" not in said
+    assert "rounding: no effect" not in said, "the network is quantized"

@@ -18,7 +18,7 @@ from firmwright.pipeline.job import Job
 from firmwright.planning.batch import batch_network
 from firmwright.targets.device_options import OptionError
 
-from .rewriting import note_float_layers, note_saved_macs, rewrite_network
+from .rewriting import note_float_layers, note_idle_keys, note_saved_macs, rewrite_network
 
 
 def run(job: Job, folder: Path) -> None:
@@ -28,6 +28,8 @@ def run(job: Job, folder: Path) -> None:
         module, interface = rewrite_network(job, network)
         note_saved_macs(job, network, module)
         note_float_layers(job, module)
+        if job.origin is None:
+            note_idle_keys(job, network, module)
         if job.has_stage("batch"):
             size = BATCH.read(job).actual_batch_size
             module, interface, layout = batch_network(module, interface, size)

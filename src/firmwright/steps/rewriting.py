@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from tvm_ffi import structural_equal
+
 from firmwright.compile import prepare_module
 from firmwright.errors import UserError
 from firmwright.ir.nodes import IRModule
+from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.ir.tensors import ModelInterface
 from firmwright.partition.outline import count_operator_macs
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.custom_rewrites import list_custom_rewrites
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import select_rewrites
+from firmwright.pipeline.options import select_rewrites, transform_options
+from firmwright.targets import find_rewrites
 from firmwright.transforms.integers.remarks import explain_floats
 
 
@@ -32,6 +36,29 @@ def note_saved_macs(job: Job, network: IRModule, module: IRModule) -> None:
         own = sum(count_operator_macs(network).values())
         if left < own:
             job.note(f"rewritten to {left:,} multiply-accumulates from {own:,}")
+
+
+def note_idle_keys(job: Job, network: IRModule, module: IRModule) -> None:
+    """Note the rewrites and the rounding that the recipe states and that change nothing.
+
+    ``module`` is the rewritten ``network``.
+    """
+    options, asked = transform_options(job), find_rewrites(job.mix)
+    for name in options.switched_off:
+        if name not in asked:
+            job.note(f"transforms.without: no effect: no device requests {name}")
+    for name in options.switched_on:
+        others = select_rewrites(job) - {name}
+        custom = list_custom_rewrites(job)
+        if structural_equal(prepare_module(network, others, custom), module):
+            job.note(f"transforms.with: no effect: {name} finds nothing in this network")
+    if job.recipe.states(("rounding",)) and not has_quantized_layers(module):
+        job.note("rounding: no effect: the network has no quantized layers")
+
+
+def has_quantized_layers(module: IRModule) -> bool:
+    names = {operator_name(binding.value) for binding in main_bindings(module)}
+    return not names.isdisjoint(("relax.quantize", "relax.dequantize"))
 
 
 def note_float_layers(job: Job, module: IRModule) -> None:
