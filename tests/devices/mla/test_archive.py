@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from firmwright.devices.mla.archive import read_archive, read_description
+from firmwright.devices.mla.compiled import describe_archive
 from firmwright.devices.mla.description import Pipeline, read_pipeline
 from firmwright.devices.mla.static_schedule import read_schedule
 from firmwright.errors import UserError
+from firmwright.report.manifest import ArtifactsReport, CompiledArchive
 
 Step = dict[str, Any]
 
@@ -254,3 +256,12 @@ def test_a_wrong_schedule_is_refused(text: str, words: str) -> None:
     with pytest.raises(UserError, match="net_mla_stats") as caught:
         read_schedule(text, "net_mla_stats.yaml")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("batch", "lines"), [(1, 1), (16, 2)])
+def test_without_the_sdk_the_actual_batch_is_unknown(batch: int, lines: int) -> None:
+    archive = CompiledArchive("net_stand_in.tar.gz", True, (), {}, (), batch, None, ())
+    said = describe_archive(ArtifactsReport("net_mla", (), "", 0, (), None, (), archive), archive)
+    assert len(said) == lines
+    unknown = "batch 16 desired; the actual batch of the MLA is unknown without SiMa's Model SDK"
+    assert (unknown in said) == (batch == 16)

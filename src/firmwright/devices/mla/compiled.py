@@ -97,10 +97,16 @@ def list_members(files: Mapping[str, bytes]) -> tuple[BundledFile, ...]:
 def describe_archive(record: ArtifactsReport, archive: CompiledArchive) -> list[str]:
     """Return the build's notes about the archive, one line each."""
     if archive.stand_in:
-        return [
+        lines = [
             f"{record.folder}: not compiled, {PYTHON_VARIABLE} is not set; {archive.file} is a "
             f"stand-in; run {SCRIPT} on a machine with SiMa's Model SDK to make the archive"
         ]
+        if (archive.desired_batch_size or 1) > 1:
+            lines.append(
+                f"batch {archive.desired_batch_size} desired; the actual batch of the MLA is "
+                "unknown without SiMa's Model SDK"
+            )
+        return lines
     steps = ", ".join(f"{count} on the {core}" for core, count in archive.processors.items())
     desired, granted = (
         "unknown" if size is None else size
