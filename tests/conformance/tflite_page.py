@@ -12,6 +12,7 @@ import tflite
 from firmwright.models.tflite.checks import STATEFUL_OPERATORS
 from firmwright.models.tflite.converter import WITH_SUBGRAPHS, Converter
 from firmwright.models.tflite.states_as_inputs import VARIABLE_OPERATORS
+from firmwright.models.tflite.subgraphs import INLINED
 from tests.conformance.tflite_sweep import COLUMNS, RESULTS, WEIGHT_TYPES
 
 PAGE = Path(__file__).parents[2] / "docs/reference/tflite-operators.md"
@@ -54,6 +55,10 @@ OTHERS = """
 The import accepts these, but the sweep does not have them: {imported}, and operators of StableHLO.
 The run of each build compares them with LiteRT.
 
+IF and WHILE become the operators of their subgraphs: of both branches, or of the chosen one if the
+condition is constant, and of each step of a loop. A loop whose number of steps depends on an input
+is rejected.
+
 Their results depend on other subgraphs or on states that the generated function does not keep, so
 they are rejected: {rejected}.
 
@@ -85,9 +90,11 @@ def render(rows: Rows) -> str:
         REASONS,
         *(reason_lines(rows) or ["None is."]),
         OTHERS.format(
-            imported=listed((known | VARIABLE_OPERATORS) & schema - set(swept) - rejected),
+            imported=listed(
+                (known | VARIABLE_OPERATORS) & schema - set(swept) - rejected - INLINED
+            ),
             rejected=listed(rejected),
-            missing=listed(schema - known - rejected - VARIABLE_OPERATORS - {"CUSTOM"}),
+            missing=listed(schema - known - rejected - VARIABLE_OPERATORS - INLINED - {"CUSTOM"}),
         ),
     ]
     return "\n".join(parts)

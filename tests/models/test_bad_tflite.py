@@ -155,7 +155,7 @@ def without_buffers(builder: ModelBuilder) -> None:
 
 
 def branching(builder: ModelBuilder) -> None:
-    """Make the addition an IF, whose branches are missing: the operator is rejected by its kind."""
+    """Make the addition an IF, whose branches are missing."""
     code = builder.model.operatorCodes[0]
     code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.IF
     code.version = 1
@@ -318,7 +318,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "operator with subgraphs": (
         lambda: added(edit=branching),
-        r"IF \(tensor 't2'\) runs other subgraphs, .*: compute both branches",
+        r"IF \(tensor 't2'\): a damaged TFLite model: it runs subgraph 0",
     ),
     "int16 slopes": (sloped_wide, "PRELU .*'t2'.* has int16 slopes, which LiteRT.* as int8"),
     "int16 exponential": (exponential_wide, "EXP .*'t1'.* inputs up to 98.3, .* beyond float32"),

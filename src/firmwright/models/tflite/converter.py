@@ -26,9 +26,7 @@ COMPLEX = (tflite.TensorType.COMPLEX64, tflite.TensorType.COMPLEX128)
 
 WITH_SUBGRAPHS = {
     "CALL": "inline the function",
-    "IF": "compute both branches and choose with tf.where",
     "STABLEHLO_COMPOSITE": "inline the composite",
-    "WHILE": "unroll the loop (Keras: `unroll=True`) or use a fused LSTM layer",
 }
 """Operators that run other subgraphs, and the replacement of each."""
 

@@ -31,6 +31,7 @@ from firmwright.models.tflite.litert_outputs import MISSING_KERNEL, load_interpr
 from firmwright.models.tflite.litert_outputs import run_reference as run_reference
 from firmwright.models.tflite.repairs import convert_constants, repair, repair_dimensions
 from firmwright.models.tflite.states_as_inputs import expose_states
+from firmwright.models.tflite.subgraphs import inline_subgraphs
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
@@ -45,8 +46,11 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     data, remarks = check_file(data, name)
     refuse_compiled(tflite.Model.GetRootAsModel(data, 0), name)
     check_model(tflite.Model.GetRootAsModel(data, 0), name)
+    inlined = inline_subgraphs(data, name)
+    if inlined is not data:
+        check_model(tflite.Model.GetRootAsModel(inlined, 0), name)
     try:
-        data, states = expose_states(fold_known_values(repair(data), shapes))
+        data, states = expose_states(fold_known_values(repair(inlined), shapes))
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
     model = tflite.Model.GetRootAsModel(convert_constants(data), 0)

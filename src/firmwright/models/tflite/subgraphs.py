@@ -1,0 +1,299 @@
+"""Inlines the subgraphs of IF and WHILE into the first subgraph of a TFLite model.
+
+An IF with a constant condition becomes its branch; another becomes both branches and a SELECT_V2
+for each result. A WHILE whose number of steps is constant becomes a copy of its body for each step.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from firmwright.errors import UserError, first_line
+from firmwright.forked import run_in_copy
+from firmwright.models.tflite.checks import decode_text
+from firmwright.models.tflite.known_values import find_known_results, has_data
+from firmwright.models.tflite.litert_outputs import OPTIMIZED, make_interpreter
+from firmwright.models.tflite.repairs import kind_of, pack
+
+INLINED = frozenset({"IF", "WHILE"})
+MOST_STEPS = 1024
+MOST_OPERATORS = 16384
+
+EFFECTS = frozenset({"ASSIGN_VARIABLE", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"})
+"""Operators that change a state, so that they may not run if their branch is not chosen."""
+
+UNROLL = "unroll the loop (Keras: `unroll=True`) or use a fused LSTM layer, then convert it again"
+
+
+def inline_subgraphs(data: bytes, name: str) -> bytes:
+    """Return the model without IF and WHILE; a model without them is returned unchanged.
+
+    Raises UserError for a loop whose number of steps depends on an input, and for branches that
+    change a state or have results of different shapes.
+    """
+    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    if not any(kind_of(model, o) in INLINED for o in model.subgraphs[0].operators):
+        return data
+    inliner = Inliner(model, len(data))
+    try:
+        while inliner.inline_next():
+            inliner.check_count()
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+    return pack(model, len(data))
+
+
+class Inliner:
+    """Replaces one operator with subgraphs after the other in the first subgraph."""
+
+    def __init__(self, model: Any, size: int) -> None:
+        self.model, self.graph, self.size = model, model.subgraphs[0], size
+        self.copies = 0
+
+    def inline_next(self) -> bool:
+        """Inline the first IF or WHILE; return whether there was one."""
+        for position, operator in enumerate(self.graph.operators):
+            kind = kind_of(self.model, operator)
+            if kind not in INLINED:
+                continue
+            before, after = self.graph.operators[:position], self.graph.operators[position + 1 :]
+            self.graph.operators = before
+            results = [int(i) for i in operator.outputs]
+            name = decode_text(self.graph.tensors[results[0]].name) if results else ""
+            try:
+                inline = self.inline_if if kind == "IF" else self.inline_while
+                values = inline(operator)
+            except UserError as error:
+                raise UserError(f"operator {kind} (tensor '{name}'): {error}") from None
+            self.graph.operators = [*self.graph.operators, *after]
+            self.replace(dict(zip(results, values, strict=True)))
+            return True
+        return False
+
+    def check_count(self) -> None:
+        """Raise UserError if the loops and branches have too many operators."""
+        count = len(self.graph.operators)
+        if max(count, self.copies) > MOST_OPERATORS:
+            raise UserError(
+                f"its loops and branches have {count:,} operators or more; expected at most "
+                f"{MOST_OPERATORS:,}: {UNROLL}"
+            )
+
+    def inline_if(self, operator: Any) -> list[int]:
+        """Add the operators of the branches; return the tensors of the results."""
+        condition, *given = (int(i) for i in operator.inputs)
+        options = operator.builtinOptions
+        branches = [
+            self.subgraph(i) for i in (options.thenSubgraphIndex, options.elseSubgraphIndex)
+        ]
+        tensor = self.graph.tensors[condition]
+        if has_data(self.model, tensor) and not tensor.isVariable:
+            chosen = bool(np.asarray(self.model.buffers[tensor.buffer].data, np.uint8).any())
+            return self.add_copy(branches[0 if chosen else 1], given)
+        for branch in branches:
+            effects = {kind_of(self.model, o) for o in branch.operators or ()} & EFFECTS
+            if effects:
+                raise UserError(
+                    f"a branch changes a state ({', '.join(sorted(effects))}), but firmware "
+                    "computes both branches: move the state out of the branches"
+                )
+        results = [self.add_copy(branch, given) for branch in branches]
+        return [self.select(condition, *pair) for pair in zip(*results, strict=True)]
+
+    def select(self, condition: int, chosen: int, other: int) -> int:
+        """Add a SELECT_V2; return the tensor of its result."""
+        first, second = (self.graph.tensors[i] for i in (chosen, other))
+        shapes = [[] if t.shape is None else list(map(int, t.shape)) for t in (first, second)]
+        if shapes[0] != shapes[1] or first.type != second.type:
+            raise UserError(
+                f"the results of its branches have the shapes {shapes[0]} and {shapes[1]}; "
+                "expected equal shapes and types: pad the smaller one"
+            )
+        result = self.add_tensor(first)
+        self.add_operator("SELECT_V2", 1, [condition, chosen, other], [result])
+        return result
+
+    def inline_while(self, operator: Any) -> list[int]:
+        """Add the operators of all steps; return the tensors of the results."""
+        options = operator.builtinOptions
+        condition, body = map(self.subgraph, (options.condSubgraphIndex, options.bodySubgraphIndex))
+        given = [int(i) for i in operator.inputs]
+        self.check_fixed_steps(condition, body, given)
+        values = given
+        for _ in range(self.count_steps(operator)):
+            values = self.add_copy(body, values)
+        return values
+
+    def check_fixed_steps(self, condition: Any, body: Any, given: Sequence[int]) -> None:
+        """Raise UserError if the number of steps of a loop depends on an input."""
+        deciding = find_read(condition, [int(i) for i in condition.outputs])
+        while True:
+            next_values = [int(body.outputs[n]) for n in sorted(deciding)]
+            wider = deciding | find_read(body, next_values)
+            if wider == deciding:
+                break
+            deciding = wider
+        constants = find_known_results(self.model)
+        for number in sorted(deciding):
+            tensor = self.graph.tensors[given[number]]
+            known = has_data(self.model, tensor) and not tensor.isVariable
+            if not known and given[number] not in constants:
+                raise UserError(
+                    f"its number of steps depends on '{decode_text(tensor.name)}', which a run "
+                    f"computes; firmware needs a constant number: {UNROLL}"
+                )
+
+    def count_steps(self, operator: Any) -> int:
+        """Return the number of steps, which LiteRT counts in a run with inputs of zeros."""
+        model = copy.deepcopy(self.model)
+        counter = Inliner(model, self.size)
+        loop = copy.deepcopy(operator)
+        result = counter.add_counter(loop)
+        model.subgraphs[0].operators.append(loop)
+        model.subgraphs[0].outputs = [result]
+        what = "LiteRT does not survive the count of the steps"
+        steps = run_in_copy(what, run_counter, pack(model, self.size), result)
+        if steps >= MOST_STEPS:
+            raise UserError(
+                f"it has {MOST_STEPS:,} steps or more; firmware unrolls fewer: use a fused LSTM "
+                "layer, or run the network once for each step"
+            )
+        return steps
+
+    def add_counter(self, loop: Any) -> int:
+        """Add a counter to a loop, which ends it at the limit; return the tensor of the count."""
+        zero = self.add_constant(self.graph, 0)
+        options = loop.builtinOptions
+        condition, body = map(self.subgraph, (options.condSubgraphIndex, options.bodySubgraphIndex))
+        limit, one = self.add_constant(condition, MOST_STEPS), self.add_constant(body, 1)
+        counts = [add_empty(graph, schema.TensorType.INT32) for graph in (condition, body, body)]
+        below, both = (add_empty(condition, schema.TensorType.BOOL) for _ in range(2))
+        condition.inputs = [*map(int, condition.inputs), counts[0]]
+        body.inputs = [*map(int, body.inputs), counts[1]]
+        self.add_operator("LESS", 1, [counts[0], limit], [below], graph=condition)
+        decided = [int(condition.outputs[0]), below]
+        self.add_operator("LOGICAL_AND", 1, decided, [both], graph=condition)
+        condition.outputs = [both]
+        self.add_operator("ADD", 1, [counts[1], one], [counts[2]], "AddOptions", graph=body)
+        body.outputs = [*map(int, body.outputs), counts[2]]
+        result = add_empty(self.graph, schema.TensorType.INT32)
+        loop.inputs = [*map(int, loop.inputs), zero]
+        loop.outputs = [*map(int, loop.outputs), result]
+        return result
+
+    def subgraph(self, index: int) -> Any:
+        """Return a subgraph; UserError if it or one of its tensors does not exist."""
+        if not 0 < index < len(self.model.subgraphs):
+            raise UserError(f"a damaged TFLite model: it runs subgraph {index}; fetch it again")
+        graph = self.model.subgraphs[index]
+        graph.inputs, graph.outputs, graph.operators = (
+            [] if each is None else each for each in (graph.inputs, graph.outputs, graph.operators)
+        )
+        tensors = [graph.inputs, graph.outputs]
+        tensors += [o.inputs for o in graph.operators if o.inputs is not None]
+        tensors += [o.outputs for o in graph.operators if o.outputs is not None]
+        if any(not -1 <= int(i) < len(graph.tensors) for each in tensors for i in each):
+            raise UserError(f"a damaged TFLite model: subgraph {index} reads a missing tensor")
+        return graph
+
+    def add_copy(self, graph: Any, given: Sequence[int]) -> list[int]:
+        """Add the operators of a subgraph on other inputs; return the tensors of its results."""
+        self.copies += 1
+        moved = {-1: -1, **dict(zip(map(int, graph.inputs), given, strict=True))}
+
+        def move(indices: Any) -> list[int]:
+            for index in () if indices is None else map(int, indices):
+                if index not in moved:
+                    moved[index] = self.add_tensor(graph.tensors[index])
+            return [] if indices is None else [moved[int(i)] for i in indices]
+
+        for operator in graph.operators:
+            copied = copy.copy(operator)
+            copied.inputs, copied.outputs = move(operator.inputs), move(operator.outputs)
+            copied.intermediates = move(operator.intermediates) or None
+            self.graph.operators.append(copied)
+        return move(graph.outputs)
+
+    def add_tensor(self, tensor: Any) -> int:
+        """Add a copy of a tensor, with another name."""
+        copied = copy.copy(tensor)
+        copied.name = f"{decode_text(tensor.name)}_{self.copies}".encode()
+        self.graph.tensors.append(copied)
+        return len(self.graph.tensors) - 1
+
+    def add_constant(self, graph: Any, value: int) -> int:
+        buffer = schema.BufferT()
+        buffer.data = np.frombuffer(np.int32(value).tobytes(), np.uint8)
+        self.model.buffers.append(buffer)
+        index = add_empty(graph, schema.TensorType.INT32)
+        graph.tensors[index].buffer = len(self.model.buffers) - 1
+        return index
+
+    def add_operator(
+        self,
+        kind: str,
+        version: int,
+        inputs: list[int],
+        outputs: list[int],
+        options: str = "",
+        graph: Any = None,
+    ) -> None:
+        code = schema.OperatorCodeT()
+        code.builtinCode = getattr(schema.BuiltinOperator, kind)
+        code.deprecatedBuiltinCode, code.version = min(code.builtinCode, 127), version
+        self.model.operatorCodes.append(code)
+        operator = schema.OperatorT()
+        operator.opcodeIndex = len(self.model.operatorCodes) - 1
+        operator.inputs, operator.outputs = inputs, outputs
+        if options:
+            operator.builtinOptionsType = getattr(schema.BuiltinOptions, options)
+            operator.builtinOptions = getattr(schema, f"{options}T")()
+        (graph or self.graph).operators.append(operator)
+
+    def replace(self, values: dict[int, int]) -> None:
+        """Let operators and the graph read other tensors; results of the graph keep their names."""
+        for operator in self.graph.operators:
+            if operator.inputs is not None:
+                operator.inputs = [values.get(int(i), int(i)) for i in operator.inputs]
+        made = {int(i) for o in self.graph.operators for i in o.outputs}
+        for old in map(int, self.graph.outputs):
+            if old in values and values[old] in made:
+                self.graph.tensors[values[old]].name = self.graph.tensors[old].name
+                self.graph.tensors[old].name = b""
+        self.graph.outputs = [values.get(int(i), int(i)) for i in self.graph.outputs]
+
+
+def find_read(graph: Any, results: Sequence[int]) -> set[int]:
+    """Return the numbers of a subgraph's inputs on which some of its tensors depend."""
+    needed = set(results)
+    for operator in reversed(graph.operators):
+        if needed.intersection(map(int, operator.outputs)):
+            needed.update(map(int, [] if operator.inputs is None else operator.inputs))
+    return {n for n, index in enumerate(map(int, graph.inputs)) if index in needed}
+
+
+def add_empty(graph: Any, dtype: int) -> int:
+    """Add a scalar tensor to a subgraph; return its index."""
+    tensor = schema.TensorT()
+    tensor.name, tensor.shape, tensor.type = f"count_{len(graph.tensors)}".encode(), [], dtype
+    graph.tensors.append(tensor)
+    return len(graph.tensors) - 1
+
+
+def run_counter(data: bytes, result: int) -> int:
+    """Return an integer that a model computes from inputs of zeros."""
+    interpreter = make_interpreter(data, OPTIMIZED)
+    try:
+        interpreter.allocate_tensors()
+        for detail in interpreter.get_input_details():
+            zeros = np.zeros(detail["shape"], detail["dtype"])
+            interpreter.set_tensor(detail["index"], zeros)
+        interpreter.invoke()
+        return int(interpreter.get_tensor(result))
+    except (RuntimeError, ValueError) as error:
+        raise UserError(f"LiteRT cannot count its steps: {first_line(error)}") from None
