@@ -230,10 +230,10 @@ def list_declared(arguments: Sequence[str]) -> dict[str, list[str]]:
 def list_parts(recipe: str) -> set[tuple[str, str, str]]:
     """Return each stage of a recipe's builds with the toolchain and each device."""
     return {
-        (stage, job.build.toolchain.name, device)
+        (stage, job.build.toolchain.name, device.target.name)
         for job in load_all_jobs([recipe])
         for stage in job.stages
-        for device in job.recipe.target
+        for device in job.mix
         if job.has_stage(stage)
     }
 
