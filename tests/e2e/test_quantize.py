@@ -293,10 +293,9 @@ def test_recipes_that_will_not_do(tmp_path: Path, case: str) -> None:
 
 
 def test_samples_from_python_and_raw_files(changed: Repository) -> None:
-    arrays = np.load(changed.folder / "calibration.npy")
     before = changed.manifest("build/r/r-host.tar.gz")["inputs"]["samples"]
     (changed.folder / "raw").mkdir()
-    for index, array in enumerate(arrays):
+    for index, array in enumerate(np.load(changed.folder / "calibration.npy")):
         array.tofile(changed.folder / "raw" / f"{index:03}.bin")
     changed.write(
         "recordings.py",
@@ -304,11 +303,10 @@ def test_samples_from_python_and_raw_files(changed: Repository) -> None:
         "def calibration():\n"
         "    return np.load(Path(__file__).parent / 'calibration.npy')\n",
     )
-    named = "files: [calibration.npy]\n"
-    sources = {"{x: {raw: raw/}}": "", "{x: {python: 'recordings:calibration'}}": named}
-    for source, files in sources.items():
+    python = "{x: {python: 'recordings:calibration'}}"
+    for source, files in (("{x: {raw: raw/}}", ""), (python, "files: [calibration.npy]\n")):
         recipe = RECIPE.replace("{inputs: calibration.npy}", f"{{inputs: {source}}}")
-        changed.write("r.yaml", f"{recipe}{files}")
+        changed.write("r.yaml", recipe + files)
         changed.build("recipe=r.yaml")
         assert changed.manifest("build/r/r-host.tar.gz")["inputs"]["samples"] == before
 

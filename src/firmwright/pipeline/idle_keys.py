@@ -33,7 +33,7 @@ IDLE_KEYS = (
     IdleKey(
         "calibration",
         lacks_quantizing_device,
-        "no effect: no device of the target quantizes float layers itself, as tidl does",
+        "no effect: no device of the target quantizes float layers itself",
     ),
     IdleKey(
         "allow_fallback",
