@@ -163,7 +163,7 @@ def test_model_of_several_samples_is_told_how_many_fit(repository: Repository) -
     assert "the model computes 8 samples at once, and about 0 would fit" in text
     save(repository.folder / "m.onnx", nodes, [8, 1, 256, 256], [8, 1, 64, 64])
     text = fail_with(repository, "model: m.onnx\n")
-    assert "of which about 3 would fit: export it with a batch of 3" in text
+    assert "about 3 would fit: export it with a batch of 3" in text
 
 
 def test_weights_larger_than_flash_are_named(repository: Repository) -> None:
