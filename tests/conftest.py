@@ -1,4 +1,4 @@
-"""What all tests share: which are slow, what they need, and that CI skips nothing."""
+"""Marks slow tests, skips tests without their programs, and fails a skipped test in CI."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 
 TESTS = Path(__file__).parent
 SLOW = frozenset((TESTS / "slow.txt").read_text(encoding="utf-8").splitlines())
-"""Files, functions and cases that need more than a second: ``tests/quality/slow.py`` has them."""
+"""Files, functions and cases that need more than a second; ``tests/quality/slow.py`` lists them."""
 
 
 def pytest_configure() -> None:
-    """Let the photographs of scikit-learn's package stand for those of its repository."""
-    # The programs that tests start would ignore this signal, too, as `nohup pytest` does.
+    """Reset SIGHUP, and add the photographs of scikit-learn's package to FIRMWRIGHT_MIRROR."""
+    # Under `nohup pytest`, the programs that tests start would also ignore this signal.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     package = find_spec("sklearn")
     if package and package.origin:
@@ -47,8 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test that ``needs`` programs which are not installed."""
-    # A command that an earlier test called here may have it end the process.
+    """Skip a test that ``needs`` programs that are not installed."""
+    # A command in an earlier test of this process may have set SIGPIPE to its default.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     for marker in item.iter_markers("needs"):
         for program in marker.args:

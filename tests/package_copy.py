@@ -1,4 +1,4 @@
-"""A copy of firmwright as a wheel installs it: all packages in one folder."""
+"""Copies firmwright as a wheel installs it: all packages in one folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from firmwright.folders import ON_TOP, PACKAGE, TOP
 
 
 def copy_package(site: Path) -> Path:
-    """Copy firmwright into ``site``, a folder for PYTHONPATH; return the folder of the package."""
+    """Copy firmwright into ``site``, a folder for PYTHONPATH, and return the package's folder."""
     package = site / "firmwright"
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(PACKAGE, package, ignore=ignored)

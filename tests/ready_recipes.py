@@ -1,4 +1,4 @@
-"""The recipes that come with firmwright, resolved."""
+"""Reads the built-in recipes, with their bases resolved."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ FOLDER = Path(__file__).parents[1] / "recipes"
 
 
 def read_ready(name: str) -> dict[str, Any]:
-    """Return the data of a recipe with that of its bases, to be changed."""
+    """Return the data of a recipe merged with its bases; the caller may change it."""
     document, _ = move_document(read_chain(Layers(FOLDER / f"{name}.yaml")).document)
     return copy.deepcopy(document.data)

@@ -1,4 +1,4 @@
-"""A network compiled in memory."""
+"""A network is compiled in memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_samples_of_a_batch_are_computed_as_single_ones(tmp_path: Path) -> None:
 
 
 def test_layers_are_written_in_the_ways_that_are_given(tmp_path: Path) -> None:
-    """One by a form, one by loops; both give what the reference does."""
+    """One layer uses a form, the other one uses loops; both results equal the reference."""
     graph, weights = Graph(), random_array((8, 8), seed=3)
     x = graph.dense(graph.input("x", (1, 8)), "first", weights, shift_bits=6)
     x = graph.dense(x, "second", weights, shift_bits=6)

@@ -1,4 +1,4 @@
-"""The public interface: what it offers, what it loads, and that examples and docs need no more."""
+"""The public interface has the names that examples and docs need, and loads no other modules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ group_operators library_call lower_in_layers lower_region main_bindings make_bin
 merge_acyclic operator_name random_array read_graph read_rules read_variables rewrite_calls
 short_name static_shape
 """
-"""A name that leaves or changes its meaning here asks for a new major version."""
+"""If a name is removed or changes its meaning, a new major version is necessary."""
 
 
 def imported_modules(source: str) -> set[str]:
@@ -63,7 +63,7 @@ def test_unknown_name_is_an_attribute_error() -> None:
 
 
 def run_program(program: str) -> str:
-    """Return what a program prints in a Python of its own."""
+    """Return the output of a program in a separate Python process."""
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""A function in a copy of the process: its result, its errors, and every early end in words."""
+"""A function in a copy of the process: its result, its errors, and a message for each early end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_errors_are_raised_here(error: Exception, kind: type[Exception]) -> None
 
 
 def call_exit() -> None:
-    """End as a C library does, with a message."""
+    """Write a message and end the process, as a C library may do."""
     os.write(2, b"no room for code\n")
     ctypes.CDLL(None)["exit"](1)
 
@@ -106,7 +106,7 @@ def test_a_copy_ends_with_the_process_that_made_it(number: int, tmp_path: Path) 
         with os.fdopen(receiver) as told:
             assert int(told.readline()) != process.pid
             process.send_signal(number)
-            assert told.read() == ""  # the copy holds the pipe until it ends
+            assert told.read() == ""  # the copy holds the pipe open until it ends
     assert process.returncode == -number
 
 

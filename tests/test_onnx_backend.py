@@ -1,4 +1,4 @@
-"""ONNX's own runner of backend tests runs generated C."""
+"""ONNX's runner of backend tests runs generated C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The streams, signals and last lines of a process, each in a process of its own."""
+"""The streams, signals and last lines of a process; each test starts a separate process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ except Exception as error:
 
 
 def run(program: str, script: str = '"$@"', **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of Python by a shell's script."""
+    """Run a Python program through a shell script."""
     return subprocess.run(
         ["bash", "-c", script, "bash", sys.executable, "-c", program],
         env=os.environ | environment, capture_output=True, text=True, check=False,

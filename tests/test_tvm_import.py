@@ -1,4 +1,4 @@
-"""Only the expected TVM is imported; without its slow parts it has all other names."""
+"""Only the expected TVM is imported, without its slow parts but with all other names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ for name, module in sorted(sys.modules.items()):
 
 
 def list_modules(prepare: str) -> dict[str, set[str]]:
-    """Return the modules of a process that imports TVM, with all names in them."""
+    """Return the modules of a process that imports TVM, with all their names."""
     program = f"{prepare}\n{LIST_MODULES}"
     lines = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -45,7 +45,7 @@ def test_slow_parts_are_left_out() -> None:
 
 @pytest.fixture
 def other_version(tmp_path: Path) -> dict[str, str]:
-    """The environment variables with which Python finds another version of tvm-ffi."""
+    """The environment variables that let Python find another version of tvm-ffi."""
     described = tmp_path / "site" / "apache_tvm_ffi-0.1.15.dist-info" / "METADATA"
     described.parent.mkdir(parents=True)
     described.write_text("Metadata-Version: 2.1\nName: apache-tvm-ffi\nVersion: 0.1.15\n")

@@ -1,4 +1,4 @@
-"""Servers that are slow, send too much, or something else than they announce."""
+"""Servers that are slow, send too much, or send other data than they announce."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 @contextmanager
 def serve(answer: Answer) -> Iterator[str]:
-    """Give the address of a server that answers to everything alike."""
+    """Yield the address of a server that answers every request in one way."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             answer(self)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Write no log."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
@@ -105,7 +105,7 @@ def test_a_server_that_says_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> 
 
 @contextmanager
 def closed() -> Iterator[str]:
-    """Give the address of a port that does not listen, and that nobody else can bind."""
+    """Yield the address of a port that does not listen and that no other program can bind."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}/file"

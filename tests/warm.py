@@ -1,7 +1,7 @@
-"""Runs commands in copies of a process that has imported what they import.
+"""Runs commands in copies of a process that has already imported their modules.
 
-An import of TVM takes a second, and the tests have hundreds of commands. The lines of
-``python -m tests.warm``'s input are commands as JSON; it prints the exit code of each.
+An import of TVM takes a second, and the tests run hundreds of commands. ``python -m tests.warm``
+reads one command as JSON per line, and prints the exit code of each command.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ IMPORTED = [
     *PROGRAMS.values(),
 ]
 SYNTAX = re.compile(r"[&|;<>~*$]")
-"""What bash has to read."""
+"""Characters that require bash."""
 
 LIMIT = 1200
-"""Seconds in which a command ends."""
+"""Maximum seconds of a command."""
 
 
 class WarmPython:
-    """A process that has imported all, and the commands that copies of it run."""
+    """A process that has imported the modules; its copies run the commands."""
 
     def __init__(self) -> None:
         command, pipe = [sys.executable, "-m", __name__], subprocess.PIPE
@@ -51,7 +51,7 @@ class WarmPython:
     def run(
         self, words: Sequence[str], folder: Path, environment: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program of ours in a folder; its input is empty."""
+        """Run one of our programs in a folder, with empty input."""
         assert self.process.stdin and self.process.stdout
         with (
             tempfile.NamedTemporaryFile("r", encoding="utf-8") as output,
@@ -68,14 +68,14 @@ class WarmPython:
 
 
 class WarmShell:
-    """Runs lines of bash. A line that is a command of ours alone needs no new Python."""
+    """Runs lines of bash; a line with only one of our commands needs no new Python."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
         self.python = WarmPython()
 
     def run(self, line: str, folder: Path) -> tuple[int, str]:
-        """Run a line in a folder; return its exit code and all that it prints."""
+        """Run a line in a folder; return its exit code and its output on both streams."""
         words = shlex.split(line)
         if words[0] in PROGRAMS and not SYNTAX.search(line):
             done = self.python.run(words, folder, self.environment)
@@ -91,10 +91,10 @@ class WarmShell:
 
 
 def serve() -> None:
-    """Take commands until there are no more."""
+    """Run commands until the input ends."""
     for name in IMPORTED:
         pkgutil.resolve_name(name)
-    gc.freeze()  # a collection in a copy would copy all of these objects
+    gc.freeze()  # a garbage collection in a copy would copy all of these objects
     for line in sys.stdin:
         child = os.fork()
         if not child:
@@ -103,7 +103,7 @@ def serve() -> None:
 
 
 def obey(order: dict[str, Any]) -> None:
-    """Run a command in this process and end it, without taking down what was imported."""
+    """Run a command in this process and exit, without the teardown of the imported modules."""
     signal.alarm(LIMIT)
     os.environ.clear()
     os.environ.update(order["environment"])
