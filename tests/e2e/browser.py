@@ -1,8 +1,8 @@
-"""The report in a browser: ``python -m nox -s browser``. It needs Chromium and ``playwright``.
+"""Tests the report in a browser: ``python -m nox -s browser``.
 
-One test opens Model Explorer too, where ``ai-edge-model-explorer`` is installed.
-CI leaves it out: Chromium takes longer to install than these tests to run. With ``--refresh`` the
-pictures in docs are taken anew.
+It needs Chromium and ``playwright``. One test also opens Model Explorer if
+``ai-edge-model-explorer`` is installed. CI skips this file, because the installation of Chromium
+takes longer than these tests. ``--refresh`` renews the pictures in docs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .hostile import NAMES, repeat_layers
 from .test_report import compare, hostile
 
 __all__ = ["hostile"]
-"""A fixture that the tests here use too."""
+"""A fixture that the tests of this file use too."""
 
 PICTURES = ROOT / "docs" / "pictures"
 SHOWN = {
@@ -40,13 +40,13 @@ SHOWN = {
     "kws": "cortex-m4-bare",
     "fastestdet-am62a": "am62a",
 }
-"""The recipes and platforms whose reports docs show."""
+"""The recipes and platforms whose reports are pictures in docs."""
 WIDTHS = (390, 1280)
 Scheme = Literal["light", "dark"]
 COLORS = 64
-"""Of a picture, which is a third as large as with all."""
+"""The number of colors in a picture, which makes its file a third as large."""
 FIRST_SCREENS = 2
-"""Of a page, so many heights of the window are shown."""
+"""The height of a picture, in heights of the window."""
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +59,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session", params=SHOWN.items(), ids="-".join)
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the page of a recipe's bundle."""
+    """Return the page of the bundle of a recipe."""
     recipe, platform = request.param
     repository = Repository(tmp_path_factory.mktemp(recipe), dict(os.environ))
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
@@ -71,7 +71,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def open_page(
     chromium: Browser, path: Path, width: int, scheme: Scheme = "light"
 ) -> Iterator[Page]:
-    """Open a page; nothing may be written to the console, asked, or fetched from elsewhere."""
+    """Open a page; it must not use the console, open a dialog, or fetch a file from elsewhere."""
     said: list[str] = []
     fetched: list[str] = []
     opened = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -161,7 +161,7 @@ def test_a_screen_reader_is_told_of_every_part(page: Page) -> None:
 def test_text_stands_out_from_what_is_behind(
     chromium: Browser, report: Path, scheme: Scheme, selector: str
 ) -> None:
-    """The ratio of WCAG's level AA is 4.5; cards and marked rows have a color of their own."""
+    """The ratio of WCAG's level AA is 4.5; cards and marked rows have a separate color."""
     with open_page(chromium, report, 1280, scheme) as opened:
         colors = opened.eval_on_selector_all(
             selector, "found => found.map(each => getComputedStyle(each).color)"
@@ -175,7 +175,7 @@ def test_text_stands_out_from_what_is_behind(
 
 
 def measure_contrast(*colors: str) -> float:
-    """Return the ratio of two colors' luminances, as WCAG defines it."""
+    """Return the contrast ratio of two colors, as WCAG defines it."""
 
     def luminance(color: str) -> float:
         parts = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]
@@ -272,7 +272,7 @@ def test_two_thousand_layers_are_shown(chromium: Browser, report: Path, tmp_path
 
 @contextmanager
 def explore(model: Path, data: Path) -> Iterator[str]:
-    """Start Model Explorer with data over a model, and return where it can be seen."""
+    """Start Model Explorer with data for a model; yield the address of its page."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

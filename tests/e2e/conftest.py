@@ -1,4 +1,4 @@
-"""A repository of a user's own, in a folder of its own, built by the real commands."""
+"""Repositories of a user, in new folders, that the real commands build."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ EXAMPLE = ROOT / "examples" / "digits"
 
 @cache
 def start_python() -> WarmPython:
-    """Return the process of this session that has imported all; it ends with the session."""
+    """Return this session's process that has imported all modules; it ends with the session."""
     return WarmPython()
 
 
 @dataclass
 class Repository:
-    """A folder with recipes; ``doit`` and ``firmwright`` run in it as a user would run them."""
+    """A folder with recipes, in which ``doit`` and ``firmwright`` run as they do for a user."""
 
     folder: Path
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -51,7 +51,7 @@ class Repository:
         )
 
     def run_in_terminal(self, columns: int, *command: str) -> str:
-        """Return all that a Python module's command writes to a terminal of that width."""
+        """Return the output of a Python module's command on a terminal of this many columns."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         inherited = self.environment.items()
@@ -67,14 +67,14 @@ class Repository:
         ):
             os.close(theirs)
             parts = []
-            with suppress(OSError):  # the other side is closed
+            with suppress(OSError):  # the other end is closed
                 while part := os.read(ours, 1 << 16):
                     parts.append(part)
             os.close(ours)
         return b"".join(parts).decode()
 
     def doit(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of doit's, in a copy of one process unless it needs another Python."""
+        """Run a doit command in a copy of one process, or in a new Python if it needs one."""
         if self.environment.get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
             return self.run(sys.executable, "-m", "doit", *arguments)
         return start_python().run(["doit", *arguments], self.folder, self.environment)
@@ -102,7 +102,7 @@ class Repository:
 
 
 def ran(output: str) -> list[str]:
-    """Return the stages that are reported as run: a plain line for each, with its time."""
+    """Return the stages that the output reports as run: a plain line with a time for each."""
     lines = [line.split() for line in output.splitlines()]
     return [words[1] for words in lines if words[:1] == ["✓"]]
 
@@ -110,7 +110,7 @@ def ran(output: str) -> list[str]:
 ALL_STAGES = ["model", "samples", "partition", "kernels", "advice", "plan", "sources", "objects",
               "firmware", "reference", "run", "stats", "bundle"]  # fmt: skip
 HOST_STAGES = [stage for stage in ALL_STAGES if stage != "stats"]
-"""A program of this machine runs without an emulator, and nothing counts its instructions."""
+"""The stages on the host: no emulator runs its programs, so instructions are not counted."""
 
 DIGITS = """\
 model: digits.onnx
@@ -130,7 +130,7 @@ def new_repository(folder: Path) -> Repository:
 
 
 def repository_of_example(name: str, folder: Path) -> Repository:
-    """Return a copy of the example's folder as a repository of its own."""
+    """Return a copy of an example's folder as a separate repository."""
     left_by_others = shutil.ignore_patterns("__pycache__", "build")
     shutil.copytree(ROOT / "examples" / name, folder / name, ignore=left_by_others)
     repository = Repository(folder / name)
@@ -142,9 +142,9 @@ def repository_of_example(name: str, folder: Path) -> Repository:
 def share_results(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Take from the builds of other tests what they have in common.
+    """Share the results of stages with the builds of other tests.
 
-    A module marked ``fresh`` does without: what it judges is that each build is done anew.
+    A module marked ``fresh`` shares no results, because its tests check that each stage runs.
     """
     with pytest.MonkeyPatch.context() as patch:
         place = ""
@@ -163,7 +163,7 @@ def repository(tmp_path: Path) -> Repository:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository whose digits recipe is built; for tests that only read."""
+    """A repository whose digits recipe is built, for tests that only read."""
     repository = new_repository(tmp_path_factory.mktemp("built"))
     assert repository.build("recipe=digits.yaml") == ALL_STAGES
     return repository
@@ -175,9 +175,9 @@ def copy_of_built(built: Repository, tmp_path: Path) -> Repository:
 
 
 def copy_of(built: Repository, folder: Path) -> Repository:
-    """Return a copy of a repository, times and all, to be changed.
+    """Return a copy of a repository with its file times; the caller may change it.
 
-    Whether its builds share results is for the module that changes it to say.
+    The caller's module decides whether the builds share results.
     """
     shutil.copytree(built.folder, folder / "copy", copy_function=shutil.copy2)
     shared = {"FIRMWRIGHT_CACHE": os.environ.get("FIRMWRIGHT_CACHE", "")}
@@ -202,7 +202,7 @@ def need_mirrored(recipe: str) -> None:
 
 @pytest.fixture
 def mirror() -> Callable[[str], None]:
-    """Return what skips the test where a recipe's files are not there."""
+    """Return the function that skips a test if files of a recipe are missing."""
     return need_mirrored
 
 

@@ -1,4 +1,4 @@
-"""A network whose names are hostile, and its page as a parser reads it."""
+"""Makes a network whose names are hostile, and parses its page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = (
 
 
 def write_network(path: Path) -> None:
-    """Write convolutions in a chain; the last one also reads what the first one made."""
+    """Write a chain of convolutions; the last one also reads the result of the first one."""
     nodes, weights, read = [], [], "image"
     for number, name in enumerate(NAMES):
         weight = np.full((2, 2, 3, 3), 0.01 * (number + 1), np.float32)
@@ -62,7 +62,7 @@ class Page(HTMLParser):
 
 
 def repeat_layers(report: Report, times: int) -> Report:
-    """Return a report of so many copies of a network, one behind the other."""
+    """Return a report with this number of copies of a network, one after the other."""
     count = len(report.layers)
     layers = tuple(
         replace(

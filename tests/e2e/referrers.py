@@ -1,7 +1,7 @@
-"""A stand-in for registries that list by themselves what refers to a manifest, in pages.
+"""A stand-in for registries that list the referrers of a manifest, in pages.
 
-Debian has none. It also stands for one that answers to the question with a page for people.
-Source: OCI's distribution specification 1.1, "Listing Referrers".
+Debian has no such registry. The stand-in can also answer a request with a page for people. Source:
+OCI's distribution specification 1.1, "Listing Referrers".
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 
 
 class ListingRegistry(BaseHTTPRequestHandler):
-    """Keeps blobs, manifests and lists of referrers in memory, one entry of a list on a page."""
+    """Keeps blobs, manifests and lists of referrers in memory; a page has one entry of a list."""
 
     kept: dict[str, tuple[bytes, str]]
     referrers: dict[str, list[Any]]
     lists: bool
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Write no log."""
 
     def answer(self, status: int, body: bytes = b"", **headers: str) -> None:
         self.send_response(status)
@@ -76,7 +76,7 @@ class ListingRegistry(BaseHTTPRequestHandler):
 
 @contextmanager
 def run_listing_registry(lists: bool) -> Iterator[tuple[str, type[ListingRegistry]]]:
-    """Give the host of such a registry, and what it keeps."""
+    """Yield the host of such a registry, and its content."""
     own = type("Own", (ListingRegistry,), {"kept": {}, "referrers": {}, "lists": lists})
     with ThreadingHTTPServer(("127.0.0.1", 0), own) as server:
         server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Debian's docker-registry, on this machine and for one test."""
+"""Runs Debian's docker-registry on this machine for one test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RunningRegistry:
     folder: Path
 
     def find_blob(self, digest: str) -> Path:
-        """Return the file in which the registry keeps a blob or a manifest."""
+        """Return the file in which the registry stores a blob or a manifest."""
         hexadecimal = digest.removeprefix("sha256:")
         blobs = self.folder / "docker/registry/v2/blobs/sha256"
         return blobs / hexadecimal[:2] / hexadecimal / "data"
@@ -27,7 +27,7 @@ class RunningRegistry:
 
 @contextmanager
 def run_registry(folder: Path, settings: Mapping[str, Any] = {}) -> Iterator[RunningRegistry]:
-    """Start a registry that keeps what it has in a folder, on a port that is free."""
+    """Start a registry on a free port; it stores its content in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     configuration = {
         "version": "0.1",

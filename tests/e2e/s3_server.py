@@ -1,6 +1,6 @@
-"""A shared cache in a bucket of a real S3 server: ``python -m nox -s s3``.
+"""Tests a shared cache in a bucket of a real S3 server: ``python -m nox -s s3``.
 
-CI leaves it out: the server, moto, brings some sixty packages for it alone.
+CI skips this file, because only this test needs the server, moto, and about sixty packages for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ botocore = pytest.importorskip("botocore.session")
 
 KEY = "0" * 64
 OPEN_CALLS = 8
-"""Requests before the server checks who asks: those that make the bucket and the users."""
+"""Requests that the server accepts from anyone: they create the bucket and the users."""
 
 READ_ONLY = """{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Resource": "*",
 "Action": ["s3:GetObject", "s3:ListBucket"]}]}"""
@@ -61,7 +61,7 @@ Users = dict[str, dict[str, str]]
 
 @pytest.fixture(scope="module")
 def users() -> Iterator[Users]:
-    """The users of a server with the bucket ``team``: one may write, one may only read."""
+    """The users of a server with the bucket ``team``: one can write, the other can only read."""
     port = find_port()
     with pytest.MonkeyPatch.context() as patch, subprocess.Popen(
         ["moto_server", "--host", "127.0.0.1", "--port", str(port)],
@@ -76,7 +76,7 @@ def users() -> Iterator[Users]:
         wait_for(address, server)
         connect("s3").create_bucket(Bucket="team")
         found = {"writer": add_user("writer", ALL), "reader": add_user("reader", READ_ONLY)}
-        connect("iam").list_users()  # the last call that nobody checks
+        connect("iam").list_users()  # the last request that the server accepts from anyone
         yield found
         server.kill()
 
@@ -90,7 +90,7 @@ def wait_for(address: str, server: subprocess.Popen[bytes]) -> None:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, credentials: dict[str, str]) -> None:
-    """Ask with these credentials from now on."""
+    """Use these credentials for all further requests."""
     fsspec.get_filesystem_class("s3").clear_instance_cache()
     for name, value in credentials.items():
         monkeypatch.setenv(name, value)

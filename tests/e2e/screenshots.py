@@ -1,7 +1,7 @@
-"""Takes the pictures of the terminal in docs/pictures: ``python -m tests.e2e.screenshots``.
+"""Draws the pictures of the terminal in docs/pictures: ``python -m tests.e2e.screenshots``.
 
-They are what the real commands print on a terminal of 80 columns. Only the times of the stages
-are made equal, for the same build to give the same picture.
+They show the output of the real commands on a terminal of 80 columns. All stages get one time, so
+that equal builds result in equal pictures.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ PICTURES = ROOT / "docs" / "pictures"
 COLUMNS = 80
 BUILD = ("doit", "build", "recipe=digits.yaml")
 MODULES = {"firmwright": "firmwright.cli"}
-"""The module of a command that is not called as its module."""
+"""The module of a command whose module has another name."""
 ERASED = re.compile(r".*\x1b\[2K")
 TIME = re.compile(r"(\d+ min )?\d+(\.\d)? s(?=\x1b\[0m$)")
 TIME_SHOWN = "0.5 s"
 FONT = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
-"""In rich's form of an SVG: a font that a reader's browser would fetch from elsewhere."""
+"""The part of rich's SVG template that would fetch a font from elsewhere."""
 
 
 def take_pictures(folder: Path, repository: Repository) -> None:
-    """Write the pictures of a build, of one with nothing to do, and of a mistake."""
+    """Write the pictures of a build, of a build that is up to date, and of an error."""
     folder.mkdir(parents=True, exist_ok=True)
     draw(folder / "build.svg", repository, BUILD)
     draw(folder / "up-to-date.svg", repository, BUILD)
@@ -57,7 +57,7 @@ def draw(path: Path, repository: Repository, command: Sequence[str]) -> None:
 
 
 def read_lines(written: str) -> Iterator[str]:
-    """Yield the lines that stay, with their colors."""
+    """Yield the lines that stay on the terminal, with their colors."""
     for line in written.replace("\r\n", "\n").splitlines():
         line = re.sub(r"\x1b\[\?25[hl]", "", ERASED.sub("", line))
         if line.strip() and not any(sign in line for sign in SPINNER):

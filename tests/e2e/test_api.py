@@ -1,4 +1,4 @@
-"""The Python interface gives the command line's bundle, and its messages."""
+"""The Python interface makes the command line's bundle, and writes its messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_build_returns_the_bundle(
     before = path.stat().st_mtime_ns
     bundle = firmwright.build("digits.yaml")
     assert bundle.path.samefile(path)
-    assert path.stat().st_mtime_ns == before  # the command line's build was up to date
+    assert path.stat().st_mtime_ns == before  # the build of the command line was up to date
     assert bundle.manifest["run"]["mismatches"] == 0
     assert bundle.files["firmware.elf"].startswith(b"\x7fELF")
     with pytest.raises(UserError, match="unknown platform 'rv32-bear'; did you mean 'rv32-bare'"):

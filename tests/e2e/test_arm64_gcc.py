@@ -1,4 +1,4 @@
-"""The Arm toolchain that TI's users have, in the folder that ARM64_GCC_PATH names."""
+"""The Arm toolchain of TI's users, in the folder that ARM64_GCC_PATH names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch from recipe to bundle."""
+"""A batch, from the recipe to the bundle."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_what_fits_is_built_and_one_more_does_not_fit(repository: Repository) ->
     assert (batch["desired_batch_size"], batch["actual_batch_size"]) == (16, 6)
     assert manifest["run"]["differences"] == 0
     assert manifest["run"]["values"] == 6 * 10
-    # What was planned is what the linker placed, but for the console's few bytes.
+    # The linker places the planned memory, and in addition a few bytes of the console.
     assert 0 <= memory["ram_bytes"] - batch["needs"] <= 64
     assert batch["needs"] <= batch["capacity"] == 24 * 1024 < batch["next_needs"]
 
@@ -57,7 +57,7 @@ def test_not_even_one_sample_fits(repository: Repository) -> None:
 
 
 def test_a_batch_on_the_command_line(repository: Repository) -> None:
-    """Its 64 samples do not fill two batches, and come again."""
+    """The 64 samples do not fill two batches of 40; the second batch repeats samples."""
     done = repository.doit("build", "recipe=digits.yaml", "samples=2", "batch=40")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "64 samples in turn fill the batches" in done.stdout

@@ -1,4 +1,4 @@
-"""From a recipe to a bundle: what is in it, and that it is the same every time."""
+"""The content of a bundle, from the recipe on, is complete and the same in every build."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_manifest_tells_model_run_and_memory(built: Repository) -> None:
     assert run["emulator"].startswith("unicorn ")
     assert run["macs"] < run["instructions"] < 100 * run["macs"]
     assert 0 < memory["arena_lower_bound_bytes"] <= memory["arena_bytes"] < memory["ram_bytes"]
-    assert memory["flash_bytes"] > 3_762  # one byte a weight at the very least
+    assert memory["flash_bytes"] > 3_762  # at least one byte per weight
     assert manifest["versions"]["zig"].startswith("zig 0.17.0")
 
 
@@ -131,7 +131,7 @@ def test_archive_has_no_trace_of_who_and_when(built: Repository) -> None:
     assert {(m.mtime, m.uid, m.gid, m.uname, m.gname) for m in members} == {(0, 0, 0, "", "")}
     assert [m.name for m in members] == sorted(m.name for m in members)
     raw = (built.folder / BUNDLE).read_bytes()
-    assert raw[4:8] == b"\0\0\0\0"  # gzip's own time stamp
+    assert raw[4:8] == b"\0\0\0\0"  # the time stamp in gzip's header
     unpacked = subprocess.run(["gzip", "-dc"], input=raw, capture_output=True, check=True).stdout
     assert str(built.folder).encode() not in unpacked
 

@@ -1,4 +1,4 @@
-"""The README of a bundle: its lines are tried, for a device that needs a driver, and for a slot."""
+"""The commands in a bundle's README work: for a device that needs a driver, and for a slot."""
 
 from __future__ import annotations
 

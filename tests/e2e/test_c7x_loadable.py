@@ -1,4 +1,4 @@
-"""What a chip's C7x loads of a network: built with tools that record their calls, not TI's."""
+"""The files that a chip's C7x loads, built with tools that record their calls instead of TI's."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ run: {inputs: inputs.npz, samples: 1}
 
 @pytest.fixture(scope="module")
 def built_without(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository whose network for a chip is built without TI's tools; only read."""
+    """A repository with a chip's network, built without TI's tools; for tests that only read."""
     folder = tmp_path_factory.mktemp("chips")
-    gcc = arm64_gcc_folder(folder / "gcc-arm")  # zig takes a minute to build its C library
+    gcc = arm64_gcc_folder(folder / "gcc-arm")  # zig needs a minute to build its C library
     repository = new_repository(folder / "repository")
     repository.environment = {**os.environ, "ARM64_GCC_PATH": str(gcc)}
     repository.write("digits.yaml", RECIPE)
@@ -79,7 +79,7 @@ def test_no_stand_in_gets_into_a_loadable_beside_tis_tools(
 
 
 def check_make(chips: Repository, cgt: Path, loadable: Path, folder: Path) -> None:
-    """The project's own Makefile gives the same loadable by the same calls."""
+    """The project's Makefile builds the same loadable with the same calls."""
     make = shutil.which("make")
     if make is None:
         pytest.skip("make is not installed")
@@ -95,7 +95,7 @@ def check_make(chips: Repository, cgt: Path, loadable: Path, folder: Path) -> No
 
 
 def archive(folder: Path, name: str, compiler: str, number: int) -> Path:
-    """Make an archive of one function by a compiler of this machine."""
+    """Make an archive of one function with a compiler of this machine."""
     (folder / "more.c").write_text(f"int more(void) {{ return {number}; }}\n")
     subprocess.run([compiler, "-c", "more.c", "-o", "more.o"], cwd=folder, check=True)
     (folder / name).unlink(missing_ok=True)

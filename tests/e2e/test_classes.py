@@ -1,4 +1,4 @@
-"""The names of a classifier's classes, from the recipe to the program that calls the network."""
+"""The names of a classifier's classes reach the program that calls the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change in any package of firmwright's code: an incremental build is the clean build."""
+"""After a change in any package of firmwright, an incremental build equals the clean build."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHANGES = {
     "planning": ("planning/arena.py", "ALIGNMENT = 16", "ALIGNMENT = 64"),
     "report": ("report/manifest.py", "MANIFEST_VERSION = 1", "MANIFEST_VERSION = 100"),
 }  # fmt: skip
-"""Changes that the bundle of the network below shows: a module, its text, another one."""
+"""Changes that affect the network's bundle: a module, a text in it, and its replacement."""
 
 NETWORK = """
 import numpy as np
@@ -52,13 +52,13 @@ def packages() -> list[str]:
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package, to be changed."""
+    """A copy of the package that the tests may change."""
     return copy_package(tmp_path_factory.mktemp("site"))
 
 
 @pytest.fixture(scope="module")
 def tiny(copied: Path, tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A network of four layers, built for this machine by the copy."""
+    """A network of four layers; the copy of the package has built it for this machine."""
     repository = Repository(tmp_path_factory.mktemp("tiny"))
     repository.environment["PYTHONPATH"] = str(copied.parent)
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
@@ -78,7 +78,7 @@ def bundle_of(repository: Repository, folder: str) -> bytes:
 def test_incremental_build_is_the_clean_build(
     tiny: Repository, copied: Path, tmp_path: Path
 ) -> None:
-    """The changes add up: no build is only there to go back, and one clean build has them all."""
+    """The changes add up: no build only restores a state, and one clean build has all changes."""
     texts = {name: (copied / name).read_text("utf-8") for name, _, _ in CHANGES.values()}
     built = bundle_of(tiny, "incremental")
     try:
@@ -111,7 +111,7 @@ def test_change_in_a_package_runs_every_stage_again(
 
 
 def statuses(repository: Repository) -> set[str]:
-    """Return whether doit holds the recipe's stages for up to date (U) or would run them (R)."""
+    """Return whether doit reports the recipe's stages as up to date (U) or would run them (R)."""
     done = repository.run(sys.executable, "-m", "doit", "list", "--all", "--status", RECIPE)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]

@@ -31,7 +31,7 @@ LAYERS = ["region_000_conv2d", "region_001_conv2d", "region_002_conv2d", "region
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository with a demo that was built for the host and for a bare-metal core."""
+    """A repository with a demo, built for the host and for a bare-metal core."""
     repository = new_repository(tmp_path_factory.mktemp("demo"))
     repository.write("d.yaml", f"{DIGITS}demo: {{profile: individual}}\n")
     for platform in ("host", "rv32-bare"):
@@ -120,12 +120,12 @@ def test_it_finds_an_output_that_is_not_the_expected_one(demo: Repository, tmp_p
 
 
 CLOCK_READING = 60
-"""Instructions around a layer's call that the profiler counts with the layer, at most."""
+"""Maximum instructions around the call of a layer that the profiler counts with the layer."""
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository with a demo that was built for DIANA's accelerator."""
+    """A repository with a demo, built for DIANA's accelerator."""
     repository = repository_of_example("diana", tmp_path_factory.mktemp("demo"))
     recipe = (repository.folder / "two_convs.yaml").read_text()
     repository.write("d.yaml", f"{recipe}demo: {{profile: individual}}\n")
@@ -134,7 +134,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 
 def test_on_diana_the_profile_is_the_timeline(models: Repository, tmp_path: Path) -> None:
-    """What the accelerator's device measures is what the cost model said of each layer."""
+    """The emulated accelerator measures the cost that the cost model states for each layer."""
     elf = make(unpacked(models, "diana", tmp_path))
     ran = run_firmware(elf, load_platform("diana"), "unicorn", b"", "network_run", 10**9)
     profile = read_profile(ran.console)
@@ -153,7 +153,7 @@ def test_on_diana_the_profile_is_the_timeline(models: Repository, tmp_path: Path
 
 
 def test_without_transfers_the_profile_is_the_rest(models: Repository, tmp_path: Path) -> None:
-    """The marks of layers are the same for both, so only the demo is written anew."""
+    """The marks of layers are the same for both, so only the demo is written again."""
     stages = models.folder / "build/d/diana"
     sources = unpacked(models, "diana", tmp_path)
     regions = read_record(stages / "partition/partition.json", Partition).regions
@@ -175,7 +175,7 @@ def test_without_transfers_the_profile_is_the_rest(models: Repository, tmp_path:
 
 
 def read_profile(console: bytes) -> dict[str, int]:
-    """Return the cycles of each layer that a demo has printed."""
+    """Return the cycles of each layer that a demo prints."""
     lines = (line.split(b": ") for line in console.splitlines()[1:-2])
     return {name.decode(): int(value.split()[0]) for name, value in lines}
 
@@ -211,7 +211,7 @@ def test_make_works_in_the_build_folder_too(demo: Repository, tmp_path: Path) ->
 
 
 def read_firmware(repository: Repository) -> bytes:
-    """Return the program without its build id, which the text of the sources decides."""
+    """Return the program without its build id, which depends on the text of the sources."""
     build = repository.folder / "build/d/host"
     stated = json.loads((build / "sources/network/network_interface.json").read_text())
     own = bytes.fromhex(stated["build_id"])

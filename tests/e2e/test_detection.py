@@ -1,4 +1,4 @@
-"""A recipe with a detection: boxes in the firmware, compared, drawn, listed in the manifest."""
+"""A recipe with a detection: the manifest lists the firmware's boxes, compared and drawn."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CASES = {
 
 
 def prepare(repository: Repository, encoding: str) -> None:
-    """Write a recipe, and a network that hands its input on."""
+    """Write a recipe, and a network that returns its input."""
     box, head, classes, channels = CASES[encoding]
     shape = [1, channels, 4, 8]
     graph = helper.make_graph(
@@ -115,7 +115,7 @@ def test_the_file_of_class_names_decides(tmp_path: Path) -> None:
     prepare(repository, "tanh-sigmoid")
     assert "bundle" in repository.build("recipe=boxes.yaml", "platform=host")
     repository.write("names.txt", "cat\ndog\nfox\n")
-    # The names are checked, and in the network's header.
+    # The names are checked, and are in the network's header.
     again = ["samples", "sources", "objects", "firmware", "run", "bundle"]
     assert repository.build("recipe=boxes.yaml", "platform=host") == again
     repository.write("names.txt", "cat\ndog\nfox\nowl\n")
@@ -166,7 +166,7 @@ def test_fastestdet_finds_what_onnx_runtime_finds(
     assert [b["class_name"] for b in found] == ["person"] * 4 + ["sports ball"]
     assert round(found[0]["score"], 2) == 0.90
 
-    # By hand: the strongest cell of ONNX Runtime's output, with its own optimizations.
+    # Compute the strongest cell of ONNX Runtime's output in numpy; its optimizations are on.
     (tmp_path / "sample.jpg").write_bytes(picture)
     image = Image.open(tmp_path / "sample.jpg").resize((352, 352), Image.Resampling.BILINEAR)
     pixels = np.asarray(image, "float32")[:, :, ::-1].transpose(2, 0, 1)[None] / 255
@@ -183,7 +183,7 @@ def test_fastestdet_finds_what_onnx_runtime_finds(
     assert found[0]["x1"] - found[0]["x0"] == pytest.approx(width, abs=1e-4)
     assert found[0]["y1"] - found[0]["y0"] == pytest.approx(height, abs=1e-4)
 
-    # The picture beside the bundle shows the first box's outline, and is the sample elsewhere.
+    # The picture next to the bundle shows the outline of the first box on the unchanged sample.
     drawn = Image.open(repository.folder / "build/fastestdet/fastestdet-host-boxes.png")
     original = Image.open(tmp_path / "sample.jpg")
     assert drawn.size == original.size == (500, 335)
@@ -235,7 +235,7 @@ def test_quantized_firmware_finds_what_the_float_network_finds(
 
 
 def float_boxes(model: Path, threshold: float) -> list[tuple[float, float, float, float, int]]:
-    """Decode ONNX Runtime's output for the sample, cell by cell; of near boxes the best stays."""
+    """Decode ONNX Runtime's output for the sample by cell, and keep the best of near boxes."""
     import io
 
     import onnxruntime
@@ -261,7 +261,7 @@ def float_boxes(model: Path, threshold: float) -> list[tuple[float, float, float
 
 
 def common_part(box: dict[str, Any], x0: float, y0: float, x1: float, y1: float) -> float:
-    """Return the intersection over the union."""
+    """Return the intersection over the union of two boxes."""
     width = max(0.0, min(box["x1"], x1) - max(box["x0"], x0))
     height = max(0.0, min(box["y1"], y1) - max(box["y0"], y0))
     areas = (box["x1"] - box["x0"]) * (box["y1"] - box["y0"]) + (x1 - x0) * (y1 - y0)
@@ -282,7 +282,7 @@ def test_boxes_that_quantization_loses_fail_the_build(tmp_path: Path) -> None:
     opsets = [helper.make_opsetid("", 17)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     onnx.save(model, repository.folder / "boxes.onnx")
-    # One huge value in the calibration: the grid's steps become far too wide for the others.
+    # One huge value in the calibration makes the steps of the scale too wide for the other values.
     calibration = np.load(repository.folder / "x.npy")
     calibration[0, 0, 0, 0] = 1e6
     np.save(repository.folder / "calibration.npy", calibration)

@@ -1,4 +1,4 @@
-"""Boxes of a batch: those of every picture, as each picture has them alone."""
+"""The boxes of a batch equal the boxes of each picture alone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ run: {{inputs: *shots, tolerance: {{absolute: 3}}}}
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository with five pictures, and a detector of random weights: a cell is 8 x 8 pixels."""
+    """A repository with five pictures and a detector of random weights; a cell is 8 x 8 pixels."""
     repository = new_repository(tmp_path_factory.mktemp("detection"))
     random = np.random.default_rng(2)
     weights = random.normal(0, 0.15, (7, 3, 8, 8)).astype("float32")

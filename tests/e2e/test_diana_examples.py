@@ -1,4 +1,4 @@
-"""examples/diana: the graphs as firmware, what explains them, what makes a build of them stale."""
+"""examples/diana: builds of its graphs, explanations, and changes that make builds stale."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def models(tmp_path: Path) -> Repository:
 
 
 def conv(x: Array, weights: Array, bias: Array, act: bool, shift_bits: int) -> Array:
-    """Convolve in int64 with a border of one zero, shift, clip."""
+    """Convolve in int64 with a zero border of one pixel, shift, and clip."""
     padded = np.pad(x.astype("int64"), ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
     total = np.einsum("nchwij,ocij->nohw", windows, weights.astype("int64"))
@@ -99,7 +99,7 @@ def test_the_graphs_equal_numpy(
 
 
 def test_layers_are_shown_on_the_device_that_executes_them(models: Repository) -> None:
-    """The core changes layouts: jobs of the accelerator have modelled cycles, nothing else has."""
+    """The core converts layouts. Only jobs of the accelerator have modelled cycles."""
     models.build("recipe=one_conv.yaml", "platform=diana")
     build = models.folder / "build" / "one_conv"
     stats = yaml.safe_load((build / "diana" / "stats" / "one_conv_stats.yaml").read_text("utf-8"))
@@ -107,7 +107,7 @@ def test_layers_are_shown_on_the_device_that_executes_them(models: Repository) -
     assert shown == {
         layer["name"]: "soma_dory" if layer["modelled"] else "c" for layer in stats.values()
     }
-    assert sorted(shown.values()) == ["c", "c", "c", "soma_dory"]  # with the run function itself
+    assert sorted(shown.values()) == ["c", "c", "c", "soma_dory"]  # including the run function
     with tarfile.open(build / "one_conv-diana.tar.gz") as bundle:
         for file in ("report/report.json", "manifest.json"):
             text = bundle.extractfile(f"one_conv-diana/{file}")
@@ -177,11 +177,11 @@ def test_a_build_follows_the_modules_of_the_recipes_folder(models: Repository) -
     assert models.build(*build) == []
     with module.open("a", encoding="utf-8") as stream:
         stream.write("# a remark\n")
-    assert models.build(*build) == ["model", "bundle"]  # the same network, by another file
+    assert models.build(*build) == ["model", "bundle"]  # another file, but the same network
     models.write("weights.py", "BITS = 3\n")
     assert models.build(*build) == WITHOUT_SAMPLES
     byte_code = {p.name.split(".")[0] for p in models.folder.glob("__pycache__/*")}
-    assert byte_code <= {"dodo"}  # doit's, where Python writes any; none of the user's modules
+    assert byte_code <= {"dodo"}  # of doit, if Python writes byte code; not of the user's modules
     assert {p.name for p in models.folder.iterdir()} - {"__pycache__"} == {
         *("README.md", "build", "dodo.py", "networks.py", "trained", "weights.py"),
         *(f"{name}.yaml" for name in NETWORKS),

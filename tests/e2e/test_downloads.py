@@ -1,4 +1,4 @@
-"""The ready recipes find their files by addresses alone, without a mirror folder."""
+"""The built-in recipes find their files by addresses alone, without a mirror folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DOWNLOADING = [path for path in RECIPES if "url" in read_ready(path.stem)["model
 
 
 def find_files(part: Any) -> Iterator[dict[str, str]]:
-    """Yield every entry of a recipe that states a file by its digest."""
+    """Yield every entry of a recipe that states the digest of a file."""
     if isinstance(part, dict):
         if "sha256" in part:
             yield part
@@ -42,7 +42,7 @@ def find_files(part: Any) -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_every_file_of_a_ready_recipe_has_an_address(recipe: Path) -> None:
     data = read_ready(recipe.stem)
-    assert "package:" not in str(data)  # nothing that only an optional package brings
+    assert "package:" not in str(data)  # no file that only an optional package contains
     for file in find_files(data):
         assert file["url"].startswith("https://github.com/")
 
@@ -59,7 +59,7 @@ def test_a_ready_recipe_needs_what_the_first_line_of_the_readme_installs(path: P
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    """The address of a server that has, at their paths, the files that ready recipes name."""
+    """The address of a server with the files that built-in recipes name, at their paths."""
     folder = tmp_path / "server"
     for file in find_files([read_ready(path.stem) for path in RECIPES]):
         data = find_in_mirror(Path(file["url"]).name, file["sha256"])
@@ -84,7 +84,7 @@ def test_the_addresses_of_all_ready_recipes_suffice(server: str, tmp_path: Path)
     for path in (*folder.rglob("*.yaml"), folder / "coco-classes.txt"):
         text = path.read_text().replace("https://github.com", server)
         repository.write(str(path.relative_to(folder)), text)
-    stages = ("model", "samples", "calibration")  # those that read what the recipes name
+    stages = ("model", "samples", "calibration")  # the stages that read the files of recipes
     done = repository.doit(*stages, f"recipe={','.join(path.name for path in DOWNLOADING)}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(list(repository.folder.glob("build/*/model/module.json"))) == len(DOWNLOADING)

@@ -1,4 +1,4 @@
-"""`evaluate:` without `quantize:`: the generated C beside the model in its own runtime."""
+"""`evaluate:` without `quantize:` compares the generated C with the model in its runtime."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ evaluate: {inputs: pictures.npy, labels: labels.npy, thresholds: {top1: 80, snr:
 
 @pytest.fixture(scope="session")
 def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A built repository; for tests that only read."""
+    """A built repository, for tests that only read."""
     repository = new_repository(tmp_path_factory.mktemp("evaluated"))
     labels = np.load(EXAMPLE / "inputs.npz")["labels"]
     np.save(repository.folder / "labels.npy", labels)
@@ -80,7 +80,7 @@ def test_integers_of_tflite_are_the_model_s_own(tmp_path: Path) -> None:
     assert found["reference"].endswith("(reference kernels)")
     assert found["top1"] == {"reference": 83.125, "firmware": 83.125}
     assert found["outputs"][0]["signals"]["firmware"] == {"snr": None, "cosine": 1}
-    # Real numbers are put on the input's grid: the same samples.
+    # The real numbers are quantized like the input, so the samples are the same.
     assert accuracy_of(repository, text.replace("integers", "pictures")) == found
 
 
@@ -114,7 +114,7 @@ def with_pictures(folder: Path) -> Repository:
 
 
 def accuracy_of(repository: Repository, recipe: str, name: str = "r") -> dict[str, Any]:
-    """Run the recipe's stages up to accuracy; return what it found."""
+    """Run the recipe's stages up to accuracy; return the record of accuracy."""
     repository.write(f"{name}.yaml", recipe)
     done = repository.doit("accuracy", f"recipe={name}.yaml")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The packages that a build makes of its network, from the recipe to a program of the user's."""
+"""The exported packages of a network, from the recipe to a program of the user."""
 
 from __future__ import annotations
 

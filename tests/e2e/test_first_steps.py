@@ -1,4 +1,4 @@
-"""From a model alone to firmware: ``firmwright init``, and then a build."""
+"""A model alone becomes firmware: ``firmwright init``, and then a build."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .conftest import EXAMPLE, Repository
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Repository:
-    """A folder with a model, and nothing else."""
+    """A folder that contains only a model."""
     shutil.copy(EXAMPLE / "digits.onnx", tmp_path / "digits.onnx")
     return Repository(tmp_path)
 

@@ -1,4 +1,4 @@
-"""Real builds of a fleet: the bundles of single builds, also where a worker dies."""
+"""Builds of a fleet equal single builds, also if a worker dies."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_same_bundles_from_workers_that_die_and_a_cache_that_lies(tmp_path: 
     assert worker is not None
     worker.kill()
     psutil.wait_procs([build], timeout=60)
-    assert not build.is_running()  # it ends with its worker
+    assert not build.is_running()  # the build ends with its worker
     said = fleet.communicate()[0]
     assert fleet.returncode == 1, said
     lost = re.findall(r"^! (\S+): its worker died; another one gets it$", said, re.MULTILINE)
@@ -105,7 +105,7 @@ def test_a_stopped_fleet_ends_with_all_that_it_started(
 ) -> None:
     repository = new_repository(tmp_path)
     repository.environment["FIRMWRIGHT_CACHE"] = ""
-    platforms = "[host, rv32-bare, cortex-m4-bare]"  # time enough for the signal
+    platforms = "[host, rv32-bare, cortex-m4-bare]"  # builds long enough for the signal
     repository.write("fleet.yaml", f"recipes: [digits.yaml]\nplatforms: {platforms}\n")
     fleet = start(repository)
     wait_for_build(fleet)

@@ -1,4 +1,4 @@
-"""Files that no build wrote, in the folders of a build."""
+"""Files in the folders of a build that no build wrote."""
 
 from __future__ import annotations
 

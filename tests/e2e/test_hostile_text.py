@@ -1,4 +1,4 @@
-"""Text from outside controls no terminal and no page: sources of text against all that shows it."""
+"""Text from outside never controls a terminal or a page, in any output that shows it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from onnx import TensorProto, helper, numpy_helper
 from .conftest import Repository
 
 HOSTILE = "a\x1b[2J\x1b]0;b\x07\x9b2J\x7f\r\u202e\u2066c\u200b\u2028\ufeff*/ ???/ \\"
-"""C0, DEL, C1, both directions, no width, an end of line; the end of a comment, a trigraph."""
+"""C0, DEL, C1, both directions, no width, line separators, an end of comment, a trigraph."""
 WRITTEN = json.dumps(HOSTILE)
-"""The same as YAML in quotes: a recipe with it is rejected, but not by each reader of YAML."""
+"""This text in YAML quotes; firmwright rejects it in a recipe, but some YAML parsers accept it."""
 ACCEPTED = "a\u202e\u2066c\u200b\u2028*/ ???/ \\"
-"""Text that recipes may have."""
+"""Text that recipes may contain."""
 FILE = HOSTILE.replace("/", "")
 MODEL, SAMPLES = (f"{ACCEPTED.replace('/', '')}.{kind}" for kind in ("onnx", "npz"))
 BINARY = (".onnx", ".npz", ".npy", ".gz", ".elf", ".bin", ".o", ".pftrace", ".png", ".jinja")
 SEQUENCES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07)|\r")
-"""Of a terminal: what rich writes, and line ends."""
+"""Terminal sequences that rich writes, and line ends."""
 
 
 def find_raw(text: str) -> set[str]:
-    """Return the characters that control a terminal, reverse text, or are not seen."""
+    """Return the characters that control a terminal, reverse text, or are invisible."""
     categories = ("Cc", "Cf", "Cs", "Zl", "Zp")
     return {f"U+{ord(c):04X}" for c in text if unicodedata.category(c) in categories} - {
         "U+000A",
@@ -44,7 +44,7 @@ def find_raw(text: str) -> set[str]:
 
 
 def write_model(path: Path) -> None:
-    """Write a network of which all texts are hostile."""
+    """Write a network whose texts are all hostile."""
     names = [f"{HOSTILE}{n}" for n in range(4)]
     weight = np.full((2, 2, 3, 3), 0.01, np.float32)
     conv = helper.make_node("Conv", [names[0], names[2]], [names[3]], names[1], HOSTILE)
@@ -67,7 +67,7 @@ def write_model(path: Path) -> None:
 
 @contextmanager
 def answer_hostile(status: int) -> Iterator[str]:
-    """Give the address of a server whose reason phrase is hostile."""
+    """Yield the address of a server whose reason phrase is hostile."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -78,7 +78,7 @@ def answer_hostile(status: int) -> Iterator[str]:
         do_PUT = do_GET  # noqa: N815
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Write no log."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
@@ -110,7 +110,7 @@ def check(*texts: str) -> None:
 
 
 def firmwright(repository: Repository, *words: str) -> str:
-    """Run a command that works; its streams control nothing."""
+    """Run a command that succeeds, and check its streams."""
     done = repository.run(sys.executable, "-m", "firmwright.cli", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     check(done.stdout, done.stderr)
@@ -156,7 +156,7 @@ COMMANDS = (
     ("lock", "net.yaml"),
     ("clean", "net.yaml"),
 )
-"""What shows a built recipe, in this order."""
+"""Commands that show a built recipe, in this order."""
 
 
 def test_commands_show_none_of_them(hostile: Repository) -> None:
@@ -170,7 +170,7 @@ def test_commands_show_none_of_them(hostile: Repository) -> None:
 
 
 def test_init_writes_none_of_them(hostile: Repository) -> None:
-    """A name with an end of line must not add a key to the recipe."""
+    """A name with a line end must not add a key to the recipe."""
     folder = hostile.folder / "new"
     folder.mkdir()
     write_model(folder / f"{FILE}.onnx")
@@ -207,7 +207,7 @@ REFUSED = {
     "sha256": f"model: {{path: {WRITTEN}, sha256: {WRITTEN}}}\n",
     "url": f"model: {{url: {json.dumps('https://h/' + HOSTILE)}, sha256: '{'0' * 64}'}}\n",
 }
-"""Recipes by the source of their hostile text."""
+"""Recipes, by the source of their hostile text."""
 
 
 @pytest.mark.parametrize("source", REFUSED)

@@ -1,4 +1,4 @@
-"""What runs again after what change, and what does not."""
+"""A change runs the stages that depend on it, and no others."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Log:
 
 sys.meta_path.insert(0, Log())
 """
-"""A module that any Python imports at its start."""
+"""A module that every Python process imports at its start."""
 
 
 def test_second_build_runs_nothing_and_loads_nothing_heavy(built: Repository) -> None:
-    built.run(sys.executable, "-c", PROBE)  # its sys.path differs from that of the build
+    built.run(sys.executable, "-c", PROBE)  # its sys.path differs from the sys.path of the build
     done = built.run(sys.executable, "-c", PROBE)
     assert done.returncode == 0, done.stderr
     assert "loaded []" in done.stdout
@@ -55,7 +55,7 @@ def test_second_build_runs_nothing_and_loads_nothing_heavy(built: Repository) ->
 
 def test_comment_or_order_in_the_recipe_runs_nothing(copy_of_built: Repository) -> None:
     lines = (copy_of_built.folder / "digits.yaml").read_text().splitlines()
-    copy_of_built.build(RECIPE)  # the copy's files are new ones: looked at once, then known
+    copy_of_built.build(RECIPE)  # this build reads the new files of the copy once
     copy_of_built.write("digits.yaml", "# why\n" + "\n".join(reversed(lines)) + "\n")
     assert copy_of_built.build(RECIPE) == []
 
@@ -67,7 +67,7 @@ def test_copied_build_folder_is_still_good(copy_of_built: Repository) -> None:
 def test_compiler_flag_runs_objects_and_later(copy_of_built: Repository) -> None:
     recipe = (copy_of_built.folder / "digits.yaml").read_text()
     copy_of_built.write("digits.yaml", recipe + "cflags: [-Os]\n")
-    # The Makefile in the sources states the flags.
+    # The sources contain a Makefile with the flags.
     assert copy_of_built.build(RECIPE) == ["sources", "objects", "firmware", *ALL_STAGES[-3:]]
 
 
@@ -126,7 +126,7 @@ def test_application_template_leaves_kernels_alone(
     assert copy_of_built.build(RECIPE) == []
     text = main.read_text()
     main.write_text(text.replace("demonstration program", "example program"))
-    # Even a comment gives another build id, and so another firmware.
+    # Even a comment changes the build id, and therefore the firmware.
     assert copy_of_built.build(RECIPE) == ["sources", "objects", "firmware", "run", "bundle"]
 
 
@@ -148,7 +148,7 @@ def test_damaged_result_is_made_again(
     status = damaged.stat()
     damaged.write_bytes(bytes(b ^ 1 for b in damaged.read_bytes()))  # same size …
     os.utime(damaged, ns=(status.st_atime_ns, status.st_mtime_ns))  # … same time
-    # What the damaged stage gives again is what it gave before, so nothing else runs.
+    # The damaged stage writes its old result again, so no other stage runs.
     assert copy_of_built.build(RECIPE) == [stage.rsplit("/", 1)[-1].replace(".", "bundle")]
     bundle = "build/digits/digits-rv32-bare.tar.gz"
     assert (copy_of_built.folder / bundle).read_bytes() == (built.folder / bundle).read_bytes()
@@ -167,7 +167,7 @@ def test_another_spelling_of_a_path_is_the_same_file(copy_of_built: Repository) 
     assert copy_of_built.build("recipe=./digits.yaml") == []
     recipe = (copy_of_built.folder / "digits.yaml").read_text()
     copy_of_built.write("digits.yaml", recipe.replace("model: digits", "model: ./digits"))
-    # The model is the same one; only the resolved recipe, and so the manifest, may be another.
+    # The model is the same; only the resolved recipe, and so the manifest, may change.
     assert "model" not in copy_of_built.build(RECIPE)
 
 
@@ -237,7 +237,7 @@ def test_a_signal_ends_a_build_with_one_line(
         for line in process.stdout:
             if "✓ sources" in line:
                 break
-        while not any((repository.folder / "build").rglob("*.o")):  # others are being compiled
+        while not any((repository.folder / "build").rglob("*.o")):  # other files are being compiled
             time.sleep(0.001)
         process.send_signal(number)
         _, errors = process.communicate(timeout=120)

@@ -1,4 +1,4 @@
-"""Where firmware and ONNX Runtime differ, the model in float64 decides."""
+"""If firmware and ONNX Runtime differ, the model in float64 decides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .conftest import new_repository
 
 
 def write_wide_sums() -> bytes:
-    """Return a convolution of 16 bits, whose sums float32 does not hold."""
+    """Return a 16-bit convolution whose sums are not exact in float32."""
     graph = Graph()
     random = np.random.default_rng(0)
     _, real = graph.input((1, 64, 12, 12), Grid("int16", F32(0.01), 0))

@@ -1,4 +1,4 @@
-"""Regions that did not change are not lowered again, and the result is that of a build anew."""
+"""Unchanged regions are not lowered again, and the result equals that of a clean build."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CHANGES = {
     "an option of the device": ({"target: c": "target: c -specialize=size"}, 0),
     "the core of the platform": ({"[armv8.1-m-mve, armv7e-m-dsp]": "[armv7e-m-dsp]"}, 0),
 }
-"""What is replaced in network, recipe and platform, and how many regions are kept then."""
+"""Replacements in network, recipe and platform, and the number of regions that are then kept."""
 
 
 def run_stages(folder: Path, root: str, *stages: str) -> Job:

@@ -18,7 +18,7 @@ BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
 
 @pytest.fixture
 def layered(built: Repository, tmp_path: Path) -> Repository:
-    """A copy of a built repository whose recipe has become two files that say the same."""
+    """A copy of a built repository whose recipe is split into two files with the same meaning."""
     repository = copy_of(built, tmp_path)
     (repository.folder / "parts").mkdir()
     repository.write("parts/base.yaml", BASE)
@@ -107,7 +107,7 @@ def test_a_lock_has_the_bases_and_the_values_of_the_command_line(layered: Reposi
     inputs = layered.folder / "inputs.npz"
     (layered.folder / "more.npz").write_bytes(inputs.read_bytes())
     model = layered.folder / "digits.onnx"
-    model.write_bytes(model.read_bytes() + b"\x7a\x00")  # an empty field that nothing reads
+    model.write_bytes(model.read_bytes() + b"\x7a\x00")  # an empty field that no stage reads
     after = lock("--update", "model")
     lines = zip(before.splitlines(), after.splitlines(), strict=True)
     assert [new.split('"')[1] for old, new in lines if old != new] == ["digits.onnx"]

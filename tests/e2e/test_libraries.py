@@ -1,4 +1,4 @@
-"""A user's libraries and extensions, from the recipe to the firmware: mistakes, and what is new."""
+"""A user's libraries and extensions, from the recipe to the firmware: errors and rebuilds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HELPER = "float weigh(float a, float b);\n"
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository in which each test changes files; its network is compiled once a platform."""
+    """A repository that each test changes; its network is compiled once per platform."""
     folder = tmp_path_factory.mktemp("libraries")
     for path in (*EXAMPLE.glob("*.py"), *EXAMPLE.glob("*.c")):
         shutil.copyfile(path, folder / path.name)
@@ -48,7 +48,7 @@ def mistake(repository: Repository) -> str:
 
 
 def archive(repository: Repository, name: str, *flags: str) -> None:
-    """Compile the first version of the library; headers are those of the project built before."""
+    """Compile the first version of the library with the headers of an earlier build."""
     include = repository.folder / "build" / "net" / "host" / "sources/network"
     source = "resize_nchw_1x2_v1.c"
     compiled = ["cc", *flags, "-O2", "-ffp-contract=off", "-fno-sanitize=undefined", "-c"]
@@ -65,7 +65,7 @@ def test_a_changed_source_is_compiled_and_linked_again(shared: Repository) -> No
     assert shared.build("recipe=net.yaml") == []
     with (shared.folder / "weigh.c").open("a") as stream:
         stream.write("/* no other machine code */\n")
-    # The text of a source decides about the firmware's build id.
+    # The build id of the firmware depends on the text of a source.
     again = ["sources", "objects", "firmware", "run", "bundle"]
     assert shared.build("recipe=net.yaml") == again
 

@@ -1,4 +1,4 @@
-"""The lock beside a recipe: what it holds, and what a build that reads something else says."""
+"""The lock next to a recipe: its content, and the message of a build with other inputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def some():
 
 @pytest.fixture(scope="module")
 def locked(built: Repository, tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A built repository with a lock; for tests that only read."""
+    """A built repository with a lock, for tests that only read."""
     folder = tmp_path_factory.mktemp("locked") / "r"
     shutil.copytree(built.folder, folder, copy_function=shutil.copy2)
     repository = Repository(folder)
@@ -111,7 +111,7 @@ def test_changed_file_stops_the_build_before_it_starts(changed: Repository) -> N
 def test_changed_samples_of_an_unchanged_function_leave_no_bundle(
     changed: Repository, tmp_path: Path
 ) -> None:
-    """A function may read files outside the recipe's folder; the reference is of the old ones."""
+    """A function may read files outside the recipe's folder; the reference used the old samples."""
     outside = tmp_path / "outside.npz"
     shutil.copyfile(changed.folder / "inputs.npz", outside)
     scans = SCANS.replace('Path(__file__).with_name("inputs.npz")', f"{str(outside)!r}")

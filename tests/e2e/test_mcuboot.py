@@ -1,4 +1,4 @@
-"""A bundle's firmware as an image for MCUboot: imgtool itself verifies it."""
+"""imgtool verifies the firmware of a bundle as an image for MCUboot."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def test_imgtool_verifies_the_image_and_its_counter(repository: Repository) -> N
 
 
 def test_a_program_has_no_images(repository: Repository) -> None:
-    """An operating system loads the ELF: nothing is flashed, and no boot loader starts it."""
+    """An operating system loads the ELF: no flash is written, and no boot loader starts the
+    program.
+    """
     repository.build("recipe=digits.yaml", "platform=host")
     bundle = "build/digits/digits-host.tar.gz"
     paths = {file["path"] for file in repository.manifest(bundle)["files"]}

@@ -1,4 +1,4 @@
-"""A network in several memories: planned by their costs and the recipe, linked there, and run."""
+"""A network in several memories: planned by cost and recipe, linked there, and run."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 
 def build(repository: Repository, name: str) -> tuple[dict[str, Any], dict[str, int], Path]:
-    """Build a recipe; return its manifest, the bytes of each memory that has some, and the ELF."""
+    """Build a recipe; return its manifest, the used bytes of each memory, and the ELF."""
     repository.build(f"recipe={name}.yaml")
     folder = repository.folder / f"build/{name}/tightly/firmware"
     measured = json.loads((folder / "memory.json").read_text())
@@ -75,7 +75,7 @@ def build(repository: Repository, name: str) -> tuple[dict[str, Any], dict[str, 
 
 
 def find_symbols(elf: Path, platform: Platform) -> dict[str, str]:
-    """Return the memory of each symbol of an ELF that lies in one."""
+    """Return the memory of each symbol of an ELF that is in a memory."""
     with elf.open("rb") as stream:
         table = ELFFile(stream).get_section_by_name(".symtab")
         assert isinstance(table, SymbolTableSection)

@@ -1,4 +1,4 @@
-"""A user's mistake: one clear message, no traceback, the last good bundle untouched."""
+"""A user's error results in one clear message without a traceback, and keeps the last bundle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def save(
 
 
 def fail(repository: Repository, *arguments: str) -> str:
-    """Build, see it fail without a traceback, and return what was printed."""
+    """Build, check that it fails without a traceback, and return the output."""
     done = repository.doit("build", *arguments)
     text = done.stdout + done.stderr
     assert done.returncode == 1, text
@@ -159,7 +159,7 @@ def test_model_of_several_samples_is_told_how_many_fit(repository: Repository) -
     nodes = [helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[4, 4], strides=[4, 4])]
     save(repository.folder / "m.onnx", nodes, [8, 4, 256, 256], [8, 4, 64, 64])
     text = fail_with(repository, "model: m.onnx\n")
-    # A sample takes 1 MiB + 64 KiB, next to the stack.
+    # A sample needs 1 MiB + 64 KiB, in addition to the stack.
     assert "the model computes 8 samples at once, and about 0 would fit" in text
     save(repository.folder / "m.onnx", nodes, [8, 1, 256, 256], [8, 1, 64, 64])
     text = fail_with(repository, "model: m.onnx\n")
@@ -195,7 +195,7 @@ def test_arena_larger_than_addresses_is_refused_where_memory_has_no_end(
 
 
 def test_mismatch_names_output_index_and_both_values(repository: Repository) -> None:
-    # The compiler gives the firmware another function than the reference has.
+    # The compiler flag replaces a function in the firmware, so its result is not the reference.
     save(repository.folder / "m.onnx", [helper.make_node("Floor", ["x"], ["y"])], [1, 4], [1, 4])
     text = fail_with(
         repository,
@@ -263,7 +263,7 @@ def test_missing_programs_are_told_at_the_platform_that_asks(repository: Reposit
     repository.write("own.yaml", OWN + "[qemu]\n" + qemu)
     text = fail_with(repository, "model: digits.onnx\nplatform: own.yaml\n", "toolchain=zig")
     assert text == f"own.yaml:8:13: emulators[0]: {MISSING_QEMU}\n"
-    repository.write("own.yaml", OWN + "[]\n")  # needs none
+    repository.write("own.yaml", OWN + "[]\n")  # needs no program
     text = fail(repository, "recipe=r.yaml")
     assert text.startswith(f"own.yaml:6:14: toolchains[0]: {MISSING_GCC}")
     assert len(text.splitlines()) == 1
@@ -372,7 +372,7 @@ def test_samples_of_wrong_type_or_shape(repository: Repository) -> None:
         recipe = f"model: digits.onnx\nplatform: host\nrun: {{inputs: {file}.npz}}\n"
         text = fail_with(repository, recipe)
         assert message in text
-        assert "kernels" not in text  # nothing was compiled before
+        assert "kernels" not in text  # this recipe was not compiled before
 
 
 def test_operator_without_c_is_named(repository: Repository) -> None:

@@ -1,4 +1,4 @@
-"""Builds for SiMa's chips: with the recorded SDK, and without one."""
+"""Builds for SiMa's chips, with the recorded SDK and without an SDK."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ run: {inputs: inputs.npz, samples: 3}
 ARTIFACTS = "build/digits/modalix-host/artifacts"
 FOLDER = "digits_modalix-host_mla"
 LOGIT_STEP = 24
-"""Steps of a probability that one step of the keyword network's logits makes at most."""
+"""Maximum steps of a probability for one step of a logit of the keyword network."""
 BUNDLE = "build/digits/digits-modalix-host.tar.gz"
 
 
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository whose recipe is built where no SDK is."""
+    """A repository whose recipe is built without an SDK."""
     repository = new_repository(tmp_path_factory.mktemp("mla"))
     for variable in ("AFE_PYTHON", "MODEL_COMPILER_HOME"):
         repository.environment.pop(variable, None)
@@ -142,7 +142,7 @@ def test_the_keyword_network_goes_through_the_sdk_quantized_as_it_is(
     expected = run_reference(model, [{"input_1": frame} for frame in features]).outputs
     for sample, (wanted,) in zip(samples, expected, strict=True):
         (found,) = session.run(None, {"input_1": sample.transpose(0, 3, 1, 2)})
-        steps = np.rint(found / 2.0**-8) - 128  # the softmax's grid
+        steps = np.rint(found / 2.0**-8) - 128  # the scale of the softmax
         assert np.abs(steps - wanted).max() <= LOGIT_STEP
 
 
@@ -165,4 +165,4 @@ def test_resnet8_goes_through_the_sdk_as_the_recipe_quantizes_it(
     assert told["samples"] == 2
     kinds = {n.op_type for n in onnx.load(place / "resnet8-modalix.onnx").graph.node}
     assert "Conv" in kinds
-    assert not any(kind.endswith("QuantizeLinear") for kind in kinds)  # it is float
+    assert not any(kind.endswith("QuantizeLinear") for kind in kinds)  # the output is float

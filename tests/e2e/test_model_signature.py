@@ -1,4 +1,4 @@
-"""A recipe demands its model's signature: the build checks it first, and its bundle says so."""
+"""A recipe requires a signature of its model: the build checks it first, the bundle records it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several networks in one firmware: one arena, what they share stored once, each result judged."""
+"""Several networks in one firmware share an arena and constants; each result is compared."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ MISTAKES = {
     TWO % ("a: digits.yaml", "b: none.yaml") + HOST: "1:31: networks.b: no such file: none.yaml",
     TWO % ("a: digits.yaml", "b: bad.yaml") + HOST: "bad.yaml names several networks itself",
 }
-"""What is told, by the text of the recipe."""
+"""Messages, by the text of the recipe."""
 
 
 @pytest.mark.parametrize(("text", "told"), MISTAKES.items())

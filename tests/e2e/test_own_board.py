@@ -1,4 +1,4 @@
-"""A board, and a toolchain file, of the user's own: built, run, changed, and told of mistakes."""
+"""A custom board and a custom toolchain file are built, run and changed; errors are reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ M33 = {
     "stack: 16 KiB": "stack: 4 KiB",
     "emulators: [unicorn, qemu]": "emulators: [unicorn]",
 }
-"""From the Cortex-M4 to a made-up chip with a Cortex-M33."""
+"""Replacements that change the Cortex-M4 to a made-up chip with a Cortex-M33."""
 
 
 def change(repository: Repository, name: str, changes: dict[str, str]) -> None:
@@ -31,7 +31,7 @@ def change(repository: Repository, name: str, changes: dict[str, str]) -> None:
 
 @pytest.fixture(scope="session")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository with a board of its own, for which digits is built."""
+    """A repository with a custom board, for which digits is built."""
     repository = new_repository(tmp_path_factory.mktemp("board"))
     command = ["new", "board", "acme", "--like", "cortex-m4-bare"]
     done = repository.run(sys.executable, "-m", "firmwright.cli", *command)

@@ -1,4 +1,4 @@
-"""The files that a recipe's own Python reads are inputs of the build, or refused."""
+"""The files that a recipe's Python code reads are inputs of the build, or rejected."""
 
 from __future__ import annotations
 

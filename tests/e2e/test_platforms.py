@@ -1,4 +1,4 @@
-"""One command that builds recipes for several platforms: what it gives, and what it refuses."""
+"""One command builds recipes for several platforms: its bundles, and its errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLATFORMS = ROOT / "toolchains" / "platforms"
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository whose recipe was built for two platforms at once; only to be read."""
+    """A repository whose recipe was built for two platforms at once, for tests that only read."""
     repository = new_repository(tmp_path_factory.mktemp("platforms"))
     repository.environment["FIRMWRIGHT_CACHE"] = ""
     done = repository.doit("build", "recipe=digits.yaml", BOTH)
@@ -48,7 +48,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 @pytest.fixture
 def copies(tmp_path: Path) -> Repository:
-    """A repository with a second recipe, of the same network."""
+    """A repository with a second recipe of the same network."""
     repository = new_repository(tmp_path / "repository")
     repository.write("other.yaml", DIGITS)
     return repository
@@ -101,7 +101,7 @@ def test_one_that_fails_stops_the_others_unless_they_are_to_continue(copies: Rep
     copies.write("small.yaml", small.replace("size: 4 MiB", "size: 2 KiB"))
     words = ("recipe=digits.yaml,other.yaml", "platform=small.yaml,host")
     done = copies.doit("-n", "1", "--continue", "build", *words)
-    assert done.returncode == 2  # doit's code for stages that wait for one that failed
+    assert done.returncode == 2  # doit's code for stages that depend on a failed stage
     assert "\n2 of 4 built " in done.stdout
     assert "\ndigits on small  not built\ndigits on host   exact " in done.stdout
     assert ":digits-small: " in done.stderr and ":other-small: " in done.stderr

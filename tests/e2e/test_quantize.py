@@ -1,4 +1,4 @@
-"""A float network with `quantize:`: built, compared, cached, and refused where it must be."""
+"""A float network with `quantize:` is built, compared and cached, and rejected if necessary."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def evaluated(data: bytes, given: list[dict[str, np.ndarray]]) -> list[np.ndarra
 
 @pytest.fixture(scope="session")
 def quantized(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A built repository; for tests that only read."""
+    """A built repository, for tests that only read."""
     repository = float_repository(tmp_path_factory.mktemp("quantized") / "r")
     done = repository.doit("build", "recipe=r.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -72,13 +72,13 @@ def quantized(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 @pytest.fixture
 def changed(quantized: Repository, tmp_path: Path) -> Repository:
-    """A copy of the built repository, to be changed."""
+    """A copy of the built repository that a test may change."""
     shutil.copytree(quantized.folder, tmp_path / "copy", copy_function=shutil.copy2)
     return Repository(tmp_path / "copy")
 
 
 def rewrite(repository: Repository, before: str, after: str) -> list[str]:
-    """Change the recipe and build; return what ran."""
+    """Change the recipe and build; return the stages that ran."""
     recipe = (repository.folder / "r.yaml").read_text()
     assert before in recipe
     repository.write("r.yaml", recipe.replace(before, after))
@@ -108,7 +108,7 @@ def test_bundle_tells_what_was_done_and_what_it_cost(quantized: Repository) -> N
 
 
 def assert_same_c_again(repository: Repository, network: str) -> None:
-    """The quantized network of the bundle as a recipe's model gives the same C in every byte."""
+    """Assert that the bundle's quantized network, as a recipe's model, results in the same C."""
     with tarfile.open(repository.folder / "build/r/r-host.tar.gz") as archive:
         member = archive.extractfile(f"r-host/quantized/{network}")
         assert member is not None
@@ -202,7 +202,7 @@ def test_batch_is_judged_sample_by_sample(changed: Repository) -> None:
     rewrite(changed, "platform: host\n", "platform: host\nbatch: 3\n")
     manifest = changed.manifest("build/r/r-host.tar.gz")
     assert manifest["batch"]["actual_batch_size"] == 3
-    assert manifest["accuracy"] == one  # 40 samples are no multiple of 3
+    assert manifest["accuracy"] == one  # 40 samples are not a multiple of 3
 
 
 def test_metric_of_the_users(changed: Repository) -> None:
@@ -266,7 +266,7 @@ def test_data_that_will_not_do(tmp_path: Path, case: str) -> None:
     spoil(repository.folder)
     text = fail(repository, "recipe=r.yaml")
     assert all(message in text for message in messages), text
-    assert "kernels" not in text  # nothing was compiled before
+    assert "kernels" not in text  # this recipe was not compiled before
 
 
 BAD_RECIPES = {

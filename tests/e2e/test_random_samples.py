@@ -1,4 +1,4 @@
-"""Random samples are of the range that the model states; a run tells when they prove little."""
+"""Random samples are in the range of the model; a run reports samples that prove little."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_random_samples_are_of_the_models_range(tmp_path: Path) -> None:
     assert REMARK not in done.stdout
     assert repository.manifest("build/r/r-host.tar.gz")["run"]["drawn"] == {"x": [-131, 124]}
     with np.load(repository.folder / "build/r/host/run/outputs.npz") as outputs:
-        assert np.ptp(outputs["firmware_0"]) > 100  # of 0 to 1 it would be 1 at most
+        assert np.ptp(outputs["firmware_0"]) > 100  # samples from 0 to 1 would result in at most 1
 
     np.savez(repository.folder / "same.npz", x=np.zeros((3, 2, 3), "float32"))
     repository.write(
@@ -79,7 +79,7 @@ def test_random_indices_are_within_their_axis(name: str, tmp_path: Path) -> None
 
 
 def test_a_step_of_float16_is_within_the_default_tolerance(tmp_path: Path) -> None:
-    """The sums of ONNX Runtime are in another order: a result on the edge is rounded elsewhere."""
+    """ONNX Runtime adds in another order, so a sum near a half step may be rounded differently."""
     repository = new_repository(tmp_path / "r")
     repository.write("r.yaml", "model: net.onnx\nplatform: host\nrun: {samples: 16}\n")
     (repository.folder / "net.onnx").write_bytes(MADE["float16"].load())

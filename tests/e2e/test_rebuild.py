@@ -1,4 +1,4 @@
-"""A bundle is built again by a stranger, and code of a recipe is told before it runs."""
+"""Another person rebuilds a bundle; `rebuild` lists the code of a recipe before it runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_bundle_that_was_not_built_so_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The build that is left out here runs in tests/docs/test_shipping.py."""
+    """The full build runs in tests/docs/test_shipping.py."""
     honest = read_bundle(built.folder / BUNDLE)
     other = repack(honest.path, tmp_path / "other.tar.gz", change_memory)
     monkeypatch.setattr(bundle_commands, "rebuild", lambda *_: Rebuilt(honest, tmp_path))
@@ -87,7 +87,7 @@ def test_code_of_a_recipe_is_told_before_it_runs_or_refused(repository: Reposito
 def test_ctrl_c_ends_it_with_a_line_and_leaves_nothing(built: Repository, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "firmwright", "rebuild", BUNDLE, "--files", "."]
     environment = {**os.environ, **built.environment, "TMPDIR": str(tmp_path)}
-    # A script's shell lets what it starts in the background ignore the signal.
+    # The shell of a script lets its background programs ignore the signal.
     ignored = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         command, cwd=built.folder, env=environment, stderr=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""Recipes that are refused: what does not go together, and the files that they name."""
+"""Recipes that are rejected: keys that exclude each other, and errors in the files they name."""
 
 from __future__ import annotations
 

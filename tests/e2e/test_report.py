@@ -1,4 +1,4 @@
-"""The report of a network whose names are hostile: it shows them all, and obeys none."""
+"""The report of a network with hostile names shows all of them as plain text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .hostile import NAMES, Page, repeat_layers, write_network
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """Return a repository with the network, which is built."""
+    """Return a built repository with the network."""
     repository = Repository(tmp_path_factory.mktemp("hostile"))
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
     write_network(repository.folder / "net.onnx")
@@ -163,7 +163,7 @@ def test_a_bundle_of_another_version_has_no_page(
 
 
 def repack(path: Path, other: Path, edit: Callable[[dict[str, bytes]], object]) -> None:
-    """Write a bundle again after an edit of its files, which its manifest lists anew."""
+    """Pack a bundle again after an edit of its files; its manifest lists the edited files."""
     found = read_bundle(path)
     contents = dict(found.files)
     edit(contents)

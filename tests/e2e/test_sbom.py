@@ -1,4 +1,4 @@
-"""The SBOM of a bundle is valid in both forms, and tells what is in from what only made it."""
+"""The SBOM of a bundle is valid in both formats, and separates contents from tools."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_the_sbom_is_valid_spdx(built: Repository) -> None:
     found = spdx.SHACLObjectSet()
     with io.BytesIO(bundle.files["sbom/firmware.spdx.json"]) as stream:
         spdx.JSONLDDeserializer().read(stream, found)
-    assert found.link() == set()  # every name in it is that of an element
-    with io.BytesIO() as stream:  # writing checks that nothing required is missing
+    assert found.link() == set()  # every name in it is the name of an element
+    with io.BytesIO() as stream:  # the writer checks that all required fields are present
         spdx.JSONLDSerializer().write(found, stream)
     (document,) = found.foreach_type(spdx.SpdxDocument)
     (root,) = map(to_element, document.rootElement)

@@ -1,4 +1,4 @@
-"""Platforms that an SDK builds for: a bundle without it, and one with its firmware."""
+"""Platforms that need an SDK: a bundle without the SDK, and a bundle with its firmware."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ FIRMWARE = build/chip/$(PULP_APP)/$(PULP_APP)
 FLAGS = $(PULP_CFLAGS) -I$(PULP_SDK_HOME)/install/include -shared -fPIC
 all: ; mkdir -p $(dir $(FIRMWARE)); riscv32-unknown-elf-gcc $(FLAGS) $(PULP_APP_SRCS) -o $(FIRMWARE)
 """
-"""Of an SDK without start-up code: only what it is given and what it leaves are the real one's."""
+"""An SDK's Makefile without start-up code; its inputs and its result are like the real ones.
+"""
 
 
 @pytest.fixture(scope="module")
 def without(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A network built for DIANA's chip where nothing of its SDK is installed."""
+    """A network for DIANA's chip, built without its SDK."""
     repository = repository_of_example("diana", tmp_path_factory.mktemp("sdk"))
     for variable in ("PULP_SDK_HOME", "DORY_HAL"):
         repository.environment.pop(variable, None)
@@ -92,7 +93,7 @@ def test_it_is_the_same_in_another_folder(without: Repository, tmp_path: Path) -
 
 
 def install_sdk(folder: Path) -> dict[str, str]:
-    """Install a compiler, and the stand-ins of driver and SDK, in a folder; return variables."""
+    """Install a compiler and stand-ins of driver and SDK in a folder; return the variables."""
     write_templates("soma_dory/chip_check", folder / "parts", {"platform": load_platform("diana")})
     parts, home, hal = folder / "parts", folder / "sdk", folder / "hal"
     for part in ("registers", "sdk"):
@@ -122,7 +123,7 @@ def install_sdk(folder: Path) -> dict[str, str]:
 def test_with_the_sdk_the_bundle_has_what_make_links(without: Repository, tmp_path: Path) -> None:
     copy = copy_of(without, tmp_path)
     copy.environment |= install_sdk(tmp_path)
-    # The sources state the build id, which names the compiler.
+    # The sources contain the build id, which depends on the compiler.
     stages = [s for s in copy.build(*BUILD) if s != "chip-check"]
     assert stages == ["sources", "firmware", "bundle"]
     assert copy.build(*BUILD) == []

@@ -1,4 +1,4 @@
-"""A secret of an address reaches its server, and nothing else: no file, no stream."""
+"""The secret in an address is sent only to its server, and is in no file and on no stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET = "s3cr3tfeedc0de"
 
 @contextmanager
 def serve(data: bytes, asked: list[str]) -> Iterator[str]:
-    """Give the host of a server that has a file for those who know the secret."""
+    """Yield the host of a server that sends a file to clients with the secret."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -39,7 +39,7 @@ def serve(data: bytes, asked: list[str]) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Write no log."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
@@ -56,7 +56,7 @@ def firmwright(repository: Repository, *words: str, code: int = 0) -> str:
 
 
 def refuse_secrets(folder: Path) -> None:
-    """Fail if any file below a folder has the secret, packed or not."""
+    """Fail if any file below a folder contains the secret, also inside archives."""
     for path in folder.rglob("*"):
         if path.is_file():
             content = path.read_bytes()

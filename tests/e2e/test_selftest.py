@@ -1,4 +1,4 @@
-"""Golden samples and hooks in the firmware: a fault in a layer is named by this layer."""
+"""Golden samples and hooks in the firmware: the self-test names the layer that has a fault."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def build(folder: Path, name: str, samples: str) -> Repository:
 
 
 def find_faults(stages: Path, folder: Path, c_type: str, member: str) -> list[str]:
-    """Return what the self-test says without a fault, and with one behind each layer in turn."""
+    """Return the results of the self-test without a fault, and with a fault after each layer."""
     program = folder / "faults.c"
     program.write_text(FAULTS.format(c_type=c_type, member=member))
     network = stages / "sources/network"
@@ -110,7 +110,7 @@ def test_a_fault_is_named_by_its_layer(tmp_path: Path) -> None:
     assert golden["checksums"].shape == (2, len(layers))
     assert golden["checksums"][:, -1].tolist() == last
 
-    # The firmware runs the test at its start.
+    # The firmware runs the self-test at its start.
     program = stages / "sources/network/network_selftest.c"
     checksum = f"0x{golden['checksums'][1, 2]:08x}u"
     text = program.read_text()
@@ -126,7 +126,7 @@ def test_a_fault_is_named_by_its_layer(tmp_path: Path) -> None:
 
 @pytest.mark.needs("gcc")
 def test_floats_are_compared_at_the_outputs(tmp_path: Path) -> None:
-    """Their layers have no checksums: another compiler may add in another order."""
+    """Float layers have no checksums, because another compiler may add in another order."""
     weights = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["product"]),
@@ -148,7 +148,7 @@ def test_floats_are_compared_at_the_outputs(tmp_path: Path) -> None:
 
 
 def test_outputs_a_step_beside_the_reference_are_right(tmp_path: Path) -> None:
-    """The firmware's own C says what is right; ONNX Runtime's last integers are a step away."""
+    """Golden samples are from the firmware's C; ONNX Runtime's integers may differ by one step."""
     repository = new_repository(tmp_path)
     model = mirrored("resnet8_qdq.onnx")
     repository.write(

@@ -1,4 +1,4 @@
-"""Builds that share the results of stages: the same bundle, and never a wrong one."""
+"""Builds that share the results of stages make the same bundle, never a wrong one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAKEN = "copied from the shared cache"
 
 
 def make(folder: Path, place: str) -> Repository:
-    """Return a repository whose builds use the cache at a place, or none."""
+    """Return a repository whose builds use the cache at an address, or no cache."""
     repository = new_repository(folder)
     repository.write("r.yaml", RECIPE)
     repository.environment["FIRMWRIGHT_CACHE"] = place
@@ -29,7 +29,7 @@ def make(folder: Path, place: str) -> Repository:
 
 
 def build(repository: Repository) -> tuple[list[str], list[str], str]:
-    """Return the stages that were taken, those that ran, and all that was printed."""
+    """Return the stages from the cache, the stages that ran, and the output."""
     done = repository.doit("build", "recipe=r.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     taken = [line.split()[1] for line in done.stdout.splitlines() if TAKEN in line]
@@ -37,13 +37,13 @@ def build(repository: Repository) -> tuple[list[str], list[str], str]:
 
 
 def read_origins(repository: Repository) -> list[str]:
-    """Return where the result of each stage came from."""
+    """Return the origin of the result of each stage."""
     return [*json.loads((repository.folder / ORIGINS).read_text())["stages"].values()]
 
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
-    """A cache that one build filled, and the bundle of a build without any."""
+    """A cache that one build filled, and the bundle of a build without a cache."""
     folder = tmp_path_factory.mktemp("kept")
     without = make(folder / "without", "")
     assert not build(without)[0]
@@ -76,7 +76,7 @@ def test_another_folder_takes_every_stage(
     assert not own
     assert {Path(origin).parents[1] for origin in read_origins(repository)} == {cache / "ac"}
     assert (repository.folder / BUNDLE).read_bytes() == kept[1]
-    assert build(repository)[:2] == ([], [])  # and is up to date
+    assert build(repository)[:2] == ([], [])  # the second build is up to date
     done = repository.doit("build", "recipe=r.yaml", "outdir=elsewhere")
     assert done.stdout.count(TAKEN) == len(taken), "the build folder's name does not count"
     with (repository.folder / "r.yaml").open("a") as recipe:
@@ -90,7 +90,7 @@ def test_another_folder_takes_every_stage(
 def test_damaged_files_of_a_server_are_named_and_made_again(
     kept: tuple[Path, bytes], tmp_path: Path
 ) -> None:
-    """One byte of each of 100 files is changed, or the file is cut, or has more."""
+    """In each of 100 files, one bit is flipped, the end is cut off, or a byte is added."""
     generator = random.Random(1)
     served = tmp_path / "served"
     for path in kept[0].glob("*/*/*"):  # a server has no folders for the first digits

@@ -1,4 +1,4 @@
-"""Bundles go to a registry and come back; what a registry damaged or invented is refused."""
+"""Bundles are pushed to a registry and pulled; damaged or invented answers are rejected."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
 
 @dataclass(frozen=True)
 class Sent:
-    """A signed bundle in a registry. ``manifest`` is that of its tag, in the registry's folder."""
+    """A signed bundle in a registry; ``manifest`` is the tag's file in the registry's folder."""
 
     registry: RunningRegistry
     bundle: Path
@@ -81,7 +81,7 @@ class Sent:
         return list(pull_bundle(self.reference, folder))
 
     def refuse(self, folder: Path) -> str:
-        """Return why nothing is pulled; nothing is written then."""
+        """Return the reason why a pull fails; it must not write a file."""
         with pytest.raises(UserError) as raised:
             self.pull(folder)
         assert not folder.exists()
@@ -203,7 +203,7 @@ def test_what_is_no_bundle_is_refused(sent: Sent, tmp_path: Path) -> None:
 
 
 def refer(sent: Sent, content: bytes) -> Descriptor:
-    """Let an envelope refer to a bundle, as anyone who may push can."""
+    """Attach an envelope to a bundle, as anyone with the right to push can do."""
     kinds = (shipping.SIGNATURE_TYPE, shipping.ENVELOPE_TYPE)
     subject = sent.described[1]
     return shipping.put_artifact(Registry(sent.reference), *kinds, "x", content, subject)

@@ -1,4 +1,4 @@
-"""A network in a slot of the flash: another one takes its place under the same firmware."""
+"""A network in a slot of the flash: another network replaces it under the same firmware."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SAMPLES = 3
 
 @dataclass(frozen=True)
 class Built:
-    """A build's folder of images, and what its run found."""
+    """The folder of a build, its images and the outputs of its run."""
 
     folder: Path
 
@@ -56,7 +56,7 @@ class Built:
 
     @property
     def outputs(self) -> list[list[int]]:
-        """What the network's reference makes of the samples."""
+        """The reference's outputs for the samples."""
         with np.load(self.folder / "run/outputs.npz") as arrays:
             outputs: list[list[int]] = arrays["reference_0"].reshape(SAMPLES, -1).tolist()
             return outputs
@@ -64,7 +64,9 @@ class Built:
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository with three networks: the second is trained otherwise, the third scaled so."""
+    """A repository with three networks: the second has other weights, the third another output
+    scale.
+    """
     repository = new_repository(tmp_path_factory.mktemp("slot"))
 
     def write(name: str, changed: str, change: Callable[[NDArray[np.generic]], object]) -> None:
@@ -135,7 +137,7 @@ def test_networks_are_swapped_under_one_firmware(
 
 
 def damage(built: Built, change: Callable[[bytes], bytes], target: Path) -> Path:
-    """Write a network's ELF whose image has other bytes of the same number."""
+    """Write a network's ELF with a changed image of equal size."""
     changed = change(built.image)
     assert len(changed) == len(built.image)
     content = built.network.read_bytes()
@@ -149,7 +151,7 @@ def flip(place: int) -> Callable[[bytes], bytes]:
 
 
 def restate(place: int, number: int) -> Callable[[bytes], bytes]:
-    """Return what gives an image another number in its header, and the right checksum."""
+    """Return a function that changes a number in an image's header, and corrects the checksum."""
 
     def change(image: bytes) -> bytes:
         content = bytearray(image)
@@ -187,7 +189,7 @@ def test_a_wrong_image_is_refused(
 
 
 def test_a_higher_counter_is_taken(repository: Repository, digits: Built, tmp_path: Path) -> None:
-    """What is refused above is not refused for its other header."""
+    """A changed header with a right checksum is not a reason for a rejection."""
     image = damage(digits, restate(24, 5), tmp_path / "network.elf")
     assert read_outputs(execute(repository, digits.firmware, image)) == digits.outputs
 
@@ -228,7 +230,7 @@ def test_inspect_tells_a_damaged_image(digits: Built, tmp_path: Path) -> None:
 
 @pytest.mark.needs("arm-none-eabi-gcc")
 def test_a_library_with_variables_is_refused(repository: Repository) -> None:
-    """Newlib's expf keeps an error code in RAM, of which the image has none."""
+    """Newlib's expf keeps an error code in RAM, but the image has no variables."""
     given, made = (
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8]) for name in ("x", "y")
     )

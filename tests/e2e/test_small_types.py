@@ -1,4 +1,4 @@
-"""A network with types of 8 and 4 bits at its interface: samples, firmware, reference, header."""
+"""A network with 8-bit and 4-bit types at its interface: samples, firmware, reference, header."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ run: {inputs: inputs.npz, samples: 4}
 
 
 def write_network(folder: Path) -> None:
-    """Save a network whose weights, inputs and outputs are of such types."""
+    """Save a network whose weights, inputs and outputs have such types."""
     random = np.random.default_rng(0)
     constants: dict[str, npt.NDArray[Any] | np.generic] = {
         "w": random.normal(0, 1, (16, 4)).astype(ml_dtypes.float8_e4m3fn),
@@ -83,4 +83,4 @@ def check_interface(repository: Repository) -> None:
     assert [p["scale"] for p in ports] == [0.5, None, 0.5, None]
     header = (network / "network.h").read_text()
     assert "/* p: float4_e2m1fn 2x16 */" in header
-    assert "return -8;" in header  # the least integer that network_quantize_q gives
+    assert "return -8;" in header  # the smallest integer that network_quantize_q returns

@@ -1,4 +1,4 @@
-"""A build that has nothing to do says so by a glance at files, and looks closer at any change."""
+"""An up-to-date build checks only the times of files, and reads the recipe after any change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ sys.exit(code)
 
 
 def build(repository: Repository) -> tuple[bool, list[str]]:
-    """Build; return whether any stage was asked, and which ran."""
+    """Build; return whether stages were checked, and the stages that ran."""
     done = repository.run(sys.executable, "-c", PROBE, "build", RECIPE)
     assert done.returncode == 0, done.stderr
     return "asked True" in done.stdout, ran(done.stdout)
@@ -35,8 +35,8 @@ def build(repository: Repository) -> tuple[bool, list[str]]:
 
 @pytest.fixture
 def settled(copy_of_built: Repository) -> Repository:
-    """A copy of what was built, which has left a snapshot."""
-    copy_of_built.build(RECIPE)  # the copy's files are new ones: looked at once, then known
+    """A copy of a built repository whose last build has written a snapshot."""
+    copy_of_built.build(RECIPE)  # this build reads the new files of the copy once
     assert build(copy_of_built) == (True, [])
     return copy_of_built
 
@@ -51,7 +51,7 @@ def test_what_is_shown_is_the_same(copy_of_built: Repository) -> None:
 
 
 def damage(path: Path) -> None:
-    """Change a file under its old size and time."""
+    """Change the content of a file, but keep its size and time."""
     status = path.stat()
     path.write_bytes(bytes(b ^ 1 for b in path.read_bytes()))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -72,7 +72,7 @@ def damage_snapshot(folder: Path) -> None:
 
 
 def write_other_snapshot(folder: Path) -> None:
-    """Write one that another version may have left."""
+    """Write a snapshot as another version may have written it."""
     (path,) = (folder / "build/.snapshots").iterdir()
     text = json.dumps({"state": "0", "files": []})
     path.write_text(f"{text_digest(text)}\n{text}")

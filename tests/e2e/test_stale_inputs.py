@@ -1,7 +1,7 @@
-"""Everything that a build opens is an input: a change of it is never missed.
+"""Every file that a build opens is an input: each change of it is detected.
 
-Each case builds, changes one thing outside of the recipe and builds again. The new bundle equals
-that of a clean build, from the shared cache too, and a lock stops the build.
+Each case builds, changes one thing outside of the recipe, and builds again. The new bundle equals
+the bundle of a clean build, also with the shared cache. A lock stops the build.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Trial:
 
 
 def prove_noticed(trial: Trial, change: Callable[[], object], named: str) -> None:
-    """Assert that all builds after a change give the bundle of a clean build.
+    """Assert that all builds after a change make the bundle of a clean build.
 
-    ``named`` is what the message of a locked build names.
+    ``named`` is the input that the message of a locked build names.
     """
     trial.build("kept")
     lock = trial.lock()
-    before = trial.build("kept")  # the bundle has the lock
+    before = trial.build("kept")  # the bundle contains the lock
     change()
     message = trial.build_locked()
     assert "the build reads something else than is locked" in message
@@ -92,7 +92,7 @@ def trial(tmp_path: Path) -> Trial:
 
 def test_scales_per_channel(tmp_path: Path) -> None:
     trial = Trial(new_repository(tmp_path / "r"))
-    # One factor per channel: with one scale for all, calibration leaves it as it is.
+    # Each channel has a different factor: calibration keeps it only with scales per channel.
     model = normalized_first().SerializeToString()
     (trial.repository.folder / "float.onnx").write_bytes(model)
     np.save(trial.repository.folder / "c.npy", np.stack([s["x"] for s in samples(8)]))
@@ -153,7 +153,7 @@ def test_linker_that_comes_first_on_path(trial: Trial, tmp_path: Path) -> None:
 
 
 def write_toolchain(trial: Trial, before: str, after: str) -> None:
-    """Write a copy of the toolchain gcc with another text in it, and a recipe that uses it."""
+    """Write a copy of the toolchain gcc with a changed text, and a recipe that uses it."""
     text = (Path(__file__).parents[2] / "toolchains" / "gcc.yaml").read_text()
     assert before in text
     named = text.replace("name: gcc", "name: mine").replace(before, after)
@@ -191,7 +191,7 @@ def test_header_that_comes_first(trial: Trial, tmp_path: Path) -> None:
 
 
 def install(trial: Trial, folder: Path, text: str, version: str = "1.0") -> None:
-    """Install the package ``mynets`` where PYTHONPATH finds it."""
+    """Install the package ``mynets`` in a folder of PYTHONPATH."""
     for old in folder.glob("mynets*"):
         shutil.rmtree(old)
     for name, content in {

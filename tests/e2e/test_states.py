@@ -1,4 +1,4 @@
-"""A recurrent network whose recipe names its state: built, run over 100 steps, and tested."""
+"""A recurrent network whose recipe names its state is built, run over 100 steps, and tested."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ int main(void)
 
 
 def write_gru(path: Path) -> None:
-    """Save a GRU of 4 units over one frame of 3 features, which takes and returns its state."""
+    """Save a GRU of 4 units over one frame of 3 features, with its state as input and output."""
     generator = np.random.default_rng(2)
     weights = {"w": (1, 12, 3), "r": (1, 12, 4)}
     graph = helper.make_graph(

@@ -1,4 +1,4 @@
-"""What the commands print: in files, on terminals, of failures."""
+"""The output of the commands, in files and on terminals, also for failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_parallel_stages_tell_what_serial_ones_do(copy_of_built: Repository) -> 
     done = copy_of_built.doit("-n", "2", "build", RECIPE, "samples=2")
     assert done.returncode == 0, done.stderr
     stages = ran(done.stdout)
-    stages.remove("samples")  # nothing waits for it but the bundle
+    stages.remove("samples")  # only the bundle depends on it
     assert stages == ["reference", "run", "stats", "bundle"]
     lines = done.stdout.splitlines()
     fresh = [s for s in ALL_STAGES[: ALL_STAGES.index("reference")] if s != "samples"]
@@ -109,7 +109,7 @@ def test_doit_tells_why_a_stage_would_run_and_what_there_is(built: Repository) -
 @pytest.mark.parametrize("columns", [40, 120])
 def test_a_terminal_is_never_overrun(copy_of_built: Repository, columns: int) -> None:
     shown = copy_of_built.run_in_terminal(columns, "doit", "build", RECIPE, "samples=1")
-    assert "\x1b[?25l" in shown  # there is something below the lines that changes
+    assert "\x1b[?25l" in shown  # lines that change are below the others
     lines = [CONTROL.sub("", line) for line in re.split(r"[\r\n]+", shown)]
     assert max(map(len, lines)) <= columns
     assert ran("\n".join(lines)) == ["samples", "reference", "run", "stats", "bundle"]
@@ -134,7 +134,7 @@ def test_the_pictures_of_the_docs_can_be_taken(copy_of_built: Repository, tmp_pa
 
 
 def summarize(words: str) -> str:
-    """Return a picture's words but for numbers; of a build, what follows the stages."""
+    """Return the words of a picture without numbers; for a build, the words after the stages."""
     return re.sub(r"\d[\d,.]*", "#", words[max(0, words.find(" outputs ")) :])
 
 

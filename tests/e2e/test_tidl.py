@@ -1,4 +1,4 @@
-"""Targets ``tidl, c`` and ``tidl, c7x`` without TI's tools: what stands in runs, and says so."""
+"""Targets ``tidl, c`` and ``tidl, c7x`` without TI's tools: stand-ins run and are reported."""
 
 from __future__ import annotations
 
@@ -68,9 +68,12 @@ def test_both_mappings_run_and_their_calls_are_compared(repository: Repository) 
     assert (mapping["target"], mapping["other_target"]) == (f"{mix}, c", f"{mix}, c7x")
     assert mapping["origin"] == "modelled, not measured"
     arm, c7x = mapping["total"]["own"], mapping["total"]["other"]
-    assert (arm["crossings"], c7x["crossings"]) == (4, 2)  # two regions; one network
+    assert (arm["crossings"], c7x["crossings"]) == (
+        4,
+        2,
+    )  # two regions; one network
     assert arm["calls_us"] == 2 * c7x["calls_us"] > 0
-    # What the emulated mailbox counted; a network on the C7x is also created there, once.
+    # The count of the emulated mailbox includes one call that creates the network on the C7x.
     for folder, cost, created in (("", arm, 0), ("compared", c7x, 1)):
         path = repository.folder / "build/digits" / folder / "am62a-host/run/run.json"
         run = json.loads(path.read_text())
@@ -117,7 +120,7 @@ def test_a_ready_recipe_agrees_with_its_reference_in_both_mappings(
     repository.build(f"recipe={path}", "compile_for_device=false", *wanted)
     total = repository.manifest(f"build/{recipe}/{recipe}-{chip}-host.tar.gz")["mapping"]["total"]
     assert (total["own"]["crossings"], total["other"]["crossings"]) == crossings
-    if recipe != "fastestdet-am62a":  # TIDL hands its outputs on as integers, the C7x as floats
+    if recipe != "fastestdet-am62a":  # TIDL passes its outputs on as integers, the C7x as floats
         assert total["other"]["bytes"] <= total["own"]["bytes"]
     for folder in ("", "compared"):
         results = repository.folder / "build" / recipe / folder / f"{chip}-host/run"

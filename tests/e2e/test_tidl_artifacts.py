@@ -1,4 +1,4 @@
-"""What a build for TIDL leaves for TI's tools, in its folder and in the bundle."""
+"""The artifacts of a build for TI's tools, in its folder and in the bundle."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_with_tools_the_bundle_has_their_networks(tidl: Repository, tmp_path: Pa
     assert manifest["versions"]["TIDL tools"].startswith("sha256 ")
     names = {f["path"].rpartition("/")[2] for f in manifest["files"]}
     assert {"subgraph0_net.bin", "subgraph0_params_1.bin"} <= names
-    assert "by_the_way.svg" not in names  # TI's tools leave what has the build's folder in it
+    assert "by_the_way.svg" not in names  # TI's tools write the build folder's path
     kept = tidl.folder / "build/digits/am62a-host/artifacts" / FOLDER / "tempDir"
     assert (kept / "by_the_way.svg").exists()
     assert tidl.build("recipe=digits.yaml") == []

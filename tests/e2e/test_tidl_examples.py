@@ -1,4 +1,4 @@
-"""examples/tidl: what the rewrite of a convolution's strides gives TIDL and the C7x."""
+"""examples/tidl: the operators of TIDL and the C7x after the rewrite of a convolution's strides."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_explain_tells_what_the_rewrite_changes(examples: Repository) -> None:
 
 
 def test_what_falls_back_to_the_processor_can_be_forbidden(examples: Repository) -> None:
-    """With the C7x behind TIDL nothing does; with the Arm cores behind it, the pool."""
+    """With `tidl, c7x` no operator falls back to the cores; with `tidl, c` the pool does."""
     recipe = examples.folder / f"{WITH}.yaml"
     recipe.write_text(recipe.read_text() + "allow_fallback: false\n")
     explained(examples, WITH)

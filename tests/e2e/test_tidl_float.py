@@ -1,4 +1,4 @@
-"""A float network for TIDL: TIDL is asked to quantize it, and what stands in is quantized too."""
+"""A float network for TIDL: the recipe quantizes TIDL's regions, and also their stand-ins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ run: {samples: 4}
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repository, str]:
-    """Two convolutions with what TIDL has not between them, and what its build says."""
+    """Two convolutions around an operator that TIDL does not have, and their build's output."""
     repository = Repository(tmp_path_factory.mktemp("float"))
     numbers = np.random.default_rng(5)
     weights = {

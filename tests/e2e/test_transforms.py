@@ -1,4 +1,4 @@
-"""A recipe's own rewrites, from the file to the firmware."""
+"""A recipe's custom rewrites, from the file to the firmware."""
 
 from __future__ import annotations
 

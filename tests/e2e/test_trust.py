@@ -1,4 +1,4 @@
-"""What the commands tell of a bundle, and of one that was changed."""
+"""The output of the commands for a bundle, and for a changed bundle."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
 
 
 def firmwright(repository: Repository, *arguments: str) -> tuple[int, str]:
-    """Return the exit code and all that the command prints."""
+    """Return the exit code and the output of the command."""
     done = repository.run(sys.executable, "-m", "firmwright.cli", *arguments)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout + done.stderr
@@ -49,7 +49,7 @@ def load_schema(name: str) -> Any:
 def repack(
     bundle: Path, path: Path, edit: Callable[[dict[str, Any], dict[str, bytes]], object]
 ) -> Path:
-    """Write a bundle whose manifest and files were edited, packed as firmwright does it."""
+    """Write a bundle with an edited manifest and edited files, packed as firmwright packs it."""
     found = read_bundle(bundle)
     manifest: dict[str, Any] = json.loads(found.files["manifest.json"])
     contents = dict(found.files)
@@ -94,7 +94,7 @@ def test_inspect_prints_json_of_its_schema(built: Repository) -> None:
 
 
 def begin_memory_with_the_header(manifest: dict[str, Any], contents: dict[str, bytes]) -> None:
-    """Let the memory's content be as that of a program for Linux."""
+    """Let the memory's content begin like a program for Linux."""
     contents["firmware.bin"] = data = contents["firmware.elf"][:4096]
     (listed,) = (entry for entry in manifest["files"] if entry["path"] == "firmware.bin")
     listed |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -126,7 +126,7 @@ def test_a_damaged_image_is_no_traceback(built: Repository) -> None:
     refused = 0
     for _ in range(500):
         damaged = bytearray(elf)
-        for _ in range(3):  # the header, or the sections' table at the end
+        for _ in range(3):  # the header, or the section table at the end
             damaged[draw.choice([draw.randrange(64), -draw.randrange(1, 640)])] = draw.randrange(
                 256
             )
@@ -238,7 +238,7 @@ class Signed:
     policy: Path
 
     def verify(self, bundle: Path | None = None, **keys: object) -> str:
-        """Return what the check of a bundle says against a policy with more keys; '' if trusted."""
+        """Return the error of a check against a policy with more keys, or '' if it is trusted."""
         stated = {"keys": ["first.pub", "second.pub"], **keys}
         self.policy.write_text(json.dumps(stated))
         try:
@@ -346,7 +346,7 @@ def test_a_good_signature_of_another_bundle_is_not_trusted(signed: Signed, tmp_p
 
 
 def test_changes_of_a_signed_bundle_are_detected(built: Repository) -> None:
-    """The full figure: ``python -m tests.hammer.bundles``."""
+    """``python -m tests.hammer.bundles`` tries all cases."""
     path = built.folder / BUNDLE
     for change in (hammer.flip_byte, hammer.repack):
         told = [*hammer.find_undetected(path, change, 20, seed=1)]

@@ -1,4 +1,4 @@
-"""The search for the fastest C of each layer, and builds that read what it found."""
+"""The search for the fastest C of each layer, and builds that read its result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def found_in(repository: Repository) -> TunedNetwork:
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A repository whose recipe was tuned and not built; for tests that only read."""
+    """A repository whose recipe was tuned and not built, for tests that only read."""
     repository = new_repository(tmp_path_factory.mktemp("tuned"))
     repository.write("digits.yaml", RECIPE)
     assert "5 layers in 3 trials" in search(repository)
@@ -82,7 +82,7 @@ def test_a_build_takes_the_ways_that_were_found(changed: Repository) -> None:
 
 
 def test_fewer_trials_leave_out_the_later_ways(changed: Repository) -> None:
-    """What both searches count is the same, though the second begins without any result."""
+    """Both searches count the same instructions, although the second begins without results."""
     before = found_in(changed).layers
     shutil.rmtree(changed.folder / "build")
     (changed.folder / "digits.tuned").unlink()
@@ -106,7 +106,7 @@ def test_the_ways_of_another_network_are_refused(changed: Repository) -> None:
 
 
 def edit(repository: Repository, changes: dict[str, str]) -> list[int]:
-    """Replace the first of each text in the file of ways; return the lines of the changes."""
+    """Replace the first of each text in the tuned file; return the lines of the changes."""
     path = repository.folder / "digits.tuned"
     text = path.read_text()
     for old, new in changes.items():
@@ -117,7 +117,7 @@ def edit(repository: Repository, changes: dict[str, str]) -> list[int]:
 
 
 def test_a_file_that_does_not_fit_is_refused_at_its_places(changed: Repository) -> None:
-    """The ways are judged once the network is the right one."""
+    """The variants are checked only if the network is the right one."""
     (layer,) = edit(changed, {DENSE: "region_009"})
     (stage,) = edit(changed, {'toolchain: "zig"': 'toolchain: "gcc"'})
     said = fail(changed, "recipe=digits.yaml")
@@ -159,7 +159,7 @@ def test_a_platform_that_was_not_tuned_is_built_as_usual(changed: Repository) ->
 
 
 def test_a_trial_that_does_not_fit_is_left_out(changed: Repository) -> None:
-    """Functions of their own take 700 bytes more than this flash has."""
+    """Separate functions need 700 bytes more than this flash has."""
     text = (PLATFORMS / "rv32-bare.yaml").read_text()
     small = {"name: rv32-bare": "name: small", "size: 4 MiB": "size: 17100"}
     for old, new in small.items():
@@ -172,7 +172,7 @@ def test_a_trial_that_does_not_fit_is_left_out(changed: Repository) -> None:
     said = search(changed)
     assert "trial 1 is left out: firmware:digits-small: firmware.elf: the linker failed" in said
     platforms = read_tuned(changed.folder / "digits.tuned").platforms
-    assert platforms["rv32-bare"].layers[DENSE].way == "portable_dense own"  # as it was
+    assert platforms["rv32-bare"].layers[DENSE].way == "portable_dense own"  # unchanged
     assert all(layer.way == layer.usual for layer in platforms["small"].layers.values())
 
 
@@ -185,7 +185,7 @@ def test_without_counted_instructions_nothing_is_tuned(changed: Repository) -> N
 
 
 def test_a_cluster_finds_the_same(tuned: Repository, tmp_path: Path) -> None:
-    """A worker dies over its trial, and the other one ends it; no result of ours is theirs."""
+    """A worker dies during its trial, the other worker completes it, and the result is the same."""
     repository = new_repository(tmp_path / "repository")
     repository.write("digits.yaml", RECIPE)
     with ExitStack() as stack:
@@ -211,11 +211,11 @@ def test_a_cluster_finds_the_same(tuned: Repository, tmp_path: Path) -> None:
     assert not any(trial.is_running() for trial in trials)
     found = (repository.folder / "digits.tuned").read_bytes()
     assert found == (tuned.folder / "digits.tuned").read_bytes()
-    assert not (repository.folder / "build/digits/.cache/tune").exists()  # nothing was tried here
+    assert not (repository.folder / "build/digits/.cache/tune").exists()  # no trial ran here
 
 
 def test_what_fails_on_a_cluster_is_tried_here(changed: Repository, tmp_path: Path) -> None:
-    """Its worker cannot import TVM, whose version is the right one."""
+    """The worker cannot import TVM, although the version is the right one."""
     before = (changed.folder / "digits.tuned").read_bytes()
     (changed.folder / "digits.tuned").unlink()
     package = tmp_path / "packages" / "tvm.py"
@@ -232,7 +232,9 @@ def test_what_fails_on_a_cluster_is_tried_here(changed: Repository, tmp_path: Pa
 
 
 def test_as_many_trials_run_at_a_time_as_asked(tmp_path: Path) -> None:
-    """With one at a time, each begins when the last one has ended; the platforms share a file."""
+    """With one trial at a time, each begins after the last one has ended; the platforms share a
+    file.
+    """
     repository = new_repository(tmp_path / "repository")
     repository.write("digits.yaml", RECIPE.replace("trials: 3", "trials: 2"))
     platforms = "rv32-bare,cortex-m4-bare"
@@ -247,7 +249,7 @@ def test_as_many_trials_run_at_a_time_as_asked(tmp_path: Path) -> None:
     times = sorted(
         ((trial / name).stat().st_mtime_ns, trial)
         for trial in trials
-        for name in ("ways.tuned", ".doit.db")  # its first file, and its last
+        for name in ("ways.tuned", ".doit.db")  # its first file and its last file
     )
     in_order = [trial for _, trial in times]
     assert in_order[::2] == in_order[1::2]

@@ -1,4 +1,4 @@
-"""A folder with all inputs of recipes, by which they build without network."""
+"""A folder with all inputs of recipes, for builds without a network connection."""
 
 from __future__ import annotations
 

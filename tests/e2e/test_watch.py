@@ -1,4 +1,4 @@
-"""`firmwright watch` builds after each change, in copies of one process that has imported all."""
+"""`firmwright watch` builds after each change, in copies of one process with imported modules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .conftest import Repository, ran
 pytestmark = pytest.mark.fresh
 
 LIMIT = 300
-"""Seconds after which a build that does not come fails the test."""
+"""Seconds until a missing build fails the test."""
 
 
 class Watcher:
@@ -47,7 +47,7 @@ class Watcher:
         self.bundle = repository.folder / "build/digits/digits-rv32-bare.tar.gz"
 
     def read_build(self) -> str:
-        """Return what is printed until the process waits for a change."""
+        """Return the output until the process waits for a change."""
         assert self.process.stdout
         timer = Timer(LIMIT, self.process.kill)
         timer.start()
@@ -91,7 +91,7 @@ def test_changes_are_built_as_by_any_other_build(
     assert "digits.yaml:6:1: seed: unknown key" in told
     copy_of_built.write("digits.yaml", recipe + "cflags: [-Os]\nbatch: 2\n")
     assert "kernels" in ran(watcher.read_build())
-    # Now this process has TVM, for copies to come.
+    # The parent process has now imported TVM for all later copies.
     assert "libtvm" in Path(f"/proc/{watcher.process.pid}/maps").read_text()
     copy_of_built.write("digits.yaml", recipe + "cflags: [-Os]\nbatch: 3\n")
     assert "kernels" in ran(watcher.read_build())
@@ -112,7 +112,7 @@ def test_change_during_a_build_is_seen(tmp_path: Path) -> None:
     old.touch()
     begun = old.stat().st_ctime_ns + 1
     new.touch()
-    while new.stat().st_ctime_ns < begun:  # a clock of the file system ticks slowly
+    while new.stat().st_ctime_ns < begun:  # the clock of a file system ticks slowly
         new.touch()
     folder.mkdir()
     paths = [str(p) for p in (old, new, folder, tmp_path / "missing")]
@@ -152,7 +152,7 @@ def test_alarm_rings_at_a_change_beside_a_path(tmp_path: Path) -> None:
 
 def test_without_an_alarm_it_sleeps(tmp_path: Path) -> None:
     with FileWatcher():
-        pass  # now its module is imported, which needs a file itself
+        pass  # its module is now imported; the import needs a file descriptor
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
@@ -187,7 +187,7 @@ def test_copy_ends_at_ctrl_c(capfd: pytest.CaptureFixture[str]) -> None:
     try:
         with WarmProcess(lambda: BuildResult((), ["a"])) as copy:
             status = Path(f"/proc/{copy.process}/stat")
-            while status.read_text().rpartition(")")[2].split()[0] != "S":  # it waits
+            while status.read_text().rpartition(")")[2].split()[0] != "S":  # it sleeps
                 time.sleep(0.01)
             os.kill(copy.process, signal.SIGINT)
             assert copy.build() == BuildResult((), ())

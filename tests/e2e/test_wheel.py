@@ -1,4 +1,4 @@
-"""The wheel has an SBOM, and is the same wherever it is built; the sdist gives the same wheel."""
+"""The wheel has an SBOM and equal bytes wherever it is built, also if built from the sdist."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILES = (
 
 
 def build(kind: str, folder: Path, umask: int = 0o022, zone: str = "UTC") -> Path:
-    """Build a "wheel" or an "sdist" of the sources in a folder, as pip does; return its path."""
+    """Build a "wheel" or an "sdist" from the sources in a folder, as pip does; return its path."""
     command = f"import build_backend; build_backend.build_{kind}('dist')"
     environment = {**os.environ, "TZ": zone}
     environment.pop("SOURCE_DATE_EPOCH", None)
@@ -63,7 +63,7 @@ def wheel(sources: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def unpacked(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that the sdist contains."""
+    """The folder in the sdist."""
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(build("sdist", sources)) as archive:
         archive.extractall(folder)
@@ -90,7 +90,7 @@ def test_the_sdist_has_what_the_first_line_of_the_readme_uses(unpacked: Path) ->
 
 
 def test_an_editable_installation_is_one_path(sources: Path, tmp_path: Path) -> None:
-    """Type checkers and editors follow a path file, but no import hook."""
+    """Type checkers and editors support a path file, but not an import hook."""
     command = f"import build_backend; build_backend.build_editable({str(tmp_path)!r})"
     subprocess.run([sys.executable, "-c", command], cwd=sources, check=True, capture_output=True)
     (editable,) = tmp_path.glob("*.whl")
@@ -115,7 +115,7 @@ def test_the_wheel_has_an_sbom_of_what_it_requires(wheel: Path) -> None:
 
 
 def test_the_wheel_has_the_files_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
-    """So firmware is the same from a wheel and from an editable installation."""
+    """Firmware from a wheel therefore equals firmware from an editable installation."""
     with zipfile.ZipFile(wheel) as archive:
         packed = {n: archive.read(n) for n in archive.namelist() if n.startswith("firmwright/")}
     copy_package(tmp_path)

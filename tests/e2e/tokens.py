@@ -1,6 +1,6 @@
-"""A server that gives tokens for a registry to those who have the password.
+"""A server that sends tokens for a registry to clients that have the password.
 
-Source: the pages "Token authentication" of the registry's own documentation.
+Source: the pages "Token authentication" of the registry's documentation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ISSUER, SERVICE = "tests", "bundles"
 
 
 def answer_with_tokens(certificates: Path, user: str) -> Callable[[BaseHTTPRequestHandler], None]:
-    """Return what answers for a ``user:password``; write the certificate that proves its tokens."""
+    """Return a handler for a ``user:password``; write the certificate that verifies its tokens."""
     key = generate_private_key(65537, 2048)
     certificate = make_certificate(key)
     certificates.write_bytes(certificate.public_bytes(Encoding.PEM))
