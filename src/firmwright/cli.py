@@ -7,10 +7,9 @@ import os
 import sys
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firmwright import __version__, bundle_commands
+from firmwright import __version__, bundle_commands, first_commands
 from firmwright.documents.chain import list_chain
 from firmwright.errors import UserError, did_you_mean
 from firmwright.fleet import command as fleet_command
@@ -127,93 +126,17 @@ def make_parser() -> argparse.ArgumentParser:
         add_no_user_code(command)
         for flags, settings in OWN_OPTIONS.get(name, {}).items():
             command.add_argument(*flags, **settings)
-    new = commands.add_parser("new", help="begin a board or another custom part").add_subparsers(
-        dest="kind", required=True, metavar="KIND"
-    )
-    sentence = "copy a built-in platform file and its board's folder, for you to change"
-    board = new.add_parser("board", help=sentence, description=sentence)
-    board.add_argument("name", metavar="NAME", help="the platform's and the board's name")
-    board.add_argument("--like", required=True, metavar="PLATFORM", help="the ready platform")
-    sentence = "begin with a model: write a recipe, samples, dodo.py and a CI workflow"
-    begin = commands.add_parser("init", help=sentence, description=sentence)
-    begin.add_argument("model", nargs="?", metavar="MODEL", help="a model file")
-    begin.add_argument("--platform", help="what to build for (default: rv32-bare)")
-    begin.add_argument("--target", help="the devices, the preferred one first (default: c)")
-    formats = "convert a command, script or settings of another tool to a recipe"
-    begin.add_argument("--from", dest="source", metavar="FILE", help=formats)
-    begin.add_argument("--signature-name", help="one network of a TFLite file with several")
+    first_commands.add_commands(commands)
     bundle_commands.add_commands(commands)
     fleet_command.add_commands(commands)
     show.add_command(commands)
     vendor.add_command(commands)
     for name, (sentence, _) in LISTS.items():
         commands.add_parser(name, help=sentence, description=sentence)
-    sentence = "write the schema of recipes for editors: all keys, and the names known here"
-    schema = commands.add_parser("schema", help=sentence, description=sentence)
-    schema.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="default: here")
     sentence = "print a script that completes commands, recipes and names in a shell"
     completion = commands.add_parser("completion", help=sentence, description=sentence)
     completion.add_argument("shell", choices=("bash", "zsh"), help="source <(firmwright … SHELL)")
     return main
-
-
-def begin(options: argparse.Namespace) -> int:
-    """Write the first files of a board, a repository or an editor; return the exit code."""
-    try:
-        told = BEGINNINGS[options.command](options)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print("\n".join(told))
-    return 0
-
-
-def begin_board(options: argparse.Namespace) -> list[str]:
-    """Write a custom board; return the lines to print."""
-    from firmwright.project.new_board import write_new_board
-
-    name = options.name
-    written = write_new_board(name, options.like, Path())
-    use = f"Build for it with platform={name}.yaml, or `platform: {name}.yaml` in a recipe."
-    return [*(f"wrote {path}" for path in written), use]
-
-
-def begin_repository(options: argparse.Namespace) -> list[str]:
-    """Write the first files of a repository; return the lines to print."""
-    from firmwright.project.new_repository import write_new_repository
-
-    if options.source is not None:
-        return convert_settings(options)
-    if options.model is None:
-        raise UserError("init: expected MODEL, or --from FILE")
-    platform, target = options.platform or "rv32-bare", options.target or "c"
-    written = write_new_repository(options.model, platform, target, Path(), options.signature_name)
-    told = [f"{'wrote' if new else 'left as it is:'} {path}" for path, new in written.items()]
-    return [*told, f"Build with: firmwright build {next(iter(written))}"]
-
-
-def convert_settings(options: argparse.Namespace) -> list[str]:
-    """Convert another tool's settings to a recipe; return the lines to print."""
-    from firmwright.migration.recipe_file import write_converted
-
-    if options.signature_name is not None:
-        raise UserError("init: --signature-name has no effect with --from; leave it out")
-    given = {key: getattr(options, key) for key in ("model", "platform", "target")}
-    stated = {key: value for key, value in given.items() if value is not None}
-    written, errors = write_converted(options.source, stated)
-    left = ["The recipe does not build yet:", *errors] if errors else []
-    return [*(f"wrote {path}" for path in written), *left]
-
-
-def begin_schema(options: argparse.Namespace) -> list[str]:
-    """Write the schema of recipes for editors; return the lines to print."""
-    from firmwright.recipe.editor_schema import FIRST_LINE, write_editor_schema
-
-    written = write_editor_schema(Path(options.folder))
-    return [f"wrote {written}", f"Recipes in its folder begin with: {FIRST_LINE}"]
-
-
-BEGINNINGS = {"init": begin_repository, "new": begin_board, "schema": begin_schema}
 
 
 def is_recipe(word: str) -> bool:
@@ -361,7 +284,7 @@ def run_on_bundles(options: argparse.Namespace) -> int:
 
 
 OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] = (
-    (BEGINNINGS, begin),
+    (first_commands.COMMANDS, first_commands.run_command),
     (("watch",), watch_recipes),
     (bundle_commands.COMMANDS, run_on_bundles),
     (fleet_command.COMMANDS, fleet_command.run_command),

@@ -170,7 +170,7 @@ def is_own_file(path: str) -> bool:
     of a mirror by the digest in the recipe. Templates are inputs like the user's files.
     """
     own = [TOP / name for name in ("recipes", "tasks", "templates", "toolchains")]
-    mirrors = filter(None, os.environ.get(MIRROR_VARIABLE, "").split(os.pathsep))
+    mirrors = [Path(name) for name in os.environ.get(MIRROR_VARIABLE, "").split(os.pathsep) if name]
     places = (Path(firmwright.__file__).parent, user_cache_path("firmwright"), *mirrors, *own)
     return not path.endswith(".j2") and any(Path(path).is_relative_to(each) for each in places)
 

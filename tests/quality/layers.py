@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "firmwright"
 LAYERS = (
     ("__main__",),
     ("api", "cli", "onnx_backend"),
-    ("bundle_commands", "fleet"),
+    ("bundle_commands", "first_commands", "fleet"),
     ("steps", "tasks"),
     ("devices",),
     ("terminal",),

@@ -39,7 +39,7 @@ def note_saved_macs(job: Job, network: IRModule, module: IRModule) -> None:
 
 
 def note_idle_keys(job: Job, network: IRModule, module: IRModule) -> None:
-    """Note the rewrites and the rounding that the recipe states and that change nothing.
+    """Note the rewrites and the rounding that the recipe states and that have no effect.
 
     ``module`` is the rewritten ``network``.
     """
@@ -51,7 +51,9 @@ def note_idle_keys(job: Job, network: IRModule, module: IRModule) -> None:
         others = select_rewrites(job) - {name}
         custom = list_custom_rewrites(job)
         if structural_equal(prepare_module(network, others, custom), module):
-            job.note(f"transforms.with: no effect: {name} finds nothing in this network")
+            job.note(
+                f"transforms.with: no effect: this network has no operators that {name} replaces"
+            )
     if job.recipe.states(("rounding",)) and not has_quantized_layers(module):
         job.note("rounding: no effect: the network has no quantized layers")
 

@@ -103,7 +103,9 @@ def count_bytes(tensor: Var) -> int:
 def check_work(macs: int, kept: int, options: TidlOptions) -> RuleViolation | None:
     most, least = options.number("max_num_subgraphs"), options.number("min_macs")
     if kept >= most:
-        sentence = f"{most} regions have at least as many multiply-accumulates ({macs:,})"
+        sentence = (
+            f"the maximum is {most}, and other regions have at least {macs:,} multiply-accumulates"
+        )
         remedy = Remedy("target: tidl: more max_num_subgraphs")
         return RuleViolation("max_num_subgraphs", sentence, remedy=remedy)
     if macs < least:

@@ -1,0 +1,91 @@
+"""Runs the commands that write a user's first files: ``new``, ``init`` and ``schema``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from firmwright.errors import UserError
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add the commands to a parser of commands."""
+    new = commands.add_parser("new", help="begin a board or another custom part").add_subparsers(
+        dest="kind", required=True, metavar="KIND"
+    )
+    sentence = "copy a built-in platform file and its board's folder, for you to change"
+    board = new.add_parser("board", help=sentence, description=sentence)
+    board.add_argument("name", metavar="NAME", help="the platform's and the board's name")
+    board.add_argument("--like", required=True, metavar="PLATFORM", help="the ready platform")
+    sentence = "begin with a model: write a recipe, samples, dodo.py and a CI workflow"
+    begin = commands.add_parser("init", help=sentence, description=sentence)
+    begin.add_argument("model", nargs="?", metavar="MODEL", help="a model file")
+    begin.add_argument("--platform", help="what to build for (default: rv32-bare)")
+    begin.add_argument("--target", help="the devices, the preferred one first (default: c)")
+    formats = "convert a command, script or settings of another tool to a recipe"
+    begin.add_argument("--from", dest="source", metavar="FILE", help=formats)
+    begin.add_argument("--signature-name", help="one network of a TFLite file with several")
+    sentence = "write the schema of recipes for editors: all keys, and the names known here"
+    schema = commands.add_parser("schema", help=sentence, description=sentence)
+    schema.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="default: here")
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Write the first files of a board, a repository or an editor; return the exit code."""
+    try:
+        told = COMMANDS[options.command](options)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print("\n".join(told))
+    return 0
+
+
+def begin_board(options: argparse.Namespace) -> list[str]:
+    """Write a custom board; return the lines to print."""
+    from firmwright.project.new_board import write_new_board
+
+    name = options.name
+    written = write_new_board(name, options.like, Path())
+    use = f"Build for it with platform={name}.yaml, or `platform: {name}.yaml` in a recipe."
+    return [*(f"wrote {path}" for path in written), use]
+
+
+def begin_repository(options: argparse.Namespace) -> list[str]:
+    """Write the first files of a repository; return the lines to print."""
+    from firmwright.project.new_repository import write_new_repository
+
+    if options.source is not None:
+        return convert_settings(options)
+    if options.model is None:
+        raise UserError("init: expected MODEL, or --from FILE")
+    platform, target = options.platform or "rv32-bare", options.target or "c"
+    written = write_new_repository(options.model, platform, target, Path(), options.signature_name)
+    told = [f"{'wrote' if new else 'left as it is:'} {path}" for path, new in written.items()]
+    return [*told, f"Build with: firmwright build {next(iter(written))}"]
+
+
+def convert_settings(options: argparse.Namespace) -> list[str]:
+    """Convert another tool's settings to a recipe; return the lines to print."""
+    from firmwright.migration.recipe_file import write_converted
+
+    if options.signature_name is not None:
+        raise UserError("init: --signature-name has no effect with --from; leave it out")
+    given = {key: getattr(options, key) for key in ("model", "platform", "target")}
+    stated = {key: value for key, value in given.items() if value is not None}
+    written, errors = write_converted(options.source, stated)
+    left = ["The recipe does not build yet:", *errors] if errors else []
+    return [*(f"wrote {path}" for path in written), *left]
+
+
+def begin_schema(options: argparse.Namespace) -> list[str]:
+    """Write the schema of recipes for editors; return the lines to print."""
+    from firmwright.recipe.editor_schema import FIRST_LINE, write_editor_schema
+
+    written = write_editor_schema(Path(options.folder))
+    return [f"wrote {written}", f"Recipes in its folder begin with: {FIRST_LINE}"]
+
+
+COMMANDS = {"init": begin_repository, "new": begin_board, "schema": begin_schema}
