@@ -1,4 +1,4 @@
-"""A server on this machine whose answers are changed at random, as the case draws them."""
+"""A server on this machine that changes its answers at random, as the case decides."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Answers:
 
     @contextmanager
     def serve(self, draw: random.Random) -> Iterator[str]:
-        """Give the host and port of the server."""
+        """Yield the host and port of the server."""
         answers = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -48,7 +48,7 @@ class Answers:
             do_HEAD = do_PUT = do_POST = do_GET  # noqa: N815
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Write no log."""
 
         with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
             server.daemon_threads = True
@@ -57,7 +57,7 @@ class Answers:
             server.shutdown()
 
     def make(self, path: str, draw: random.Random) -> bytes:
-        """Return an answer as it goes over the line."""
+        """Return an answer as the bytes that are sent."""
         body = self.bodies.get(path.partition("?")[0])
         status, reason = (404, "Not Found") if body is None else (200, "OK")
         body = body or b""

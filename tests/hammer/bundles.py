@@ -1,4 +1,4 @@
-"""Damage and re-pack a signed bundle: each change has to be detected.
+"""Damages and repacks a signed bundle; each change must be detected.
 
 ``python -m tests.hammer.bundles BUNDLE [--flips 1000] [--repacks 200] [--seed 0]``
 """
@@ -35,7 +35,7 @@ Change = Callable[[Bundle, random.Random], bytes]
 
 
 def write_keys(folder: Path, name: str, number: int) -> tuple[Path, Path]:
-    """Write a private and a public key that follow from a number."""
+    """Write a private and a public key that depend only on a number."""
     key = Ed25519PrivateKey.from_private_bytes(number.to_bytes(32, "big"))
     private, public = folder / f"{name}.pem", folder / f"{name}.pub"
     private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
@@ -53,7 +53,7 @@ def flip_byte(bundle: Bundle, draw: random.Random) -> bytes:
 
 
 def list_anew(manifest: dict[str, Any], files: dict[str, bytes]) -> None:
-    """Make the manifest list the files as they are: what somebody careful would do."""
+    """Update the manifest's list to the changed files, as a careful attacker would do."""
     manifest["files"] = [
         {"path": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         for name, data in sorted(files.items())
@@ -92,7 +92,7 @@ def change_claim(manifest: dict[str, Any], _: dict[str, bytes], draw: random.Ran
 
 
 def recompress(_: dict[str, Any], files: dict[str, bytes], draw: random.Random) -> None:
-    """Change nothing: the archive below is compressed at another level."""
+    """Change no content: the archive is compressed at another level."""
     del files, draw
 
 
@@ -100,7 +100,7 @@ EDITS = (change_file, add_file, remove_file, swap_files, change_claim, recompres
 
 
 def repack(bundle: Bundle, draw: random.Random) -> bytes:
-    """Return the bundle with an edit, packed as firmwright does it, but for the compression."""
+    """Return the bundle with an edit, packed as firmwright packs it, except for the compression."""
     manifest: dict[str, Any] = json.loads(bundle.files["manifest.json"])
     files = dict(bundle.files)
     edit = draw.choice(EDITS)
@@ -111,7 +111,7 @@ def repack(bundle: Bundle, draw: random.Random) -> bytes:
 
 
 def find_undetected(path: Path, change: Change, count: int, seed: int) -> Iterator[str]:
-    """Sign a bundle, change copies of it, and yield what the check of each said ('' if nothing)."""
+    """Sign a bundle, change copies of it, and yield the message of each check ('' for no error)."""
     bundle, draw = read_bundle(path), random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -133,7 +133,7 @@ def find_undetected(path: Path, change: Change, count: int, seed: int) -> Iterat
 
 
 def main(arguments: list[str]) -> int:
-    """Change a bundle so often, print what was detected by which error; 1 if anything was not."""
+    """Change a bundle many times, print the number of each error; 1 if a change is not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.hammer.bundles")
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--flips", type=int, default=1000)

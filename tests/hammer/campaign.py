@@ -1,4 +1,4 @@
-"""Runs cases one after another, each drawn from a seed of its own, until number or time is up.
+"""Runs cases one after another, each with a separate seed, until a number or a time is reached.
 
 A finding names its case: ``--seed S --first N --count 1`` repeats it.
 """
@@ -24,19 +24,19 @@ from typing import Any
 from firmwright.pipeline import fingerprint
 
 Case = Callable[[random.Random], str]
-"""Draws a case, tries it, and returns what became of it in a word or two."""
+"""Draws a case, tries it, and returns its outcome in a word or two."""
 
 
 class FindingError(Exception):
-    """What must not happen; its text says what did."""
+    """A result that must not happen; the text describes it."""
 
 
 class OutOfTime(BaseException):
-    """A case takes too long. Nothing that catches Exception keeps it."""
+    """A case is too slow. A handler of Exception does not catch this."""
 
 
 def run_campaign(module: str, try_case: Case, arguments: Sequence[str], cases: int) -> int:
-    """Try as many cases as the arguments say, print what became of them; 1 if one is a finding."""
+    """Try as many cases as the arguments state, and print the outcomes; 1 if one is a finding."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}")
     parser.add_argument("--count", type=int, default=cases, help=f"cases (default: {cases})")
     parser.add_argument("--seconds", type=float, help="stop after that time")
@@ -66,7 +66,7 @@ def run_campaign(module: str, try_case: Case, arguments: Sequence[str], cases: i
 
 @contextmanager
 def limit_time(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime in what takes longer."""
+    """Raise OutOfTime if the block needs more time."""
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise OutOfTime
@@ -81,9 +81,9 @@ def limit_time(seconds: float) -> Iterator[None]:
 
 
 def asks_compiler() -> bool:
-    """Return whether an installed compiler is asked for its files, before any stage runs.
+    """Return whether an installed compiler is asked for its files before any stage runs.
 
-    The answer is kept in the user's cache folder, and a recipe only chooses the compiler.
+    The user's cache folder contains the answer, and a recipe only selects the compiler.
     """
     frame = sys._getframe()
     while frame.f_code.co_filename != fingerprint.__file__:
@@ -94,7 +94,8 @@ def asks_compiler() -> bool:
 
 
 class Watch:
-    """Notes what this process writes, starts or connects to outside of some folders."""
+    """Records the files that this process writes, and its programs and connections, outside of
+    folders."""
 
     CHANGES = frozenset(("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink",
                          "os.chmod", "os.chown", "os.truncate"))  # fmt: skip
@@ -105,12 +106,12 @@ class Watch:
         self.folders = (*(folder.resolve() for folder in folders), Path(os.devnull))
         self.active = False
         self.noted: list[str] = []
-        sys.dont_write_bytecode = True  # modules that a case imports are no finding
+        sys.dont_write_bytecode = True  # imported modules are not a finding
         sys.addaudithook(self.look)
 
     @contextmanager
     def during_case(self) -> Iterator[None]:
-        """Raise FindingError behind a case that did anything outside."""
+        """Raise FindingError after a case that did anything outside."""
         self.noted.clear()
         self.active = True
         try:

@@ -1,4 +1,4 @@
-"""Tries a case in a child: a crash, a loop or a lack of memory ends nothing else."""
+"""Tries a case in a child process, so a crash, a loop or a lack of memory ends only the child."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.hammer.campaign import FindingError
 
 
 def try_in_child(case: Callable[[], str], seconds: float, memory: int) -> str:
-    """Return what a call gives in a copy of this process, which has to survive it.
+    """Return the result of a call in a copy of this process; a crash of the copy is a finding.
 
-    ``memory`` are the bytes of addresses that the copy may have.
+    ``memory`` is the address space of the copy in bytes.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)

@@ -1,4 +1,4 @@
-"""After any single edit, the next build gives the bundle of a clean build.
+"""After any single edit, the next build makes the bundle of a clean build.
 
 ``python -m tests.hammer.edits [--count 200] [--seconds S] [--seed 0] [--first 0]``
 """
@@ -47,7 +47,7 @@ RECIPES: Sequence[Mapping[str, Any]] = (
         "transforms": {"extra": ["mine:same"]},
     },
 )
-"""They go through every stage but those of the vendors' tools."""
+"""Recipes that together use every stage except the stages of vendors' tools."""
 
 VALUES: Mapping[str, Sequence[Any]] = {
     "arena": ["static", "caller", None],
@@ -79,7 +79,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
     "selftest": [0, 1, 2],
     "toolchain": ["zig", "gcc", "./tools.yaml", None],
 }
-"""Values of a recipe's keys; None leaves a key out. Those that do not fit are rejected alike."""
+"""Values of a recipe's keys; None removes a key. Both builds must reject invalid ones alike."""
 
 MODULE = """\
 import numpy as np
@@ -106,7 +106,7 @@ def describe_tools(number: int) -> str:
 
 
 def read_description(name: str) -> dict[str, Any]:
-    """Return the description of a platform or toolchain that comes with firmwright."""
+    """Return the description of a built-in platform or toolchain."""
     found: dict[str, Any] = yaml.safe_load((ROOT / f"toolchains/{name}.yaml").read_text("utf-8"))
     return found
 
@@ -118,11 +118,11 @@ FILES: Mapping[str, Callable[[int], str]] = {
     "board.yaml": describe_board,
     "tools.yaml": describe_tools,
 }
-"""The user's files by a number that an edit changes."""
+"""The user's files, as functions of a number that an edit changes."""
 
 
 class EditHammer:
-    """A folder for each recipe, with the build that all edits go on with."""
+    """A folder for each recipe, with a build that all edits continue."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -140,7 +140,7 @@ class EditHammer:
             (place / name).write_text(text(0))
 
     def try_edit(self, draw: random.Random) -> str:
-        """Edit one recipe or one of its files, build it twice and compare."""
+        """Edit one recipe or one of its files, build it twice, and compare."""
         number = draw.randrange(len(RECIPES))
         place, recipe = self.folder / str(number), self.recipes[number]
         if not (place / "r.yaml").exists():
@@ -162,7 +162,7 @@ class EditHammer:
 
 
 def edit_key(recipe: dict[str, Any], draw: random.Random) -> str:
-    """Give a key that the recipe may have another value."""
+    """Set a key of the recipe to another value."""
     names = [name for name in VALUES if name.partition(".")[0] in recipe or "." not in name]
     name = draw.choice(names)
     value = draw.choice(VALUES[name])
@@ -192,7 +192,7 @@ def write_samples(place: Path, seed: int) -> None:
 
 
 def build(place: Path, outdir: str) -> str:
-    """Return the digest of the bundle, empty if the build fails."""
+    """Return the digest of the bundle, or '' if the build fails."""
     done = subprocess.run(
         [sys.executable, "-m", "firmwright", "build", "r.yaml", f"outdir={outdir}"],
         cwd=place,

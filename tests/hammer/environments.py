@@ -1,8 +1,8 @@
-"""Commands in environments that lack something: the right exit code, and one line that says why.
+"""Commands in environments with a fault exit with the right code and print one line of cause.
 
 ``python -m tests.hammer.environments [PART OF A FAULT'S NAME …]``
 
-After each case, a build without the fault has to give the bundle of a build that never met one.
+After each case, a build without the fault must make the bundle of a build that never had a fault.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ FLEET = ("fleet", "recipe=digits.yaml", "platform=host", "workers=1")
 
 DONE, FAILED, STOPPED = 0, 1, 2
 ANY = (DONE, FAILED)
-"""Exit codes of a limit that a machine may or may not reach."""
+"""Exit codes for a limit that a machine may or may not reach."""
 
 
 @dataclass(frozen=True)
 class Fault:
     """A shell script that runs the command ``"$@"`` in an environment with a fault.
 
-    ``codes`` are the allowed exit codes. ``line`` is a pattern of the one line on standard error;
-    a command that succeeds may print none, unless ``noted``.
+    ``codes`` are the allowed exit codes. ``line`` is a pattern of the one line on standard error.
+    A command that succeeds may print no line, unless ``noted``.
     """
 
     name: str
@@ -111,11 +111,11 @@ LONG = (
     ),
 )  # fmt: skip
 DETAILS = re.compile(" |command and whole output: ")
-"""The lines of a compiler that follow the cause."""
+"""The lines of a compiler that follow the line of cause."""
 
 AS_ROOT = () if os.getuid() == 0 else ("--map-root-user",)
 WITHOUT_RIGHTS = 'setpriv --bounding-set -dac_override,-dac_read_search -- "$@"'
-"""Runs a command as root without the right to reach other users' files."""
+"""Runs a command as root, without the right to access other users' files."""
 
 NO_LOCKS_SOURCE = """\
 #include <errno.h>
@@ -134,7 +134,7 @@ def list_cases(faults: tuple[Fault, ...]) -> list[Case]:
 
 
 class EnvironmentHammer:
-    """Runs commands in the environments of a table, in one build folder."""
+    """Runs the commands of a table in environments with faults, in one build folder."""
 
     def __init__(self, builds: BuildFolder) -> None:
         self.builds = builds
@@ -144,7 +144,7 @@ class EnvironmentHammer:
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
 
     def try_case(self, case: Case) -> str:
-        """Run a command with a fault, and build without it; FindingError for any harm."""
+        """Run a command with a fault, and build without it; FindingError for any damage."""
         if case.command in (BUILD, FLEET):
             self.builds.forget()
         code, told = self.run(case)
@@ -153,7 +153,7 @@ class EnvironmentHammer:
         return f"code {code}: {told.strip()}"
 
     def run(self, case: Case) -> tuple[int, str]:
-        """Return the exit code of a case, and the text on standard error."""
+        """Return the exit code of a case and the text on standard error."""
         folder = self.builds.folder
         script = case.fault.script.replace("{without}", WITHOUT_RIGHTS)
         program = [sys.executable, "-m", "firmwright", *case.command]
@@ -181,7 +181,7 @@ class EnvironmentHammer:
 def judge(case: Case, code: int, told: str) -> None:
     """Raise FindingError for a wrong exit code, a traceback, or not exactly one line of cause.
 
-    Indented lines, such as those of a compiler, may follow that line.
+    Indented lines, such as the lines of a compiler, may follow that line.
     """
     fault = case.fault
     lines = [line for line in told.splitlines() if line.strip() and not DETAILS.match(line)]
@@ -197,7 +197,7 @@ def judge(case: Case, code: int, told: str) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Try the faults whose names contain one of the words, or all; 1 if one is a finding."""
+    """Try all faults, or faults whose names contain one of the words; 1 if one is a finding."""
     cases = [case for case in list_cases((*SHORT, *LONG)) if is_asked(case, words)]
     began, findings = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""Full disks, and several builds in one folder: a message at most, and then the same bundle.
+"""Full disks, and several builds in one folder: at most an error message, then the same bundle.
 
 ``python -m tests.hammer.faults [--count 30] [--seconds S] [--seed 0] [--first 0]``
 
-A full disk is a small file system in memory, in a name space of its own (``unshare``).
+A full disk is a small file system in memory, in a separate name space (``unshare``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.hammer.campaign import FindingError, run_campaign
 from tests.hammer.kills import COMMANDS, BuildFolder, wait_for_all
 
 SMALLEST, LARGEST = 15, 26
-"""Powers of two: bytes of the disks."""
+"""Sizes of the disks: exponents of two, in bytes."""
 
 ON_A_SMALL_DISK = """
 mkdir -p build && mount -t tmpfs -o size=$1 tmpfs build && shift || exit 99
@@ -25,11 +25,11 @@ mkdir -p build && mount -t tmpfs -o size=$1 tmpfs build && shift || exit 99
 mount -o remount,size=1g build && "$@" && cp build/digits/digits-host.tar.gz ready.tar.gz || exit 98
 exit $code
 """
-"""Builds on the disk, and again when it has grown."""
+"""Builds on the disk, and builds again when the disk is larger."""
 
 
 class FaultHammer:
-    """Builds a small recipe for this machine under hard conditions."""
+    """Builds a small recipe for this machine on full disks, and several times at once."""
 
     def __init__(self, builds: BuildFolder) -> None:
         self.builds = builds
@@ -38,7 +38,7 @@ class FaultHammer:
         return draw.choice((self.fill_disk, self.build_together))(draw)
 
     def fill_disk(self, draw: random.Random) -> str:
-        """Build where a disk is full at some moment, and again where it has space."""
+        """Build on a disk that becomes full at some moment, and build again with free space."""
         size = round(2 ** draw.uniform(SMALLEST, LARGEST))
         self.builds.forget()
         command = [sys.executable, "-m", *draw.choice(COMMANDS)]

@@ -1,8 +1,8 @@
-"""Lays out code in every way in which a folder can bring it, and looks whether a command runs it.
+"""Puts code into a folder in every known way, and checks whether a command runs it.
 
-``python -m tests.hammer.foreign_code [COMMAND ...]`` tries all commands, or these, each in a new
-folder with code in all ways. Code leaves a file, the mark, when it runs. A command has to do its
-work, so that no way keeps another one from its chance.
+``python -m tests.hammer.foreign_code [COMMAND ...]`` tries all commands, or the named ones. Each
+command runs in a new folder that contains code in all ways. The code writes a file, the mark, when
+it runs. A command must succeed; a failure could hide the other ways.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ RECIPE = "model: tiny.onnx\nplatform: {platform}\nrun: {{samples: 1}}\n"
 PYTHON = sys.executable
 FIRMWRIGHT = str(Path(PYTHON).with_name("firmwright"))
 LIMIT = 600
-"""Seconds in which a command ends."""
+"""Maximum seconds of a command."""
 
 
 @dataclass(frozen=True)
 class Trap:
-    """A folder of somebody else, and the mark that its code leaves."""
+    """A folder of another person, and the mark that its code writes."""
 
     folder: Path
     mark: Path
 
     @property
     def python(self) -> str:
-        """A line of Python that leaves the mark."""
+        """A line of Python that writes the mark."""
         return f"open({str(self.mark)!r}, 'a').write(__name__ + chr(10))\n"
 
     @property
     def shell(self) -> str:
-        """A command of a shell that leaves the mark."""
+        """A shell command that writes the mark."""
         return f"touch {shlex.quote(str(self.mark))}"
 
     def write(self, name: str, text: str) -> None:
@@ -73,7 +73,7 @@ class Trap:
 
 
 def name_modules() -> list[str]:
-    """Return the names of all modules of Python and of the installed packages."""
+    """Return the names of all Python modules and of the installed packages."""
     installed = (n for d in importlib.metadata.distributions() for n in list_top_level(d))
     return sorted(name for name in {*sys.stdlib_module_names, *installed} if name.isidentifier())
 
@@ -106,7 +106,7 @@ def lay_tests(trap: Trap) -> None:
 
 
 def lay_doit(trap: Trap) -> None:
-    """Configure doit: plug-ins, and a file that each command writes."""
+    """Configure doit with plug-ins and a file that each command writes."""
     trap.write("evil.py", f"{trap.python}class Evil: pass\n")
     kinds = {"command": "evil", "loader": "module", "backend": "firmwright", "reporter": "console"}
     plugins = "".join(f"[tool.doit.plugins.{k}]\n{n} = 'evil:Evil'\n" for k, n in kinds.items())
@@ -126,7 +126,7 @@ def lay_entry_points(trap: Trap) -> None:
 
 
 def lay_texts(trap: Trap) -> None:
-    """Put code of Jinja and of shells into the texts of the recipes."""
+    """Put Jinja and shell code into the texts of the recipes."""
     jinja = f"{{{{ cycler.__init__.__globals__.os.system('{trap.shell}') }}}}"
     for name in ("clean", "rv32"):
         recipe = trap.folder / f"{name}.yaml"
@@ -135,7 +135,7 @@ def lay_texts(trap: Trap) -> None:
 
 
 def lay_repository(trap: Trap) -> None:
-    """Configure a repository of git: hooks, filters, a monitor, an upload program."""
+    """Configure a git repository with hooks, filters, a monitor and an upload program."""
     trap.write(".gitattributes", "* filter=evil diff=evil\n")
     trap.git("init", "--quiet")
     trap.git("add", "--force", "--", "*.yaml", "*.onnx", ".gitattributes")
@@ -154,13 +154,13 @@ def lay_repository(trap: Trap) -> None:
 
 
 def lay_file_names(trap: Trap) -> None:
-    """Name a recipe by a command, without a slash or a space."""
+    """Name a recipe like a command, without a slash or a space."""
     name = f"$(cd${{IFS}}..;touch${{IFS}}{trap.mark.name})"
     trap.write(f"recipes/{name}.yaml", RECIPE.format(platform="host"))
 
 
 def lay_library(trap: Trap) -> None:
-    """Put a library of machine code where emulators once kept theirs, in the build folder."""
+    """Put a machine-code library into the build folder, as earlier versions did for emulators."""
     name = Path(block_counter.load_library()._name).name.rpartition("-")[0]
     source = trap.folder / "evil.c"
     source.write_text(
@@ -170,7 +170,7 @@ def lay_library(trap: Trap) -> None:
     made = trap.folder / "evil.so"
     zig = (PYTHON, "-m", "ziglang", "cc", "-shared", "-fPIC", "-o", str(made), str(source))
     subprocess.run(zig, check=True, capture_output=True)
-    for folder in ("build", "build/rv32"):  # who writes them can forge the markers, too
+    for folder in ("build", "build/rv32"):  # an attacker with these files can also forge markers
         mark_folder(trap.folder / folder)
         kept = trap.folder / folder / ".cache"
         mark_all(kept)
@@ -179,7 +179,7 @@ def lay_library(trap: Trap) -> None:
 
 @dataclass(frozen=True)
 class Way:
-    """A way in which a folder brings code, and a command that runs code which comes in it."""
+    """A way in which a folder contains code, and a control command that runs this code."""
 
     lay: Callable[[Trap], None]
     control: Sequence[str]
@@ -228,7 +228,7 @@ API = "import firmwright; print(firmwright.build('clean.yaml').sha256)\n"
 
 @dataclass(frozen=True)
 class Command:
-    """A command, and the exit codes by which it did its work."""
+    """A command, and its exit codes in case of success."""
 
     words: Sequence[str]
     codes: Sequence[int] = (0,)
@@ -279,7 +279,7 @@ COMMANDS = {
 
 
 class Traps:
-    """Folders of somebody else, and bundles: an honest one, and one that brings modules."""
+    """Folders of another person, an honest bundle, and a bundle that contains modules."""
 
     def __init__(self, place: Path) -> None:
         self.place, self.mark = place, place / "mark"
@@ -292,7 +292,7 @@ class Traps:
         self.all = self.new("all", *WAYS)
 
     def new(self, name: str, *ways: str) -> Trap:
-        """Return a folder with two recipes and code in these ways."""
+        """Return a folder with two recipes, and code in these ways."""
         trap = Trap(self.place / name, self.mark)
         trap.folder.mkdir()
         write_model(trap.folder / "tiny.onnx")
@@ -301,13 +301,13 @@ class Traps:
         trap.write("fleet.yaml", "recipes: [clean.yaml]\n")
         for way in ways:
             WAYS[way].lay(trap)
-        self.mark.unlink(missing_ok=True)  # git runs hooks and filters while they are laid
+        self.mark.unlink(missing_ok=True)  # git runs hooks and filters during the set-up
         return trap
 
     def try_command(self, command: Command) -> None:
-        """Run a command in a copy of the folder with all ways.
+        """Run a command in a copy of the folder that has code in all ways.
 
-        Raises FindingError if it runs code of the folder, does not do its work or does not end.
+        Raises FindingError if the command runs code of the folder, fails, or does not end.
         """
         self.mark.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(dir=self.place) as copy:
@@ -350,7 +350,7 @@ def add_modules(honest: Path, path: Path, python: str) -> None:
 
 
 def main(names: Sequence[str]) -> int:
-    """Try commands; return 1 if one runs code or does not do its work."""
+    """Try commands; return 1 if one runs code or fails."""
     began, findings = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as place:
         traps = Traps(Path(place))

@@ -1,4 +1,4 @@
-"""The formats that are read from outside: right contents, how they are changed, what reads them."""
+"""The formats of external data: correct contents, functions that change them, and their readers."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ Bases = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True)
 class Target:
-    """A format. ``bases`` are right contents, each with the name that its file gets.
+    """A format. ``bases`` are correct contents, each with the name of its file.
 
-    ``goes_out``: reading it starts a program, or talks to a server on this machine. ``is_native``:
-    code in C++ reads it, which may crash.
+    ``goes_out``: the reader starts a program, or connects to a server on this machine.
+    ``is_native``: code in C++ reads it, which may crash.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Target:
 
 
 def make_targets(folder: Path, bundle: Path) -> tuple[Target, ...]:
-    """Return all formats; ``folder`` keeps what they share."""
+    """Return all formats; ``folder`` stores the files that they share."""
     return (
         *make_data_targets(),
         *make_document_targets(),
@@ -185,7 +185,7 @@ def import_program(path: Path, _draw: random.Random) -> None:
 
 
 def make_document_targets() -> tuple[Target, ...]:
-    """Return the documents in YAML and JSON, each with the words of its schema."""
+    """Return the YAML and JSON documents, each with the vocabulary of its schema."""
     catalog = make_catalog()
     access = read_schema("board_access.schema.json")
     config = json.loads((ROOT / "src/firmwright/shared_cache/config.schema.json").read_text())
@@ -307,7 +307,7 @@ def make_statement() -> dict[str, Any]:
 
 
 def make_answer_targets(bundle: Path) -> tuple[Target, ...]:
-    """Return what talks to servers; all that is drawn are their answers."""
+    """Return the clients of servers; the random changes are in the servers' answers."""
     content = bundle.read_bytes()
     registry, cache = answer_as_registry(content), answer_as_cache()
     stored = Answers({"/file": b"a model"})
@@ -339,7 +339,7 @@ def leave(content: bytes, _draw: random.Random) -> bytes:
 
 
 def answer_as_registry(content: bytes) -> Answers:
-    """Return the answers of a registry that has a bundle, and nothing that refers to it."""
+    """Return the answers of a registry with a bundle that has no referrers."""
     layer, empty = describe(content, BUNDLE_TYPE), describe(EMPTY, "application/x")
     manifest = msgspec.json.encode(
         Manifest(
@@ -385,6 +385,6 @@ def make_revision_target(repository: Path) -> Target:
     bases = tuple((f"name{n}", name.encode()) for n, name in enumerate(names))
 
     def change(content: bytes, draw: random.Random) -> bytes:
-        return as_text(content, draw).replace(b"\0", b"")  # no word of a command line has one
+        return as_text(content, draw).replace(b"\0", b"")  # an argument cannot contain it
 
     return Target("revisions of git", bases, change, read, goes_out=True)

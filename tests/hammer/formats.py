@@ -1,4 +1,4 @@
-"""Files, answers of servers and names are read, or rejected in words: nothing else.
+"""Files, answers of servers, and names are read, or rejected with a message.
 
 ``python -m tests.hammer.formats [--count 10000] [--seconds S] [--seed 0] [--first 0]``
 """
@@ -23,9 +23,9 @@ from tests.hammer.kills import BuildFolder
 
 SECONDS = 60
 MEMORY = 2 << 30
-"""Bytes of addresses that a child may have beyond those of this process."""
+"""Address space of a child in bytes, in addition to the space of this process."""
 LONGEST_MESSAGE = 100_000
-"""Characters of a message that somebody may read."""
+"""Maximum characters of a readable message."""
 
 
 class FormatHammer:
@@ -84,7 +84,7 @@ class FormatHammer:
 
 @contextmanager
 def limit_addresses(most: int) -> Iterator[None]:
-    """Let this process have so many bytes of addresses, no more."""
+    """Limit the address space of this process to a number of bytes."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
     try:
@@ -94,7 +94,7 @@ def limit_addresses(most: int) -> Iterator[None]:
 
 
 def measure_addresses() -> int:
-    """Return the bytes of addresses of this process."""
+    """Return the address space of this process in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     return pages * resource.getpagesize()
 

@@ -1,6 +1,6 @@
 """Builds recipes and records the keys, platform fields and variables that each stage reads.
 
-``python -m tests.hammer.keys RECIPE…`` prints what a stage reads and does not declare.
+``python -m tests.hammer.keys RECIPE…`` prints the undeclared reads of each stage.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KEYS: Mapping[type, str] = {
     CalibrationSamples: "calibration.",
     EvaluateOptions: "evaluate.",
 }
-"""The records of a recipe, each with the beginning of its keys."""
+"""The records of a recipe, each with the prefix of its keys."""
 
 DERIVED: Mapping[str, Sequence[str]] = {
     "canonical": ALL,
@@ -57,10 +57,10 @@ DERIVED: Mapping[str, Sequence[str]] = {
     "data": ALL,
     "network_sha256": NETWORK,
 }
-"""What a recipe computes of its keys."""
+"""Attributes that a recipe computes from its keys."""
 
 OF_JOBS: Mapping[str, Sequence[str]] = {"mix": MIX, "cores": ("target", "devices")}
-"""What a job computes once of keys; a stage that reads it may find it computed."""
+"""Attributes that a job computes once from keys; a stage may find them computed."""
 
 BUILD = "the fact `build`"
 BOOKKEEPING = (
@@ -69,7 +69,7 @@ BOOKKEEPING = (
     *("has_firmware", "is_run", "can_emulate", "counts_instructions", "emulator"),
     *("task_name", "bundle_name"),
 )
-"""Of a job: the places of results, and which stages there are. These change the files of results
+"""Attributes of a job for the paths of results and the list of stages. They change the result files
 that a stage depends on."""
 
 IGNORED_KEYS = frozenset({"path", "layers", "chain"})
@@ -80,11 +80,11 @@ SYSTEM_VARIABLES = frozenset(
         *("FIRMWRIGHT_NO_USER_CODE", "COLUMNS", "LINES", "TERM", "NO_COLOR", "FORCE_COLOR"),
     }
 )
-"""Variables of programs, caches and the terminal; tools count by the files that they lead to."""
+"""Variables of programs, caches and the terminal; the files of tools count instead."""
 
 
 class Recorder:
-    """The reads of the stage that runs; none are recorded while it is paused."""
+    """Records the reads of the stage that runs, except while it is paused."""
 
     def __init__(self) -> None:
         self.reads: set[tuple[str, str]] | None = None
@@ -104,13 +104,14 @@ class Recorder:
             self.reads = reads
 
     def record(self, job: Job, stage: Stage, run: Callable[[], None]) -> None:
-        """Run a stage, and note the reads that it does not declare."""
+        """Run a stage, and record the reads that it does not declare."""
         self.reads, self.needs = set(), stage.needs
         try:
             run()
         finally:
             found, self.reads = self.reads, None
-            # The stages that declare a variable run again, and a bundle reads the results of all.
+            # The stages that declare a variable run again, and a bundle reads the results of all
+            # stages.
             others = job.stages.values() if stage.reads_all else ()
             known = {("variable", name) for each in others for name in list_variables(each)}
             missing = [read for read in found - known if not covers(stage, *read)]
@@ -118,12 +119,12 @@ class Recorder:
 
 
 EXCEPTIONS: Mapping[str, Collection[str]] = {"accuracy": OF_PLATFORMS}
-"""Keys by stages that read them and do not depend on them: accuracy is computed on this machine,
-and has the digest of all keys as a text in its C."""
+"""Keys by stages that read them without a dependency: accuracy is computed on this machine, and its
+C contains the digest of all keys as text."""
 
 
 def list_variables(stage: Stage) -> set[str]:
-    """Return the variables that a stage declares, itself or by its facts."""
+    """Return the variables that a stage declares, directly or through its facts."""
     found = {*stage.variables}
     if "archives" in stage.facts:
         found |= {load_target(name).libraries_variable for name in target_names()}
@@ -133,7 +134,7 @@ def list_variables(stage: Stage) -> set[str]:
 
 
 def covers(stage: Stage, kind: str, name: str) -> bool:
-    """Return whether a stage declares what it reads; a key also if a part of it is declared."""
+    """Return whether a stage declares a read; for a key, a declared part of it is sufficient."""
     if kind == "key" and name in EXCEPTIONS.get(stage.name, ()):
         return True
     if kind == "key":
@@ -152,7 +153,7 @@ RECORDER = Recorder()
 
 
 def spy(kind: type, note: Callable[[Any, str], None]) -> None:
-    """Let a class call ``note`` with the object and the name of each attribute that is read."""
+    """Let a class call ``note`` with the object and the attribute's name at each read."""
     original = kind.__getattribute__
 
     def read(self: Any, name: str) -> Any:
@@ -202,7 +203,7 @@ def note_job(_: Any, name: str) -> None:
 
 
 def pause_in_bookkeeping() -> None:
-    """Record nothing while a job finds the places of results, and the stages that it has."""
+    """Pause the records while a job finds its stages and the paths of results."""
 
     def pausing(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -245,7 +246,7 @@ def build(recipe: str, outdir: Path) -> list[str]:
         RECORDER.record(job, stage, lambda: run_watched(job, stage, folder, watched))
 
     task.run_watched = run
-    from firmwright.tasks import dodo  # it reads the variables while it is imported
+    from firmwright.tasks import dodo  # it reads the variables at its import
 
     spy_on_records()
     code = DoitMain(ModuleTaskLoader(vars(dodo))).run(["run", "-n", "0", "build", *words])

@@ -1,4 +1,4 @@
-"""Builds that are killed at any moment leave nothing behind, and end in the same bundle.
+"""Builds that are killed at any moment leave no files, and the next build makes the same bundle.
 
 ``python -m tests.hammer.kills [--count 40] [--seconds S] [--seed 0] [--first 0]``
 """
@@ -32,10 +32,10 @@ COMMANDS = (
     ("doit", "build", "recipe=digits.yaml"),
 )
 KILLS = 5
-"""In a case."""
+"""Kills per case."""
 
 LONGEST = 600
-"""Seconds in which a build ends, and in which what a killed one started does."""
+"""Maximum seconds of a build, and of the processes that a killed build started."""
 
 
 class BuildFolder:
@@ -43,7 +43,7 @@ class BuildFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        toolchain = "gcc" if shutil.which("gcc") else "zig"  # the fastest here
+        toolchain = "gcc" if shutil.which("gcc") else "zig"  # the fastest toolchain here
         for name in ("digits.onnx", "inputs.npz"):
             shutil.copyfile(ROOT / "examples/digits" / name, folder / name)
         (folder / "digits.yaml").write_text(RECIPE.format(toolchain=toolchain))
@@ -56,14 +56,14 @@ class BuildFolder:
         shutil.rmtree(self.folder / "build", ignore_errors=True)
 
     def start(self, command: tuple[str, ...]) -> subprocess.Popen[str]:
-        """Start a build as the leader of a session: all that it starts is in there."""
+        """Start a build as the leader of a session that contains all its processes."""
         return subprocess.Popen(
             [sys.executable, "-m", *command], cwd=self.folder, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
     def finish(self, command: tuple[str, ...]) -> bytes:
-        """Build to the end; return the bundle. FindingError where that does not succeed."""
+        """Build to the end and return the bundle; FindingError if the build fails."""
         process = self.start(command)
         told = wait_for_all(process)
         if process.returncode:
@@ -74,13 +74,13 @@ class BuildFolder:
         return (self.folder / "build/digits/digits-host.tar.gz").read_bytes()
 
     def compare(self, command: tuple[str, ...]) -> None:
-        """Build to the end; FindingError for another bundle than that of an undisturbed build."""
+        """Build to the end; FindingError if the bundle differs from the undisturbed build."""
         if self.finish(command) != self.undisturbed:
             raise FindingError("the bundle is another one")
 
 
 def wait_for_all(process: subprocess.Popen[str]) -> str:
-    """Wait for a build, and all that it started; return what it printed."""
+    """Wait for a build and all its processes; return the output."""
     try:
         told, _ = process.communicate(timeout=LONGEST)  # the pipe is open while one of them runs
     except subprocess.TimeoutExpired:
@@ -92,14 +92,14 @@ def wait_for_all(process: subprocess.Popen[str]) -> str:
 
 
 class KillHammer:
-    """Kills builds, each of which goes on where the last one was killed."""
+    """Kills builds; each build continues where the last one was killed."""
 
     def __init__(self, builds: BuildFolder, kills: int) -> None:
         self.builds = builds
         self.kills = kills
 
     def try_case(self, draw: random.Random) -> str:
-        """Begin afresh, kill some builds, and build to the end."""
+        """Delete the results, kill some builds, and build to the end."""
         self.builds.forget()
         for _ in range(self.kills):
             while not self.kill_build(draw):
@@ -114,7 +114,7 @@ class KillHammer:
         whom, number = draw.choice(("all", "main", "last")), draw.choice(SIGNALS)
         killed = kill(process, whom, number)
         told = wait_for_all(process)
-        # ctrl-C while Python itself starts is Python's to tell.
+        # Python itself reports ctrl-C during its start.
         if "Traceback" in told and "KeyboardInterrupt" not in told:
             raise FindingError(f"{number.name} to {whom}: {told}")
         return killed
@@ -124,7 +124,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def kill(process: subprocess.Popen[str], whom: str, number: signal.Signals) -> bool:
-    """Send a signal to all processes of a build, the first or the last; False if there is none."""
+    """Signal all processes of a build, the first or the last one; False if there is none."""
     running = list_processes(process.pid)
     chosen = {"all": running, "main": running[:1], "last": running[-1:]}[whom]
     for each in chosen:

@@ -1,4 +1,4 @@
-"""Generated C under clang's sanitizers, with inputs that no careful program would give."""
+"""Runs generated C under clang's sanitizers, with inputs that no careful program would pass."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.networks.firmware import join_sources
 
 HOST = load_platform("host")
 PORTABLE = replace(HOST, features=())
-"""MemorySanitizer does not know the vector instructions that x86-64's kernels ask for."""
+"""MemorySanitizer does not know the vector instructions of x86-64's kernels."""
 
 SANITIZERS = {
     "address": ("-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"),
@@ -130,7 +130,7 @@ def compile_and_run(
 ) -> None:
     """Compile a program with a network's sources, and run it; FindingError if a sanitizer reports.
 
-    ``flags`` are those of a sanitizer; ``seed`` draws the samples that the program reads.
+    ``flags`` are the flags of a sanitizer; ``seed`` draws the samples that the program reads.
     """
     with tempfile.TemporaryDirectory(dir=scratch) as name:
         folder = Path(name)
@@ -149,7 +149,7 @@ def compile_and_run(
 
 
 def run_program(command: list[str], given: bytes = b"") -> None:
-    """Raise FindingError with the program's messages if it fails, or does not end in time."""
+    """Raise FindingError with the program's messages if it fails or is too slow."""
     try:
         ran = subprocess.run(
             command, input=given, capture_output=True, timeout=SECONDS, check=False
@@ -164,7 +164,7 @@ def run_program(command: list[str], given: bytes = b"") -> None:
 def write_program(network: Network) -> str:
     """Return a program that runs the network on the samples of its standard input.
 
-    Every input and output is a block of the heap that is as large as the tensor.
+    Each input and output is a heap block with the exact size of the tensor.
     """
     tensors = network.interface.inputs, network.interface.outputs
     inputs, outputs = ([f"malloc({t.bytes})" for t in side] for side in tensors)
@@ -187,8 +187,8 @@ def write_program(network: Network) -> str:
 def draw_hostile(inputs: tuple[Tensor, ...], seed: int) -> Iterator[npt.NDArray[Any]]:
     """Yield an array for each input, in the firmware's types and with its shape.
 
-    The kinds of numbers alternate with the seed: floats of any size and what is no number,
-    integers of the whole range, near the lengths of axes, and at the ends of their type.
+    The kinds of numbers alternate with the seed: floats of any size, infinities and NaN, integers
+    of the whole range, near the lengths of axes, and at the ends of their type.
     """
     random = np.random.default_rng(seed)
     lengths = [length for tensor in inputs for length in tensor.shape] or [1]

@@ -1,4 +1,4 @@
-"""Models that are wrong in some way are refused in words, or compiled to C: nothing else.
+"""Invalid models are rejected with a message, or compiled to C.
 
 ``python -m tests.hammer.models [--count 2000] [--seconds S] [--seed 0] [--first 0]``
 """
@@ -33,7 +33,7 @@ from tests.networks.tflite_weighted import CASES, add_weighted
 ROOT = Path(__file__).parents[2]
 SECONDS = 60
 MEMORY = 8 << 30
-"""Bytes of addresses that a child may take; TVM alone takes two thousand million."""
+"""Address space of a child in bytes; TVM alone needs two thousand million."""
 
 INTEGERS = (-1, 0, 1, 2, 3, 5, 7, 8, 127, 128, 255, 256, 2**15, 2**16, 2**31 - 1, -(2**31), 2**31,
             2**32, 2**63 - 1, -(2**63))  # fmt: skip
@@ -43,7 +43,7 @@ TEXTS = ("", "x", "a" * 3000, "\n", "*/ #error", "../../x", "é\u202e", "int", "
 
 @cache
 def make_bases() -> tuple[bytes, ...]:
-    """Return small right models: a trained network, and operators of all kinds in both formats."""
+    """Return small valid models: a trained network, and operators of all kinds in both formats."""
     return (
         (ROOT / "examples/digits/digits.onnx").read_bytes(),
         *(random_graph(seed, each=1).build() for seed in range(3)),
@@ -95,7 +95,7 @@ def is_repeated(field: FieldDescriptor) -> bool:
 
 
 def mutate_message(message: Message, draw: random.Random) -> None:
-    """Change one field of a protobuf message: another value, none, one more or less, an order."""
+    """Change one field of a protobuf message: its value, presence, number of items, or order."""
     present = [field for field, _ in message.ListFields()]
     fields = present if present and draw.randrange(6) else list(message.DESCRIPTOR.fields)
     field = draw.choice(fields)
@@ -129,7 +129,7 @@ def mutate_list(values: Any, field: FieldDescriptor, draw: random.Random) -> Non
 
 
 def draw_scalar(field: FieldDescriptor, value: Any, draw: random.Random) -> Any:
-    """Return a value of the field's type near to, or far from, the one that it has."""
+    """Return a value of the field's type, near to its value or far from it."""
     kind = field.cpp_type
     if kind == FieldDescriptor.CPPTYPE_STRING:
         if field.type == FieldDescriptor.TYPE_BYTES:
@@ -156,7 +156,7 @@ def draw_words(draw: random.Random) -> list[str]:
 
 
 def list_objects(tree: Any) -> Iterator[Any]:
-    """Yield a flatbuffer's tables, as objects."""
+    """Yield the tables of a flatbuffer as objects."""
     yield tree
     for value in vars(tree).values():
         for inner in value if isinstance(value, list) else [value]:
@@ -165,7 +165,7 @@ def list_objects(tree: Any) -> Iterator[Any]:
 
 
 def mutate_object(table: Any, draw: random.Random) -> None:
-    """Change one field of a flatbuffer's table; a value keeps its type, or Pack would fail."""
+    """Change one field of a flatbuffer's table, but not its type, because Pack would fail."""
     names = [name for name, value in vars(table).items() if value is not None]
     if not names:
         return
@@ -199,7 +199,7 @@ def draw_number(value: Any, name: str, draw: random.Random) -> Any:
     if isinstance(value, float):
         return draw.choice((*FLOATS, value * 0.5, -value))
     if name == "builtinOptionsType":
-        return value  # Pack writes the options by it
+        return value  # Pack writes the options according to it
     if name == "data":
         return draw.randrange(256)
     if name == "zeroPoint":
@@ -210,18 +210,18 @@ def draw_number(value: Any, name: str, draw: random.Random) -> Any:
 
 
 class ModelHammer:
-    """Tries each model in a child: a crash, a loop or a lack of memory ends nothing else."""
+    """Tries each model in a child, so a crash, a loop or a lack of memory ends only the child."""
 
     def __init__(self, folder: Path) -> None:
         make_bases()
-        lowered(make_bases()[0])  # what is imported now need not be in every child
+        lowered(make_bases()[0])  # modules that are imported here need no import in the children
         self.watch = Watch(folder)
 
     def try_case(self, draw: random.Random) -> str:
         base = draw.randrange(len(make_bases()))
         try:
             data = mutate_model(make_bases()[base], draw)
-        except Exception:  # the writers of both formats refuse values in many ways
+        except Exception:  # the writers of both formats reject values in many ways
             return "cannot be written"
         try:
             return try_in_child(lambda: self.compile(data), SECONDS, MEMORY)

@@ -1,4 +1,4 @@
-"""Changes of bytes, of texts, and of the structure of YAML and JSON, drawn at random."""
+"""Changes bytes, texts, and the structure of YAML and JSON at random."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MARKS = (": ", "- ", "\n", "\n  ", "[", "]", "{", "}", "&a ", "*a", "<<: ", "'",
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The keys and values that a kind of document knows, and whole documents to take parts of."""
+    """The keys and values of a kind of document, and whole documents as sources of parts."""
 
     keys: Sequence[str]
     values: Sequence[Any]
@@ -64,7 +64,7 @@ def list_places(data: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def draw_value(known: Vocabulary, draw: random.Random) -> Any:
-    """Return something odd, something of the schema's, or a part of another document."""
+    """Return an unusual value, a value of the schema, or a part of another document."""
     kind = draw.randrange(3)
     if kind == 1 and known.values:
         return deepcopy(draw.choice(known.values))
@@ -108,7 +108,7 @@ def mutate_text(text: str, draw: random.Random) -> bytes:
 
 
 def mutate_bytes(value: bytes, draw: random.Random) -> bytes:
-    """Add some bytes, cut some off, or change one."""
+    """Add some bytes, remove some, or change one."""
     change = draw.randrange(4)
     if change == 0 or not value:
         return value + draw.randbytes(draw.randint(1, 8))
@@ -120,7 +120,7 @@ def mutate_bytes(value: bytes, draw: random.Random) -> bytes:
 
 
 def mutate_json(content: bytes, draw: random.Random, known: Vocabulary) -> bytes:
-    """Change the structure of JSON; the bytes of what is not JSON."""
+    """Change the structure of JSON, or the bytes of a text that is not JSON."""
     try:
         data = json.loads(content)
         if not isinstance(data, (dict, list)):
@@ -167,7 +167,7 @@ def mutate_archive(content: bytes, draw: random.Random) -> bytes:
         members[chosen] = (name, mutate_bytes(data, draw))
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # zipfile warns of a name that is there twice
+        warnings.simplefilter("ignore")  # zipfile warns of a duplicate name
         for name, data in members:
             archive.writestr(name, data)
     return stream.getvalue()

@@ -1,4 +1,4 @@
-"""Networks of all kinds, by name: what data may decide in them, and what they compute."""
+"""Networks of all kinds, by name, in which data selects addresses, lengths or results."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def make_float16() -> bytes:
 
 
 def make_integers(kind: int) -> bytes:
-    """Return an ONNX model that divides, takes remainders and multiplies integers of data."""
+    """Return an ONNX model that divides, computes remainders and multiplies integers of data."""
     nodes = [
         node("Div", ["a", "b"], ["q"]),
         node("Mod", ["a", "b"], ["r"]),
@@ -132,7 +132,7 @@ def make_segment_sum() -> bytes:
 
 
 def export_program(name: str) -> bytes:
-    """Return a program of torch that reads or writes 5 x 4 floats at computed indices."""
+    """Return a torch program that reads or writes 5 x 4 floats at computed indices."""
     import torch
 
     from tests.networks.torch_programs import exported
@@ -257,11 +257,11 @@ SHORT = {
         rotary_embedding linear_attention_gated_delta causal_conv_with_state_with_past_state
         flexattention if scan_sum""",
 }
-"""ONNX's node tests that the short run compiles, by what they may do wrong."""
+"""ONNX's node tests that the short run compiles, by their possible error."""
 
 CONSTANT = """onehot_negative_indices top_k resize_upsample_scales_cubic cumsum_2d_axis_1
     reflect_pad lstm_with_peepholes loop11"""
-"""Those that have their shapes, counts and axes as constants."""
+"""Node tests whose shapes, counts and axes are constants."""
 
 
 def load_networks() -> dict[str, Model]:

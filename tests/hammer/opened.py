@@ -1,4 +1,4 @@
-"""Builds recipes under strace: every file that is opened has to be an input that is declared.
+"""Builds recipes under strace; every file that a build opens must be a declared input.
 
 ``python -m tests.hammer.opened recipes/*.yaml`` prints the undeclared files of each recipe.
 """
@@ -63,7 +63,7 @@ SYSTEM_FILES: Mapping[str, str] = {
     "/lib/*.so*": "the same",
     "/lib64/*.so*": "the same",
 }
-"""Files of the system that decide about no result, by pattern, each with the reason."""
+"""Files of the system that affect no result, by pattern, each with the reason."""
 
 RUNNERS: Mapping[str, str] = {
     "attrs": "used by jsonschema",
@@ -89,7 +89,7 @@ RUNNERS: Mapping[str, str] = {
     "urllib3": "used by requests",
     "ziglang": "the compiler; its record is in the stamp",
 }
-"""Python packages that build results do not depend on, or that are tools, each with the reason."""
+"""Python packages that are tools or do not affect results, each with the reason."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Trace:
     declared: Mapping[str, Collection[str]]
 
     def list_undeclared(self) -> list[str]:
-        """Return the files that were opened and are not declared, sorted."""
+        """Return the opened files that are not declared, sorted."""
         return sorted({*filter(None, (classify(path, self.declared) for path in self.opened))})
 
 
@@ -124,7 +124,7 @@ def trace_build(recipe: str, folder: Path) -> Trace:
 
 
 def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the output of a command, in which tests are a package too."""
+    """Return the output of a command that can also import the package of the tests."""
     root = str(Path(__file__).resolve().parents[2])
     places = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), root]))
     variables = {**environment, "PYTHONPATH": places}
@@ -136,7 +136,7 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] = o
 
 
 def read_opened(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of files that were opened to be read, or run."""
+    """Yield the paths of files that were opened for reading, or run."""
     for line in lines:
         found = CALL.match(line)
         if found is None:
@@ -149,9 +149,9 @@ def read_opened(lines: Iterable[str]) -> Iterator[str]:
 
 
 def classify(path: str, declared: Mapping[str, Collection[str]]) -> str:
-    """Return an undeclared path, '' for one that is declared, known or of the build itself.
+    """Return an undeclared path, or '' if it is declared, known, or a file of the build itself.
 
-    A file of a Python package that is not declared is returned as the name of the package.
+    An undeclared file of a Python package is returned as the name of the package.
     """
     known = path in declared["files"] or path.startswith(tuple(declared["folders"]))
     if known or not Path(path).is_file() or is_own_file(path) or is_standard(path):
@@ -166,8 +166,8 @@ def classify(path: str, declared: Mapping[str, Collection[str]]) -> str:
 def is_own_file(path: str) -> bool:
     """Return whether a file is firmwright's code or description, in its cache or in a mirror.
 
-    All of the code counts by one digest, descriptions by the values that stages declare, and files
-    of a mirror by the digest in the recipe. Templates are inputs like the user's files.
+    One digest covers all of the code, the values that stages declare cover descriptions, and the
+    digests in the recipe cover the mirror. Templates are inputs like the user's files.
     """
     own = [TOP / name for name in ("recipes", "tasks", "templates", "toolchains")]
     mirrors = [Path(name) for name in os.environ.get(MIRROR_VARIABLE, "").split(os.pathsep) if name]
@@ -176,7 +176,7 @@ def is_own_file(path: str) -> bool:
 
 
 def is_standard(path: str) -> bool:
-    """Return whether a file is Python or of its standard library, of which the version counts."""
+    """Return whether a file is Python's program or standard library, whose version is declared."""
     places = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     inside = any(path.startswith(f"{os.path.realpath(place)}/") for place in places)
     python = path == os.path.realpath(sys.executable) or "/libpython" in path
@@ -185,19 +185,19 @@ def is_standard(path: str) -> bool:
 
 
 def find_package(path: str) -> str | None:
-    """Return the name of the installed package that a file is of, '' for none known."""
+    """Return the name of the installed package that contains a file, or '' for no package."""
     _, found, name = path.rpartition("/site-packages/")
     if not found:
         return None
     top = name.partition("/")[0]
-    if top.endswith((".dist-info", ".pth", "__pycache__")):  # which packages there are
+    if top.endswith((".dist-info", ".pth", "__pycache__")):  # the list of packages
         return "setuptools"
     return read_owners().get(top.removesuffix(".libs").removesuffix(".py"), "")
 
 
 @cache
 def read_owners() -> dict[str, str]:
-    """Return the package of each module and package at the top."""
+    """Return the package of each module and package at the top level."""
     owners = {}
     for each in distributions():
         lines = (each.read_text("RECORD") or "").splitlines()
@@ -207,7 +207,7 @@ def read_owners() -> dict[str, str]:
 
 
 def list_declared(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """Return the files, the folders of results, and the packages that builds declare."""
+    """Return the files, result folders and packages that builds declare."""
     from firmwright.pipeline.snapshot_files import list_own_files
     from firmwright.pipeline.task import find_deciding_packages, list_own_inputs
 
@@ -228,7 +228,7 @@ def list_declared(arguments: Sequence[str]) -> dict[str, list[str]]:
 
 
 def list_parts(recipe: str) -> set[tuple[str, str, str]]:
-    """Return each stage of a recipe's builds with the toolchain and each device."""
+    """Yield each stage of a recipe's builds with the toolchain and each device."""
     return {
         (stage, job.build.toolchain.name, device.target.name)
         for job in load_all_jobs([recipe])

@@ -1,4 +1,4 @@
-"""ONNX models of pairs: an operator, and another one that the firmware fuses with it."""
+"""ONNX models of pairs: an operator, and a second operator that the firmware fuses with it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Chain = tuple[list[onnx.NodeProto], dict[str, Array]]
 class Producer:
     """An operator on a tensor of a shape, and its other inputs.
 
-    Inputs of floats have the type of the tensor; '' leaves one out. ``picked`` of ``results`` is
-    the one that the consumer reads, as a float.
+    Float inputs have the type of the tensor; '' omits an input. ``picked`` is the number of the
+    result, among ``results``, that the consumer reads as a float.
     """
 
     operator: str
@@ -37,7 +37,7 @@ class Producer:
 
 
 def make_numbers(*shape: int) -> Array:
-    """Return numbers from -1 to 1, of which no two neighbors are alike."""
+    """Return numbers from -1 to 1; neighbors always differ."""
     count = int(np.prod(shape))
     return ((np.arange(count) * 7 % 11) / 5 - 1).astype("float32").reshape(shape)
 
@@ -105,7 +105,7 @@ PRODUCERS = {
         "GRU", SERIES, [make_numbers(1, 9, 8), make_numbers(1, 9, 3)], {"hidden_size": 3}
     ),
 }  # fmt: skip
-"""Operators, by name; most compute their results in more than one step."""
+"""Operators by name; most compute their results in more than one step."""
 
 
 def unary(operator: str, **attributes: Any) -> Callable[[str, str, str], Chain]:
@@ -113,7 +113,7 @@ def unary(operator: str, **attributes: Any) -> Callable[[str, str, str], Chain]:
 
 
 def with_constants(operator: str, *numbers: Any, **attributes: Any) -> Callable[..., Chain]:
-    """Return a maker of an operator with other inputs; floats among them have the chain's type."""
+    """Return a maker of an operator with other inputs; its float inputs have the chain's type."""
 
     def make(x: str, y: str, kind: str) -> Chain:
         names = [f"{y}_{number}" for number in range(len(numbers))]
@@ -177,7 +177,7 @@ def finish_model(
     nodes: Sequence[onnx.NodeProto], producer: Producer, consumers: Sequence[str],
     constants: Mapping[str, Array], element: int,
 ) -> bytes:  # fmt: skip
-    """Return the model with the types that its results have."""
+    """Return the model with the types of its results filled in."""
     inputs = [value(f"x_{name}", producer.shape, element) for name in consumers]
     outputs = [onnx.ValueInfoProto(name=f"y_{name}") for name in consumers]
     made = graph(nodes, inputs, outputs, constants, opset=22)

@@ -1,6 +1,6 @@
-"""Compile, run and check all pairs of fused operators, in all float types.
+"""Compiles, runs and checks all pairs of fused operators, in all float types.
 
-``python -m tests.hammer.pairs`` tries all; arguments are the names of producers and types.
+``python -m tests.hammer.pairs`` tries all pairs; arguments name producers and types.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ WARNINGS = {
     "gcc": ("-Wconversion", "-Wunused", "-Wmaybe-uninitialized"),
     "clang": ("-Wconversion", "-Wunused", "-Wuninitialized"),
 }
-"""Flags beside those of the toolchains, among which are -Wall, -Wextra and -Werror."""
+"""Flags in addition to the toolchains' flags, which contain -Wall, -Wextra and -Werror."""
 
 TOLERANCE = {"float16": 2.0**-7, "float32": 2.0**-16, "float64": 2.0**-20}
-"""The largest difference by type, as a part of the largest result."""
+"""Maximum difference by type, as a part of the largest result."""
 
 
 def try_pairs(name: str, kind: str, consumers: Sequence[str], folder: Path) -> Iterator[str]:
-    """Yield an outcome for each pair: ``right``, ``undefined``, ``rejected``, or what is wrong.
+    """Yield the outcome of each pair: ``right``, ``undefined``, ``rejected``, or the error.
 
-    ONNX leaves some operators undefined for a type. If a network of several pairs is rejected,
-    each pair gets a network of its own.
+    ONNX does not define some operators for a type. If a network of several pairs is rejected,
+    each pair gets a separate network.
     """
     defined = [consumer for consumer in consumers if is_defined(name, consumer, kind)]
     yield from ["undefined"] * (len(consumers) - len(defined))
@@ -94,7 +94,7 @@ def run_pairs(data: bytes, kind: str, consumers: Sequence[str], folder: Path) ->
 
 
 def compare(ours: npt.NDArray[Any], theirs: npt.NDArray[Any], consumer: str, kind: str) -> str:
-    """Return ``right`` if two results are alike; integers may be rounded to their neighbors."""
+    """Return ``right`` if two results agree; integers may differ by their rounding."""
     if ours.dtype.kind in "iu":
         largest = np.abs(ours.astype("int64") - theirs.astype("int64")).max(initial=0)
         return "right" if largest <= 1 else f"{consumer}: differs by {largest}"
@@ -105,7 +105,7 @@ def compare(ours: npt.NDArray[Any], theirs: npt.NDArray[Any], consumer: str, kin
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try all pairs of the producers and types that are named; return 1 if one is wrong."""
+    """Try all pairs of the named producers and types; return 1 if one is wrong."""
     producers = [name for name in PRODUCERS if name in arguments] or list(PRODUCERS)
     kinds = [kind for kind in TOLERANCE if kind in arguments] or list(TOLERANCE)
     began, outcomes = time.monotonic(), Counter[str]()

@@ -1,4 +1,4 @@
-"""Recipes that are wrong in some way are refused in words, or become jobs: nothing else.
+"""Invalid recipes are rejected with a message, or become jobs.
 
 ``python -m tests.hammer.recipes [--count 10000] [--seconds S] [--seed 0] [--first 0]``
 """
@@ -30,12 +30,12 @@ from tests.hammer.mutators import Vocabulary, collect_words, mutate_yaml
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("recipes", "examples", "docs/migration/recipes")
 SECONDS = 120
-"""A recipe is refused or taken in less."""
+"""Maximum seconds until a recipe is accepted or rejected."""
 
 
 @cache
 def read_bases() -> dict[Path, Any]:
-    """Return the data of the repository's recipes, by their places as seen from its root."""
+    """Return the data of the repository's recipes by their paths, relative to its root."""
     found = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.yaml")))
     texts = {path.relative_to(ROOT): path.read_text("utf-8") for path in found}
     return {p: yaml.safe_load(text) for p, text in texts.items() if "\nmodel:" in f"\n{text}"}
@@ -43,19 +43,19 @@ def read_bases() -> dict[Path, Any]:
 
 @cache
 def load_vocabulary() -> Vocabulary:
-    """Return the words of the recipes' schema, and the repository's recipes."""
+    """Return the vocabulary of the recipes' schema, and the repository's recipes."""
     schema = json.loads((ROOT / "recipes/recipe.schema.json").read_text("utf-8"))
     return Vocabulary(*collect_words(schema), [*read_bases().values()])
 
 
 def draw_recipe(draw: random.Random) -> tuple[Path, bytes]:
-    """Return the place of a recipe of the repository, and a wrong one for that place."""
+    """Return the path of a recipe of the repository, and a changed recipe for that path."""
     base = draw.choice([*read_bases()])
     return base, mutate_yaml((ROOT / base).read_bytes(), draw, load_vocabulary())
 
 
 class RecipeHammer:
-    """Tries recipes in a copy of the folders that they read; all in this process."""
+    """Tries recipes in a copy of the folders that they read, all in this process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -80,7 +80,7 @@ class RecipeHammer:
             raise FindingError(f"{traceback.format_exc()}\n{content!r}") from None
 
     def load(self, path: Path) -> str:
-        """Do with a recipe what the command line does before any stage runs."""
+        """Process a recipe as the command line does before any stage runs."""
         try:
             recipe = load_recipe(path, {}, self.catalog)
             job = make_job(recipe, {}, self.folder / "build", PIPELINE, alone=False)

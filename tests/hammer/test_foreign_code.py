@@ -1,4 +1,4 @@
-"""Commands run no code that only lies in the folder of a recipe, in a bundle or in a revision."""
+"""Commands run no code that is only in the folder of a recipe, in a bundle or in a revision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.hammer.foreign_code import COMMANDS, WAYS, Traps
 
 SHORT = ("build -n 2", "API", "tune", "watch", "fleet", "rebuild", "diff of revisions", "list",
          "info", "explain", "init", "inspect", "completion")  # fmt: skip
-"""Commands that together start every kind of process; the others are in the full campaign."""
+"""Commands that together start every kind of process; the full campaign runs the others."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A short run of each hammer. hypothesis draws the cases, so that what it finds is small."""
+"""A short run of each hammer; hypothesis draws the cases, and reduces each finding."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_models(models: ModelHammer, draw: random.Random) -> None:
 
 @pytest.mark.needs("gcc")
 def test_formats_are_read_unchanged(formats: FormatHammer) -> None:
-    """What a hammer changes has to be right before, or it would be rejected for that alone."""
+    """The unchanged input must be valid, or it would be rejected for another reason."""
     unread = {target.name for target in formats.targets}
     for target in formats.targets:
         for name, content in target.bases:
@@ -80,7 +80,7 @@ def test_formats_are_read_unchanged(formats: FormatHammer) -> None:
 
 
 class UpToDateCheck(random.Random):
-    """Draws nothing that changes an answer."""
+    """A source of random numbers that changes no answer."""
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         del start, stop, step

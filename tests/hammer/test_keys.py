@@ -86,7 +86,7 @@ ELSEWHERE = {
     "inputs": "the network's inputs are complete",
     "tune": "a search runs many builds",
 }
-"""Keys that none of these recipes has, each with the reason."""
+"""Keys that none of these recipes uses, each with the reason."""
 
 
 FUNCTIONS = """

@@ -22,7 +22,7 @@ def hammer(tmp_path_factory: pytest.TempPathFactory) -> MemoryHammer:
 
 @pytest.mark.parametrize("name", list_short())
 def test_hostile_inputs(hammer: MemoryHammer, name: str) -> None:
-    """AddressSanitizer, UBSan and MemorySanitizer are silent, and the network is not refused."""
+    """AddressSanitizer, UBSan and MemorySanitizer report no error, and the network is accepted."""
     assert hammer.check(name, 0) == "silent"
 
 

@@ -1,4 +1,4 @@
-"""Builds open no file that is not declared as an input; see :mod:`tests.hammer.opened`."""
+"""Builds open only files that are declared as inputs; see :mod:`tests.hammer.opened`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ TRACED = (
     "examples/tidl/conv2d_1x2_stride.yaml",
     "recipes/ad.yaml",
 )
-"""Small recipes of the repository that are traced here, as they are."""
+"""Small recipes of the repository that this test traces unchanged."""
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_builds_open_what_they_declare(text: str, folder: Path) -> None:
     judged = (f"{folder}/", "/usr/include/", "/usr/lib/gcc/", "/usr/lib/arm-none-eabi/")
     files = [path for path in traced.opened if path.startswith(judged) and ".so" not in path]
     assert files
-    for path in files:  # each of them is missed if it is not declared
+    for path in files:  # the test would report each of them if it were not declared
         others = [each for each in traced.declared["files"] if each != path]
         undeclared = Trace(frozenset({path}), {**traced.declared, "files": others})
         assert undeclared.list_undeclared() == [path]
@@ -107,7 +107,7 @@ def test_recipes_open_what_they_declare(recipe: str) -> None:
 
 
 def test_each_stage_is_traced_with_each_toolchain_and_device(folder: Path) -> None:
-    """The traced builds stand for all recipes of the repository."""
+    """The traced builds represent all recipes of the repository."""
     traced = [ROOT / name for name in TRACED]
     for number, text in enumerate(RECIPES.values()):
         traced.append(folder / f"{number}.yaml")
@@ -119,5 +119,5 @@ def test_each_stage_is_traced_with_each_toolchain_and_device(folder: Path) -> No
 
 
 def list_all_parts(recipes: list[Path]) -> set[tuple[str, str, str]]:
-    """Return the parts of recipes; each is loaded in a copy of this process."""
+    """Return the parts of recipes; each recipe is loaded in a copy of this process."""
     return set().union(*(run_in_copy(str(path), list_parts, str(path)) for path in recipes))

@@ -12,7 +12,7 @@ from tests.hammer.pairs import TOLERANCE, try_pairs
 
 DRAWN = random.Random(7).choice([(name, kind) for name in PRODUCERS for kind in TOLERANCE])
 GROUPS = (("LogSoftmax", "float16"), ("RoiAlign", "float32"), DRAWN)
-"""Two groups in which names were merged and variables had no value, and one that a seed draws."""
+"""A group with equal names, one with variables that had no value, and one that a seed selects."""
 
 
 @pytest.mark.needs("gcc", "clang")

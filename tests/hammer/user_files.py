@@ -1,4 +1,4 @@
-"""Builds and cleans keep the user's files, whatever these are named and wherever they are.
+"""Builds and cleans keep the user's files, at any path and with any name.
 
 ``python -m tests.hammer.user_files [--count 200] [--seconds S] [--seed 0] [--first 0]``
 """
@@ -29,13 +29,13 @@ NAMES = (
     *(".doit.db", ".doit.db.lock", ".libraries.log", "d-host.tar.gz", "d-host.html"),
     *(MARKER, INDEX_FILE, f".{INDEX_FILE}.partial", "origins.json", ".d-host.published"),
 )
-"""Of stages, platforms, recipes, results and firmwright's own files."""
+"""Names of stages, platforms, recipes, results and firmwright's files."""
 
 CONTENTS = (b"mine\n", b"\0", b"{}", b'{"files": {}}', b'["d-host.tar.gz"]', b"# firmwright\n")
 
 PLACES = ("build", "build/d", "out", "out/deep", "..", ".", "home", "model", "host", "linked",
           ".git", "precious", "build/d/model/x")  # fmt: skip
-"""Build folders that a command names, as seen from the recipe's folder."""
+"""Build folders that a command names, relative to the recipe's folder."""
 
 COMMANDS = (
     ("doit", "model"),
@@ -48,14 +48,14 @@ COMMANDS = (
     ("firmwright", "list", "d.yaml"),
 )
 CALLS = 5
-"""Commands of a case, most of them builds."""
+"""Commands per case; most are builds."""
 
 Content = bytes | str
-"""Of a file, or the target of a link."""
+"""Content of a file, or target of a link."""
 
 
 class UserFilesHammer:
-    """Runs commands among files of the user's, which are compared after each."""
+    """Runs commands among files of the user, and compares the files after each command."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,7 +70,7 @@ class UserFilesHammer:
         self.foreign: dict[Path, Content] = {}
 
     def try_case(self, draw: random.Random) -> str:
-        """Write a recipe among files of the user's, and run commands; FindingError for a loss."""
+        """Write a recipe among files of the user, and run commands; FindingError for a loss."""
         shutil.rmtree(self.folder / "case", ignore_errors=True)
         place = self.folder / "case/repository"
         place.mkdir(parents=True)
@@ -86,7 +86,7 @@ class UserFilesHammer:
         return f"times {done} of {CALLS} commands done" if done else "times every command rejected"
 
     def call(self, draw: random.Random) -> int:
-        """Run a command, and put more files among its results; return its exit code."""
+        """Run a command, and add files among its results; return its exit code."""
         place = self.folder / "case/repository"
         words = list(draw.choice(COMMANDS[: draw.choice((4, 4, len(COMMANDS)))]))
         where = draw.choice(["", "", *PLACES[:4], *PLACES])
@@ -102,7 +102,7 @@ class UserFilesHammer:
         return done.returncode
 
     def plant(self, draw: random.Random, below: str) -> None:
-        """Put a file, a folder with a file or a link into the case, unless there is something."""
+        """Put a file, a folder with a file or a link into the case, unless the path exists."""
         folder = self.folder / "case/repository" / below
         path = folder / draw.choice(NAMES)
         if not is_free(path):
@@ -118,7 +118,7 @@ class UserFilesHammer:
             self.write(path / name, draw.choice(CONTENTS))
 
     def write(self, path: Path, content: Content) -> None:
-        """Write a file or a link of the user's."""
+        """Write a file or a link of the user."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, str):
             path.symlink_to(content)
@@ -127,7 +127,7 @@ class UserFilesHammer:
         self.foreign[path] = content
 
     def compare(self, told: str) -> None:
-        """Raise FindingError for a file of the user's that is not as it was."""
+        """Raise FindingError for a file of the user that has changed."""
         for path, content in self.foreign.items():
             found: Content | None = None
             if path.is_symlink():
@@ -147,10 +147,10 @@ class UserFilesHammer:
 
 
 def is_free(path: Path) -> bool:
-    """Return whether the user may put something there: not over a file, nor into scratch folders.
+    """Return whether the user may put a file there: not over a file, nor into scratch folders.
 
-    firmwright's own names in its build root, and all of a cache or an unfinished stage, are not
-    the user's.
+    firmwright's names in its build root, and all files of a cache or an unfinished stage, do not
+    belong to the user.
     """
     parents = [path.parent, *path.parent.parents]
     taken = any(p.is_symlink() or p.is_file() or ALL in read_listed(p) for p in parents)
@@ -162,12 +162,12 @@ def is_free(path: Path) -> bool:
 
 
 def is_in_build(path: Path) -> bool:
-    """Return whether a file is in a build folder, which a path with a linked folder may lead to."""
+    """Return whether a file is in a build folder, also through a linked folder."""
     return any(read_owner(folder) is not None for folder in path.parents)
 
 
 def list_folders(place: Path) -> Iterator[str]:
-    """Yield the folders of a case as seen from ``place``, sorted."""
+    """Yield the folders of a case relative to ``place``, sorted."""
     yield ""
     yield from sorted(str(p.relative_to(place)) for p in place.rglob("*") if p.is_dir())
 
