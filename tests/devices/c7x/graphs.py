@@ -1,4 +1,4 @@
-"""Elementwise float graphs, in one network, with small whole numbers: every result is exact."""
+"""Elementwise float graphs in one network, with small whole numbers, so every result is exact."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def numbers(seed: int, *shape: int) -> Array:
 
 
 def network(outputs: Mapping[tuple[int, ...], tuple[Formula, Array]]) -> bytes:
-    """Return a module with an input for each shape, and what a formula makes of it and a constant.
+    """Return a module that applies a formula to an input of each shape and a constant.
 
-    A region has one output, as the constants differ.
+    The constants differ, so a region has one output.
     """
     builder = relax.BlockBuilder()
     inputs = [relax.Var(f"x{n}", relax.TensorType(s, "float32")) for n, s in enumerate(outputs)]

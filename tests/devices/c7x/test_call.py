@@ -1,4 +1,4 @@
-"""The call from the Arm cores to the C7x: two processes, and all that can go wrong between them."""
+"""The call from the Arm cores to the C7x: two processes, and all their possible errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEMPLATES = (*list_templates(CALL), *list_templates(f"{CALL}/posix"), "runtime/f
              "boards/posix/fw_hal.c.j2")  # fmt: skip
 GONE, TIMEOUT, OTHER_PROTOCOL, OTHER_NETWORK, OTHER_BUILD, NO_MEMORY = -3, -4, -6, -7, -8, -9
 
-# Command 1 adds 1 to each of 100 bytes; the others are what a C7x does that is in trouble.
+# Command 1 adds 1 to each of 100 bytes. The other commands are failures of a C7x.
 PROGRAM = r"""
 #define _GNU_SOURCE
 #include <signal.h>
@@ -115,7 +115,7 @@ def compile_program(
 
 
 def run_program(program: Path, *commands: int) -> tuple[int, list[int]]:
-    """Return the exit code, and the status of each call and the calls that the Arm side served."""
+    """Return the exit code, the status of each call, and the calls that the Arm side served."""
     words = [str(program), *map(str, commands)]
     ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     return ran.returncode, [int(word) for word in ran.stdout.split()]

@@ -1,4 +1,4 @@
-"""What carries the calls on a chip compiles; nothing here has its rpmsg, or TI's SDK."""
+"""The transport of the calls on a chip compiles; rpmsg and TI's SDK are not present here."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_firmwares_side_compiles_with_the_names_of_tis_sdk(
     undefined = subprocess.run(
         ["nm", "-u", *tmp_path.glob("*.o")], capture_output=True, text=True, check=True
     ).stdout
-    # What the module exports, and nothing of it but that.
+    # The other objects use exactly the names that the module exports.
     assert {w for w in undefined.split() if w.startswith("fw_c7x")} == {
         "fw_c7x_module",
         "fw_c7x_serve",

@@ -1,4 +1,4 @@
-"""Modelled cycles: whole vectors, compiled loops, and transfers beside the computation or not."""
+"""Modelled cycles: whole vectors, compiled loops, and transfers during or after the computation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_other_loops_take_their_steps_and_then_their_bytes() -> None:
     timing = load_platform("am62a").timing
     assert timing is not None
     engine = timing.find_throughput("c7x")
-    compute = ceil((64 * 56 * 56 + 64) / engine.macs_per_cycle)  # each sum is started once
+    compute = ceil((64 * 56 * 56 + 64) / engine.macs_per_cycle)  # each sum starts once
     assert cycles(lambda x, _: op.sum(x, [2, 3], keepdims=True), "am62a") == Cycles(
         compute, ceil((BYTES + 4 * 64) / engine.bytes_per_cycle), 0
     )

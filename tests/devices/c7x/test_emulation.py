@@ -1,4 +1,4 @@
-"""The emulated DMA and the call between the cores: what they count, and what they catch."""
+"""The emulated DMA and the call between the cores: their counts, and the errors they detect."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ran(
 
 
 def replacing(file: str, pattern: str, by: str, count: int = 1) -> Callable[[Path], None]:
-    """Return an edit of one generated file that certainly changes it."""
+    """Return an edit of one generated file; the edit fails if it changes nothing."""
 
     def edit(sources: Path) -> None:
         text, found = re.subn(pattern, by, (sources / file).read_text(), count=count)
@@ -118,7 +118,7 @@ def test_what_the_c7x_could_not_do_ends_the_program(
 @pytest.mark.parametrize(
     ("target", "calls", "call_bytes"),
     [
-        # 4x8x8 floats in, 8x8x8 out and, by way of the Arm, in again, 4x4x4 out.
+        # 4x8x8 floats in, 8x8x8 out, these again in through the Arm, and 4x4x4 out.
         ("tidl -tensor_bits=32, c", 2 * 2, 4 * 2 * (256 + 512 + 512 + 64)),
         ("tidl -tensor_bits=32, c7x", 1 + 2, 4 * 2 * (256 + 64)),
     ],

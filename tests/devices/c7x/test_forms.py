@@ -1,4 +1,4 @@
-"""The C7x's forms compute random layers exactly, with vectors of both widths and without any."""
+"""The C7x's forms compute random layers exactly, with vectors of both widths and without."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.devices.cpu.shapes import Shape
 from tests.networks.firmware import SANITIZED, executed
 
 EACH = 8
-"""Layers of a form in a network."""
+"""Layers per form in a network."""
 
 LOCAL_MEMORY = 3500
-"""Bytes: weights of some layers do not fit at once."""
+"""Bytes of memory; the weights of some layers do not fit at once."""
 
 
 def draw_layers(forms: Sequence[Form], seed: int) -> list[AnyLayer]:
-    """Return random layers that the forms take, and two with more than one part of channels."""
+    """Return random layers that the forms support, and two with more than one part of channels."""
     generator = np.random.default_rng(seed)
     found: list[AnyLayer] = [
         make_layer(LayerKind.CONV2D, Shape(5, 70, 9, 7, (3, 3)), generator),
@@ -47,13 +47,13 @@ def draw_layers(forms: Sequence[Form], seed: int) -> list[AnyLayer]:
 
 
 def make_platform(vector: int) -> Platform:
-    """Return this machine with a C7x that has registers of so many bytes."""
+    """Return this machine with a C7x whose vector registers have a number of bytes."""
     host = load_platform("host")
     return replace(host, accelerators={"c7x": {**host.accelerators["c7x"], "vector": vector}})
 
 
 def make_layers_network(layers: Sequence[AnyLayer], forms: Sequence[Form | None]) -> Network:
-    """Return a network on the C7x that is nothing but layers; each has a form."""
+    """Return a network on the C7x that consists of layers; each layer has a form."""
     network = make_network(layers, [form for form in forms if form], shared=False)
     regions = tuple(replace(r, device="c7x") for r in network.partition.regions)
     return replace(network, partition=replace(network.partition, regions=regions))
@@ -99,7 +99,7 @@ def test_a_form_is_exact(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(strips, "STRIP_BYTES", 256)  # so that small pictures are cut
+    monkeypatch.setattr(strips, "STRIP_BYTES", 256)  # so that even small images are split
     core = Core(vector, LOCAL_MEMORY)
     layers = draw_layers(make_forms(core), seed=vector)
     cuts = [cut(core, layer) for layer in layers if isinstance(layer, Layer)]

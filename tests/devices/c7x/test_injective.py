@@ -1,4 +1,4 @@
-"""Elementwise regions in blocks: the cut, the choice, the C that runs, and what it must not do."""
+"""Elementwise regions in blocks: their split, their selection, the C that runs, and its limits."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SHAPES: dict[tuple[int, ...], tuple[int, ...]] = {
     (1, 64, 56, 56): (1, 64, 1, 1),  # a constant for each channel, in blocks of one channel
     (1, 56, 56, 64): (64,),  # channels last
     (1, 3, 97, 61): (1, 3, 97, 61),  # prime lengths
-    (2, 6, 40, 50): (1, 1, 40, 50),  # a picture for all channels
-    (1, 8, 8, 8): (1, 8, 8, 8),  # all of it fits one block
-    (1, 50021): (1, 50021),  # no even cut but into single elements
+    (2, 6, 40, 50): (1, 1, 40, 50),  # one image for all channels
+    (1, 8, 8, 8): (1, 8, 8, 8),  # the tensor fits one block
+    (1, 50021): (1, 50021),  # no even split except single elements
     (128, 128): (128, 1),
-    (1, 8, 64, 64): (1, 1, 64, 64),  # the same for each block
+    (1, 8, 64, 64): (1, 1, 64, 64),  # the same constant for each block
 }
 """The input's shape and the constant's."""
 
@@ -162,7 +162,7 @@ def test_blocks_compute_what_the_reference_says(tmp_path: Path) -> None:
 def test_any_shapes(
     tmp_path_factory: pytest.TempPathFactory, shapes: list[tuple[int, ...]], kept: list[bool]
 ) -> None:
-    """Each constant has the axes that are ``kept``; the others are broadcast."""
+    """Each constant has the ``kept`` axes; the other axes are broadcast."""
     constants = [tuple(d if k else 1 for d, k in zip(s, kept, strict=True)) for s in shapes]
     graph = {s: (formula, numbers(1, *c)) for s, c in zip(shapes, constants, strict=True)}
     data, given_samples = network(graph), samples(shapes, 1)

@@ -1,4 +1,4 @@
-"""Two networks of MLPerf Tiny through the stand-in for the C7x's vectors and engines."""
+"""Two networks of MLPerf Tiny run on the emulated vectors and engines of the C7x."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_network_is_exact(name: str, forms: dict[str, int], tmp_path: Path) ->
 
 
 def test_the_convolution_of_the_documentation() -> None:
-    """64 channels of 56x56 pixels, 3x3: docs/reference/c7x.md has what the model says of it."""
+    """docs/reference/c7x.md states the modelled cycles for 64 channels of 56x56 pixels, 3x3."""
     shape = Shape(64, 64, 56, 56, (3, 3), padding=(1, 1, 1, 1))
     layer = make_layer(LayerKind.CONV2D, shape, np.random.default_rng(0))
     cycles = {vector: cut(Core(vector, 229376), layer).compute_cycles for vector in (32, 64)}

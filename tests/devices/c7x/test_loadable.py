@@ -1,6 +1,6 @@
-"""The loadable of a C7x computes what the reference does: its own C, and its weights in assembly.
+"""The loadable of a C7x computes the reference's results: its own C, with weights in assembly.
 
-TI's compiler is closed. What is called here is this machine's GCC, behind TI's command line.
+TI's compiler is closed. These tests call this machine's GCC through TI's command line.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SUM = network({SHAPE: (relax.op.add, numbers(1, 64))})
 
 
 class Pointer(ctypes.Structure):
-    """The struct of the network's one input, or of its one output."""
+    """The struct of the network's only input, or of its only output."""
 
     _fields_ = (("first", ctypes.c_void_p),)
 
 
 def build_module(platform_name: str, folder: Path) -> ctypes.CDLL:
-    """Write the network's project for a chip, and build and load the loadable in it."""
+    """Write the network's project for a chip; build its loadable and load it."""
     platform = load_platform(platform_name)
     made = lowered(SUM, "relax", target="c7x", platform=platform_name)
     project = folder / "sources"

@@ -1,6 +1,6 @@
-"""A loadable for the C7x: what TI's tools are called with, and when they are refused.
+"""A loadable for the C7x: the arguments of TI's tools, and the errors if tools are missing.
 
-The tools are closed. What is called here records its calls and compiles with this machine's GCC.
+The tools are closed. These stand-ins record their calls and compile with this machine's GCC.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def linked(root: Path, silicon: int, folder: str, *libraries: str) -> list[str]:
 def test_the_tools_are_called_as_tis_own_builds_call_them(
     platform: str, cgt: Path, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("C7X_C_OPTION", "-g")  # a user's settings reach no build
+    monkeypatch.setenv("C7X_C_OPTION", "-g")  # the user's settings do not affect a build
     build = make_loadable_build(load_platform(platform))
     assert build is not None
     compiler = find_compiler(build.toolchain, build.platform.architecture)

@@ -1,4 +1,4 @@
-"""A network on the C7x computes, bit for bit, what the same network computes on the Arm cores."""
+"""A network on the C7x computes, bit for bit, the results of the network on the Arm cores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.needs("gcc")
 def test_every_operator_is_exact_to_the_cpu(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(injective, "BLOCK_BYTES", 32)  # so that small tensors are cut
+    monkeypatch.setattr(injective, "BLOCK_BYTES", 32)  # so that even small tensors are split
     monkeypatch.setattr(injective, "VECTOR_BYTES", 4)
     graph = random_graph(7, each=2)
     data, samples = graph.build(), graph.samples(2, seed=1)

@@ -1,4 +1,4 @@
-"""The C7x's own loops for single-element pools and resizes equal TVM's in every bit."""
+"""The C7x's loops for single-element pools and resizes equal TVM's loops in every bit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def resize(x: relax.Expr, size: tuple[int, int], **options: str) -> relax.Expr:
 
 
 def resizes(sizes: list[tuple[tuple[int, int], tuple[int, int]]], layout: str) -> bytes:
-    """Return a network that resizes an input of each size in every way."""
+    """Return a network that resizes an input of each size in every mode."""
     builder = relax.BlockBuilder()
     inputs = []
     for n, (size, _) in enumerate(sizes):
@@ -69,7 +69,7 @@ def test_a_resize_is_that_of_the_cpu(layout: str, sizes: Any, tmp_path: Path) ->
     )
     kernels = lowered(data, "relax", target="c7x").kernels.kernels
     taken = [k for k in kernels if "floor" not in k.body and "ceil" not in k.body]
-    # 12 to 9: thirds are not exact.
+    # From 12 to 9 elements the positions are thirds, which are not exact.
     assert len(taken) == len(METHODS) * sum(size != (9, 5) for _, size in sizes)
     for ours, theirs in zip(found[0], expected[0], strict=True):
         np.testing.assert_array_equal(ours.view("int32"), theirs.view("int32"))
@@ -97,7 +97,7 @@ def test_a_pool_of_single_elements_is_that_of_the_cpu(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[0][0], samples[0]["x0"][:, :, ::2, ::3])
     (kernel,) = lowered(data, "relax", target="c7x").kernels.kernels
     (default,) = lowered(data, "relax", target="c").kernels.kernels
-    assert "?" not in kernel.body  # nothing is compared
+    assert "?" not in kernel.body  # without a comparison
     assert "?" in default.body
 
 

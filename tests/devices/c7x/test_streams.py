@@ -1,4 +1,4 @@
-"""Streams: who gets one and why not, the C that reads them, what is counted, what is caught."""
+"""Streams: which tensors use one, the C that reads them, their counts, and detected errors."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ pytestmark = pytest.mark.needs("gcc")
 SHAPES: dict[tuple[int, ...], tuple[int, ...]] = {
     (16,): (16,),  # a single vector
     (1, 8, 8, 8): (1, 8, 8, 8),
-    (3, 5, 32): (32,),  # two vectors, over and over
-    (3, 4, 2, 16): (3, 1, 2, 16),  # a picture for all channels of its batch
-    (1, 56, 56, 64): (64,),  # beside blocks that the DMA moves
+    (3, 5, 32): (32,),  # two vectors, repeated
+    (3, 4, 2, 16): (3, 1, 2, 16),  # one image for all channels of its batch
+    (1, 56, 56, 64): (64,),  # together with blocks that the DMA moves
 }
 """The input's shape and the constant's."""
 VECTORS = 2 * (2 * 1 + 2 * 32 + 2 * 30 + 2 * 24 + 56 * 56 * 4)
-"""Of two samples."""
+"""Vectors that the streams deliver for two samples."""
 FORMULA: Formula = lambda x, constant: op.subtract(op.multiply(x, constant), x)  # noqa: E731
 SMALL = (1, 8, 8, 8)
 SUM = network({SMALL: (op.add, numbers(1, *SMALL))})
@@ -69,7 +69,7 @@ def test_streams_deliver_what_the_reference_reads(tmp_path: Path) -> None:
 
 
 def of_bytes(shape: tuple[int, ...], formula: Callable[[relax.Expr], relax.Expr]) -> bytes:
-    """Return a module that makes something of an int8 input ``x``."""
+    """Return a module that applies a function to an int8 input ``x``."""
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType(shape, "int8"))
     with builder.function("main", [x]):

@@ -1,4 +1,4 @@
-"""What the tests of forms share."""
+"""Fixtures of the tests of forms."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ import pytest
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for what compilers keep: zig takes most of a minute for C's library on aarch64."""
+    """A folder for compiler caches; zig needs most of a minute for its C library on aarch64."""
     return tmp_path_factory.mktemp("cache")

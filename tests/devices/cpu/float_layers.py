@@ -1,4 +1,4 @@
-"""Random layers of float32, and what they compute in numpy."""
+"""Random float32 layers, and their results in numpy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.devices.cpu.shapes import DEPTHWISE, draw_shape
 Array = npt.NDArray[Any]
 
 GUARD = 32
-"""Elements behind each output: as many as one store of vectors writes, and more."""
+"""Elements after each output, at least as many as one vector store writes."""
 
 FLOAT_KINDS = (LayerKind.FLOAT_CONV2D, LayerKind.FLOAT_DEPTHWISE_CONV2D)
 
 
 def draw_float_layer(kind: LayerKind, generator: np.random.Generator) -> FloatLayer:
-    """Return a random layer, some of them a product of several rows."""
+    """Return a random layer; some are a product of several rows."""
     rows = kind is LayerKind.FLOAT_CONV2D and generator.random() < 0.2
     shape = draw_shape(LayerKind.DENSE if rows else kind, generator)
     inner = 1 if kind in DEPTHWISE else shape.channels
@@ -55,7 +55,7 @@ def draw_float_layer(kind: LayerKind, generator: np.random.Generator) -> FloatLa
 
 
 def evaluate_floats(layer: FloatLayer, inputs: Mapping[str, Array]) -> Array:
-    """Return what a layer makes of its inputs: sums in float32 in the order that it states."""
+    """Return the layer's result for its inputs, with float32 sums in the order that it states."""
     data = inputs["input"]
     data = np.moveaxis(data, 1, 3) if layer.is_planar else data
     top, left, bottom, right = layer.padding
@@ -89,5 +89,5 @@ def make_float_tensors(layer: FloatLayer, number: int) -> tuple[list[Tensor], Te
 
 
 def make_output(number: int, shape: tuple[int, ...], dtype: str) -> Tensor:
-    """Return an output of a shape, with elements behind it that no layer may write."""
+    """Return an output array of a shape; a layer must not write the elements after it."""
     return Tensor(f"output_{number}", (math.prod(shape) + GUARD,), dtype)

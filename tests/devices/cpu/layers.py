@@ -1,4 +1,4 @@
-"""Random layers, what they compute in numpy, and networks that are nothing but layers."""
+"""Random layers, their results in numpy, and networks that consist of layers only."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax
 PAIRS = (LayerKind.ADD, LayerKind.MULTIPLY)
 
 BITS, WIDE_BITS = (21, 22, 23, 24, 27, 28, 29, 30), (29, 30, 31, 32, 33)
-"""Magnitudes of large sums, about those at which forms end."""
+"""Magnitudes of large sums, near the limits of forms."""
 
 
 def make_layer(
@@ -70,7 +70,7 @@ def make_layer(
     relu: bool = False,
     dtype: str = "int8",
 ) -> Layer:
-    """Return a layer whose results use all of their range."""
+    """Return a layer whose results use their whole range."""
     limits = np.iinfo(dtype)
     inner = 1 if kind in DEPTHWISE else shape.channels // shape.groups
     weights = generator.integers(-127, 128, (shape.out_channels, *shape.kernel, inner))
@@ -115,7 +115,7 @@ def make_layer(
 
 
 def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
-    """Return what a layer makes of stored integers (batch, height, width, channels)."""
+    """Return the layer's result for stored integers (batch, height, width, channels)."""
     if isinstance(layer, Pair):
         first, second = (x.astype("int64") - np.iinfo(x.dtype).min for x in inputs)
         repeated = np.tile(second, first.size // second.size)
@@ -171,7 +171,7 @@ def scale(layer: Layer, sums: Array) -> Array:
         return rounded
     if scaling.rounding is LayerRounding.ONCE:
         bits = 31 + scaling.shifts
-        # Python's integers: those of 16-bit activations leave 64 bits.
+        # Python's integers, because with 16-bit activations the products exceed 64 bits.
         halves = (np.int64(1) << (bits - 1)).astype(object)
         whole: Array = (sums.astype(object) * scaling.mantissas + halves) >> bits
         return whole.astype("int64")
@@ -183,7 +183,7 @@ def scale(layer: Layer, sums: Array) -> Array:
 
 
 def make_network(layers: Sequence[AnyLayer], forms: Sequence[Form], shared: bool) -> Network:
-    """Return a network whose regions are layers beside each other, each with ports of its own."""
+    """Return a network whose regions are independent layers; each layer has separate ports."""
     inputs: list[Tensor] = []
     outputs: list[Tensor] = []
     regions, lowered = [], []
@@ -245,9 +245,10 @@ def make_tensors(layer: AnyLayer, number: int) -> tuple[list[Tensor], Tensor]:
 def draw_layer(
     kind: LayerKind, generator: np.random.Generator, is_taken: Callable[[AnyLayer], bool]
 ) -> Layer:
-    """Return a random layer; every other is at an edge of what forms can do.
+    """Return a random layer; every second one is near a limit of forms.
 
-    Only one that ``is_taken`` is shifted: a search, which takes longer than all else.
+    Only a layer that ``is_taken`` accepts is shifted, because the search for shifts is the
+    slowest step.
     """
     wide = kind in WIDE_KINDS.values()
     shape = draw_shape(kind, generator)
@@ -265,7 +266,7 @@ def draw_layer(
 
 
 def make_shifted(layer: Layer, generator: np.random.Generator) -> Layer:
-    """Return the layer with factors of 12 bits, and offsets of less than one of them."""
+    """Return the layer with 12-bit factors, and with offsets smaller than one factor."""
     factors, shifts = layer.scaling.mantissas >> 19, layer.scaling.shifts + 12
     scaling = Scaling(
         LayerRounding.SHIFT,
@@ -278,7 +279,7 @@ def make_shifted(layer: Layer, generator: np.random.Generator) -> Layer:
 
 
 def make_extreme(layer: Layer, generator: np.random.Generator) -> Layer:
-    """Return the layer with its largest weights, huge sums, or factors of 1/2 and more."""
+    """Return the layer with its largest weights, huge sums, or factors of at least 1/2."""
     scaling = layer.scaling
     match int(generator.integers(5)):
         case 0:
@@ -291,7 +292,7 @@ def make_extreme(layer: Layer, generator: np.random.Generator) -> Layer:
             shifts = np.full_like(scaling.shifts, shift)
             return replace(layer, scaling=shift_factors(scaling, shifts))
         case _:
-            # Sums about so large, and factors that make results of the whole range of them.
+            # Sums of about this size, and factors that scale them to the whole range of results.
             bits = int(generator.choice(WIDE_BITS if layer.is_wide else BITS))
             bias = generator.integers(-(2**bits), 2**bits, layer.out_channels)
             shifts = np.full_like(scaling.shifts, min(bits - (15 if layer.is_wide else 7), 21))
@@ -299,13 +300,13 @@ def make_extreme(layer: Layer, generator: np.random.Generator) -> Layer:
 
 
 def shift_factors(scaling: Scaling, shifts: Array) -> Scaling:
-    """Return the factors shifted to the right by other numbers of bits."""
+    """Return the factors shifted right by different numbers of bits."""
     factors = np.ldexp(scaling.mantissas, -31 - shifts).astype("float32")
     return replace(scaling, shifts=shifts, factors=factors)
 
 
 def draw_pair(kind: LayerKind, generator: np.random.Generator) -> Pair:
-    """Return a random sum, difference or product, computed as TFLite or as ONNX does."""
+    """Return a random sum, difference or product, with the arithmetic of TFLite or ONNX."""
     dtypes = [str(generator.choice(["int8", "uint8"])) for _ in range(3)]
     limits = [np.iinfo(dtype) for dtype in dtypes]
     points = [int(generator.integers(limit.min, limit.max + 1)) for limit in limits]

@@ -1,4 +1,4 @@
-"""Random products of two activations, and what they compute in numpy."""
+"""Random products of two activations, and their results in numpy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INNER = (1, 2, 3, 4, 6, 7, 8, 13, 16, 31, 64, 1500)
 
 
 def draw_operand(axes: Axes, generator: np.random.Generator) -> Operand:
-    """Return an operand with a random grid; one of five has no zero point."""
+    """Return an operand with random quantization parameters; one of five has no zero point."""
     dtype = str(generator.choice(["int8", "int8", "uint8"]))
     limits = np.iinfo(dtype)
     point = int(generator.integers(limits.min, limits.max + 1))
@@ -45,7 +45,7 @@ def turn(axes: Axes, *order: int) -> Axes:
 
 
 def draw_axes(generator: np.random.Generator) -> tuple[Axes, Axes]:
-    """Return how both operands lie: some heads side by side, some transposed."""
+    """Return the layouts of both operands: some have interleaved heads, some are transposed."""
     stacks, rows, columns = (int(generator.choice(c)) for c in ((1, 1, 2, 3), SIZES, SIZES))
     inner = int(generator.choice(INNER))
     match int(generator.integers(4)):
@@ -62,7 +62,7 @@ def draw_axes(generator: np.random.Generator) -> tuple[Axes, Axes]:
 
 
 def draw_matrix_product(generator: np.random.Generator) -> MatrixProduct:
-    """Return random products in any rounding; some are longer than forms can sum."""
+    """Return random products in any rounding; some are longer than the sums of forms allow."""
     left, right = (draw_operand(axes, generator) for axes in draw_axes(generator))
     inner = left.axes[-1][0]
     reach = float(left.grid.scale[0] * right.grid.scale[0]) * 120 * 120 * inner**0.5
@@ -90,7 +90,7 @@ def sum_matrices(product: MatrixProduct, inputs: Mapping[str, Array]) -> Array:
 
 
 def look_up(matrices: Matrices, data: Array, shape: tuple[int, int, int]) -> Array:
-    """Return the integers of a stack of matrices as int64, less their zero point."""
+    """Return the integers of a stack of matrices as int64, minus their zero point."""
     steps = np.array(matrices.steps)[:, None, None, None]
     found: Array = data.reshape(-1)[(np.indices(shape) * steps).sum(0)].astype("int64")
     return found - matrices.zero_point

@@ -11,7 +11,7 @@ from firmwright.ir.layer import LayerKind
 
 @dataclass(frozen=True)
 class Shape:
-    """The geometry of a random layer; a dense one uses the channels alone."""
+    """The geometry of a random layer; a dense layer uses only the channels."""
 
     channels: int
     out_channels: int
@@ -46,7 +46,7 @@ DENSE = (LayerKind.DENSE, LayerKind.WIDE_DENSE)
 
 
 def draw_shape(kind: LayerKind, generator: np.random.Generator) -> Shape:
-    """Return a random geometry, small and crooked."""
+    """Return a random small geometry, usually asymmetric."""
 
     def pick(*choices: int) -> int:
         return int(generator.choice(choices))

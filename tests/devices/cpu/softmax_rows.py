@@ -1,4 +1,4 @@
-"""Random softmaxes of bytes, and what they are in float32, operator by operator."""
+"""Random softmaxes of bytes, and their results in float32, operator by operator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 def draw_softmax(generator: np.random.Generator) -> Softmax:
-    """Return a random softmax; some results are too fine for integers."""
+    """Return a random softmax; the steps of some results are too small for the integer form."""
     dtypes = [str(generator.choice(["int8", "uint8"])) for _ in range(2)]
     limits = [np.iinfo(dtype) for dtype in dtypes]
     points = [int(generator.integers(limit.min, limit.max + 1)) for limit in limits]
@@ -35,7 +35,7 @@ def draw_softmax(generator: np.random.Generator) -> Softmax:
 
 
 def evaluate_softmax(layer: Softmax, data: Array) -> Array:
-    """Return the stored integers of a softmax of all rows, flat."""
+    """Return the stored integers of a softmax of all rows as one array."""
     centered = data.reshape(layer.rows, -1).astype("int64") - layer.input_zero_point
     real = centered.astype("float32") * np.float32(layer.input_scale)
     distances = real - real.max(1, keepdims=True)

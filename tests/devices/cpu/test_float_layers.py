@@ -1,4 +1,4 @@
-"""What the forms on floats equal bit for bit is near the exact result."""
+"""The bit-exact reference of the float forms is close to the exact result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROUNDING = 2.0**-24
 def convolve_exactly(
     layer: FloatLayer, inputs: dict[str, npt.NDArray[Any]]
 ) -> npt.NDArray[np.float64]:
-    """Return a layer's result without limits, by ONNX's own evaluator in float64."""
+    """Return a layer's result without clipping, from ONNX's evaluator in float64."""
     data = inputs["input"].astype("float64")
     first = data if layer.is_planar else np.moveaxis(data, 3, 1)
     node = helper.make_node(

@@ -1,4 +1,4 @@
-"""Sums times float32 numbers on integers: every sum, for factors whose products lie near halves."""
+"""Float32 scaling of sums in integers: every sum, with factors whose products are near halves."""
 
 from __future__ import annotations
 

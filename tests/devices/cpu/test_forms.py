@@ -32,10 +32,10 @@ from tests.networks.firmware import SANITIZED, link_network
 from tests.toolchain.folders import arm64_gcc_folder
 
 COUNT = int(os.environ.get("FIRMWRIGHT_FORM_LAYERS", "4"))
-"""Layers of a form in a test; give the variable more after a change of forms."""
+"""Layers per form in a test; set the variable to more after a change of forms."""
 
 COUNT_OF_TILES = COUNT * 3 // 4
-"""Layers in other tiles than the usual one of a form."""
+"""Layers with other tiles than the default tile of a form."""
 
 PLATFORMS = {
     "rv32m": "rv32-bare",
@@ -45,22 +45,22 @@ PLATFORMS = {
     "dotprod": "aarch64-dotprod-linux",
     "i8mm": "aarch64-i8mm-linux",
 }
-"""Where a feature is emulated; the other forms run on this machine."""
+"""Emulated platforms by feature; the other forms run on this machine."""
 
 PLAIN_CORES = ("cortex-m0", "rv32ic")
-"""Platforms without features, one for functions of a layer's own and one for shared ones."""
+"""Platforms without features, one for separate functions per layer and one for shared functions."""
 
 
 def find_platform(form: Form, shared: bool) -> str:
     if not form.features and form.kind in FLOAT_KINDS and not shared:
-        return "cortex-m4-bare"  # which has an FPU
+        return "cortex-m4-bare"  # it has an FPU
     if not form.features:
         return str(Path(__file__).parent / "platforms" / f"{PLAIN_CORES[shared]}.yaml")
     return next((PLATFORMS[f] for f in sorted(form.features) if f in PLATFORMS), "host")
 
 
 def draw_layers(form: Form, seed: int) -> tuple[list[AnyLayer], list[Form]]:
-    """Return random layers that the form takes, and the form of each: the last have other tiles."""
+    """Return random layers that the form supports, and their forms; the last have other tiles."""
     generator = np.random.default_rng(seed)
 
     def is_taken(layer: AnyLayer) -> bool:
@@ -88,7 +88,7 @@ def run_layers(
 ) -> None:
     """Build and run a network of layers; compare each with numpy.
 
-    ``cache`` is what the compiler keeps.
+    ``cache`` is the folder of the compiler's cache.
     """
     platform = load_platform(platform_name)
     build = Build(load_toolchain(toolchain), platform, cflags)
@@ -133,7 +133,7 @@ def describe(layer: AnyLayer) -> str:
 def test_a_form_is_exact_on_its_core(
     form: Form, shared: bool, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first compiler makes functions of their own, the second shared ones."""
+    """The first compiler gets a separate function per layer, the second one shared functions."""
     platform = find_platform(form, shared)
     toolchains = load_platform(platform).toolchains
     toolchain = toolchains[min(int(shared), len(toolchains) - 1)]
@@ -147,7 +147,7 @@ def test_a_form_is_exact_on_its_core(
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 def test_a_form_is_defined_behavior(form: Form, tmp_path: Path, cache: Path) -> None:
-    """Functions are shared: layers of one variant are one text, which is compiled once."""
+    """Functions are shared: layers of one variant have one text, which is compiled once."""
     layers, forms = draw_layers(form, seed=2)
     network = make_network(layers, forms, shared=True)
     run_layers(network, layers, tmp_path, cache, "host", "gcc", SANITIZED)
@@ -155,7 +155,7 @@ def test_a_form_is_defined_behavior(form: Form, tmp_path: Path, cache: Path) -> 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 def test_layers_that_break_a_condition_are_drawn(form: Form) -> None:
-    """A condition that could be dropped without a test that fails would be a wrong one."""
+    """Each condition must reject a drawn layer, or no test would show that it is needed."""
     generator = np.random.default_rng(0)
     kept = list(form.conditions)
     for _ in range(1200):
@@ -167,7 +167,7 @@ def test_layers_that_break_a_condition_are_drawn(form: Form) -> None:
 
 
 def test_a_layer_may_have_one_result_alone() -> None:
-    """A ReLU leaves a single one where zero is stored as the largest integer."""
+    """If zero is stored as the largest integer, a ReLU leaves only one possible result."""
     generator = np.random.default_rng(0)
     layer = make_layer(LayerKind.DENSE, Shape(3, 5), generator, LayerRounding.FLOAT)
     numbers = make_requantization(replace(layer, low=layer.high))

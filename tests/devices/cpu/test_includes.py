@@ -1,4 +1,4 @@
-"""Each file of a form includes a header once, above all else."""
+"""Each file of a form includes a header once, before all other text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The high half of a product on cores that have no instruction for it, bit by bit."""
+"""The high half of a product on cores without an instruction for it, bit by bit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from firmwright.toolchain import (
 PLATFORM = Path(__file__).parent / "platforms" / "cortex-m0.yaml"
 
 CODE, STACK, END = 0x10000, 0x20000, 0x30000
-"""Addresses: the function, its stack, and what it returns to."""
+"""Addresses of the function, its stack, and the point to which it returns."""
 
 EDGES = [0, 1, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFFFC, 0x12345678]
 FACTORS = [0, 1, 0xFFFF, 0x10000, 0x40000000, 0x4000FFFF, 0x7FFF0000, 0x7FFFFFFF]
@@ -40,7 +40,7 @@ void run(int8_t *to, int32_t sum, int32_t multiplier)
     store(to, sum, multiplier, 0, 1);
 }
 """
-"""What calls the function, for a compiler to keep it."""
+"""A caller of the function, so that the compiler keeps it."""
 
 
 @pytest.mark.parametrize("toolchain", ["zig", "arm-none-eabi-gcc"])
@@ -63,7 +63,7 @@ def test_a_high_product_is_made_of_halves(toolchain: str, tmp_path: Path, cache:
 
 
 def compile_function(toolchain: str, folder: Path, cache: Path) -> tuple[bytes, int]:
-    """Return a section of code, and where the function lies in it."""
+    """Return a section of code, and the offset of the function in it."""
     platform = load_platform(str(PLATFORM))
     build = Build(load_toolchain(toolchain), platform, ())
     try:

@@ -1,4 +1,4 @@
-"""What random layers rarely show of the forms for Helium: limits of loads, and ties."""
+"""Cases of Helium's forms that random layers rarely contain: limits of loads, and ties."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_gathered_loads_reach(shape: Shape, fits: bool) -> None:
 
 @pytest.mark.needs("qemu-system-arm")
 def test_ties_of_negative_sums_are_rounded_away_from_zero(tmp_path: Path, cache: Path) -> None:
-    """With a factor of 2^-5 every 32nd sum lies between two results."""
+    """With a factor of 2^-5, every 32nd sum is halfway between two results."""
     layer = make_layer(LayerKind.CONV2D, Shape(3, 8, 24, 24), np.random.default_rng(0))
     halves = np.full(8, 2**30)
     scaling = replace(layer.scaling, mantissas=halves, shifts=np.full(8, 4))

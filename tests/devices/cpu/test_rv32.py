@@ -1,4 +1,4 @@
-"""What random layers of test_forms.py hardly have: many channels, large groups in shared loops."""
+"""Cases that test_forms.py rarely draws: many channels, and large groups in shared loops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORM = FORMS[0]
 
 
 def make_convolution(shape: Shape, magnitude: int) -> Layer:
-    """Return a layer whose weights are of one magnitude."""
+    """Return a layer whose weights all have one magnitude."""
     layer = make_layer(LayerKind.CONV2D, shape, np.random.default_rng(0))
     return replace(layer, weights=np.where(layer.weights < 0, -magnitude, magnitude))
 
@@ -30,7 +30,7 @@ def make_convolution(shape: Shape, magnitude: int) -> Layer:
 def test_convolutions_have_every_size_of_groups_and_many_channels(
     shared: bool, tmp_path: Path, cache: Path
 ) -> None:
-    """The layers share one function, and one way to pack rows."""
+    """The layers share one function, and one function that packs rows."""
     shape = Shape(4, 6, 5, 9, (3, 3), padding=(1, 1, 1, 1))
     layers = [make_convolution(shape, 255 // size) for size in SHARED_SIZES]
     sizes = [find_tap_order(x.matrix, 255, 2, 127).groupings[0].size for x in layers]
@@ -43,14 +43,14 @@ def test_convolutions_have_every_size_of_groups_and_many_channels(
 
 
 def test_a_tile_of_three_channels_takes_many(tmp_path: Path, cache: Path) -> None:
-    """The places of two of them no longer lie in a word."""
+    """The offsets of two channels no longer fit one word."""
     layers = [make_convolution(Shape(5, NARROW + 1, 2, 3), 60)]
     network = make_network(layers, [FORM.with_tile(Tile(4, 3))], shared=False)
     run_layers(network, layers, tmp_path, cache, "rv32-bare", "zig", ())
 
 
 def test_auto_shares_what_is_small() -> None:
-    """Few results share loops, many have their own."""
+    """A layer with few results shares its loops; a layer with many results has separate loops."""
     small, large = (make_convolution(Shape(4, 2, *size), 60) for size in ((64, 127), (64, 128)))
     for layer, shared in ((small, True), (large, False)):
         assert shares_function(layer, FORM, "auto") is shared

@@ -1,4 +1,4 @@
-"""Softmax in integers where float32 decides: rows whose results lie half way between two."""
+"""An integer softmax asks float32 for rows whose results are halfway between two integers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def make_softmax(rows: int, length: int, scale: float) -> Softmax:
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("scale", [0.0173, 0.11, 0.7])
 def test_every_pair_and_ties_of_many(scale: float, tmp_path: Path, cache: Path) -> None:
-    """All 65,536 pairs of bytes, rows of three, and 512 equal elements: all are half a step."""
+    """All 65,536 pairs of bytes, rows of three, and 512 equal elements whose results are half
+    steps."""
     layers = [make_softmax(2**16, 2, scale), make_softmax(5000, 3, scale), make_softmax(3, 512, 1)]
     network = make_network(layers, [FORM] * len(layers), shared=False)
     generator = np.random.default_rng(0)
@@ -60,7 +61,7 @@ def test_every_pair_and_ties_of_many(scale: float, tmp_path: Path, cache: Path) 
 
 
 def test_integers_err_by_less_than_they_say() -> None:
-    """Numpy's float32 decides nowhere but within the bound, and the bound is narrow."""
+    """The integer results are within their stated bounds, and the bounds are narrow."""
     generator = np.random.default_rng(1)
     layer = make_softmax(2000, 64, 0.09)
     numbers = find_numbers(layer)

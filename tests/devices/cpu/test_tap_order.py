@@ -1,4 +1,4 @@
-"""Orders of taps keep every group's weights within what 16 bits hold."""
+"""Orders of taps keep the sums of each group's weights within 16 bits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT = 255
 
 
 def draw_weights(channels: int, taps: int) -> Array:
-    """Return weights of which each channel has other magnitudes, one of them 127."""
+    """Return weights whose channels have different magnitudes; one weight is 127."""
     generator = np.random.default_rng(taps)
     spread = generator.uniform(5, 60, (channels, 1))
     weights = generator.normal(0, spread, (channels, taps)).round().clip(-127, 127)

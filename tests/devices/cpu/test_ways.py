@@ -1,4 +1,4 @@
-"""The ways to write a layer: which there are, the usual one first, and which is taken."""
+"""The variants of a layer's C: their list, with the default first, and the selected one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make(kind: LayerKind, shape: Shape) -> AnyLayer:
 
 
 def take(layer: AnyLayer, context: Context) -> str:
-    """Return the form, the function and the tile, if not the usual one, that a layer gets."""
+    """Return the form, the function, and the tile (if it is not the default) of a layer."""
     usual = choose(layer, context.platform.features, FORMS)
     found = choose_way("region", layer, usual, context)
     if found.form is None:
@@ -66,7 +66,7 @@ def test_ways_are_forms_with_functions_and_tiles_and_the_first_is_usual(
 
 
 def test_floats_are_not_written_as_loops() -> None:
-    """There they would be added in another order."""
+    """Loops would add the floats in another order."""
     layer = draw_float_layer(LayerKind.FLOAT_CONV2D, np.random.default_rng(0))
     assert name_ways(layer, make_context()) == ("float_conv2d own", "float_conv2d shared")
 
@@ -95,7 +95,7 @@ def test_a_condition_that_does_not_hold_leaves_a_way_out() -> None:
 def test_tiles_are_no_larger_than_the_output_and_the_usual_one_has_no_name(
     kind: LayerKind, shape: Shape, platform: str, tiles: str
 ) -> None:
-    """A row of a depthwise layer has a whole number of them."""
+    """A row of a depthwise layer contains a whole number of tiles."""
     layer, context = make(kind, shape), make_context(platform=platform)
     form = choose(layer, context.platform.features, FORMS).form
     assert form is not None

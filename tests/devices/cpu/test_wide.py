@@ -1,4 +1,4 @@
-"""What random layers of test_forms.py hardly have: sums of 16-bit activations beyond 32 bits."""
+"""A case that test_forms.py rarely draws: sums of 16-bit activations that exceed 32 bits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def make_long_layers() -> list[Layer]:
 def test_sums_are_joined_from_runs_that_fit_32_bits(
     forms: tuple[Form, ...], tmp_path: Path, cache: Path
 ) -> None:
-    """A third of the inputs are the smallest integer: half of the taps leave 32 bits."""
+    """A third of the inputs are the smallest integer, so half of the taps exceed 32 bits."""
     layers = make_long_layers()
     assert [find_run(layer) for layer in layers] == [500, 500]
     chosen = [choose(layer, {"rv32m"}, forms).form for layer in layers]

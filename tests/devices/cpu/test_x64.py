@@ -15,16 +15,16 @@ from tests.networks.firmware import SANITIZED
 X64 = [form for form in FORMS if "x86-64" in form.features]
 
 COUNT = 3
-"""Layers in a test: these take their time to compile."""
+"""Layers in a test, which are slow to compile."""
 
 LEVELS = {
     "none": ("-DLAYER_LEVEL=0",),
     "avx2": ("-DLAYER_LEVEL=1",),
     "avx512": ("-O1", "-DLAYER_LEVEL=2", "-mavx2", "-I", str(Path(__file__).parent / "avx512")),
 }
-"""What the C is compiled with; AVX-512's instructions are computed in plain C.
+"""Flags of the compiler; plain C computes the instructions of AVX-512.
 
-Where gcc does not optimize, it has some of them as macros already.
+Without optimization, gcc already defines some of them as macros.
 """
 
 

@@ -1,4 +1,4 @@
-"""Networks of one operator, and what SiMa's tables say of it."""
+"""Networks of one operator, and the rules of SiMa's tables for it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def placed(
 def refusals(
     build: Build, shape: tuple[int, ...] = SHAPE, platform: str = "modalix", **options: str
 ) -> list[str]:
-    """Return the rules that the operator breaks; none if the MLA supports it."""
+    """Return the rules that the operator breaks; empty if the MLA supports it."""
     violations = placed(build, shape, platform, **options).violations
     return sorted({f"{o.rule}: {o.sentence}" for found in violations.values() for o in found})

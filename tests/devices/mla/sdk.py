@@ -1,4 +1,4 @@
-"""SiMa's Model SDK for tests: an interpreter that finds the recorded ``afe``, and no other."""
+"""SiMa's Model SDK for tests: an interpreter that finds only the recorded ``afe``."""
 
 from __future__ import annotations
 

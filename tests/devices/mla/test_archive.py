@@ -1,4 +1,4 @@
-"""Archives of SiMa's compiler: what is read of them, and that each kind of wrong one is refused."""
+"""Archives of SiMa's compiler: their contents are read, and each kind of wrong one is rejected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def step(name: str, sequence: int, processor: str, reads: str, makes: str, **con
 
 
 def description() -> dict[str, Any]:
-    """Return the steps of a whole network on the MLA, with the batch of SiMa's page."""
+    """Return the steps of a network that is all on the MLA, with the batch of SiMa's page."""
     return {
         "name": "net",
         "input_nodes": [{"name": "x"}],
@@ -136,7 +136,7 @@ def test_links_and_devices_are_refused(kind: bytes, tmp_path: Path) -> None:
 
 
 def test_a_file_with_holes_is_refused(tmp_path: Path) -> None:
-    """It is 512 bytes long, and reads as a gigabyte of zeros."""
+    """The file has 512 bytes, but expands to a gigabyte of zeros."""
     headers = {"major": "1", "minor": "0", "name": "net.so", "realsize": str(2**30)}
 
     def change(entry: tarfile.TarInfo) -> None:

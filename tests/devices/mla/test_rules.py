@@ -1,4 +1,4 @@
-"""Each rule of SiMa's tables: what it just accepts, and what it refuses in which words."""
+"""Each rule of SiMa's tables: an accepted case at the limit, and the message of a rejected one."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ CASES: dict[str, tuple[tuple[Build, tuple[int, ...]], tuple[Build, tuple[int, ..
     ),
 }
 OPTIONS_BY_RULE = {"index": {"precision": "bf16"}}
-"""What a rule's operator needs for the tables to list it."""
+"""The values that let the tables list an operator of a rule."""
 
 
 def test_every_rule_has_a_case() -> None:

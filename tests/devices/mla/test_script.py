@@ -1,4 +1,4 @@
-"""What SiMa's compiler is given: the graph, the samples, and the script, which runs."""
+"""The inputs of SiMa's compiler: the graph, the samples, and the script, which runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def mla_options(platform: str = "modalix", **options: str) -> MlaOptions:
 
 
 def channels_last() -> tuple[Any, ModelInterface]:
-    """Return a float convolution of an image with its channels last, and its ports."""
+    """Return a float convolution of a channels-last image, and its ports."""
     from tvm import relax
 
     def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
@@ -114,7 +114,7 @@ def test_the_recipes_quantization_reaches_the_sdk(
 
 
 def run_recorded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Run the script with the recorded SDK; return what that was told."""
+    """Run the script with the recorded SDK; return the calls that the SDK received."""
     monkeypatch.setenv("AFE_PYTHON", str(install_sdk(folder / "sdk")))
     sdk = find_sdk()
     assert sdk is not None
@@ -204,7 +204,7 @@ def without_compress(text: str) -> str:
 
 
 def edited_sdk(folder: Path, file: str, edit: Callable[[str], str]) -> Path:
-    """Return an SDK whose ``file`` is another one."""
+    """Return an SDK with another content of ``file``."""
     copytree(RECORDED, folder / "afe_recorded")
     path = folder / "afe_recorded" / file
     changed = edit(path.read_text())
@@ -263,7 +263,7 @@ def test_the_script_can_be_parsed_without_the_sdk(tmp_path: Path) -> None:
 def recorded(
     change: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch, **options: str
 ) -> Sdk:
-    """Return an SDK whose model has one text replaced, after it ran the script with a batch."""
+    """Return an SDK whose model has one replaced text, after the script ran with a batch."""
     program = edited_sdk(folder, "afe/apis/model.py", lambda text: text.replace(*change))
     monkeypatch.setenv("AFE_PYTHON", str(program))
     written(folder, None, 16, **options)

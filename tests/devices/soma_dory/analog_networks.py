@@ -1,4 +1,4 @@
-"""Networks with layers of DIANA's analog core, of which any part can be made another."""
+"""Networks with layers of DIANA's analog core, in which each part can be replaced."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class AnalogForm:
 
     The converter divides by ``step``, or shifts by it.
 
-    ``held`` is the clip in front of it, None for none. Factors and offsets are drawn from
-    ``factors`` and ``offsets``, weights from ``weights`` (both ends are drawn, too). ``by_row``:
-    each row has a factor, in place of each channel.
+    ``held`` is the clip before the layer, or None. Factors and offsets are drawn from ``factors``
+    and ``offsets``, weights from ``weights`` (including both ends). ``by_row``: each row has a
+    factor, instead of each channel.
     """
 
     outputs: int = 16
@@ -85,9 +85,9 @@ class AnalogForm:
 
 
 def make_network(shape: tuple[int, int, int], *forms: AnalogForm) -> tvm.IRModule:
-    """Return a network of these layers, one after the other, of an image (channels, rows, columns).
+    """Return a network of these layers in a chain, for an image (channels, rows, columns).
 
-    Two of them have a layer of the digital accelerator in between.
+    A layer of the digital accelerator is between two of them.
     """
     graph = Graph()
     x = graph.input("x", (1, *shape))

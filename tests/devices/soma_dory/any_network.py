@@ -1,4 +1,4 @@
-"""Small networks in the accelerator's form, made at random: odd widths, sums, clips."""
+"""Small random networks in the accelerator's format: odd widths, sums, clips."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTHS = (3, 6, 8, 12, 15, 16, 17, 24, 25, 31, 32, 40, 48)
 
 
 class NetworkMaker:
-    """Appends layers to a network; all that it chooses follows from the seed."""
+    """Appends layers to a network; the seed decides all their parameters."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)

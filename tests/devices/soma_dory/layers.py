@@ -1,4 +1,4 @@
-"""Layers of DIANA's accelerator, and platforms like it, made by hand and at random."""
+"""Layers of DIANA's accelerator and similar platforms, written by hand and random."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def activations(layer: AcceleratorLayer, seed: int = 0) -> list[Array]:
 
 
 def computed(layer: AcceleratorLayer, *inputs: Array) -> Array:
-    """What a layer computes, in numpy."""
+    """Return the result of a layer, computed in numpy."""
     wide = [i.astype("int64") for i in inputs]
     if layer.weights is None or layer.bias is None:
         sums = wide[0] + wide[1]
@@ -137,7 +137,7 @@ def any_layer(draw: st.DrawFn, side: int = 40) -> AcceleratorLayer:
         draw(st.integers(max(0, need[axis] - before), kernel[axis] - 1))
         for axis, before in enumerate((top, left))
     )
-    if kind is LayerKind.ANALOG_CONV2D:  # its array has 1,152 rows
+    if kind is LayerKind.ANALOG_CONV2D:  # the analog array has 1,152 rows
         image = (min(depth, 1152 // (kernel[0] * kernel[1])), *image[1:])
     outputs = depth if kind is LayerKind.DEPTHWISE_CONV2D else channels
     return conv2d(image, outputs, kernel, draw(st.sampled_from([1, 2])),

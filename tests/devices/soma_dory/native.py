@@ -26,7 +26,7 @@ SANITIZER = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
 MODEL = ("posix/fw_soma.c", "posix/soma_limits.c", "posix/soma_model.c")
 HEADERS = ("fw_soma.h", "posix/soma_model.h")
 GUARD = 64
-"""Bytes behind the results that nothing may change."""
+"""Bytes after the results that no code may change."""
 HAL = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ void fw_hal_exit(int32_t code) { exit(code); }
 
 @dataclass(frozen=True)
 class Result:
-    """What a layer computed, also as it lies in memory, and the cycles that the C model counted."""
+    """The result of a layer, its bytes in memory, and the cycles that the C model counted."""
 
     output: Array
     stored: Array
@@ -52,7 +52,7 @@ class CycleCount(ctypes.Structure):
 
 
 class Model:
-    """The C model with one accelerator's numbers, compiled once."""
+    """The C model with the parameters of one accelerator, compiled once."""
 
     def __init__(self, accelerator: Accelerator, folder: Path) -> None:
         self.accelerator, self.folder, self.built = accelerator, folder, 0
@@ -91,7 +91,7 @@ class Model:
                       Cycles(counted.compute, counted.transfer, 0), lowered)  # fmt: skip
 
     def build(self, lowered: LoweredRegion, compiler: str) -> Path:
-        """Return a new library: one that is loaded already would be taken for it."""
+        """Return a new library, because a library that is already loaded would be reused."""
         self.built += 1
         name = f"layer_{self.built}"
         kernel = lowered.kernel

@@ -1,4 +1,4 @@
-"""Networks of one layer in DIANA's form, of which any part can be made another."""
+"""Networks of one layer in DIANA's format, in which each part can be replaced."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def ones(*shape: int, dtype: str = "int8") -> Array:
 
 @dataclass(frozen=True)
 class Form:
-    """The parts of a layer; None leaves one out, a shape makes it an input of the network.
+    """The parts of a layer; None omits a part, a shape makes it an input of the network.
 
-    ``kind`` is conv2d, dense or add; weights are OIHW, or (inputs, outputs). ``platform`` is the
-    one whose accelerator is asked.
+    ``kind`` is conv2d, dense or add; weights are OIHW, or (inputs, outputs). The rules are those
+    of the accelerator of ``platform``.
     """
 
     kind: str = "conv2d"
@@ -49,7 +49,7 @@ class Form:
     platform: str = "diana"
 
     def module(self) -> tvm.IRModule:
-        """Return the network as the partition stage gets it."""
+        """Return the network as the input of the partition stage."""
         graph = Graph()
         operands = iter(f"given{i}" for i in range(9))
 

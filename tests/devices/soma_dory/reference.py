@@ -1,6 +1,6 @@
-"""A numpy evaluator of networks in shift arithmetic, which shares no code with the project's.
+"""A numpy evaluator of networks in shift arithmetic that shares no code with the project.
 
-Sums are int64, so that one that leaves int32 is seen; shifts round towards minus infinity.
+Sums are int64, so that a sum that exceeds int32 is detected. Shifts round towards minus infinity.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def convolution(attributes: Any, x: Array, weights: Array) -> Array:
     for group in range(groups):
         seen = windows[group * channels : (group + 1) * channels]
         kernels = weights[group * per_group : (group + 1) * per_group].astype("int64")
-        # float64 is exact here, sums being below 2 ** 53, and much faster than int64.
+        # float64 is exact here, because sums are below 2 ** 53, and much faster than int64.
         sums.append(np.tensordot(kernels.astype("float64"), seen.astype("float64"),
                                  axes=([1, 2, 3], [0, 3, 4])))  # fmt: skip
     return in_int32(np.rint(np.concatenate(sums)).astype("int64")[None])

@@ -1,4 +1,4 @@
-"""MLPerf Tiny's int8 networks in shift arithmetic, made once a session."""
+"""MLPerf Tiny's int8 networks in shift arithmetic, made once per session."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def shifted_network(name: str) -> tuple[tvm.IRModule, ModelInterface, Tensor]:
 
 
 def network_samples(name: str, count: int) -> list[Sample]:
-    """Return real inputs on the network's grid; random ones where nobody has recorded any."""
+    """Return real inputs, quantized for the network, or random inputs if there are no recorded
+    ones."""
     _, interface, original = shifted_network(name)
     (tensor,) = interface.inputs
     real = real_inputs(name)[:count]

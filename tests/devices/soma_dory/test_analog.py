@@ -31,7 +31,7 @@ DIANA = load_platform("diana")
 IMAGE = (8, 6, 9)
 
 HOSTILE: dict[str, tuple[tuple[int, int, int], tuple[AnalogForm, ...], dict[str, int]]] = {
-    # Sums of up to 64 · 72 against codes of up to 32: most saturate, at both ends.
+    # Sums of up to 64 · 72 for codes of up to 32: most sums saturate, at both ends.
     "both ends of the converter": (IMAGE, (AnalogForm(step=1.0),), {}),
     "a converter that shifts": (
         IMAGE,
@@ -77,7 +77,7 @@ REFUSED = {
     "rows of the array": (AnalogForm(kernel=(7, 7), padding=(3, 3, 3, 3)), "have 1176 products"),
     "groups": (AnalogForm(groups=2), "it has 2 groups; the analog core has one"),
 }
-"""By rule: a layer that breaks it, and what is said."""
+"""By rule: a layer that breaks the rule, and the message."""
 
 
 def with_numbers(**numbers: int) -> Platform:
@@ -114,7 +114,7 @@ def test_the_bits_are_numpys(case: str, tmp_path: Path) -> None:
     samples: list[dict[str, Any]] = [
         {"x": ends}, {"x": random.integers(-128, 128, (1, *image)).astype("int8")},
     ]  # fmt: skip
-    # The C model's limits are those of the platform whose accelerator it is.
+    # The limits of the C model are those of the platform with the accelerator.
     ran = executed(network, samples, tmp_path, SANITIZED)
     found = decode_outputs(ran.console, network.interface.outputs, len(samples), ran.exit_code)
     for sample, (output,) in zip(samples, found, strict=True):
@@ -122,7 +122,7 @@ def test_the_bits_are_numpys(case: str, tmp_path: Path) -> None:
 
 
 def test_the_converter_is_tried_at_both_ends() -> None:
-    """Of the first hostile network: else its name would be wrong."""
+    """The first hostile network reaches both ends of its converter, as its name states."""
     image, (form,), _ = HOSTILE["both ends of the converter"]
     codes = replace(form, factors=(1, 1), offsets=(0, 0), shift=0)
     sample = {"x": np.random.default_rng(3).choice([-128, 127], (1, *image)).astype("int8")}
@@ -146,7 +146,7 @@ def test_without_the_option_the_sentence_names_it() -> None:
 
 
 def test_a_layer_that_only_the_digital_accelerator_takes_stays_there() -> None:
-    """A converter that is a shift is a layer of the digital accelerator, too."""
+    """A layer whose converter is a shift also fits the digital accelerator."""
     form = AnalogForm(step=3, shifted=True, dtype="int32", weights=(-2, 1))
     network = compiled(make_network(IMAGE, form), DIANA, "soma_dory -analog, c")
     placed = [r.anchor for r in network.partition.regions if r.device == "soma_dory"]

@@ -1,4 +1,4 @@
-"""Layout transforms: no fewer would do, and what lies between them gives the same results."""
+"""Layout transforms: their number is minimal, and regions between them give the same results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LAYOUT = DeviceLayout()
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[Partition, set[str], set[str]]:
-    """A partition of up to seven regions; which are the device's, and which do not care."""
+    """A partition of up to seven regions, the regions of the device, and the flexible regions."""
     count = draw(st.integers(1, 7))
     inputs = tuple(f"input_{i}" for i in range(draw(st.integers(1, 2))))
     names, regions, native, flexible = list(inputs), [], set(), set()
@@ -58,7 +58,7 @@ def graphs(draw: st.DrawFn) -> tuple[Partition, set[str], set[str]]:
 
 
 def cost(partition: Partition, inside: set[str]) -> tuple[int, int]:
-    """Transforms that a choice of sides needs, and the bytes that they move."""
+    """Return the transforms that a choice of sides needs, and the bytes that they move."""
     sides: dict[str, set[bool]] = {t.name: set() for t in partition.tensors}
     for name in (*partition.inputs, *partition.outputs):
         sides[name].add(False)
@@ -146,7 +146,7 @@ def residual() -> tvm.IRModule:
 
 
 def joined() -> tvm.IRModule:
-    """Channels of two convolutions and of a third that the CPU reads too."""
+    """Channels of two convolutions, and of a third one that the CPU also reads."""
     net = Network()
     x = net.graph.input("x", (1, 3, 4, 5))
     parts = [net.conv(x, f"part_{i}", 3) for i in range(3)]
@@ -156,7 +156,7 @@ def joined() -> tvm.IRModule:
 
 
 def columns() -> tvm.IRModule:
-    """Columns of two convolutions: rows become longer, so the data have to be plain."""
+    """Columns of two convolutions: rows become longer, so the data must be in plain layout."""
     net = Network()
     x = net.graph.input("x", (1, 3, 4, 5))
     x = net.graph.emit(relax.op.concat([net.conv(x, "a", 3), net.conv(x, "b", 3)], 3), "joined")
@@ -164,14 +164,14 @@ def columns() -> tvm.IRModule:
 
 
 def flattened() -> tvm.IRModule:
-    """Rows of 16 stay where they are when an image becomes a vector."""
+    """Rows of 16 keep their bytes when an image becomes a vector."""
     net = Network()
     x = net.conv(net.graph.input("x", (1, 3, 2, 16)), "image", 4)
     return net.graph.output(net.dense(net.graph.flatten(x, "vector"), "dense", 10)).module()
 
 
 def pooled() -> tvm.IRModule:
-    """Rows of 5 do not: a transform on either side of what is on the CPU."""
+    """Rows of 5 change their bytes: the operators on the CPU need a transform before and after."""
     net = Network()
     x = net.conv(net.graph.input("x", (2, 3, 4, 5)), "image", 4)
     x = net.dense(net.graph.flatten(x, "vector"), "dense", 10)
@@ -226,7 +226,7 @@ def test_without_transforms_what_needs_plain_tensors_is_refused_by_name() -> Non
 
 
 def execute(module: tvm.IRModule, partition: Partition, inputs: list[Array]) -> list[Array]:
-    """Run a partition in TVM's virtual machine; the accelerator leaves rubbish in its padding."""
+    """Run a partition in TVM's virtual machine; the accelerator writes any bytes into padding."""
     machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
     values = dict(zip(partition.inputs, inputs, strict=True))
     for region in partition.regions:

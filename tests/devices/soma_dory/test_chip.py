@@ -1,4 +1,4 @@
-"""The project for DIANA's chip, run over a model of the registers that DORY's driver writes."""
+"""The project for DIANA's chip runs on a model of the registers that DORY's driver writes."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from .reference import evaluated
 
 CHIP = load_platform("diana-chip")
 SMALL = {"l1": 9000}
-"""A memory for activations that makes tiles of rows of small networks."""
+"""A size of the activation memory for which small networks have tiles of rows."""
 ODD = 7
-"""A network with widths that 16 does not divide."""
+"""A network with widths that are not multiples of 16."""
 
 
 def compiled(module: tvm.IRModule, platform: Platform) -> Network:
@@ -59,7 +59,7 @@ def host_build(platform: Platform) -> Build:
 
 
 def run_chip(network: Network, platform: Platform, sample: dict[str, Array], folder: Path) -> Array:
-    """Return the first output of the project of the chip over the model of the registers."""
+    """Return the first output of the chip's project on the model of the registers."""
     project = write_chip_project(network, platform, folder / "project")
     build = host_build(platform)
     program, _ = build_program(project, build, folder / "program", folder / "cache")
@@ -97,7 +97,7 @@ def test_a_network_gives_numpys_bits_in_the_emulator_and_on_the_chip(
 
 @pytest.mark.needs("gcc")
 def test_planes_of_more_than_16_bits_of_bytes_are_copied(tmp_path: Path) -> None:
-    """DORY's driver has 16 bits for each number of a copy."""
+    """DORY's driver uses 16 bits for each number of a copy."""
     graph, weights = Graph(), np.arange(-18, 18).reshape(2, 2, 3, 3).astype("int8")
     x = graph.conv2d(graph.input("x", (1, 2, 300, 240)), "conv", weights, shift_bits=3)
     network = check(graph.output(x).module(), CHIP, tmp_path)
@@ -106,7 +106,7 @@ def test_planes_of_more_than_16_bits_of_bytes_are_copied(tmp_path: Path) -> None
 
 @pytest.mark.needs("gcc")
 def test_a_project_whose_copies_are_wrong_does_not_give_numpys_bits(tmp_path: Path) -> None:
-    """The register model tells: here the first columns of padding are not 0 any more."""
+    """The register model detects that the first columns of padding are no longer 0."""
     network = compiled(make_network(ODD), CHIP)
     cleared = re.compile(r"output\[row \* \d+ \+ \d+\] = 0;")
     kernels = network.kernels.kernels

@@ -1,4 +1,4 @@
-"""What make asks for where the SDK of DIANA builds the project."""
+"""The requirements of make for a build of the project with DIANA's SDK."""
 
 from __future__ import annotations
 

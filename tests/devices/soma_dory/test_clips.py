@@ -1,4 +1,4 @@
-"""Clips to a part of int8: the accelerator clips less, and the core the rest, where that pays."""
+"""Clips to a part of int8: the accelerator clips less, and the core clips the rest if that pays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost model against numbers worked out by hand, and tiles against what they must cover."""
+"""The cost model against numbers computed by hand, and tiles against their required coverage."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ from tests.devices.soma_dory.layers import (
 )
 
 HAND_COUNTED = {
-    # 30 rows of two blocks with 3 kernel rows, 2 rows of two with 2; one piece each way
+    # 30 rows of two blocks with 3 kernel rows, and 2 rows of two blocks with 2; one copy each way.
     "conv2d, one tile": (
         conv2d((3, 32, 32), 16),
         Tile(16, 32, 32, 3),
         30 * 2 * (3 * 3 * 3 + 3 * 3 * 2 + 23) + 2 * 2 * (3 * 2 * 3 + 3 * 2 * 2 + 23),
         (70 + 3 * 32 * 32 // 16) + (70 + (3 * 9 * 16 + 64) // 16) + (70 + 16 * 32 * 32 // 16),
     ),
-    # rows 0..16 and 15..31 of three planes, 16 rows of 16 planes, weights twice
+    # Rows 0..16 and 15..31 of three planes, 16 rows of 16 planes, and the weights twice.
     "conv2d, tiles of rows": (
         conv2d((3, 32, 32), 16),
         Tile(16, 16, 32, 3),
         30 * 2 * (3 * 3 * 3 + 3 * 3 * 2 + 23) + 2 * 2 * (3 * 2 * 3 + 3 * 2 * 2 + 23),
         2 * (3 * (70 + 17 * 32 // 16) + (70 + 496 // 16) + 16 * (70 + 16 * 32 // 16)),
     ),
-    # the input is loaded once; of 20 channels the last 4 take a block of weights and of time
+    # The input is loaded once; the last 4 of 20 channels need a block of weights and its time.
     "conv2d, tiles of channels": (
         conv2d((4, 8, 16), 20, kernel=(1, 1), padding=(0, 0, 0, 0)),
         Tile(16, 8, 16, 4),
         2 * 8 * (4 + 4 * 2 + 23),
         (70 + 4 * 8) + 2 * (70 + (4 + 4)) + (70 + 16 * 8) + (70 + 4 * 8),
     ),
-    # each channel fetches a block of weights, though four share it
+    # Each channel fetches a block of weights, although four channels share the block.
     "depthwise, tiles of channels": (
         depthwise((5, 4, 16), kernel=(3, 1), padding=(1, 0, 1, 0)),
         Tile(4, 4, 16, 5),

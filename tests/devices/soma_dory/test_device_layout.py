@@ -1,4 +1,4 @@
-"""Device layout: where an element's byte is, and the way back."""
+"""Device layout: the byte of each element, and the element of each byte."""
 
 from __future__ import annotations
 

@@ -173,8 +173,8 @@ def test_results_may_be_more_or_fewer_than_pairs() -> None:
     "before",
     [
         layer((8, 16), (7, 7), (2, 2), (0, 0, 0, 0), depthwise=True),  # begins between two results
-        layer((8, 8), (9, 9), (1, 1), (4, 4, 4, 4)),  # too large, and nothing moves by pairs
-        layer((16, 16), (16, 3), (2, 2), (7, 0, 7, 1)),  # too large in pairs too
+        layer((8, 8), (9, 9), (1, 1), (4, 4, 4, 4)),  # too large, and no pair moves
+        layer((16, 16), (16, 3), (2, 2), (7, 0, 7, 1)),  # also too large in pairs
         layer((16, 16), (8, 8), (2, 2), (3, 3, 3, 3), depthwise=True),  # pairs would mix channels
         layer((8, 8), (8, 8), (1, 2), (3, 3, 4, 3)),
     ],

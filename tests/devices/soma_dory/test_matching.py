@@ -1,4 +1,4 @@
-"""What is read as a layer: other spellings of it, and what only begins like one."""
+"""Spellings of layers that are recognized, and networks that only begin like a layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Steps = Callable[[Callable[[relax.Expr], relax.Var], relax.Var], relax.Var]
 
 
 def behind_sums(steps: Steps, *, returned_too: bool = False) -> tvm.IRModule:
-    """Return a network that does this to the int32 sums of a convolution."""
+    """Return a network that applies a function to the int32 sums of a convolution."""
     graph = Graph()
     numbers = iter(range(99))
 

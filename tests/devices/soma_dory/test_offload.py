@@ -1,4 +1,4 @@
-"""How much of MLPerf Tiny's networks the accelerator computes, and how often layouts change."""
+"""The accelerator computes all products of MLPerf Tiny, with a minimum of layout changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.lowering.test_tflite_networks import NETWORKS
 from .shift_networks import shifted_network
 
 TRANSFORMS = {"ad": 2}
-"""Into device layout and back; of the others once more, around the average in front of the end."""
+"""Layout changes: to device layout and back; other networks also change it around the average."""
 
 
 @pytest.mark.parametrize("network", NETWORKS)

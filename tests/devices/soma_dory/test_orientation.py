@@ -1,4 +1,4 @@
-"""Tall images on their side: the same results, and only where it saves more than it costs."""
+"""Tall images are turned on their side if that saves more than it costs; results stay equal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONTEXT = Context(load_platform("diana"), "onnx", {})
 def residual(
     size: tuple[int, int], depth: int = 5, kernel: tuple[int, int] = (3, 1), **options: Any
 ) -> tuple[tvm.IRModule, ModelInterface]:
-    """Convolutions of all kinds, each added to the one before; the core reads the first too."""
+    """Convolutions of all kinds, each added to the last one; the core also reads the first one."""
     graph, random = Graph(), np.random.default_rng(0)
 
     def numbers(*shape: int) -> np.ndarray[Any, Any]:
@@ -65,9 +65,9 @@ def test_tall_images_are_laid_on_their_side() -> None:
 @pytest.mark.parametrize(
     "network",
     [
-        residual((32, 32)),  # saves nothing
-        residual((3, 33)),  # lies already
-        residual((33, 3), depth=0),  # what the core has to turn costs more
+        residual((32, 32)),  # turning saves nothing
+        residual((3, 33)),  # it is already wide
+        residual((33, 3), depth=0),  # the core's transposes cost more
     ],
 )
 def test_other_images_stay_upright(network: tuple[tvm.IRModule, ModelInterface]) -> None:

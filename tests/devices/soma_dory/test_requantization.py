@@ -1,4 +1,4 @@
-"""Divisions by powers of two: which become a right shift, and that no result changes."""
+"""Divisions by powers of two that become a right shift, without a change of a result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def number(value: float, dtype: str = "float32") -> relax.Expr:
 
 
 def requantized(*steps: Step) -> tvm.IRModule:
-    """Return a network that reads int32 sums and does this to them."""
+    """Return a network that reads int32 sums and applies a function to them."""
     graph = Graph()
     value = graph.input("sums", (64,), "int32")
     for index, step in enumerate(steps):

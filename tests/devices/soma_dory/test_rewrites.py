@@ -1,4 +1,4 @@
-"""Networks after the rewrites: the same results in TVM's virtual machine, no needless change."""
+"""Networks after the rewrites: equal results in TVM's virtual machine, no needless change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def network(
     before: Zeros | None = None,
     **attributes: Any,
 ) -> tvm.IRModule:
-    """One convolution of int8 images by weights (O, I, height, width), and what requantizes it."""
+    """One convolution of int8 images by weights (O, I, height, width), and its requantization."""
     values = np.random.default_rng(0).integers(-128, 128, kernel).astype("int8")
     x = relax.Var("x", relax.TensorType(tuple(shape), "int8"))
     builder = relax.BlockBuilder()

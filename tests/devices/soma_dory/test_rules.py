@@ -1,4 +1,4 @@
-"""Each rule of the accelerator: what it just accepts, and what it refuses in which words."""
+"""Each rule of the accelerator: an accepted case at the limit, and the message of a rejection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tilings: the best of all, found again and again, and words where there is none."""
+"""Tilings: the search finds the best one each time, or states why there is none."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ACCELERATORS = st.builds(
 
 
 def every_tile(layer: AcceleratorLayer, accelerator: Accelerator) -> Iterator[Tile]:
-    """Walk all tiles that fit: blocks of weights, and rows that are stored in whole pieces."""
+    """Yield all tiles that fit: blocks of weights, and rows that are stored in whole copies."""
 
     def multiples(length: int, of: int = 16) -> list[int]:
         return [*range(of, length, of), length]
@@ -92,9 +92,9 @@ def test_no_tile_is_faster_than_the_one_found(
 def test_dorys_tile_is_never_faster(layer: AcceleratorLayer, accelerator: Accelerator) -> None:
     assume(layer.kind is not LayerKind.ANALOG_CONV2D)  # its cycles are an assumption
     theirs = dory_tile(layer, accelerator)
-    assume(theirs is not None)  # and whether it fits with blocks of 16 channels it does not ask
+    assume(theirs is not None)  # DORY does not check a fit with blocks of 16 channels
     assert theirs is not None
-    # A tile of channels begins with a block of weights; of depthwise channels one has four.
+    # A tile of channels begins at a block of weights; a block has four depthwise channels.
     whole = theirs.channels == layer.out_channels
     assume(whole or layer.kind is not LayerKind.DEPTHWISE_CONV2D or theirs.channels % 4 == 0)
     needed = footprint(layer, theirs)

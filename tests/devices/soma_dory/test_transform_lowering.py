@@ -1,4 +1,4 @@
-"""The C of layout transforms, run on this machine, does what the layout's definition says."""
+"""The C of layout transforms, run on this machine, follows the definition of the layout."""
 
 from __future__ import annotations
 

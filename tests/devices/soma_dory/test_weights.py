@@ -60,7 +60,7 @@ def test_every_weight_and_bias_is_where_the_accelerator_reads_it(name: str) -> N
     packed = pack_weights(layer)
     assert packed.dtype == "uint8"
     fetched = weight_bytes(layer, layer.out_channels, layer.channels)
-    if layer.kind is LayerKind.DEPTHWISE_CONV2D:  # channel i reads from 4 * (i % 4) on
+    if layer.kind is LayerKind.DEPTHWISE_CONV2D:  # channel i begins at 4 * (i % 4)
         fetched = -(-layer.out_channels // 4) * fetched + 12
     assert packed.size == fetched
     data = byte_reader(packed)

@@ -1,4 +1,4 @@
-"""A folder like TI's tools, whose programs compute nothing: the import records how it is called."""
+"""A folder like TI's tools; its programs compute nothing, and the import records its arguments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Path(told["outputNetFile"]).write_bytes(b"net")
 
 
 def fake_tools(folder: Path, body: str = IMPORTS, device: int = 4) -> Path:
-    """Write the folder; ``device`` is the number in its device_config.cfg, 4 that of AM62A."""
+    """Write the folder; ``device`` is the number in its device_config.cfg, which is 4 for AM62A."""
     folder.mkdir(parents=True)
     for name in TOOL_FILES:
         (folder / name).write_text("#!/bin/sh\nexit 1\n")
@@ -55,6 +55,6 @@ def fake_tools(folder: Path, body: str = IMPORTS, device: int = 4) -> Path:
 
 
 def calls(folder: Path) -> list[dict[str, Any]]:
-    """Return what the import was called with, in order."""
+    """Return the arguments of the import's calls, in order."""
     paths = sorted((folder / ".calls").glob("*.json"))
     return [json.loads(path.read_text()) for path in paths]

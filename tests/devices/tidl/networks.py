@@ -1,4 +1,4 @@
-"""Float networks of a few operators, as users of TIDL have them before it quantizes."""
+"""Float networks of a few operators, as users of TIDL have them before the quantization."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def quantized_convolution(
     scale: float | list[float] = 0.25,
     zero_point: int = 0,
 ) -> tvm.IRModule:
-    """Return a convolution ``conv`` in QDQ form, and what is ``behind`` it by that name.
+    """Return a convolution ``conv`` in QDQ form, followed by the operator ``behind``.
 
-    ``scale`` is that of the weights, by channel where there are several, and of the result, which
-    has the ``zero_point``.
+    ``scale`` is the scale of the weights, by channel if there are several, and of the result,
+    which has the ``zero_point``.
     """
     grid = relax.const(np.float32(np.max(scale))), relax.const(np.array(zero_point, results))
     quarter = relax.const(np.float32(0.25)), relax.const(np.int8(0))
@@ -84,7 +84,7 @@ def quantized_convolution(
 
 
 def placed(module: tvm.IRModule, platform: str = "am62a", **options: str) -> Placement:
-    """Ask TIDL what it takes; it takes floats unless the options say otherwise."""
+    """Return the regions that TIDL supports; it uses floats unless the options state otherwise."""
     module = canonicalize(module)
     given = {"tensor_bits": "32", **{k.replace("__", ":"): v for k, v in options.items()}}
     return place_regions(module, Context(load_platform(platform), "onnx", given))
@@ -95,12 +95,12 @@ def names(placement: Placement) -> list[list[str]]:
 
 
 def sentences(placement: Placement) -> dict[str, str]:
-    """Return what is said of the layers that TIDL does not take, by rule."""
+    """Return the message for each rule that layers break."""
     return {o.rule: o.sentence for found in placement.violations.values() for o in found}
 
 
 def region_of(module: tvm.IRModule) -> relax.Function:
-    """Return the whole network as the function of a region: it returns a tuple."""
+    """Return the whole network as the function of a region, which returns a tuple."""
     bindings, outputs = read_graph(module)
     group = Group(bindings, read_outside=outputs)
     return outline(group)[0]
@@ -112,7 +112,7 @@ def saved(module: tvm.IRModule) -> bytes:
 
 
 def vm_outputs(module: tvm.IRModule, *inputs: Any) -> list[Any]:
-    """Return what TVM's virtual machine makes of the inputs."""
+    """Return the result of TVM's virtual machine for the inputs."""
     names = [str(p.name) for p in module["main"].params]
     sample = dict(zip(names, inputs, strict=True))
     return run_reference(saved(module), [sample]).outputs[0]

@@ -1,4 +1,4 @@
-"""What each rule of TIDL just accepts, and what it refuses in which words."""
+"""For each rule of TIDL, an accepted case at the limit, and the message of a rejected case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ op = relax.op
 
 @dataclass(frozen=True)
 class Form:
-    """One operator on an input, and the chip that is asked."""
+    """One operator on an input, and the chip whose rules apply."""
 
     build: Callable[[relax.Var], relax.Expr]
     shape: tuple[int, ...] = (1, 4, 8, 8)
@@ -79,7 +79,7 @@ def taken(indices: list[Any], axis: int, shape: tuple[int, ...] = (1, 1, 8, 8)) 
 def scattered(
     channels: int = 1, axis: int = 3, reduction: str = "update", first: float = 0
 ) -> Form:
-    """Return what puts three lines, or columns, of updates into zeros, or into other numbers."""
+    """Return a scatter of three rows, or columns, of updates into zeros or other numbers."""
     base = np.full((1, channels, 4, 4), first, "float32")
     places = np.tile(np.array([0, 3, 1]), (1, channels, 4, 1))
     if axis == 2:

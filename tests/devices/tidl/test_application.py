@@ -1,7 +1,7 @@
-"""The program for the chip calls TIDL-RT as TI's sources have it; a recorded library says whether.
+"""The program for the chip calls TIDL-RT like TI's sources; a recorded library checks the calls.
 
-TI's library is closed. The one here demands what it demands, and what stands in for a region
-computes; it is compiled for this machine.
+TI's library is closed. The library of these tests has its requirements, and the stand-in of a
+region computes the results. It is compiled for this machine.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def write_everything(
 
 
 def write_tool_files(folder: Path, region: TidlRegionArtifacts) -> None:
-    """Write what the recorded library loads of a region: what TI's tool was told, in its words."""
+    """Write the files of a region for the recorded library, from the configuration of TI's tool."""
     config = folder / "artifacts" / f"tidl_import_subgraph{region.number}.txt"
     told = dict(line.split(" = ") for line in config.read_text().splitlines())
     lines = []
@@ -80,7 +80,7 @@ def write_tool_files(folder: Path, region: TidlRegionArtifacts) -> None:
 
 
 def make_program(folder: Path) -> Path:
-    """Build the program by its Makefile, with the recorded library and what stands in."""
+    """Build the program with its Makefile, the recorded library and the stand-ins."""
     sdk = folder / "sdk"
     shutil.copytree(RECORDED, sdk)
     sources = folder / "sources"

@@ -29,7 +29,7 @@ IMAGE = (1, 4, 8, 8)
 
 
 def branches(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
-    """A convolution, what TIDL has not made of it, and the sum of both."""
+    """A convolution, an operator that TIDL does not have, and the sum of both."""
     a = builder.emit(op.nn.conv2d(x, values(4, 4, 3, 3), padding=1), "a")
     odd = builder.emit(op.sign(a), "odd")
     b = builder.emit(op.nn.max_pool2d(a, [2, 2], [2, 2]), "b")
@@ -57,7 +57,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TidlNetwork
 
 
 def frames_of(folder: Path, region: Any) -> list[list[np.ndarray[Any, Any]]]:
-    """Read a region's calibration tensors: frame after frame, in each the inputs."""
+    """Read a region's calibration tensors: frame by frame, and the inputs in each frame."""
     data = (folder / f"calib_raw_data{region.number}.bin").read_bytes()
     frames: list[list[np.ndarray[Any, Any]]] = []
     while data:
@@ -100,7 +100,7 @@ def test_the_second_region_reads_what_the_first_and_the_processor_made(
     made = {t.tensor for t in first.outputs}
     read = {t.tensor for t in second.inputs}
     assert made & read
-    assert read - made  # sign's result
+    assert read - made  # the result of sign
     assert len(whole.partition.regions) == 3
 
 

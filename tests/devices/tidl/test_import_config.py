@@ -1,4 +1,4 @@
-"""What TI's import tool is told: grids of the boundary, shapes, and the target's options."""
+"""The configuration of TI's import tool: scales of the boundary, shapes, the target's options."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def grid(scale: float, zero_point: int) -> tuple[relax.Expr, relax.Expr]:
 
 
 def moved(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
-    """Elements are moved in front of the dequantize and behind the quantize."""
+    """Elements are moved before the dequantize and after the quantize."""
     inner = op.dequantize(op.reshape(x, (1, 256)), *grid(0.5, 7))
     result = builder.emit(op.quantize(op.nn.relu(inner), *grid(0.25, -128), out_dtype="int8"))
     return [op.permute_dims(op.reshape(result, (16, 16))), op.dequantize(result, *grid(0.25, -128))]

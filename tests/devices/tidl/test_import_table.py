@@ -1,4 +1,4 @@
-"""Every key of the configurations that TI's import tool gets, beside what TI's sources demand."""
+"""Every key in the configurations of TI's import tool, compared with TI's sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the target string says of TIDL, what TI's sources fill in, and what does not go together."""
+"""TIDL's options in the target string, the defaults of TI's sources, and options that conflict."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_quantized_network_has_8_bits(results: str, weights: str, rule: str, f
 
 @pytest.mark.parametrize("name", [*CALIBRATION, "tensor_bits"])
 def test_no_option_on_quantization_is_ignored(name: str) -> None:
-    """TIDL quantizes a float network by them, and a quantized one not at all."""
+    """These options are for the quantization of a float network, so a quantized one has none."""
     (option,) = (o for o in OPTIONS if o.name == name)
     stated = {name: "16" if name == "tensor_bits" else written(option.default) or "conv"}
     if name in OWN_CALIBRATION:

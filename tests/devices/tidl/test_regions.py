@@ -1,4 +1,4 @@
-"""Layers become regions, the user's lists and limits decide too, and regions run as a whole."""
+"""Layers become regions; the user's lists and limits also decide; regions run as a whole."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def named(builder: relax.BlockBuilder, expression: relax.Expr, name: str) -> rel
 
 
 def branches(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
-    """A convolution, what TIDL has not made of it, and the sum of both; another branch leaves."""
+    """A convolution, an operator that TIDL does not have, and the sum of both; one more branch."""
     a = named(builder, op.nn.conv2d(x, values(4, 4, 3, 3), padding=1), "a")
     odd = named(builder, op.sign(a), "odd")
     b = named(builder, op.nn.max_pool2d(a, [2, 2], [2, 2]), "b")
@@ -162,9 +162,9 @@ def test_regions_of_equal_work_are_not_told_to_have_less() -> None:
     [
         ("am62a", "c", {}, 8, False),
         ("am62a", "c", {"min_macs": "0"}, 8, True),
-        ("am62a", "c", {}, 400, True),  # 5 MB at half a byte a cycle
-        ("am62a", "c7x", {}, 8, True),  # the C7x calls itself
-        ("host", "c", {}, 8, True),  # whose time nobody states
+        ("am62a", "c", {}, 400, True),  # 5 MB at half a byte per cycle
+        ("am62a", "c7x", {}, 8, True),  # the C7x calls TIDL itself
+        ("host", "c", {}, 8, True),  # without a stated time
     ],
 )
 def test_a_region_without_products_is_worth_no_long_call(
@@ -183,7 +183,7 @@ def test_a_region_without_products_is_worth_no_long_call(
 
 
 def fan(count: int) -> Any:
-    """Return a network of one region that hands on ``count`` results."""
+    """Return a network of one region that returns ``count`` results."""
 
     def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
         a = named(builder, op.nn.conv2d(x, values(4, 4, 3, 3)), "a")
@@ -193,7 +193,7 @@ def fan(count: int) -> Any:
 
 
 def sum_of(count: int) -> Any:
-    """Return a network of one region that reads ``count`` results of what TIDL has not."""
+    """Return a network of one region that reads ``count`` results of operators that TIDL lacks."""
 
     def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
         signs = [named(builder, op.sign(x), "sign")]
@@ -272,7 +272,7 @@ def test_an_activation_of_several_operators_is_one_region(kind: str) -> None:
 
 
 def named_model() -> bytes:
-    """Return an ONNX model of two convolutions with what TIDL has not between them."""
+    """Return an ONNX model of two convolutions around an operator that TIDL does not have."""
     weights = (np.arange(36) % 5 - 2).reshape(2, 2, 3, 3).astype("float32")
     nodes = [
         node("Conv", ["x", "w"], ["a"], name="first", pads=[1, 1, 1, 1]),
@@ -298,7 +298,7 @@ def test_an_outputs_layer_goes_by_the_models_name() -> None:
 
 
 def test_a_tflite_network_is_one_region(tmp_path: Path) -> None:
-    """Its images have the channels last."""
+    """The channels of its images are last."""
     data = mirrored("pretrainedResnet_quant.tflite").read_bytes()
     samples = random_samples(data, 3, seed=1)
     found = run_generated(data, samples, tmp_path, target="tidl, c")

@@ -1,4 +1,4 @@
-"""Each rule of TIDL: what it just accepts, and what it refuses in which words."""
+"""Each rule of TIDL: an accepted case at the limit, and the message of a rejected one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_rule(rule: str, form: Form, sentence: str) -> None:
 
 
 def in_nhwc(build: Callable[[relax.Expr], relax.Expr]) -> Any:
-    """Return a network of a pooling with the channels last, and an operator behind it."""
+    """Return a network of a channels-last pooling, and an operator after it."""
     return network(lambda _, x: [build(op.nn.max_pool2d(x, layout="NHWC"))], (1, 8, 6, 4))
 
 
@@ -65,7 +65,7 @@ def test_the_layout_tells_which_axis_is_which(
 
 
 def test_every_rule_has_cases() -> None:
-    # Those on networks that are quantized already have their tests in test_options.py.
+    # The rules for networks that are already quantized are tested in test_options.py.
     elsewhere = {"quantized to 8 bits", "quantized weights", "symmetric scales", "powers of two"}
     assert {rule.name for rule in tidl_rules().rules} == set(CASES) | elsewhere
 

@@ -1,4 +1,4 @@
-"""What stands in for a region of floats is quantized as TIDL is asked to."""
+"""The stand-in of a float region is quantized as the target's options state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A region as an ONNX graph computes, in ONNX Runtime, what the region does in TVM."""
+"""The ONNX graph of a region computes, in ONNX Runtime, the region's results in TVM."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_a_quantized_region_stays_quantized(dtype: str, scale: float, zero_point
 
 
 def channels_last(bias: tuple[int, ...]) -> Any:
-    """Return two quantized convolutions with a bias, as TFLite has them."""
+    """Return two quantized convolutions with a bias, as TFLite writes them."""
 
     def stored(shape: tuple[int, ...], dtype: str, axis: int) -> relax.Expr:
         array = np.random.default_rng(4).integers(-90, 90, shape).astype(dtype)

@@ -1,4 +1,4 @@
-"""TI's tools: what a folder has to hold, and how the import is called. The tools here are fakes."""
+"""TI's tools: the required files of the folder, and the call of the import. The tools are fakes."""
 
 from __future__ import annotations
 

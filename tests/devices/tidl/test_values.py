@@ -1,4 +1,4 @@
-"""Values between regions, as the whole network computes them on the host."""
+"""Values between regions equal the values of the whole network on the host."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class QuantizationScheme:
 
 
 def quantization_scheme(asymmetric: bool, per_channel: bool, bits: int = 8) -> QuantizationScheme:
-    """16 bits are documented for 1.4 and 1.5 alone."""
+    """Only 1.4 and 1.5 document 16 bits."""
     if bits != 8:
         raise ValueError(f"release 2 has no quantization to {bits} bits")
     return QuantizationScheme(asymmetric, per_channel, bits)
@@ -73,7 +73,7 @@ def bfloat16_scheme() -> QuantizationScheme:
 
 @dataclass(frozen=True)
 class QuantizationParams:
-    """Activations have one scale a tensor, weights have no zero point."""
+    """Activations have one scale per tensor; weights have no zero point."""
 
     calibration_method: Method
     activation_quantization_scheme: QuantizationScheme
@@ -97,7 +97,7 @@ class QuantizationParams:
 
 
 default_quantization = QuantizationParams(
-    HistogramMSEMethod(2048),  # the number is the guide's example; no page states the default
+    HistogramMSEMethod(2048),  # the number of the guide's example; no page states the default
     quantization_scheme(True, False),
     quantization_scheme(False, True),
     node_names={""},

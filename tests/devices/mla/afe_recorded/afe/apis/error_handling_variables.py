@@ -1,4 +1,4 @@
-"""api: without this call errors are shortened."""
+"""api: without this call, error messages are shortened."""
 
 
 def enable_verbose_error_messages() -> None:

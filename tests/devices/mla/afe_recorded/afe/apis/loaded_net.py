@@ -18,7 +18,7 @@ Sample = dict[str, npt.NDArray[np.float32]]
 def load_model(
     params: ImporterParams,
     *,
-    target: Platform,  # the real one has a default, which releases change: always state it
+    target: Platform,  # the real function has a default, which releases change: always state it
     custom_param_data: None = None,
     log_level: int = logging.NOTSET,
 ) -> LoadedNet:
@@ -52,7 +52,7 @@ class LoadedNet:
         return Model(self.params, model_name, quantization_config, len(samples), arm_only)
 
     def check_samples(self, samples: list[Sample]) -> None:
-        """Calibration data have their channels last, whatever the model has."""
+        """The channels of calibration data are last, in any layout of the model."""
         if not samples:
             raise ValueError("there is no calibration data")
         for name, shape in self.params.shapes.items():

@@ -1,4 +1,4 @@
-"""api: ``Model``, release 2.1. What ``compile`` packs is as core and published archives have it."""
+"""api: ``Model``, release 2.1. ``compile`` packs the files of core and of published archives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..load.importers.general_importer import ImporterParams
 from .defines import QuantizationParams
 
 GRANTED_BATCH = 12
-"""1.4: the example asks for 16 and gets 12."""
+"""1.4: the example asks for 16, and its result is 12."""
 KNOWN_KEYWORDS = {"retained_temporary_directory_name", "deployable"}
 CYCLES = 1000
 
@@ -57,7 +57,7 @@ class Model:
         preserve: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Write ``<name>_mpk.tar.gz``. The batch is the largest that is possible."""
+        """Write ``<name>_mpk.tar.gz``, with the largest possible batch."""
         if unknown := set(kwargs) - KNOWN_KEYWORDS:
             raise TypeError(f"no page states {unknown}")
         batch = {
@@ -73,7 +73,7 @@ class Model:
                 archive.addfile(entry, io.BytesIO(data))
 
     def make_mla_files(self, batch: dict[str, int]) -> dict[str, bytes]:
-        """Return the files of a network that runs on the MLA as a whole."""
+        """Return the files of a network that runs completely on the MLA."""
         program = f"{self.name}_stage1_mla.elf"
         inputs = list(self.params.shapes)
         outputs = [o.name for o in self.params.model.graph.output]
@@ -113,7 +113,7 @@ class Model:
         return json.dumps(content).encode()
 
     def schedule(self) -> bytes:
-        """Return a layer for each convolution and product, in the form of the page on 1.4."""
+        """Return a layer for each convolution and product, in the format of the page on 1.4."""
         layers = [n for n in self.params.model.graph.node if n.op_type in ("Conv", "MatMul")]
         lines = [
             f"{i}:\n  name: MLA_0/{node.op_type.lower()}_{i}\n"

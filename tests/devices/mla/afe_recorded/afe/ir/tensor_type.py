@@ -1,4 +1,4 @@
-"""api: element types. The members are those that published examples use."""
+"""api: element types. The members are the types in published examples."""
 
 from enum import Enum
 

@@ -1,4 +1,4 @@
-"""1.1, api: what the second cache keeps. No page lists more members than these."""
+"""1.1, api: uses of the second cache. No page lists more members."""
 
 from enum import Enum
 

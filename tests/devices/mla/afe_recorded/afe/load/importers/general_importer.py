@@ -1,4 +1,4 @@
-"""guide, vendor's examples: where a model comes from."""
+"""guide, vendor's examples: the sources of a model."""
 
 from __future__ import annotations
 
