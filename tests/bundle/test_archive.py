@@ -1,4 +1,4 @@
-"""Archives from outside: what firmwright packs is read, all else is refused by a message."""
+"""Archives from outside: archives of firmwright are read, others are rejected with a message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILES = {"firmware.elf": b"\x7fELF", "manifest.json": b"{}\n", "src/main.c": b"i
 
 
 def pack(*entries: tarfile.TarInfo, form: int = tarfile.USTAR_FORMAT) -> bytes:
-    """Return a packed archive with these entries, each full of zeros."""
+    """Return a packed archive with these entries, each filled with zeros."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=form) as archive:
         for entry in entries:
@@ -144,7 +144,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
 
 
 def test_a_changed_byte_is_refused_or_changes_nothing(tmp_path: Path) -> None:
-    """Nothing depends on the time and system in gzip's header, and on bits that fill a byte."""
+    """The time and the system in gzip's header, and the bits that fill a byte, have no effect."""
     write_archive(tmp_path / "b.tar.gz", "b", FILES)
     content = (tmp_path / "b.tar.gz").read_bytes()
     read = []

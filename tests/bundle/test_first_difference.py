@@ -1,4 +1,4 @@
-"""Where files begin to differ is told in words of their format."""
+"""The first difference of two files is described in terms of their format."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_files_are_compared_in_order_of_name(tmp_path: Path) -> None:
 
 
 def test_the_section_of_an_image_is_named() -> None:
-    """A little ELF of three sections: none, .text and the names."""
+    """A small ELF of three sections: an empty one, .text and the names."""
 
     def make(text: bytes) -> bytes:
         names = b"\0.text\0.names\0"

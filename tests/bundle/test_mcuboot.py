@@ -1,4 +1,4 @@
-"""An image for MCUboot, written here as its documentation describes it, is read back."""
+"""An image for MCUboot, written here according to its documentation, is read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def make_image() -> bytes:
 
 def test_it_tells_what_an_image_says(tmp_path: Path) -> None:
     path = tmp_path / "signed.bin"
-    path.write_bytes(make_image() + b"\xff" * 100)  # a slot is filled up
+    path.write_bytes(make_image() + b"\xff" * 100)  # the rest of a slot is filled
     found = inspect_file(path)
     image = found.mcuboot
     assert image is not None

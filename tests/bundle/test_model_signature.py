@@ -1,4 +1,4 @@
-"""Signatures of models, made by the package of their format, and by hand where they are wrong."""
+"""Signatures of models: valid ones from the package of their format, and invalid ones by hand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 
 def write_key(path: Path, key: PrivateKey) -> None:
-    """Write ``path`` with a private key, and the public one beside it as ``.pub``."""
+    """Write ``path`` with a private key, and its public key next to it as ``.pub``."""
     path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     path.with_suffix(".pub").write_bytes(public)
@@ -43,7 +43,7 @@ def sign(model: Path, key: Path, signature: Path) -> None:
 
 @dataclass(frozen=True)
 class Signed:
-    """A folder with a model, another file, and signatures of both together and of the first."""
+    """A folder with a model, another file, and signatures of both files and of the first one."""
 
     folder: Path
     private: PrivateKey
@@ -68,7 +68,7 @@ class Signed:
         return str(raised.value)
 
     def sign_again(self, change: Callable[[dict[str, Any], dict[str, Any]], object]) -> str:
-        """Write a signature with another statement or envelope, rightly signed."""
+        """Write a validly signed signature with a changed statement or envelope."""
         bundle = json.loads((self.folder / "model.sig").read_text())
         envelope = bundle["dsseEnvelope"]
         statement = json.loads(base64.b64decode(envelope["payload"]))
@@ -85,7 +85,7 @@ class Signed:
 
 
 def make_signed(folder: Path, curve: ec.EllipticCurve) -> Signed:
-    """Sign a folder, and its model alone; the keys lie beside the folder."""
+    """Sign a folder, and its model alone; the keys are next to the folder."""
     made = Signed(folder / "vendor", ec.generate_private_key(curve))
     made.model.parent.mkdir(parents=True)
     made.model.write_bytes(b"net")

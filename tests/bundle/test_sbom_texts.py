@@ -1,4 +1,4 @@
-"""Texts of users in an SBOM: whatever they hold, it stays valid and says them as they are."""
+"""An SBOM with any texts of users stays valid and contains the texts unchanged."""
 
 from __future__ import annotations
 
