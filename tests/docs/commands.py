@@ -18,10 +18,10 @@ COMMENT = re.compile(r"\s+#.*$")
 
 
 def read_commands(page: Path) -> list[str]:
-    """Return what a page tells to type, in its order.
+    """Return the commands that a page shows, in order.
 
-    These are the lines of indented blocks and of those of the kind ``sh``, the lines behind ``$``
-    in those of the kind ``console``, and commands within a sentence.
+    These are the lines of indented blocks and ``sh`` blocks, the lines after ``$`` in ``console``
+    blocks, and commands within a sentence.
     """
     commands: list[str] = []
     for shown in SHOWN.finditer(page.read_text(encoding="utf-8")):

@@ -1,4 +1,4 @@
-"""A repository as a reader of the pages has it."""
+"""A repository like that of a reader of the pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STAND_INS = {
     "recipes/kws": f"{SUM}../model.tflite\n",
     "recipes/kws-diana": f"{DIGITS}platform: diana\ntarget: soma_dory, c\n",
 }
-"""Recipes of networks that a reader downloads: here, of smaller ones."""
+"""Recipes with small models, in place of recipes whose networks a reader downloads."""
 
 OWN = {
     "my": f"{SUM}model.tflite\nplatform: host\ntoolchain: gcc\ndemo: {{compare: true}}\n",
@@ -28,7 +28,7 @@ OWN = {
     "small": "run: {samples: 1}\n",
     "recipe": f"{SUM}model.tflite\nplatform: cortex-m4-bare\n",
 }
-"""Recipes that a page takes for the reader's own, at the top of the repository."""
+"""Recipes of the reader that a page assumes at the top of the repository."""
 
 APP = """\
 #include "network.h"
@@ -56,7 +56,7 @@ openssl pkey -in key.pem -pubout -out key.pub && echo 'keys: [key.pub]' > policy
 
 
 def open_shell(home: Path) -> WarmShell:
-    """Return a shell whose user has this home, and the programs beside this Python."""
+    """Return a shell with this home folder, and with the programs next to this Python."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     own = {"HOME": str(home), "XDG_CACHE_HOME": str(user_cache_path()), "PATH": programs}
     return WarmShell({**os.environ, **own, "FIRMWRIGHT_CACHE": str(home / "cache")})

@@ -1,6 +1,6 @@
-"""Follows the page about registries, with a registry of its own: ``python -m tests.docs.shipping``.
+"""Runs the page about registries with a separate registry: ``python -m tests.docs.shipping``.
 
-It writes down what the commands print today.
+It writes the current output of the commands into the page.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .tutorial import follow
 
 PAGE = ROOT / "docs" / "howto" / "ship-a-bundle.md"
 SHOWN = "localhost:5000"
-"""The registry in the page; another port may be free."""
+"""The registry in the page; the test uses a free port."""
 
 
 def follow_page(folder: Path) -> str:
-    """Return the page with what its commands print."""
+    """Return the page with the output of its commands."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     made = new_repository(folder / "maker").folder
     environment = {**os.environ, "PATH": programs, "COLUMNS": "80", "NO_PROXY": "127.0.0.1"}

@@ -1,4 +1,4 @@
-"""Every command that a page shows is one: its options, variables, names and recipes are known."""
+"""Every command on a page is valid: its options, variables, names and recipes are known."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ READERS = (
     ),
     "window",
 )
-"""Recipes, platforms and policies that a reader has, not the repository; one is misspelled."""
+"""Recipes, platforms and policies of a reader, not of the repository; one is misspelled."""
 
 
 def split_commands() -> Iterator[tuple[str, str]]:
-    """Yield the commands of ours in all pages, each with a page that shows it."""
+    """Yield firmwright's commands in all pages, each with a page that shows it."""
     for page in PAGES:
         for command in read_commands(page):
             for part in re.split(r" (?:&&|\|) ", command):
@@ -80,20 +80,20 @@ def test_the_command_is_known(
 
 
 def parse(words: list[str]) -> list[str]:
-    """Return the recipes of a command of firmwright; one that is only named needs none."""
+    """Return the recipes of a command of firmwright; a command without arguments has none."""
     takes_recipe = words[0] in RECIPE_COMMANDS
     if takes_recipe and not any(is_recipe(w) and not w.startswith("-") for w in words[1:]):
         words = [*words, "my.yaml"]
     try:
         options = make_parser().parse_args(words)
     except SystemExit as end:
-        assert end.code == 0, words  # --help and --version end too
+        assert end.code == 0, words  # --help and --version also end the process
         return []
     return getattr(options, "recipes", [])
 
 
 def parse_doit(words: list[str]) -> list[str]:
-    """Return what follows ``recipe=``."""
+    """Return the values after ``recipe=``."""
     named = [word for word in words if not word.startswith("-") and "=" not in word]
     named = [word for word in named if not word.isdigit() and word != "/dev/null"]
     assert not named or named[0] in DOIT_COMMANDS
@@ -106,7 +106,7 @@ def read_catalog() -> Catalog:
 
 
 def check_recipes(recipes: list[str], variables: dict[str, str], scratch: Path) -> None:
-    """Read each recipe with these variables; a reader's own is stood in for by the first one."""
+    """Read each recipe with these variables; the first recipe replaces a reader's recipe."""
     overrides = {k: v for k, v in variables.items() if is_key(k)}
     readers = ("platform", "board")
     overrides = {
@@ -114,7 +114,7 @@ def check_recipes(recipes: list[str], variables: dict[str, str], scratch: Path) 
     }
     platforms = overrides.pop("platform", "").split(",")
     of_each = [{**overrides, **({"platform": name} if name else {})} for name in platforms]
-    # Overlays are files of the pages.
+    # Overlays are files on the pages.
     for word in (part.partition(":")[0] for words in recipes for part in words.split(",")):
         is_readers = Path(word).stem in READERS
         for layers, each in product(find_layers("digits" if is_readers else word), of_each):

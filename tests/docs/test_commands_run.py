@@ -1,6 +1,6 @@
-"""Every command of the pages runs, in a repository as a reader has it (`reader.py`).
+"""Every command of the pages runs, in a repository like a reader's (`reader.py`).
 
-`not_run.yaml` has those that do not, each with the reason.
+`not_run.yaml` lists the commands that do not run, each with the reason.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .reader import make_repository, open_shell
 NOT_RUN = yaml.safe_load((Path(__file__).parent / "not_run.yaml").read_text(encoding="utf-8"))
 PATTERNS = [pattern for patterns in NOT_RUN.values() for pattern in patterns]
 FOLLOWED = (tutorial.PAGE, shipping.PAGE)
-"""Tests of their own compare what these pages' commands print."""
+"""Separate tests compare the output of the commands on these pages."""
 
 TELLING = ("doit info ", "firmwright diff ", "firmwright info ", "firmwright show ")
-"""These end with 1 to tell that something differs, or would run."""
+"""These commands exit with 1 to report that files differ, or that stages would run."""
 
 COMMANDS = {page: read_commands(page) for page in PAGES if page not in FOLLOWED}
 
@@ -71,6 +71,6 @@ def test_the_commands_of_a_page_run(
 
 
 def find_failure(shell: WarmShell, folder: Path, command: str) -> str:
-    """Run a command, "…" being the recipe `my`; return what it said if it failed, else ""."""
+    """Run a command, with "…" for the recipe `my`; return the output if it failed, else ""."""
     code, printed = shell.run(command.replace("…", "my"), folder)
     return "" if 0 <= code <= command.startswith(TELLING) else f"{code}: {printed}"

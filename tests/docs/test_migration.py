@@ -1,4 +1,4 @@
-"""The recipes of the migration pages: built and run, in one command."""
+"""The recipes of the migration pages are built and run, in one command."""
 
 from __future__ import annotations
 

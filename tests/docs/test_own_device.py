@@ -1,4 +1,4 @@
-"""The device on the page about devices works as it stands there."""
+"""The device on the page about devices works without a change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPE = [1, 2, 5, 6]
 
 
 def quantized_sums() -> bytes:
-    """Return two sums of tensors: one on one scale, the other on two."""
+    """Return two sums of tensors: one with one scale, the other with two."""
     scales = {"one": 0.05, "two": 0.1}
     nodes, names = [], iter(f"t{n}" for n in range(20))
 

@@ -1,4 +1,4 @@
-"""The pages: Sphinx builds them without a warning, and every link leads somewhere."""
+"""Sphinx builds the pages without a warning, and every link has a target."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMED_PAGE = re.compile(r"(?<![\w./-])docs/[\w./-]+\.(?:md|csv|svg|py)\b")
 
 
 def test_sphinx_builds_the_pages_without_a_warning(tmp_path: Path) -> None:
-    """Sphinx checks what is in a toctree, the links between pages, and the docstrings."""
+    """Sphinx checks the toctrees, the links between pages, and the docstrings."""
     strict = ("--fail-on-warning", "--keep-going", "--quiet", "--builder", "html")
     places = ("--conf-dir", "docs", "--doctree-dir", str(tmp_path / "trees"), ".")
     command = [sys.executable, "-m", "sphinx", *strict, *places, str(tmp_path / "html")]
@@ -28,7 +28,7 @@ def test_sphinx_builds_the_pages_without_a_warning(tmp_path: Path) -> None:
 
 
 def read_links(page: Path) -> Iterator[tuple[str, str]]:
-    """Yield the path and the heading of every link to a place in the repository."""
+    """Yield the path and the heading of every link into the repository."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for path, heading in LINK.findall(text):
         if not re.match("[a-z]+:", path):
@@ -36,13 +36,13 @@ def read_links(page: Path) -> Iterator[tuple[str, str]]:
 
 
 def list_headings(page: Path) -> set[str]:
-    """Return the headings of a page as links name them."""
+    """Return the headings of a page in the form that links use."""
     found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in found}
 
 
 def test_links_lead_somewhere() -> None:
-    """Also those of README, which is no page of Sphinx's."""
+    """The check includes README, which is not a page of Sphinx."""
     files = {path.resolve() for path in tracked()}
     folders = {folder for path in files for folder in path.parents}
     broken = []
@@ -69,7 +69,7 @@ def test_the_page_of_the_python_interface_has_every_name() -> None:
 
 
 def test_the_operators_of_onnx_runtime_are_those_of_their_page() -> None:
-    """Its first table has what is compiled, its rows the operators separated by commas."""
+    """The first table of the page lists the compiled operators, separated by commas."""
     text = (ROOT / "docs/reference/onnx-runtime.md").read_text(encoding="utf-8")
     cells = re.findall(r"^\| the [^|]*\| ([^|]*) \|$", text, re.MULTILINE)
     listed = [name for cell in cells for name in cell.split(", ")]

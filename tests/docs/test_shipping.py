@@ -1,4 +1,4 @@
-"""A bundle is pushed, pulled, verified, rebuilt, attested and verified again, as a page says."""
+"""As on the page, a bundle is pushed, pulled, verified, rebuilt, attested and verified again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorial shows what its commands print today, but for times and sizes."""
+"""The tutorial shows the current output of its commands, except for times and sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.e2e.test_terminal import read_picture
 from .tutorial import MODEL, PAGE, follow, new_folder
 
 NUMBER = re.compile(r"\b[0-9a-f]{16,}\b|\d[\d,.]*")
-"""Digests, times, sizes and versions: they change with every kernel and machine."""
+"""Digests, times, sizes and versions, which change with every kernel and machine."""
 
 
 def mask(text: str) -> str:

@@ -1,8 +1,8 @@
-"""Does what a page of the docs says, and writes down what the commands print today.
+"""Follows a page of the docs, and writes the current output of its commands into it.
 
-``python -m tests.docs.tutorial`` writes the tutorial anew. In a page, a block of the kind
-``console`` has commands behind ``$`` and what they print. A block with a caption is the file of
-that name. A picture whose description begins with ``$`` shows that command on a terminal.
+``python -m tests.docs.tutorial`` updates the tutorial. In a page, a ``console`` block contains
+commands after ``$`` and their output. A block with a caption is the file of that name. A picture
+whose description begins with ``$`` shows that command on a terminal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STEP = re.compile(
 
 
 def follow(page: str, repository: Repository, pictures: Path) -> str:
-    """Do every step in order; return the page with what was printed, and write its pictures."""
+    """Do every step in order; return the page with the output, and write its pictures."""
 
     def take(step: re.Match[str]) -> str:
         if step["file"]:
@@ -47,7 +47,7 @@ def follow(page: str, repository: Repository, pictures: Path) -> str:
 
 
 def run(repository: Repository, line: str) -> str:
-    """Run one line of a shell; return it with what it prints, errors too."""
+    """Run one line of a shell; return it with its output, including errors."""
     done = repository.run("sh", "-c", f"exec 2>&1; {line.removeprefix('$ ')}")
     printed = [text.rstrip() for text in done.stdout.splitlines()]
     return "\n".join([line, *printed, ""])
