@@ -1,4 +1,4 @@
-"""A dask cluster that others have started."""
+"""A dask cluster that is already running."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Cluster:
-    """A scheduler and workers, as programs of their own, until ``stack`` ends."""
+    """A scheduler and workers in separate processes, until ``stack`` ends."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         self.stack = stack
@@ -23,7 +23,7 @@ class Cluster:
         self.scheduler = self.start("dask_scheduler", *options)
 
     def add(self, name: str, path: str = "") -> subprocess.Popen[bytes]:
-        """Start a worker; the folder ``path`` comes first where it looks for packages."""
+        """Start a worker; it searches the folder ``path`` first for packages."""
         options = ("--nthreads", "1", "--no-dashboard", "--no-nanny", "--name", name)
         return self.start("dask_worker", *options, path=path)
 
@@ -42,7 +42,7 @@ class Cluster:
     @property
     def address(self) -> str:
         while self.scheduler.poll() is None:
-            with suppress(OSError, ValueError):  # it is not written yet, or not all of it
+            with suppress(OSError, ValueError):  # the file is missing or incomplete
                 address: str = json.loads(self.file.read_text())["address"]
                 return address
             time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Stands for a build that is killed, as it is where memory runs out."""
+"""A stand-in for a build that is killed because memory runs out."""
 
 import os
 import signal

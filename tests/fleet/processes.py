@@ -1,4 +1,4 @@
-"""Finds the processes of a fleet or of a search that runs."""
+"""Finds the processes of a running fleet or search."""
 
 from __future__ import annotations
 

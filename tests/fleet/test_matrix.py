@@ -1,4 +1,4 @@
-"""The matrix of a fleet file: which jobs it states, and what is wrong with one."""
+"""The matrix of a fleet file: its jobs, and its errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with recipes, which nobody reads here."""
+    """A folder with recipes, which these tests do not read."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(loader, "initial_workdir", None)  # a command sets it
     monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", None)

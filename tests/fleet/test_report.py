@@ -1,4 +1,4 @@
-"""The report of a fleet: the table, what changed since the last run, and the same bytes."""
+"""The report of a fleet: the table, the changes since the last run, and equal bytes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_table_and_what_changed(tmp_path: Path) -> None:
 def test_the_next_run_compares_with_this_one(tmp_path: Path) -> None:
     assert read_results(tmp_path / "fleet.json") == {}
     write_report(tmp_path, JOBS, AFTER, BEFORE)
-    # A job that was not tried keeps its result.
+    # A job that did not run keeps its result.
     assert read_results(tmp_path / "fleet.json") == {**AFTER, "late": BEFORE["late"]}
     other = replace(AFTER["same"], sha256="00")
     write_report(tmp_path, ["same"], {"same": other}, AFTER)

@@ -1,4 +1,4 @@
-"""Jobs on workers that fail, die, differ, and go away: small functions stand for builds."""
+"""Jobs on workers that fail, die, differ, and disappear; small functions replace builds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .processes import find_processes
 
 @dataclass
 class Notes:
-    """Notes what a watcher is told."""
+    """Records the events that a watcher receives."""
 
     refused: dict[str, Sequence[str]] = field(default_factory=dict)
     started: list[tuple[str, str]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Notes:
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """Two workers of this machine, which find the jobs of these tests."""
+    """Two workers on this machine that can import the jobs of these tests."""
     folder = tmp_path_factory.mktemp("here")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
@@ -131,7 +131,7 @@ def test_a_worker_with_other_packages_is_refused_by_name(cluster: Cluster, tmp_p
         ):
             list(run_jobs(orders, work.name_worker, Outcome, workers, Stop(), patience=0.1))
         assert notes.refused == {"odd": [f"jinja2 is 0.1, here {wanted['jinja2']}"]}
-        good = cluster.add("good")  # the fleet goes on with it
+        good = cluster.add("good")  # the fleet continues with it
         client.wait_for_workers(2)
         outcomes = list(run_jobs(orders, work.name_worker, Outcome, workers, Stop()))
     assert len(outcomes) == 20
@@ -172,7 +172,7 @@ def test_a_scheduler_that_stops_answering_ends_the_fleet(
 
 
 def test_a_worker_that_is_stopped_ends_with_the_fleet(tmp_path: Path) -> None:
-    """It does not notice that its lifeline ends."""
+    """A worker that does not notice the end of its lifeline."""
     others = find_processes(os.getpid(), WORKER)
     with start_cluster(1, tmp_path, Stop()) as address, connect(address) as client:
         client.wait_for_workers(1)
@@ -182,7 +182,7 @@ def test_a_worker_that_is_stopped_ends_with_the_fleet(tmp_path: Path) -> None:
 
 
 def test_the_list_of_workers_is_complete_at_any_time(here: Client) -> None:
-    """dask replaces the list of a client by one without workers, at an interval."""
+    """At an interval, dask replaces the list of a client by a list without workers."""
     here.wait_for_workers(2)
     address = here.scheduler.address
     with (
@@ -204,7 +204,7 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.9\r\n", b"HTTP", b""], ids=repr)
 def test_who_is_no_scheduler_is_refused(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """dask would take the bytes for a length, or wait without end."""
+    """dask would read the bytes as a length, or wait without end."""
     monkeypatch.setattr(jobs, "CONNECTION", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"

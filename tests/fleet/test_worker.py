@@ -1,4 +1,4 @@
-"""What a worker answers where it cannot build; the real builds are in tests/e2e."""
+"""The answers of a worker that cannot build; the real builds are in tests/e2e."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers do in place of builds, where a build does not matter."""
+"""Functions that workers run instead of builds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def describe() -> dict[str, str]:
 
 
 def fail_some(order: Order, _watched: int) -> Outcome:
-    """Fail the jobs 7 and 250 by a mistake, and 499 by an error that nobody expects."""
+    """Fail the jobs 7 and 250 with an error of the user, and 499 with an unexpected error."""
     if order.name in ("7", "250"):
         return Outcome(order.name, "recipe.yaml:1:1: a mistake")
     if order.name == "499":
@@ -32,7 +32,7 @@ def fail_some(order: Order, _watched: int) -> Outcome:
 
 
 def die_once(order: Order, _watched: int) -> Outcome:
-    """Kill the worker when a job is tried for the first time."""
+    """Kill the worker at the first try of a job."""
     mark = Path(order.folder, order.name)
     if not mark.exists():
         mark.touch()
@@ -41,19 +41,19 @@ def die_once(order: Order, _watched: int) -> Outcome:
 
 
 def die_at_zero(order: Order, _watched: int) -> Outcome:
-    """Kill the worker whenever job 0 is tried."""
+    """Kill the worker at each try of job 0."""
     if order.name == "0":
         os.kill(os.getpid(), signal.SIGKILL)
     return Outcome(order.name, exact="exact")
 
 
 def name_worker(order: Order, _watched: int) -> Outcome:
-    """Say which process does a job."""
+    """Return the process that runs a job."""
     return Outcome(order.name, exact=str(os.getpid()))
 
 
 def wait_behind_first(order: Order, _watched: int) -> Outcome:
-    """Finish job 0 at once; the others take long."""
+    """Finish job 0 at once; the other jobs are slow."""
     if order.name != "0":
         time.sleep(600)
     return Outcome(order.name, exact="exact")
