@@ -1,4 +1,4 @@
-"""Averages of a QDQ graph run on integers, where float32 would give the same."""
+"""Averages of a QDQ graph run on integers if float32 would produce the same results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indices that data decide: a read takes the nearest element, a write outside is left out."""
+"""Indices from data: a read uses the nearest element, and a write out of range is omitted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.needs("gcc")
 INT64 = TensorProto.INT64
 LARGEST = np.iinfo("int64").max
 HOSTILE = np.array([0, -1, 4, 5, -5, -6, 7, -11, LARGEST, -LARGEST - 1, 2**31, -(2**31)])
-"""Indices of an axis of 5: within it, from its end, one too large or small, far outside."""
+"""Indices of an axis of 5: in range, counted from its end, out of range by one, far outside."""
 
 DATA = np.arange(20, dtype="float32").reshape(5, 4)
 UPDATES = np.arange(100, 112, dtype="float32")
@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 def run(
     operator: str, given: dict[str, Array], shape: list[int], folder: Path, **options: Any
 ) -> Any:
-    """Return the result of the C of one operator, which gcc's sanitizers watch."""
+    """Return the result of the C of one operator, run with gcc's sanitizers."""
     kinds = {"float32": TensorProto.FLOAT, "int64": INT64}
     inputs = [value(name, [*a.shape], kinds[a.dtype.name]) for name, a in given.items()]
     model = graph([node(operator, list(given), ["y"], **options)], inputs, [value("y", shape)])
@@ -92,7 +92,7 @@ def test_an_element_outside_of_the_axis_is_not_written(reduction: str, tmp_path:
 
 @pytest.mark.parametrize("reduction", COMBINE)
 def test_a_vector_with_one_index_outside_is_not_written(reduction: str, tmp_path: Path) -> None:
-    """The place of (0, 4) is within the 20 elements: it would be that of (1, 0)."""
+    """Index (0, 4) is out of range, but its offset, that of (1, 0), is within the 20 elements."""
     pairs = np.stack([HOSTILE, np.array([4, 0, 3, 0, -4, 0, 0, 0, 0, 0, 0, 1])], axis=1)
     given = {"x": DATA, "i": pairs, "u": UPDATES}
     found = run("ScatterND", given, [5, 4], tmp_path, reduction=reduction)
@@ -113,7 +113,7 @@ def test_a_grid_of_what_is_no_number_is_outside_of_the_picture(tmp_path: Path) -
 
 
 def test_a_region_of_any_size_ends_and_is_written(tmp_path: Path) -> None:
-    """A region without samples is 0; one of another picture is of the nearest picture."""
+    """A region without samples is 0; a region of a missing image uses the nearest image."""
     regions = np.array([[2, 2, 1, 1], [0, 0, 3e38, 3], [0, 0, 4, 4], [0, 0, 4, 4]], "float32")
     given = {
         "x": np.stack([np.ones((1, 4, 4)), np.full((1, 4, 4), 2)]).astype("float32"),

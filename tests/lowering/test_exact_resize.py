@@ -1,4 +1,4 @@
-"""Bilinear resizes of a QDQ graph are integers, and what fractions give half to even."""
+"""Bilinear resizes of a QDQ graph are integers, equal to exact fractions rounded half to even."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.networks.qdq_reference import F32, Array, Grid
 LENGTHS = (6, 7)
 SIZES = ((12, 14), (24, 7), (9, 11), (3, 4))
 GRIDS = (Grid("int8", F32(0.037), 3), Grid("uint8", F32(2 * F32(0.037)), 40))
-"""Of the input, which is one of the results', and of the other results."""
+"""Quantization parameters of the input and one of the results, and of the other results."""
 
 
 def place(index: int, length: int, extent: int, mode: str) -> Fraction:
-    """Return where a result lies among the pixels, as ONNX's page of Resize has it."""
+    """Return the position of a result between the pixels, as ONNX's page of Resize defines it."""
     if mode == "align_corners":
         where = Fraction(index * (length - 1), extent - 1)
     elif mode == "asymmetric":

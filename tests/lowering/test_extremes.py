@@ -1,4 +1,4 @@
-"""Places of the largest and smallest elements, where all are the type's extreme."""
+"""Positions of the largest and smallest elements if all elements are the type's extreme."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def find_limits(dtype: str) -> tuple[Any, Any]:
 
 
 def draw(dtype: str) -> list[npt.NDArray[Any]]:
-    """Return the least everywhere, the greatest everywhere, and numbers with ties."""
+    """Return the minimum everywhere, the maximum everywhere, and numbers with ties."""
     equal = [np.full((2, 5, 3), value, dtype) for value in find_limits(dtype)]
     return [*equal, np.random.default_rng(0).integers(0, 3, (2, 5, 3)).astype(dtype)]
 
@@ -55,7 +55,7 @@ def test_a_place_is_one_of_an_element(dtype: str, tmp_path: Path) -> None:
 
 
 def test_what_is_written_at_a_place_stays_inside(tmp_path: Path) -> None:
-    """The place behind the last element would be memory of somebody else."""
+    """The position after the last element would be outside of the tensor's memory."""
     int8 = onnx.TensorProto.INT8
     nodes = [
         helper.make_node("ArgMax", ["x"], ["place"], axis=1, select_last_index=1),

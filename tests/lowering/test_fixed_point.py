@@ -1,4 +1,4 @@
-"""The functions of fixed_point.h round as their comments say, at the edges of their domains too."""
+"""The functions of fixed_point.h round as their comments state, also at the limits."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_rounding_is_exact_and_defined(tmp_path: Path) -> None:
         (0.75, 3 * 2**29, 0),
         (1.0 - 2.0**-40, 2**30, 1),  # the mantissa rounds up to 2^31 and is halved
         (2.0**-32, 2**30, -31),
-        (2.0**-33, 0, 0),  # too small to be told from zero
+        (2.0**-33, 0, 0),  # too small to differ from zero
     ],
 )
 def test_quantized_multipliers(factor: float, mantissa: int, shift: int) -> None:

@@ -59,7 +59,7 @@ class Builder:
 
 
 def make_residual_network() -> bytes:
-    """Return a network of each kind of layer, with the input's channels first."""
+    """Return a network with each kind of layer; the channels of the input are first."""
     b = Builder()
     data = b.add("Relu", b.add("Conv", "x", b.constant(6, 3, 3, 2), b.constant(6), strides=[2, 1]))
     inner = b.add("Conv", data, b.constant(6, 1, 3, 3), pads=[1, 1, 1, 1], group=6)
@@ -96,7 +96,7 @@ def test_a_network_of_layers_agrees_with_the_reference(tmp_path: Path) -> None:
 
 
 def test_a_network_has_the_same_bits_on_every_core(tmp_path: Path) -> None:
-    """Vectors on this machine, a core with an FPU, and one without any floats."""
+    """Vectors on this machine, a core with an FPU, and a core without float instructions."""
     data, sample = make_residual_network(), draw_sample()
     found = [
         run_on(data, sample, platform, tmp_path / platform).tobytes()

@@ -1,4 +1,4 @@
-"""What computes quantized values in float32 is listed, and nothing else is."""
+"""The list of operators that compute quantized values in float32 is complete and exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops whose output lies on an input compute the same bits as with a place of its own."""
+"""Loops that write their output over an input compute the same bits as with separate buffers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def find_joined(network: Network) -> list[str]:
 
 
 def spread(network: Network) -> Network:
-    """Return the network with a place for every result."""
+    """Return the network with a separate buffer for every result."""
     kernels = Kernels(tuple(replace(k, in_place=()) for k in network.kernels.kernels))
     return replace(network, kernels=kernels, plan=make_plan(network.partition, kernels))
 
@@ -73,7 +73,7 @@ BLOCK = (
 
 
 def test_a_residual_block_needs_two_places() -> None:
-    """The second convolution adds its result to what the block began with."""
+    """The second convolution adds its result to the input of the block."""
     network = compile_onnx(*BLOCK)
     each = 4 * 6 * 6 * 4
     assert find_joined(network) == ["region_002_conv2d"]
@@ -82,7 +82,7 @@ def test_a_residual_block_needs_two_places() -> None:
 
 @pytest.mark.needs("gcc")
 def test_the_last_pixels_of_a_residual_are_added_once(tmp_path: Path) -> None:
-    """The last block of 37 pixels overlaps the one before it, whatever the block's size."""
+    """The last block of 37 pixels overlaps the previous block, for any block size."""
     network = compile_onnx(*BLOCK, shape=[1, 4, 1, 37])
     assert find_joined(network) == ["region_002_conv2d"]
     found = run(network, tmp_path / "joined")
@@ -108,7 +108,7 @@ def test_what_reads_other_elements_has_its_own_place(kind: str, reads: list[str]
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("platform", ["host", "rv32-bare"])
 def test_a_form_computes_the_same_in_one_place(platform: str, tmp_path: Path) -> None:
-    """Sums of two tensors of bytes, by the form of each core, on this machine."""
+    """Sums of two tensors of bytes, with the form of each core, on this machine."""
     nodes = []
 
     def quantize(kind: str, reads: list[str], to: str, **attributes: Any) -> None:

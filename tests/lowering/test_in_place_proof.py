@@ -1,4 +1,4 @@
-"""What loops have to do so that their output may lie on what they read, in TIR."""
+"""Conditions in TIR under which loops may write their output over an input."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def compile_loops(text: str) -> tirx.PrimFunc:
 
 
 def find(text: str, read: str = "float32", written: str = "float32") -> tuple[str, ...]:
-    """Return which of one input the output may lie on."""
+    """Return the inputs that the output may overwrite."""
     x, y = Parameter("x", read, 24, "x"), Parameter("y", written, 24, "y")
     return find_in_place(compile_loops(text), (x,), (y,), between=1)
 

@@ -1,4 +1,4 @@
-"""Indices that divide: what TVM makes of a dividend that counts down or has a constant."""
+"""Indices that divide: TVM's code for a dividend that counts down or has a constant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The largest of minus infinities is minus infinity, and the smallest of infinities infinity."""
+"""The maximum of minus infinities is minus infinity, and the minimum of infinities is infinity."""
 
 from __future__ import annotations
 

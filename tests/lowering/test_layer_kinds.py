@@ -1,7 +1,7 @@
-"""Kinds of layers that a network has are found, and computed by a form.
+"""Each kind of layer in a network is found, and computed by a form.
 
-That convolutions of groups are exact is tested beside this: tests/lowering/test_tflite_operators.py
-for TFLite, tests/lowering/test_qdq_properties.py for ONNX.
+Other tests show that convolutions of groups are exact: tests/lowering/test_tflite_operators.py for
+TFLite, tests/lowering/test_qdq_properties.py for ONNX.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_same_padding_runs_on_integers(tmp_path: Path) -> None:
 
 @pytest.mark.needs("gcc")
 def test_products_of_two_activations_are_layers_and_exact(tmp_path: Path) -> None:
-    """Attention's two products; one matrix for a stack of others; inputs in either order."""
+    """Attention's two products, one matrix for a stack of others, and inputs in either order."""
     graph = Graph()
     queries, keys, weights = (
         Grid(d, F32(s), p) for d, s, p in (("int8", 0.05, 3), ("uint8", 0.031, 90), ("int8", 1, -8))
@@ -161,7 +161,7 @@ def test_other_products_are_left_to_loops(name: str) -> None:
 
 @pytest.mark.parametrize("axis", [-1, 1])
 def test_a_softmax_of_rows_has_a_form(axis: int) -> None:
-    """Along another axis than the last one it is loops in float32."""
+    """Along any axis except the last one, it is computed by loops in float32."""
     graph = Graph()
     _, real = graph.input((2, 4, 5), Grid("int8", F32(0.07), 3))
     result = graph.node("Softmax", [real], axis=axis)

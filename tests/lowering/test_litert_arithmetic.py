@@ -1,4 +1,4 @@
-"""Operators whose integers differ between LiteRT and the obvious arithmetic equal LiteRT's."""
+"""Operators for which LiteRT's integers differ from the definition equal LiteRT's integers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.needs("gcc")
 
 
 def add_convolution(builder: ModelBuilder, kind: str, factor: float) -> None:
-    """Add a layer whose bias has a recorded scale ``factor`` times that of the products."""
+    """Add a layer whose bias has a recorded scale, ``factor`` times the scale of the products."""
     random = np.random.default_rng(3)
     shape = (6, 3, 3, 2) if kind == "CONV_2D" else (1, 3, 3, 2)
     weights = random.integers(-127, 128, shape).astype("int8")

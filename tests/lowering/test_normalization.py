@@ -1,4 +1,4 @@
-"""A normalization keeps its digits where the mean is large beside the deviations; rows of bytes."""
+"""A normalization stays accurate if the mean is much larger than the deviations; rows of bytes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_rows_of_bytes_are_normalized_by_their_exact_deviations(
     )
     network, given = Graph(), np.zeros(shape, "int8")
     given[...] = numbers.integers(-128, 127, shape, endpoint=True)
-    given[0, :3] = 127  # of equal numbers: the root of float32's error would make ones of nothing
+    given[0, :3] = 127  # equal numbers: the root would divide float32's error by itself
     name, real = network.input(shape, source)
     of = shape[1:2] if by_channel else shape[-axes:]
     gain, bias = numbers.integers(-128, 127, (2, *of), endpoint=True).astype("int8")
@@ -67,7 +67,7 @@ def test_rows_of_bytes_are_normalized_by_their_exact_deviations(
     data = network.build()
     ((found,),) = run_generated(data, [{name: given}], tmp_path, SANITIZED)
     (kernel,) = lowered(data).kernels.kernels
-    (left,) = kernel.float_operators  # the root, and what follows
+    (left,) = kernel.float_operators  # the root, and the operators after it
     assert left.kind in ("layer_norm", "instance_norm")
 
     exact, last = source.centered(given) * float(source.scale), tuple(range(-axes, 0))

@@ -1,4 +1,4 @@
-"""Random QDQ ONNX graphs compute, bit for bit, what an independent reference computes.
+"""Random QDQ ONNX graphs compute, bit for bit, the results of an independent reference.
 
 An example has many operators, so that few compilations cover them all. The generated C runs under
 gcc's sanitizers: undefined behavior ends it.

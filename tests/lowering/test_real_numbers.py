@@ -1,4 +1,4 @@
-"""Float32 numbers get the integers that a division and a rounding give, at each step's edges."""
+"""Float32 numbers become the integers of a division and a rounding, at the edges of each step."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def draw_grids() -> list[OutputQuantParams]:
 
 
 def draw_numbers(begins: npt.NDArray[np.uint32]) -> npt.NDArray[np.float32]:
-    """Return numbers around every step, of both signs, some of all sizes, and special ones."""
+    """Return numbers around every step, of both signs, some of all sizes, and special numbers."""
     near = (begins.astype("int64")[:, None] + np.arange(-2, 3)).reshape(-1)
     far = np.random.default_rng(0).integers(0, 2**31, 500)
     special = [0, 1, 0x7FFFFF, 0x800000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000]

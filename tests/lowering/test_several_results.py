@@ -1,4 +1,4 @@
-"""Operators with several results, and outputs that no operator computes, equal ONNX Runtime.
+"""Operators with several results, and outputs without an operator, equal ONNX Runtime.
 
 The generated C runs under gcc's sanitizers: undefined behavior ends it.
 """
@@ -61,7 +61,7 @@ def check(data: bytes, samples: list[Sample], folder: Path) -> list[list[npt.NDA
 
 
 def coarse(shape: Sequence[int], dtype: str, seed: int) -> npt.NDArray[Any]:
-    """Random values of which many are equal, both zeros among them."""
+    """Random values with many equal ones, including both zeros."""
     values = np.random.default_rng(seed).integers(-4, 5, shape)
     return np.asarray((values * np.array(0.5 if dtype == "float32" else 1, dtype)), dtype)
 

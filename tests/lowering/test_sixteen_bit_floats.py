@@ -1,4 +1,4 @@
-"""float16 and bfloat16: conversions bit by bit, and networks against what defines them."""
+"""float16 and bfloat16: conversions bit by bit, and networks against their definitions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def convert(function: str, numbers: Array, result: str, folder: Path) -> Array:
 
 
 def near_ties(kind: np.dtype[Any], wide: str) -> Array:
-    """Return every number of 16 bits, the middles between neighbors, and what is next to those."""
+    """Return every number of 16 bits, the middles between neighbors, and their next numbers."""
     finite = np.arange(2**16, dtype="uint16").view(kind).astype(wide)
     finite = np.unique(finite[np.isfinite(finite)])
     middles = finite[:-1] + (finite[1:] - finite[:-1]) / 2
@@ -101,11 +101,11 @@ def test_rounding_is_to_nearest_even_and_defined(name: str, wide: str, tmp_path:
 
 
 def rounded(numbers: Array, kind: np.dtype[Any]) -> Array:
-    """Round once: numpy does, but ml_dtypes takes doubles to bfloat16 by way of float32."""
+    """Round once, as numpy does; ml_dtypes converts doubles to bfloat16 through float32."""
     if kind == np.float16 or numbers.dtype == np.float32:
         return numbers.astype(kind)
     every = np.unique(np.arange(2**15, dtype="uint16").view(kind).astype("float64"))
-    every = np.append(every[np.isfinite(every)], 2.0**128)  # where the next one would be
+    every = np.append(every[np.isfinite(every)], 2.0**128)  # where the next number would be
     size = np.minimum(np.abs(numbers), every[-1])
     above = np.clip(np.searchsorted(every, size), 1, len(every) - 1)
     to_above, to_below = every[above] - size, size - every[above - 1]
@@ -116,7 +116,7 @@ def rounded(numbers: Array, kind: np.dtype[Any]) -> Array:
 
 
 def network(name: str) -> bytes:
-    """Return a convolution, a product with weights, additions and moves, all on 16-bit floats."""
+    """Return a convolution, a product with weights, additions and moves, all with 16-bit floats."""
     kind = TYPES[name]
     number = onnx.helper.np_dtype_to_tensor_dtype(kind)
     random = np.random.default_rng(3)
@@ -155,7 +155,7 @@ def test_networks_agree_with_onnx_to_a_step_of_their_type(name: str, tmp_path: P
 
 
 def in_float32(data: bytes) -> bytes:
-    """Return the same network, its 16-bit weights too, in float32."""
+    """Return the network with all types and weights converted to float32."""
     model = onnx.load_model_from_string(data)
     for constant in model.graph.initializer:
         array = onnx.numpy_helper.to_array(constant)
@@ -173,7 +173,7 @@ ARITHMETIC = {"Add": 2, "Sub": 2, "Mul": 2, "Div": 2, "Sqrt": 1, "Neg": 1, "Max"
 def test_basic_arithmetic_is_that_of_numpy_bit_for_bit(tmp_path: Path) -> None:
     names = ["x", "z"]
     nodes = [node(op, names[:n], [op.lower()]) for op, n in ARITHMETIC.items()]
-    # What one operator rounds, the next one in the same region reads rounded.
+    # If one operator rounds its result, the next one in the region reads the rounded result.
     nodes += [node("Mul", ["add", "add"], ["square"]), node("Sub", ["square", "x"], ["rest"])]
     half = onnx.TensorProto.FLOAT16
     results = [value(n.output[0], [4096], half) for n in nodes if n.output[0] != "square"]
@@ -203,7 +203,7 @@ def test_tensors_take_two_bytes_an_element() -> None:
 
 
 def relax_module(body: str) -> bytes:
-    """Return a module whose ``main`` takes and returns eight numbers."""
+    """Return a module whose ``main`` reads and returns eight numbers."""
     text = f"""
 @I.ir_module
 class Module:

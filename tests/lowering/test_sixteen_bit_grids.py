@@ -1,4 +1,4 @@
-"""Products of 16-bit QDQ tensors are sums of integers, whatever the type and its zero point."""
+"""Products of 16-bit QDQ tensors are sums of integers, for any type and zero point."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of 8, 4 and 2 bits that C99 lacks, against ml_dtypes and ONNX's own definitions."""
+"""Types of 8, 4 and 2 bits that C99 lacks, compared with ml_dtypes and ONNX's definitions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run_casts(
 
 
 def assert_same(found: Array, expected: Array, label: str) -> None:
-    """Compare bit by bit, but for what a NaN is."""
+    """Compare bit by bit, except for the bits of NaN."""
     assert found.dtype == expected.dtype, label
     with np.errstate(invalid="ignore"):
         nan, wanted = (np.isnan(a.astype("float64")) for a in (found, expected))
@@ -64,7 +64,7 @@ def find_ties(kind: str) -> Array:
 
 
 def make_numbers(wide: str) -> Array:
-    """Return numbers to convert: all there are of 16 bits; else ties, limits and random ones."""
+    """Return numbers to convert: all numbers of 16 bits, or ties, limits and random numbers."""
     if np.dtype(wide).itemsize == 2:
         return np.arange(2**16, dtype="uint16").view(wide)
     random = np.random.default_rng(1).integers(0, 2**32, 2**14).astype("uint32").view("float32")
@@ -81,7 +81,7 @@ def expect_cast(numbers: Array, kind: str, settings: dict[str, Any]) -> Array:
     if kind == POWERS:
         mode = settings.get("round_mode", "up")
         codes = numpy_helper.to_float8e8m0(numbers, bool(saturate), mode).view("uint8").copy()
-        if saturate:  # Cast's table asks for the largest number, ONNX's evaluator gives NaN
+        if saturate:  # Cast's table requires the largest number, ONNX's evaluator returns NaN
             codes[np.isinf(numbers.astype("float32"))] = 254
         return codes.view(kind)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -113,7 +113,7 @@ def test_floats_round_as_onnx_defines(wide: str, tmp_path: Path) -> None:
 
 
 def test_doubles_are_rounded_once(tmp_path: Path) -> None:
-    """A double next to a tie is no tie, though the nearest float32 is one."""
+    """A double next to a tie is not a tie, although the nearest float32 is one."""
     ties = {kind: find_ties(kind) for kind in FLOATS if kind != POWERS}
     given = {kind: tie.astype("float64") * (1 + 2.0**-40) for kind, tie in ties.items()}
     nodes = [(kind, node("Cast", [kind], [f"{kind}_y"], to=element(kind))) for kind in given]
@@ -137,7 +137,7 @@ def test_every_code_widens_exactly(tmp_path: Path) -> None:
 
 
 def make_codes(kind: str) -> Array:
-    """Return every number of a type, several times where it has fewer than 8 bits."""
+    """Return every number of a type, several times if it has fewer than 8 bits."""
     return from_bytes(np.arange(256, dtype="uint8").view(STORED_AS[kind]), kind)
 
 
@@ -178,13 +178,13 @@ def test_bit_cast_keeps_every_bit(tmp_path: Path) -> None:
 
 
 def get_bits(array: Array) -> Array:
-    """Return the bits of numbers; ml_dtypes does not say what is above those of a small one."""
+    """Return the bits of numbers; ml_dtypes does not define the bits above a small number."""
     bits = array.view(f"u{array.dtype.itemsize}")
     return bits & (2 ** int(array.dtype.name[-1]) - 1) if array.dtype.name in INTEGERS else bits
 
 
 def make_quantized(kind: str, scale: Array, **settings: Any) -> bytes:
-    """A network that quantizes x to y, and dequantizes that to z and the input q to r."""
+    """A network that quantizes x to y, and dequantizes y to z and the input q to r."""
     shape, of_scale = [2, 6, 4], "float32" if scale.dtype.name == POWERS else scale.dtype.name
     points = np.resize(np.arange(2) if kind in INTEGERS else np.zeros(1), scale.shape)
     back = {**settings, "output_dtype": element(of_scale)}

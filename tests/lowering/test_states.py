@@ -1,4 +1,4 @@
-"""States between runs: the C equals the reference runtime over 100 steps that follow each other."""
+"""States between runs: the C equals the reference runtime over 100 consecutive steps."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ HOST = load_platform("host")
 
 
 def assert_equal_steps(found: Outputs, data: bytes, samples: list[Sample]) -> None:
-    """Compare with LiteRT bit for bit, and see that no two steps are alike."""
+    """Compare with LiteRT bit for bit, and check that all steps differ."""
     expected = FORMATS["tflite"].load().run_reference(data, samples).outputs
     for step, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         for array, reference in zip(ours, theirs, strict=True):
@@ -132,7 +132,7 @@ def port(name: str) -> onnx.ValueInfoProto:
 
 
 def write_taps() -> bytes:
-    """Return y = 0.5 a + x + b + c, with a' = 0.5 a + x, b' = a, and c and d changing places."""
+    """Return y = 0.5 a + x + b + c, with a' = 0.5 a + x, b' = a, c' = d and d' = c."""
     nodes = [
         helper.make_node("Mul", ["a", "half"], ["scaled"]),
         helper.make_node("Add", ["scaled", "x"], ["a_next"]),
@@ -175,7 +175,7 @@ def test_states_change_all_at_once(caller_arena: bool, tmp_path: Path) -> None:
 
 
 def make_leaky_counter() -> bytes:
-    """Return an integer network of Python's: y = (x + h) >> 1, and h' = y."""
+    """Return an integer network defined in Python: y = (x + h) >> 1, and h' = y."""
     graph = Graph()
     x, h = graph.input("x", (1, 6)), graph.input("h", (1, 6))
     y = graph.add(x, h, "y", shift_bits=1)

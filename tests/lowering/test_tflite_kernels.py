@@ -1,7 +1,8 @@
-"""Every operator with integer arithmetic of its own equals LiteRT's reference kernel, bit for bit.
+"""Every operator with special integer arithmetic equals LiteRT's reference kernel, bit for bit.
 
-Each test builds one model of many operators with random shapes and grids, so that one compilation
-covers them all. The generated C runs under gcc's sanitizers: undefined behavior ends it.
+Each test builds one model of many operators with random shapes and quantization parameters, so that
+one compilation covers them all. The generated C runs under gcc's sanitizers: undefined behavior
+ends it.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ def generator(name: str) -> np.random.Generator:
 
 
 def random_grid(random: np.random.Generator, dtype: str = "int8") -> Quantization:
-    """A scale over four decades and a zero point that is often an extreme of its type."""
+    """A scale over four decades, and a zero point that is often an extreme of its type."""
     limits = np.iinfo(dtype)
     points = [limits.min, limits.max, int(random.integers(limits.min, limits.max)), 0]
     return Quantization(float(np.float32(10 ** random.uniform(-3, 1))), int(random.choice(points)))
 
 
 def check_equal(data: bytes, folder: Path, seed: int = 0, samples: int = 6) -> None:
-    """Compare generated C and LiteRT on every output; nothing may be left in float32."""
+    """Compare generated C and LiteRT on every output; no operator may remain in float32."""
     for kernel in lowered(data).kernels.kernels:
         assert "float" not in kernel.body, f"{kernel.region} is not integer"
     inputs = random_samples(data, samples, seed)
@@ -64,7 +65,7 @@ def add_convolution(
     activation: int,
     per_channel: bool,
 ) -> None:
-    """Add a convolution of (input, output) channels and (picture, window, stride) extents."""
+    """Add a convolution of (input, output) channels and (image, window, stride) extents."""
     inner, outer = channels
     size, window, stride = extents
     source = random_grid(random)
@@ -72,7 +73,7 @@ def add_convolution(
     scales = scales if per_channel else scales[:1]
     shape = (1, window, window, outer) if depthwise else (outer, window, window, inner)
     axis = 3 if depthwise and per_channel else 0
-    # The sums' spread decides about a useful output grid; on finer ones most results saturate.
+    # The spread of the sums decides a useful output scale; with smaller ones most results saturate.
     spread = source.scale * max(scales) * 127 * window * inner / 3
     grid = Quantization(
         float(np.float32(spread * random.choice([0.02, 0.5, 1]))), random_grid(random).zero_point
@@ -155,7 +156,7 @@ def test_operators_of_two_tensors(tmp_path: Path, kind: str, dtype: str) -> None
     for case in range(12):
         left, right = shapes[case % 3]
         grids = [random_grid(random, dtype) for _ in range(3)]
-        if kind != "MUL":  # keep the sum's multiplier below 1, which the kernels demand
+        if kind != "MUL":  # keep the sum's multiplier below 1, as the kernels require
             widest = max(float(g.scale) for g in grids[:2])
             grids[2] = Quantization(
                 float(np.float32(widest * random.uniform(0.2, 2))), grids[2].zero_point
@@ -245,7 +246,7 @@ def test_operators_of_one_tensor(tmp_path: Path, kind: str, dtype: str) -> None:
     }
     for case in range(40):
         grid = random_grid(random, dtype)
-        # Scales in a ratio of small numbers: many results are ties, or nearly so.
+        # Scales in a ratio of small numbers: many results are ties, or nearly ties.
         ratio = random.integers(1, 12) / random.integers(1, 8)
         target = Quantization(
             float(np.float32(grid.scale * ratio)), random_grid(random, dtype).zero_point
@@ -281,7 +282,7 @@ def test_quantizing_and_dequantizing_real_numbers(tmp_path: Path) -> None:
     builder.operator("QUANTIZE", [half], [output])
     data = builder.build()
     inputs = random_samples(data, 6, 0)
-    for sample in inputs:  # ties, which the two usual roundings send different ways
+    for sample in inputs:  # ties, for which the two common roundings differ
         name = builder.graph.tensors[half].name
         sample[name] = np.round(sample[name] * 4).astype("float32") / 4
     assert_equal(

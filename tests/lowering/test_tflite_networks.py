@@ -26,7 +26,7 @@ NETWORKS = {
 
 
 def mirrored(name: str) -> Path:
-    """Return a file of the folders with downloaded models; skip the test where it is missing."""
+    """Return a file of the folders with downloaded models; skip the test if it is missing."""
     folders = os.environ.get("FIRMWRIGHT_MIRROR", "").split(os.pathsep)
     found = [path for folder in folders if folder and (path := Path(folder) / name).is_file()]
     if not found:
@@ -35,7 +35,7 @@ def mirrored(name: str) -> Path:
 
 
 def real_inputs(network: str) -> list[npt.NDArray[Any]]:
-    """Return the recorded inputs that come with two of the models."""
+    """Return the recorded inputs of two of the models."""
     if network == "resnet8":
         with np.load(mirrored("ic_160.npz")) as archive:
             return list((archive["images_u8"].astype("int16") - 128).astype("int8"))
@@ -46,7 +46,7 @@ def real_inputs(network: str) -> list[npt.NDArray[Any]]:
 
 
 def samples(network: str, data: bytes) -> list[Sample]:
-    """Return real inputs as far as there are, random ones for the rest."""
+    """Return all recorded real inputs, and random inputs for the rest."""
     chosen = random_samples(data, COUNT, seed=1)
     for sample, real in zip(chosen, real_inputs(network), strict=False):
         (name,) = sample

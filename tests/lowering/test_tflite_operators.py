@@ -1,7 +1,7 @@
-"""Every operator of the tables equals LiteRT's reference kernel in each type that it takes.
+"""Every operator of the tables equals LiteRT's reference kernel in each supported type.
 
-Bit for bit in integers, within 1e-5 of the largest result in float32. One model holds all cases
-of a table, so that one compilation covers them; it runs under gcc's sanitizers.
+Integers are equal bit for bit, and float32 within 1e-5 of the largest result. One model contains
+all cases of a table, so that one compilation covers them. It runs under gcc's sanitizers.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ NOT_TAKEN = {
     "int8": {"SUM"},
     "float32": {"RSQRT"},
 }  # fmt: skip
-"""What LiteRT's reference kernels refuse, or (int8 SUM) get wrong; RSQRT's domain is positive."""
+"""Operators that LiteRT's reference kernels reject or (int8 SUM) compute wrong, by type."""
 
 NEARLY = {"int8": {"L2_NORMALIZATION", "LOG_SOFTMAX"},
           "uint8": {"L2_NORMALIZATION", "LOG_SOFTMAX", "RESIZE_BILINEAR"}}  # fmt: skip
-"""What runs in float32 between dequantize and quantize: it may differ by the last bit."""
+"""Operators in float32 between dequantize and quantize, which may differ by the last bit."""
 
 
 def model_of(cases: tuple[Case, ...], dtype: str, seed: int) -> bytes:
@@ -111,7 +111,7 @@ def test_functions_of_16_bit_tensors(tmp_path: Path) -> None:
     kinds = [("LOG", {}), ("GELU", {"approximate": True}), ("GELU", {"approximate": False}),
              ("ABS", {})]  # fmt: skip
     for kind, values in kinds * 10:
-        scales = 10 ** random.uniform(-4, -2, 2)  # LiteRT's logarithm overflows on finer ones
+        scales = 10 ** random.uniform(-4, -2, 2)  # LiteRT's logarithm overflows with smaller scales
         grids = [Quantization(float(np.float32(s))) for s in scales]
         inputs = [builder.input((1, 500), "int16", grids[0])]
         output = builder.output((1, 500), "int16", grids[1])
@@ -184,7 +184,7 @@ def test_operators_with_weights(tmp_path: Path, dtype: str, weights: str, bias: 
     random = np.random.default_rng(6)
     builder = ModelBuilder()
     for case in CASES:
-        if (case.kind, weights) != ("TRANSPOSE_CONV", "int4"):  # LiteRT takes int8 there
+        if (case.kind, weights) != ("TRANSPOSE_CONV", "int4"):  # LiteRT supports int8 there
             add_weighted(builder, case, dtype, weights, bias, random)
     check_exact(shaped(builder), tmp_path)
 
@@ -197,7 +197,7 @@ def test_operators_with_weights(tmp_path: Path, dtype: str, weights: str, bias: 
 def test_sums_in_the_middle_between_two_results(
     tmp_path: Path, kind: str, dtype: str, weights: str, bias: str
 ) -> None:
-    """Factors of 1/4 and 1/8, and such that miss them by the last bit of a float32."""
+    """Factors of 1/4 and 1/8, and factors that differ from them by the last bit of a float32."""
     random = np.random.default_rng(9)
     builder = ModelBuilder()
     for number in range(20):
@@ -230,7 +230,7 @@ def test_float_operators_with_weights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("dtype", "points"), [("int8", (5, -7)), ("int16", (0, 0))])
 def test_sums_are_saturated(tmp_path: Path, dtype: str, points: tuple[int, int]) -> None:
-    """LiteRT 2.3.0's reference kernel gets such sums wrong: numpy is the reference."""
+    """LiteRT 2.3.0's reference kernel computes such sums wrong, so numpy is the reference."""
     builder = ModelBuilder()
     source = builder.input((50, 4), dtype, Quantization(0.5, points[0]))
     axes = builder.constant(np.array([1], "int32"))
@@ -248,7 +248,7 @@ def test_sums_are_saturated(tmp_path: Path, dtype: str, points: tuple[int, int])
             np.testing.assert_array_equal(found, expected)
             continue
         halves = (sample["t0"].astype("int64") - points[0]).sum(axis=1)
-        nearest = (halves + 1) >> 1  # ties up, as a factor of exactly 1/2 is rounded
+        nearest = (halves + 1) >> 1  # ties up, like the rounding of a factor of exactly 1/2
         np.testing.assert_array_equal(found, np.clip(nearest + points[1], limits.min, limits.max))
 
 
@@ -272,7 +272,7 @@ def test_comparisons(tmp_path: Path, dtype: str) -> None:
 
 
 def test_concatenation_of_several_grids(tmp_path: Path) -> None:
-    """LiteRT takes such for uint8 only."""
+    """LiteRT supports several scales for uint8 only."""
     random = np.random.default_rng(10)
     builder = ModelBuilder()
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""Sums of 16-bit activations that 32 bits do not hold, in both roundings, by channel and not."""
+"""Sums of 16-bit activations that exceed 32 bits, in both roundings, per channel and per tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums that wrap around, and what is made of them afterwards."""
+"""Sums that wrap around, and the operators after them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.needs("gcc")
 
 
 def test_a_sum_of_int32_keeps_a_clamp_below_zero(tmp_path: Path) -> None:
-    """TVM concludes from a cast to unsigned that a number was not negative."""
+    """From a cast to unsigned, TVM concludes that a number was not negative."""
     nodes = [
         helper.make_node("Add", ["x", "bias"], ["sum"]),
         helper.make_node("Clip", ["sum", "low", "high"], ["clamped"]),
@@ -44,7 +44,7 @@ def test_a_sum_of_int32_keeps_a_clamp_below_zero(tmp_path: Path) -> None:
 def test_a_short_integer_wraps_before_it_is_compared(
     tmp_path: Path, operator: str, dtype: str
 ) -> None:
-    """C computes it as int, which keeps what is beyond the type."""
+    """C computes the result as int, which keeps the bits above the type."""
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     nodes = [
         helper.make_node(operator, ["a", "b"], ["made"]),
@@ -89,12 +89,12 @@ OVERFLOWING: dict[str, Callable[[Array], Array]] = {
     "CumSum": lambda x: x.cumsum(1, dtype=x.dtype),
     "MatMul": lambda x: x @ x,
 }
-"""What operators make of integers in numpy, where these wrap; ONNX Runtime lets some saturate."""
+"""Results of operators whose integers wrap in numpy; ONNX Runtime saturates some of them."""
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_what_overflows_wraps_around(tmp_path: Path, dtype: str) -> None:
-    """C leaves it undefined, so compilers conclude that it does not happen."""
+    """Overflow is undefined in C, so compilers assume that it does not happen."""
     limits = np.iinfo(dtype)
     x = np.random.default_rng(0).integers(limits.min, limits.max, (4, 4), dtype)
     x[0, :2] = limits.min
