@@ -29,7 +29,7 @@ OUTDIR = {
     "notes": "has files that no build of this version wrote (a, b, c and 1 more)",
     "old/model/new": "is in a result of the build in ",
 }
-"""Values, and the reasons why they are rejected."""
+"""Values of outdir, and the reasons why they are rejected."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The markers of firmwright's folders: a build removes and replaces nothing else."""
+"""The markers of firmwright's folders: a build removes and replaces only marked folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fingerprint changes with each file that decides, and is found again without a look."""
+"""A fingerprint changes with each relevant file, and is reused without a read of the files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from firmwright.toolchain.opened_files import OpenedFiles
 
 @pytest.fixture
 def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a tool; nothing of it is younger than this process."""
+    """The folder of a tool; all its files are older than this process."""
     monkeypatch.setattr(fingerprint, "KNOWN", {})
     monkeypatch.setattr(fingerprint, "find_cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(fingerprint, "is_settled", lambda _: True)

@@ -1,4 +1,4 @@
-"""What the commands that list things tell, also of what is missing."""
+"""The output of commands that list things, including missing things."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which results of stages the platforms of a recipe share."""
+"""The results of stages that the platforms of a recipe share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIGITS = Path(__file__).parents[2] / "examples/digits/digits.onnx"
 
 
 def load(text: str, folder: Path) -> Job:
-    """Return the job of a recipe for the digits network, whose other lines are ``text``."""
+    """Return the job of a recipe for the digits network; ``text`` contains the other lines."""
     path = folder / "r.yaml"
     path.write_text(f"model: {DIGITS}\n{text}")
     recipe = load_recipe(path, {}, make_catalog(), folder / "cache")
@@ -26,7 +26,7 @@ def load(text: str, folder: Path) -> Job:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    """A job on a platform without features, with the portable device alone."""
+    """A job on a platform without features, with only the portable device."""
     loaded = load("platform: rv32-bare\n", tmp_path)
     return replace(loaded, platform=replace(loaded.platform, features=()))
 

@@ -1,4 +1,4 @@
-"""What is read of labels."""
+"""Labels as they are read from files."""
 
 from __future__ import annotations
 

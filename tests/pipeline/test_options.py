@@ -1,4 +1,4 @@
-"""What the environment says."""
+"""Options from environment variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a stage runs again, in words."""
+"""The printed reasons why a stage runs again."""
 
 from __future__ import annotations
 

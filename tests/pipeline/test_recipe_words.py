@@ -1,4 +1,4 @@
-"""What the words ``recipe=`` mean: paths, names in ``recipes/``, patterns, several of them."""
+"""Values of ``recipe=``: paths, names in ``recipes/``, patterns, and several of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.pipeline.recipe_words import enter_repository, find_recipes
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A repository with a task file and recipes, which the command is given in."""
+    """A repository with a task file and recipes, in which the command runs."""
     recipes = ("recipes/yolo.yaml", "recipes/kws.yaml", "own/kws.yaml", "own/vad.yaml", "a.yaml")
     for name in (*recipes, "recipes/kws.lock", "own/kws.tflite"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Recipes whose files change, while they say the same."""
+"""Recipes whose files change, but whose meaning stays the same."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def replace(name: str, text: str) -> None:
 
 
 def move_model() -> None:
-    """State the path of the model in a file of another folder."""
+    """State the model's path in a file of another folder."""
     replace("nets/net.yaml", "extends: ../parts/base.yaml\n")
     replace("parts/base.yaml", f"{BASE}model: net.onnx\n")
 

@@ -75,7 +75,7 @@ def test_errors_are_one_line(
 
 @pytest.mark.parametrize("key", [key for key in load_schema()["properties"] if key != "extends"])
 def test_each_error_carries_the_file_that_wrote_the_value(key: str) -> None:
-    """No key accepts a list in a list. The base writes it on line 4."""
+    """No key accepts a list in a list. The base contains one on line 4."""
     Path("parts/base.yaml").write_text(f"run:\n  samples: 2\n\n{key}: [[]]\n")
     if key == "run":
         Path("parts/base.yaml").write_text("\n\n\nrun: [[]]\n")

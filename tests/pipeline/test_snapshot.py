@@ -1,4 +1,4 @@
-"""What a snapshot sees of files, and which it cannot trust yet."""
+"""The changes of files that a snapshot detects, and the files that it cannot trust yet."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def look() -> list[UpToDate]:
 
 
 def replace(path: Path) -> None:
-    """Write as many other bytes, under the old time."""
+    """Write different bytes of the same number, with the old time."""
     status = path.stat()
     path.write_text("behind")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -1,4 +1,4 @@
-"""What the stages declare fits together."""
+"""The declarations of the stages are consistent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_artifact_is_of_a_class_that_exists(artifact: Artifact[Any]) -> None:
 
 @pytest.mark.parametrize("artifact", ORDERED)
 def test_records_have_slots(artifact: Artifact[Any]) -> None:
-    """Without them, msgspec does not write defaults of what it has read."""
+    """Without slots, msgspec does not write the defaults of records that it has read."""
     records = () if artifact.kind == ARRAYS else list_dataclasses(resolve_name(artifact.kind))
     assert [kind for kind in records if "__slots__" not in vars(kind)] == []
 
@@ -61,6 +61,6 @@ def test_a_digest_that_a_download_has_not_is_found_in_the_recipe(tmp_path: Path)
 
 def test_all_artifacts_are_written_by_some_stage() -> None:
     named = {a for a in vars(artifacts).values() if isinstance(a, Artifact)}
-    # Not every run of their stages leaves these, so they are none of the results.
+    # Some runs of their stages do not write these, so they are not results.
     named -= {artifacts.QUANTIZED_RELAX, artifacts.MODEL_SIGNATURE}
     assert {a for a in named if a.stage not in CHOSEN} <= WRITTEN

@@ -1,4 +1,4 @@
-"""doit's state, damaged: what it no longer knows runs again, and no traceback is shown."""
+"""If doit's state is damaged, the affected tasks run again, and no traceback is printed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VALUE = {"outputs": {"x": [1, 2, 3, 4, "digest"]}}
 
 
 def open_state(folder: Path) -> DurableDB:
-    """Open a state; give up its lock, which would last as long as this process."""
+    """Open a state and release its lock, which this process would hold until its end."""
     opened = DurableDB(str(folder / ".doit.db"), JSONCodec())
     opened.lock.close()
     return opened
@@ -27,7 +27,7 @@ def open_state(folder: Path) -> DurableDB:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """A state that knows two tasks, closed."""
+    """A closed state that knows two tasks."""
     written = open_state(tmp_path)
     for task in ("first", "second"):
         written.set(task, "_values_:", VALUE)
@@ -118,7 +118,7 @@ def test_a_failed_write_keeps_the_old_state(
 def test_a_rollback_that_fails_is_not_damage(
     state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A killed build leaves a journal, and the next one writes the old pages into the state."""
+    """A killed build leaves a journal, and the next build restores the old pages from it."""
     path = state / ".doit.db"
     with closing(sqlite3.connect(path)) as table:
         table.execute("pragma cache_size = 1")

@@ -46,7 +46,7 @@ sys.exit(DoitMain(ModuleTaskLoader({"task_read": task_read})).run(["run", *sys.a
 def test_a_stage_fails_whose_input_changed(
     tmp_path: Path, options: tuple[str, ...], edited: str, failed: str
 ) -> None:
-    program = tmp_path / "program.py"  # in a file: doit looks at the lines of a task's code
+    program = tmp_path / "program.py"  # in a file: doit reads the lines of a task's code
     program.write_text(PROGRAM)
     (tmp_path / "input").write_text("given")
 

@@ -1,4 +1,4 @@
-"""The table of a build: what it says of devices that got nothing, of memory, of inexact outputs."""
+"""The table of a build: devices without regions, memory, and inexact outputs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def region(number: int, device: str, macs: int) -> Region:
 def make_job(
     folder: Path, devices: tuple[str, ...], target: tuple[str, ...], macs: int = 100
 ) -> Job:
-    """Return what the table reads of a job with regions on ``devices``, of ``macs`` and more."""
+    """Return the table's inputs for a job with regions on ``devices``, of ``macs`` and more."""
     regions = tuple(region(i, name, macs * (i + 1)) for i, name in enumerate(devices))
     tensors = tuple(Tensor(name=f"t{i}", shape=(1,), dtype="int8") for i in range(len(devices) + 1))
     partition = Partition(("t0",), (f"t{len(devices)}",), tensors, regions)

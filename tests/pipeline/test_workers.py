@@ -1,4 +1,4 @@
-"""Whichever process of a build is killed, none is left, and nobody waits for it."""
+"""If any process of a build is killed, all its processes end, and no process waits."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ sys.exit(DoitMain(ModuleTaskLoader({"task_stay": task_stay})).run(["run", "-n", 
 
 @contextmanager
 def build(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """Start two stages that last; give the main process, and the numbers of its workers."""
+    """Start two stages that last; yield the main process and the numbers of its workers."""
     for name in "ab":
         (folder / name).mkdir()
-    program = folder / "program.py"  # in a file: doit looks at the lines of a task's code
+    program = folder / "program.py"  # in a file: doit reads the lines of a task's code
     program.write_text(PROGRAM)
     with subprocess.Popen(
         [sys.executable, program], cwd=folder, start_new_session=True, text=True,
@@ -62,7 +62,7 @@ def build(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
 def test_workers_end_with_the_main_process(number: signal.Signals, tmp_path: Path) -> None:
     with build(tmp_path) as (process, _):
         process.send_signal(number)
-        process.communicate(timeout=60)  # until nobody has the pipe open any more
+        process.communicate(timeout=60)  # until no process has the pipe open
     assert process.returncode == -number
 
 
@@ -79,6 +79,6 @@ def test_the_build_ends_with_a_worker(number: signal.Signals, tmp_path: Path) ->
 
 
 def test_one_job_needs_no_worker() -> None:
-    """A crash of a model's own code then ends the command itself."""
+    """A crash of a model's code then ends the command itself."""
     for words, expected in ((["build", "x.yaml"], False), (["build", "x.yaml", "-n", "2"], True)):
         assert ("-n" in to_doit_arguments(make_parser().parse_args(words))) is expected

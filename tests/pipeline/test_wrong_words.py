@@ -1,4 +1,4 @@
-"""Words of the command line that mean nothing are told, not ignored."""
+"""Unknown arguments of the command line are reported, not ignored."""
 
 from __future__ import annotations
 
