@@ -1,4 +1,4 @@
-"""Buffers that live together never overlap, and the arena stays close to its lower bound."""
+"""Buffers with overlapping lifetimes never overlap, and the arena is close to its lower bound."""
 
 from __future__ import annotations
 

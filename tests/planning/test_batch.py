@@ -1,4 +1,4 @@
-"""The largest batch that fits, and what a user is told of it."""
+"""The largest batch that fits, and its message to the user."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_memory_that_does_not_grow_in_proportion(bend: int) -> None:
     "needs",
     [
         linear,
-        lambda size: max(500_000 + size, 1000 * size),  # scratch hides the tensors at first
+        lambda size: max(500_000 + size, 1000 * size),  # at first, scratch memory is larger
         lambda size: 100 * size if size > 4 else 200_000 * size,
     ],
 )

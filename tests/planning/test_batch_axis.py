@@ -1,4 +1,4 @@
-"""A network lengthened to a batch computes for each sample what it computed alone."""
+"""A network with a batch computes for each sample the result of the sample alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Arrays = list[np.ndarray[Any, Any]]
 def network_of(
     nodes: list[onnx.NodeProto], shape: list[int], constants: dict[str, Any] | None = None
 ) -> tuple[tvm.IRModule, ModelInterface]:
-    """Import a graph from ``x`` to ``y`` as the partition stage sees it."""
+    """Import a graph from ``x`` to ``y`` as the partition stage does."""
     graph = helper.make_graph(
         nodes,
         "graph",

@@ -1,4 +1,4 @@
-"""The steps of a recurrent layer have one set of weights, and call one set of functions."""
+"""The steps of a recurrent layer share one set of weights and one set of functions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_each_step_calls_the_same_functions(tmp_path: Path, kind: str, gates: in
     texts = [path.read_text(encoding="utf-8") for path in project.glob("network_region*.c")]
     written = re.findall(r"^void (network_region_\w+)\(", "\n".join(texts), re.MULTILINE)
     assert sorted(written) == sorted(set(functions.values()))
-    # Forms pack them in blocks of four; the rest are places of the steps in the sequence.
+    # Forms pack them in blocks of four; the rest are offsets of the steps in the sequence.
     assert weight_bytes <= sum(a.nbytes for a in network.weights.values()) < 1.5 * weight_bytes
     samples = [{"x": np.random.default_rng(s).normal(0, 1, (STEPS, 1, INPUTS)).astype("float32")}
                for s in (1, 2)]  # fmt: skip
@@ -59,7 +59,7 @@ def test_each_step_calls_the_same_functions(tmp_path: Path, kind: str, gates: in
     found = decode_outputs(ran.console, network.interface.outputs, 2, ran.exit_code)
     for ours, theirs in zip(found, run_reference(data, samples).outputs, strict=True):
         np.testing.assert_allclose(ours[0], theirs[0], 1e-5, 1e-6)
-    # Each call counts for its own region: QEMU's counter tells the same.
+    # Each call counts for its region; QEMU's counter shows the same numbers.
     assert all(ran.by_part)
     if kind == "GRU":
         counted = run_firmware(elf, build.platform, "qemu", *run)

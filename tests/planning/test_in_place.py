@@ -1,4 +1,4 @@
-"""A result may lie on an input that its kernel writes over, and that nothing reads later."""
+"""A result may overwrite an input if its kernel allows it and no later region reads the input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from firmwright.planning.plan import Plan, Slot, make_plan
 
 @dataclass(frozen=True)
 class Step:
-    """What a region reads and writes, and which of its inputs it may write over."""
+    """The tensors that a region reads and writes, and the inputs that it may overwrite."""
 
     reads: tuple[str, ...]
     writes: str
@@ -28,7 +28,7 @@ class Step:
 def plan(
     steps: Sequence[Step], outputs: tuple[str, ...], sizes: dict[str, int]
 ) -> tuple[Partition, Kernels, Plan]:
-    """Plan a network whose input is ``image``; tensors have 64 bytes unless said."""
+    """Plan a network whose input is ``image``; tensors have 64 bytes by default."""
     names = ["image", *(step.writes for step in steps)]
     tensors = {name: Tensor(name, (sizes.get(name, 64),), "int8") for name in names}
     regions, kernels = [], []
@@ -53,7 +53,7 @@ def plan(
 
 
 def joined(steps: Sequence[Step], outputs: tuple[str, ...], **sizes: int) -> list[str]:
-    """Return the tensors that lie on what their kernel reads."""
+    """Return the tensors that overwrite an input of their kernel."""
     _, kernels, made = plan(steps, outputs, sizes)
     return [k.region[7:] for k in kernels.kernels if share_pointers(k, made.locations) is not k]
 
@@ -105,7 +105,7 @@ def test_of_two_inputs_one_is_written_over() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_what_is_read_is_what_was_written(seed: int) -> None:
-    """Play random plans: who wrote a byte last is who a reader expects there."""
+    """Simulate random plans: a reader finds the bytes of the expected writer."""
     generator = random.Random(seed)
     steps: list[Step] = [A]
     for number in range(12):
@@ -142,7 +142,7 @@ def test_what_is_read_is_what_was_written(seed: int) -> None:
 
 
 def find_bytes(made: Plan, parameter: Parameter) -> list[int]:
-    """Return the places of a tensor's bytes in the arena; none where it is the caller's."""
+    """Return the offsets of a tensor's bytes in the arena; empty if the caller owns it."""
     place = made.locations[parameter.tensor]
     if not isinstance(place, Slot):
         return []

@@ -1,4 +1,4 @@
-"""Calls that repeat are loops; what they compute, count and call themselves stays the same."""
+"""Repeated calls become loops, with the same results, counts and calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INPUTS, HIDDEN = 4, 8
 
 
 def make_layer(kind: str, gates: int, steps: int, batch: int = 1, **attributes: Any) -> bytes:
-    """Return a recurrent layer of which the sequence and the last state are outputs."""
+    """Return a recurrent layer whose outputs are the sequence and the last state."""
     random = np.random.default_rng(0)
     ways = 1 + (attributes.get("direction") == "bidirectional")
     shapes = {
@@ -82,7 +82,7 @@ def make_calls(functions: str, places: list[list[tuple[str, int]]]) -> list[Call
 
 
 def test_a_loop_begins_where_least_is_kept() -> None:
-    # h begins before; each step makes t of x and h, and the next h of t.
+    # h begins before; each step computes t from x and h, and the next h from t.
     functions, places, buffers = "i", [[("h0", 0)]], [Buffer("h0", 4, 0, 1)]
     for n in range(4):
         functions += "ab"

@@ -1,4 +1,4 @@
-"""What counts against a platform's memory."""
+"""The content that counts against a platform's memory."""
 
 from __future__ import annotations
 

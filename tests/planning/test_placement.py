@@ -1,4 +1,4 @@
-"""Each tensor and each constant lies in the cheapest memory that has room, the most read first."""
+"""Each tensor and constant is in the cheapest memory with space; the most read ones come first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZES = {"flash": 4096, "ram": 4096, "dtcm": 256, "qspi": 65536}
 
 
 def make_platform(**sizes: int) -> Platform:
-    """Return a platform of four memories, with other sizes if given."""
+    """Return a platform of four memories, with changed sizes if given."""
     memories = {
         name: Memory(0, sizes.get(name, SIZES[name]), cost, name in ("flash", "qspi"))
         for name, cost in COSTS.items()
@@ -34,7 +34,7 @@ def make_platform(**sizes: int) -> Platform:
 def make_layer(
     name: str, reads: str, result: Tensor, weights: int, macs: int, device: str = "c"
 ) -> tuple[Region, Kernel]:
-    """Return a layer with an array of weights and one of four sums."""
+    """Return a layer with an array of weights and an array of four sums."""
     region = Region(
         name, device, "", "", (f"model/{name}",), (), (reads,), (result.name,), macs, False, ()
     )
@@ -48,7 +48,7 @@ def make_layer(
 
 
 def make_network(device: str = "c") -> tuple[Partition, Kernels]:
-    """Return two layers: of the first each weight is read 100 times, of the second 10 times."""
+    """Return two layers: each weight of the first is read 100 times, of the second 10 times."""
     tensors = [Tensor(n, (64,), "int8") for n in ("image", "a", "b")]
     layers = [
         make_layer("first", "image", tensors[1], 128, 12_800, device),
@@ -84,9 +84,9 @@ def test_the_most_read_for_its_size_lies_in_the_cheapest_memory() -> None:
 
 def test_what_does_not_fit_goes_to_the_next() -> None:
     plan = place(make_platform(dtcm=64, flash=672))
-    assert plan.other_arenas == {"dtcm": 64}  # `a`, of which a byte is accessed 81 times
+    assert plan.other_arenas == {"dtcm": 64}  # `a`, whose bytes are accessed 81 times each
     assert plan.constants == {}
-    plan = place(make_platform(dtcm=64, flash=256))  # not the second layer's 512 weights
+    plan = place(make_platform(dtcm=64, flash=256))  # the second layer's 512 weights do not fit
     assert plan.constants == {"second_weights": "qspi"}
 
 

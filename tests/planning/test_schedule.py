@@ -1,4 +1,4 @@
-"""Devices beside the processor: the order of regions, the waits, and memory until the waits."""
+"""Devices next to the processor: the order of regions, the waits, and memory until the waits."""
 
 from __future__ import annotations
 
@@ -94,16 +94,16 @@ def test_a_device_that_hears_of_another_is_started_before_that_one_is_done() -> 
         ("sort_first", [], [("b_after_a", 1)]),
         ("flat", [], []),
         ("sort_second", [], [("b_after_a", 0)]),
-        ("join", [("b", 0)], []),  # which is done after all of a's
+        ("join", [("b", 0)], []),  # it is done after all jobs of a
     ]
     assert found.last_waits == ()
     assert [s.done_before for s in found.steps if s.region != "flat"] == [6] * 5 + [7]
 
 
 class Machine:
-    """Plays a plan at its worst: a job writes from its start on, and reads until its wait.
+    """Simulates the worst case of a plan: a job writes from its start on, and reads until its wait.
 
-    A job may read at once what no job that it waits for writes.
+    A job may read an input at once if no job that it waits for writes this input.
     """
 
     def __init__(self, partition: Partition, kernels: Kernels, plan: Plan) -> None:
@@ -144,7 +144,7 @@ class Machine:
         self.started[queue] += 1
 
     def find_coming(self, queue: str, count: int) -> Iterator[str]:
-        """Yield what is written once so many of a queue's jobs are done."""
+        """Yield the tensors that are written when this number of a queue's jobs are done."""
         pending = self.queues[queue]
         done = self.started[queue] - len(pending)
         for region in pending[: max(0, count - done)]:
@@ -166,7 +166,7 @@ class Machine:
                 self.finish(queue.pop(0))
 
     def play(self) -> bool:
-        """Return whether every job read what it was to read, and all outputs are there."""
+        """Return whether every job read the expected tensors, and all outputs are present."""
         regions = {r.name: r for r in self.partition.regions}
         self.write("image", "image")
         try:
@@ -203,7 +203,7 @@ def random_network(seed: int, after: str = "") -> tuple[Partition, Kernels]:
 
 
 EVENTS = ("", "a", "ab")
-"""The devices whose jobs the others hear of."""
+"""The devices whose jobs other devices wait for."""
 
 
 @pytest.mark.parametrize("after", EVENTS)
@@ -216,7 +216,7 @@ def test_no_job_is_disturbed_between_its_start_and_its_wait(seed: int, after: st
 
 
 def without_one(schedule: Schedule) -> Iterator[Schedule]:
-    """Yield the schedule without each of its waits and events in turn."""
+    """Yield the schedule without one of its waits or events, for each of them in turn."""
     for number, step in enumerate(schedule.steps):
         for kind in ("waits", "events"):
             calls = getattr(step, kind)
