@@ -19,7 +19,7 @@ from firmwright.toolchain import Build, load_platform, load_toolchain
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 ANY = replace(load_platform("host"), features=())
-"""A platform of which nothing is known: the C is for any processor."""
+"""A platform without properties, so that the C is for any processor."""
 
 
 @cache

@@ -1,7 +1,8 @@
-"""MLPerf Tiny's side of a device, written after its reference submissions: what parses commands.
+"""A test version of MLPerf Tiny's device code that parses commands, like its reference submissions.
 
-Names, messages and the commands' meaning are those of github.com/mlcommons/tiny
-(``api/internally_implemented``); the text is the tests' own. The board is a semihosted console.
+Names, messages and the commands' meaning are from github.com/mlcommons/tiny
+(``api/internally_implemented``); the text is written for the tests. The board has a semihosted
+console.
 """
 
 API = """\

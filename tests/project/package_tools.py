@@ -1,7 +1,7 @@
-"""Packages read by the tools they are for: ``python -m nox -s packages``.
+"""Packages are read by the tools of their build systems: ``python -m nox -s packages``.
 
-CI leaves it out: ESP-IDF's and PlatformIO's tools bring some twenty packages for it alone.
-They only pack and check what a package says of itself; what it holds is compiled by other tests.
+CI skips this file, because the tools of ESP-IDF and PlatformIO need about twenty packages. The
+tools only pack and check the description of a package; other tests compile its content.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Names = set[str]
 
 
 def pack_for_esp_idf(package: Path, folder: Path) -> Names:
-    """Return what lies in the archive that the component registry would be given."""
+    """Return the content of the archive for the component registry."""
     command = ["compote", "component", "pack", "--project-dir", str(package), "--name", "digits"]
     subprocess.run([*command, "--dest-dir", str(folder)], cwd=folder, check=True)
     return list_files(folder / "digits_1.2.0.tgz")
 
 
 def pack_for_platformio(package: Path, folder: Path) -> Names:
-    """Return what lies in the archive that PlatformIO's registry would be given."""
+    """Return the content of the archive for PlatformIO's registry."""
     subprocess.run(["pio", "pkg", "pack", str(package), "-o", str(folder)], check=True)
     return list_files(folder / "digits-1.2.0.tar.gz")
 
@@ -43,7 +43,7 @@ TOOLS = {
 
 @pytest.fixture(autouse=True)
 def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the tools from the settings of whoever runs this, and from telling anyone."""
+    """Keep the user's settings away from the tools, and turn off their telemetry."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PLATFORMIO_CORE_DIR", str(tmp_path / "core"))
     monkeypatch.setenv("PLATFORMIO_SETTING_ENABLE_TELEMETRY", "no")
@@ -69,7 +69,7 @@ def test_platformio_knows_all_settings_of_the_example(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_its_own_tool_refuses_what_is_wrong(tmp_path: Path, name: str) -> None:
-    """The test above can fail."""
+    """This shows that the test above can fail."""
     package, packed = export(name, tmp_path), tmp_path / "packed"
     packed.mkdir()
     pack, described = TOOLS[name]

@@ -1,8 +1,8 @@
-"""Tries packages of a network as their build systems do, as far as these are here.
+"""Tries packages of a network as their build systems do, if these are available here.
 
-Of Zephyr and ESP-IDF that are the CMake functions which a package calls, of Arduino one class.
-Each function takes a package's folder, the network's name and an empty folder, and says in the
-end what it has tried; an assertion fails where the sample's outputs are not right.
+For Zephyr and ESP-IDF, these are the CMake functions that a package calls; for Arduino, one class.
+Each function receives a package's folder, the network's name and an empty folder, and returns a
+sentence about its test. An assertion fails if the sample's outputs are wrong.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ extern "C" int check(void)
 
 
 def run(*command: object, folder: Path, **variables: object) -> str:
-    """Run a command in a folder; return what it prints."""
+    """Run a command in a folder; return its output."""
     environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
     words = [str(word) for word in command]
     ran = subprocess.run(

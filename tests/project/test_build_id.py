@@ -1,4 +1,4 @@
-"""The build id tells a project from all others, and is the same for the same one."""
+"""Different projects have different build ids, and equal projects have equal ones."""
 
 from __future__ import annotations
 

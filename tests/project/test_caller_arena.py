@@ -1,4 +1,4 @@
-"""A network in the caller's arena: no state of its own, several instances, bad arenas told."""
+"""A network in the caller's arena: no static state, several instances, errors for bad arenas."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> ExportedNetwork:
 
 
 def compile_and_run(network: ExportedNetwork, text: str, folder: Path, *flags: str) -> str:
-    """Return what a program prints that uses the network."""
+    """Return the output of a program that uses the network."""
     program = folder / "program.c"
     program.write_text(text)
     sources = [program, *sorted(network.sources.glob("*.c"))]
@@ -124,7 +124,7 @@ def test_two_instances_in_two_threads_are_exact(network: ExportedNetwork, tmp_pa
 
 @pytest.mark.needs("gcc")
 def test_a_shared_arena_is_found_by_the_sanitizer(network: ExportedNetwork, tmp_path: Path) -> None:
-    """The test above can fail."""
+    """This shows that the test above can fail."""
     text = write_instances(network, second=0)
     assert "data race" in compile_and_run(network, text, tmp_path, "-fsanitize=thread")
 

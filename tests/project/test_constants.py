@@ -1,4 +1,4 @@
-"""Constants that the assembler includes are those that C would hold."""
+"""Constants that the assembler includes equal the constants in C."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_cmake_builds_the_network_for_another_processor(packages: Path, tmp_path
     run("cmake", *words, f"-DCMAKE_TOOLCHAIN_FILE={tmp_path}/arm.cmake", folder=tmp_path)
     run("cmake", "--build", "build", "--parallel", 2, folder=tmp_path)
     assert run(*QEMU, CHECK, folder=tmp_path) == "digits: right\n"
-    # Start-up code copies no table of addresses: a linker script for a small chip has none.
+    # Start-up code does not copy a table of addresses if a small chip's linker script has no table.
     (library,) = tmp_path.rglob("libdigits.a")
     assert "GOT" not in run("arm-none-eabi-objdump", "-r", library, folder=tmp_path)
 
@@ -97,7 +97,7 @@ def test_the_example_passes_an_arena(tmp_path: Path) -> None:
 
 
 def run_example(package: Path) -> tuple[int, bytes]:
-    """Return the exit code of a package's example, and what it prints."""
+    """Return the exit code of a package's example, and its output."""
     sources = [*sorted((package / "src").glob("*.c")), package / "example" / "main.c"]
     run("gcc", "-std=c99", "-I", package / "src", *sources, "-lm", "-o", "check", folder=package)
     ran = subprocess.run([package / "check"], stdout=-1)

@@ -1,4 +1,4 @@
-"""Packages for build systems that are not here: what they say, and what tries them."""
+"""Packages for build systems that are not available here: their contents and their checks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_esp_idf_gets_a_component_and_its_example_is_right(tmp_path: Path) -> No
     named = yaml.safe_load((package / "examples/check/main/idf_component.yml").read_text())
     path = named["dependencies"]["digits"]["path"]
     assert (package / "examples/check/main" / path).resolve() == package
-    renamed = package.rename(tmp_path / "esp-idf")  # as it lies in a bundle
+    renamed = package.rename(tmp_path / "esp-idf")  # as in a bundle
     try_esp_idf(renamed, "digits", tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Calls around each layer: without ``hooks`` nothing is left of them in the network's objects."""
+"""Calls around each layer; without ``hooks``, the network's objects contain no trace of them."""
 
 from __future__ import annotations
 

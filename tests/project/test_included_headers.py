@@ -1,4 +1,4 @@
-"""An object is made again only where its source, or a header that it includes, has changed."""
+"""An object is compiled again only if its source, or a header that it includes, has changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NETWORK, HAL, DEMO, DRIVER = "network/kws.c", "board/fw_hal.c", "demo/main.c", "
         ("network/kws_regions.h", {NETWORK, DRIVER}),
         ("network/kws.h", {NETWORK, DEMO, DRIVER}),
         ("board/fw_hal.h", {HAL, DEMO, DRIVER}),
-        ("freestanding/stdint.h", {NETWORK, DEMO, DRIVER}),  # by way of kws.h
+        ("freestanding/stdint.h", {NETWORK, DEMO, DRIVER}),  # through kws.h
         ("network/kws.c", {NETWORK}),
     ],
 )

@@ -1,4 +1,4 @@
-"""A program asks the network which one it is; one that does not ask has nothing of it."""
+"""A program can ask the network for its identity; without a call, the linker removes the code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-pedantic", "-Werro
 
 
 def write_network(folder: Path, prefix: str, recipe: str) -> str:
-    """Write the digits network's project, and return what its program has to print of it."""
+    """Write the digits network's project; return the expected output of its program."""
     network = replace(compile_digits(), name=f"{prefix}-1", c_prefix=prefix, recipe_sha256=recipe)
     write_project(network, Build(load_toolchain("gcc"), ANY), folder)
     build_id = state_build_id(folder, list_stating(prefix), "")

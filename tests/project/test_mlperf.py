@@ -1,4 +1,4 @@
-"""MLPerf Tiny's device software around a network: the runner's commands and what comes back."""
+"""MLPerf Tiny's device software with a network: the runner's commands and their answers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_runner_s_commands_give_the_network_s_results(
     ran = subprocess.run([*QEMU, device], input=given, capture_output=True, timeout=120)
     lines = ran.stdout.decode().splitlines()
 
-    # As the runner reads them (runner/device_under_test.py and script.py).
+    # The runner reads them like this (runner/device_under_test.py and script.py).
     names = [m[2] for line in lines if (m := re.match(r"^m-(name)-dut-\[([^]]+)]$", line))]
     assert names == ["unspecified"]
     times = [int(m[1]) for line in lines if (m := re.match(r"^m-lap-us-([0-9]+)$", line))]
@@ -84,7 +84,7 @@ def test_the_runner_s_commands_give_the_network_s_results(
 def test_each_benchmark_s_bytes_are_known(
     tmp_path: Path, elements: int, results: int, kind: str
 ) -> None:
-    """The reference submissions convert them so, each in its own ``th_load_tensor``."""
+    """The reference submissions convert them in the same way, each in a ``th_load_tensor``."""
     given, made = (
         (Port(name, Tensor(name, (1, size), "int8", 0.5, 0)),)
         for name, size in (("x", elements), ("y", results))

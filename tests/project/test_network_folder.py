@@ -1,4 +1,4 @@
-"""The folder ``network`` of a project: all that a program needs, also beside another network."""
+"""The folder ``network`` of a project is complete for a program, also with a second network."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ int main(void)
 
 
 def unchecked(*_: object) -> Array:
-    """The reference runtime computes what is compared."""
+    """The reference runtime computes the expected results."""
     raise AssertionError
 
 
 def make_model(seed: int) -> bytes:
-    """Return two dense layers and an average: two models differ in their weights alone."""
+    """Return two dense layers and an average; two models differ only in their weights."""
     graph = Graph()
     _, real = graph.input(SHAPE, FINE)
     random = np.random.default_rng(seed)
@@ -92,7 +92,7 @@ def test_two_networks_lie_in_one_folder_and_both_are_right(tmp_path: Path) -> No
     flat.mkdir()
     networks = {name: write_network(n, name, tmp_path / name) for n, name in enumerate(PREFIXES)}
     layers = [{file.name for k in n.kernels.kernels for file in k.files} for n in networks.values()]
-    assert set.intersection(*layers)  # functions of layers that without a prefix would be the same
+    assert set.intersection(*layers)  # layers' functions with equal names
     for name in networks:
         for path in (tmp_path / name / "network").iterdir():
             assert path.name.startswith(f"{name}_") or path.stem == name

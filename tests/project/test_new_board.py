@@ -1,4 +1,4 @@
-"""A board of the user's own, begun as a copy of a ready one."""
+"""A custom board that begins as a copy of a built-in board."""
 
 from __future__ import annotations
 

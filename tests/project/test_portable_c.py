@@ -1,4 +1,4 @@
-"""The C of a network for any processor: where int has 16 bits, and under strict warnings."""
+"""The C of a network for any processor: with 16-bit int, and under strict warnings."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def compile_c(command: tuple[str, ...], sources: list[Path], folder: Path, name:
 
 
 def run_on_avr(sources: list[Path], folder: Path, *flags: str) -> str:
-    """Run a program in C or C++ on an emulated ATmega2560; return what it prints."""
+    """Run a program in C or C++ on an emulated ATmega2560; return its output."""
     (folder / "console.c").write_text(CONSOLE)
     objects = [compile_c((*AVR, "-std=gnu99", "-c"), [folder / "console.c"], folder, "console.o")]
     for source in sources:

@@ -1,4 +1,4 @@
-"""What a new user does with a package: a program of one's own, by the lines of its README alone."""
+"""A new user follows only the README of a package, and writes a program."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ void loop() {}
 
 
 def read_lines(package: Path) -> list[str]:
-    """Return the lines of code that a README shows, without their remarks."""
+    """Return the lines of code in a README, without comments."""
     text = (package / "README.md").read_text()
     return [re.sub(r"\s{2,}#.*", "", line) for line in re.findall(r"^    (.+)$", text, re.M)]
 
 
 def write_program(folder: Path, include: str) -> tuple[str, int]:
-    """Return the program's text, and the digit that the reference reads in its picture."""
+    """Return the program's text, and the digit that the reference finds in its picture."""
     sample = make_exported(folder).sample
     image = format_c_values(np.asarray(sample["input_0"]))
     return PROGRAM % (include, image), int(np.argmax(sample["output_0"]))

@@ -1,6 +1,6 @@
-"""What programs that read C say of a generated project: nothing.
+"""Static analyzers of C report no findings for a generated project.
 
-The network is one of a slot, so that the loader is read too.
+The network is in a slot, so that the analyzers also read the loader.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ INCLUDE = ("-Inetwork", "-Iboard")
 PASSED_OVER = (
     "bugprone-easily-swappable-parameters",  # a kernel's inputs are pointers of one type
     "bugprone-implicit-widening-of-multiplication-result",  # no tensor has 2^31 elements
-    "bugprone-narrowing-conversions",  # what -Wconversion leaves are rounded floats
+    "bugprone-narrowing-conversions",  # rounded floats remain after -Wconversion
     "bugprone-signed-char-misuse",  # int8_t is a number here
-    "cert-str34-c",  # the same
+    "cert-str34-c",  # int8_t is a number here
 )
-"""Rules of clang-tidy that are about something else than this code, each with the reason."""
+"""Rules of clang-tidy that do not apply to this code, each with the reason."""
 
 TIDY = ",".join(["-*", "bugprone-*", "cert-*", "clang-analyzer-*", "portability-*"])
 CHECKERS = {
@@ -33,7 +33,7 @@ CHECKERS = {
     "cppcheck": (
         "cppcheck", "--std=c99", "--enable=warning,performance,portability", "--quiet",
         "--error-exitcode=1", *INCLUDE,
-        # An arithmetic shift, as the headers say.
+        # The headers require an arithmetic shift.
         "--suppress=shiftTooManyBitsSigned",
     ),
     "clang-tidy": (
@@ -85,7 +85,7 @@ int read_behind(const int *given)
 @pytest.mark.needs("gcc", "cppcheck", "clang-tidy")
 @pytest.mark.parametrize("checker", CHECKERS)
 def test_a_fault_is_found(project: Path, checker: str) -> None:
-    """The test above can fail."""
+    """This shows that the test above can fail."""
     wrong = project / "wrong.c"
     wrong.write_text(WRONG)
     assert check(checker, project, wrong).returncode != 0
