@@ -1,7 +1,7 @@
 """Tries the installed TVM, whatever its version: ``python -m tests.quality.canary``.
 
-It reports the names that are gone, and whether a recipe builds. Each step is a process of its own,
-because another TVM may end it by a signal and without a message.
+It reports the names that are gone, and whether a recipe builds. Each step runs in a separate
+process, because another TVM may end it by a signal and without a message.
 """
 
 from __future__ import annotations

@@ -37,13 +37,13 @@ LAYERS = (
 """The packages of the source, the highest layer first. A new package needs a place here."""
 
 Graph = Mapping[str, frozenset[str]]
-"""Modules or packages, each with those that it imports."""
+"""Modules or packages, each with its imports."""
 
 
 def find_modules() -> dict[str, Path]:
     """Return the files of the source by module name, without the leading ``firmwright.``.
 
-    The top-level ``__init__`` is left out: it only offers ``api.build``, and every import runs it.
+    The top-level ``__init__`` is omitted: it only offers ``api.build``, and every import runs it.
     """
     modules = {}
     for top in (SOURCE, ROOT / "tasks"):
@@ -61,7 +61,7 @@ def name_parts(path: Path) -> tuple[str, ...]:
 
 
 def find_names(path: Path) -> Iterator[str]:
-    """Yield the full names that a file imports, inside functions and for type checking too."""
+    """Yield the full names that a file imports, also inside functions and for type checking."""
     package = ("firmwright", *name_parts(path.parent))
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -73,7 +73,7 @@ def find_names(path: Path) -> Iterator[str]:
 
 
 def find_module(name: str, modules: Collection[str]) -> str:
-    """Return the module that a dotted name is or is defined in, "" if it is no module of ours."""
+    """Return the module with a dotted name or its definition; "" if it is not in firmwright."""
     name = name.removeprefix("firmwright.")
     while name and name not in modules:
         name = name.rpartition(".")[0]
@@ -81,7 +81,7 @@ def find_module(name: str, modules: Collection[str]) -> str:
 
 
 def read_imports() -> Graph:
-    """Return which modules each module imports; imports for type checking count as well."""
+    """Return the imports of each module, including the imports for type checking."""
     modules = find_modules()
     return {
         module: frozenset(
@@ -104,7 +104,7 @@ def find_folder(module: str) -> str:
 
 
 def group(imports: Graph, find_group: Callable[[str], str] = find_package) -> Graph:
-    """Return which packages, or other groups of modules, each of them imports."""
+    """Return the packages, or other groups of modules, that each of them imports."""
     graph: dict[str, frozenset[str]] = {}
     for module, others in imports.items():
         name = find_group(module)

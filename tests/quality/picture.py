@@ -1,6 +1,6 @@
 """Draws docs/explanation/architecture.svg: ``python -m tests.quality.picture``.
 
-A row of boxes is a layer. An arrow says that a package imports another.
+A row of boxes is a layer. An arrow means that a package imports another package.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ marker path { fill: #57606a }
 
 
 def find_direct_arrows(packages: Graph) -> list[tuple[str, str]]:
-    """Return the imports without those that follow from others: of a, b, c only a-b and b-c."""
+    """Return the imports without those that follow from others: for a, b, c only a-b and b-c."""
 
     def reach(package: str) -> frozenset[str]:
         others = packages[package]
@@ -45,7 +45,7 @@ def find_direct_arrows(packages: Graph) -> list[tuple[str, str]]:
 
 
 def place_rows(arrows: Sequence[tuple[str, str]]) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the rows of boxes and bends, and the ways of the arrows through them.
+    """Return the rows of boxes and bends, and the paths of the arrows through them.
 
     An arrow bends once in each row that it crosses; a bend is named after its arrow and row.
     """
@@ -66,7 +66,7 @@ def find_width(name: str) -> float:
 
 
 def place_columns(rows: Sequence[Sequence[str]], ways: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Return the middle of each box and bend: near what it is joined with, in 24 sweeps."""
+    """Return the middle of each box and bend: near its neighbors, after 24 sweeps."""
     joined: dict[str, list[str]] = {name: [] for row in rows for name in row}
     for way in ways:
         for name, other in pairwise(way):

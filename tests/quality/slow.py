@@ -1,7 +1,7 @@
-"""Write tests/slow.txt from measured durations: ``python -m tests.quality.slow junit.xml ...``
+"""Writes tests/slow.txt from measured durations: ``python -m tests.quality.slow junit.xml ...``
 
-The files are those of ``pytest --junitxml``, on a machine that does nothing else. Lines of test
-files that none of them has stay as they are.
+The arguments are the files of ``pytest --junitxml``, from a machine without other work. Lines of
+test files that are in no argument stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 FILE = ROOT / "tests/slow.txt"
 
 LIMIT = 1.0
-"""Seconds that a test needs at most, with its fixtures, if it is not slow."""
+"""Maximum seconds of a test that is not slow, including its fixtures."""
 
 
 def read_durations(report: Path) -> Iterator[tuple[str, str, float]]:
@@ -28,7 +28,7 @@ def read_durations(report: Path) -> Iterator[tuple[str, str, float]]:
 
 
 def list_slow(durations: Iterable[tuple[str, str, float]]) -> list[str]:
-    """Return the slow tests: a file or a function, if all of its tests are, else single cases."""
+    """Return the slow tests: a file or a function if all its tests are slow, or single cases."""
     files: dict[str, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for file, name, seconds in durations:
         cases = files[file][name.partition("[")[0]]
@@ -51,7 +51,7 @@ def list_of_file(file: str, functions: Mapping[str, Mapping[str, float]]) -> Ite
 def replace_lines(
     lines: Iterable[str], slow: Iterable[str], measured: Collection[str]
 ) -> list[str]:
-    """Return the lines with those of the measured files replaced."""
+    """Return the lines with the lines of the measured files replaced."""
     kept = (line for line in lines if line.partition("::")[0] not in measured)
     return sorted({*kept, *slow})
 

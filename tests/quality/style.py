@@ -215,7 +215,7 @@ def list_files(paths: list[str]) -> Iterator[str]:
 
 
 def name_folder(name: str) -> str:
-    """Return the folder by which findings are counted: a package, or a folder of pages."""
+    """Return the folder that counts the findings: a package, or a folder of pages."""
     parts = Path(name).parent.parts
     return "/".join(parts[: 3 if parts[:1] == ("src",) else 2]) or "."
 

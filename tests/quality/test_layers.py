@@ -1,4 +1,4 @@
-"""Packages import only lower layers, files form no circles, and the picture is fresh."""
+"""Packages import only lower layers, imports have no cycles, and the picture is up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The repository itself: lint, types, generated pages, and what must not be in it."""
+"""The repository itself: lint, types, generated pages, and forbidden contents."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_constraints_pin_every_dependency_by_digest(name: str) -> None:
 
 
 def test_extras_that_packages_ask_for_are_pinned_as_such() -> None:
-    """Before 23.3, pip takes ``name[extra]`` for another package than ``name``, which is pinned."""
+    """Before 23.3, pip treats ``name[extra]`` as another package than the pinned ``name``."""
     text = (ROOT / "constraints-test.txt").read_text()
     pinned = set(re.findall(r"^([a-z0-9-]+)(?:\[\S+\])?==", text, re.MULTILINE))
     found = [d for d in distributions() if canonicalize_name(d.name) in pinned]
@@ -117,7 +117,7 @@ def test_readme_has_the_two_lines() -> None:
 
 
 def test_general_code_names_no_device() -> None:
-    """All of a device is in its two folders; a board belongs to the platform that names it.
+    """A device is in its two folders only; a board belongs to the platform that names it.
 
     ``migration`` names the tools whose settings it reads.
     """

@@ -1,4 +1,4 @@
-"""tests/slow.txt is what tests.quality.slow writes, and names tests that exist."""
+"""tests/slow.txt has the format of tests.quality.slow, and names tests that exist."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_lines_of_files_that_were_not_measured_stay() -> None:
 
 
 def test_the_longest_of_several_durations_counts() -> None:
-    """Several reports may have one test."""
+    """Several reports may contain one test."""
     durations = [("tests/a.py", "test_one", 2.0), ("tests/a.py", "test_one", 0.1)]
     assert list_slow([*durations, ("tests/a.py", "test_two", 0.1)]) == ["tests/a.py::test_one"]
 

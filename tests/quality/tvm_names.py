@@ -43,7 +43,7 @@ def find_names(path: Path) -> set[str]:
 
 
 def find_bindings(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the local names of what a file imports from TVM, each with its full name."""
+    """Yield the local names that a file imports from TVM, each with its full name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -60,7 +60,7 @@ def is_of_tvm(module: str) -> bool:
 
 
 def resolve(node: ast.AST, bound: Mapping[str, str]) -> str:
-    """Return the full name of an attribute path that begins at an imported name, "" of others."""
+    """Return the full name of an attribute path that begins at an imported name, or ""."""
     if isinstance(node, ast.Name):
         return bound.get(node.id, "")
     if isinstance(node, ast.Attribute):
@@ -84,7 +84,7 @@ def find_texts(nodes: list[ast.AST]) -> Iterator[str]:
 
 
 def is_there(name: str) -> bool:
-    """Return whether the installed TVM has a name; the first letters of operators count, too.
+    """Return whether the installed TVM has a name, also if the name is a prefix of operators.
 
     Raises ImportError if a module of TVM needs a package that is not installed.
     """
@@ -109,7 +109,7 @@ def is_there(name: str) -> bool:
 
 
 def find_gone(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the names that are not there, each with the package that TVM lacks there, or ""."""
+    """Yield the missing names, each with the package that TVM lacks for it, or ""."""
     for name in names:
         try:
             if not is_there(name):
@@ -119,14 +119,14 @@ def find_gone(names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def find_lacking(error: ImportError) -> str:
-    """Return the module that an import lacks; TVM raises errors of its own from the first one."""
+    """Return the module that an import lacks; TVM raises other errors after the first one."""
     while isinstance(error.__cause__, ImportError):
         error = error.__cause__
     return error.name or ""
 
 
 def main() -> int:
-    """Print the census, and then the names that are gone; return 1 if there are any."""
+    """Print the census, and then the missing names; return 1 if there are any."""
     used = list_used()
     for name, modules in used.items():
         print(f"{name}: {', '.join(modules)}")
