@@ -1,4 +1,4 @@
-"""A catalogue that does not change when firmwright learns a new platform."""
+"""A catalogue that does not change when firmwright gets a new platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a file holds: the result is a Recipe or a DiagnosticError, never another exception."""
+"""Any content of a file results in a Recipe or a DiagnosticError, never in another exception."""
 
 from __future__ import annotations
 

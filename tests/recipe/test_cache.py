@@ -1,4 +1,4 @@
-"""A recipe found valid once is not validated again, and never taken for another one."""
+"""A recipe that was valid once is not validated again, and never mixed up with another one."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_mistakes_are_not_cached(recipe_file: Path, tmp_path: Path, catalogue: C
 
 
 def forge(recipe: Recipe, folder: Path, name: str) -> Path:
-    """Write another recipe over the only cached one, so that a hit is told from a miss."""
+    """Write another recipe over the only cached one, so that a hit differs from a miss."""
     (file,) = stored(folder)
     forged = dataclasses.replace(recipe, data={**recipe.data, "name": name})
     cache.write_cache(folder, file.stem, forged)

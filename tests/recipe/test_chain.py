@@ -1,4 +1,4 @@
-"""Recipes that build on one another: bases, overlays and values of the command line."""
+"""Recipes that extend other recipes: bases, overlays and values of the command line."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def tell(finding: Diagnostic) -> str:
 
 
 def group(names: list[str], chance: random.Random, made: list[int]) -> str:
-    """Return a file that builds on files in their order, in groups by chance."""
+    """Return a file that extends files in their order, in random groups."""
     if len(names) == 1:
         return names[0]
     cut = chance.randint(1, len(names) - 1)
@@ -253,7 +253,7 @@ def group(names: list[str], chance: random.Random, made: list[int]) -> str:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_chains_by_chance(seed: int, catalogue: Catalog) -> None:
-    """Grouping does not matter, what is resolved is stable, and each error has a place."""
+    """Grouping does not matter, the resolved recipe is stable, and each error has a location."""
     chance = random.Random(seed)
     for _ in range(int(os.environ.get("FIRMWRIGHT_RANDOM_CHAINS", "1"))):
         names = [f"layer{n}.yaml" for n in range(chance.randint(1, 6))]

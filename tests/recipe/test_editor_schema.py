@@ -1,4 +1,4 @@
-"""The schema for editors offers names, and takes all that the recipe's own schema takes."""
+"""The schema for editors offers names, and accepts everything that the recipe's schema accepts."""
 
 from __future__ import annotations
 

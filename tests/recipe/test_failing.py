@@ -1,8 +1,8 @@
-"""Every folder of tests/failing holds a recipe with mistakes and the messages it must give.
+"""Every folder of tests/failing contains a recipe with errors, and the expected messages.
 
-A case with a ``platform.yaml`` holds a platform with mistakes instead.
-``overrides.txt``, where present, has one ``name=value`` of the command line a line.
-``python -m pytest tests/recipe/test_failing.py --refresh`` writes the messages anew.
+A case with a ``platform.yaml`` contains a platform with errors instead. ``overrides.txt`` is
+optional and contains one ``name=value`` of the command line per line. ``python -m pytest
+tests/recipe/test_failing.py --refresh`` updates the messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CASES = sorted(folder.name for folder in FAILING.iterdir() if folder.is_dir())
 
 
 def read_case(catalogue: Catalog) -> None:
-    """Read what the current folder holds, a platform or a recipe."""
+    """Read the platform or the recipe in the current folder."""
     if Path("platform.yaml").exists():
         load_platform("platform.yaml")
         return

@@ -1,4 +1,4 @@
-"""The user's files that a recipe names, found by its schema."""
+"""The user's files that a recipe names are found through its schema."""
 
 from __future__ import annotations
 

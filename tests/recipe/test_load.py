@@ -1,4 +1,4 @@
-"""Recipes that are right: defaults, overrides, paths, the digest."""
+"""Valid recipes: defaults, overrides, paths, the digest."""
 
 from __future__ import annotations
 

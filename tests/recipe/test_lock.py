@@ -53,7 +53,7 @@ def test_equal_locks_differ_in_nothing() -> None:
 
 
 def test_a_digest_of_equal_length_differs() -> None:
-    """All digests have the same length, so each digit counts."""
+    """All digests have one length, so each digit counts."""
     assert compare(replace(LOCK, files={"a.onnx": "1b"})) == ["a.onnx has changed"]
     other = "4d" * 31 + "4e"
     (line,) = compare(replace(LOCK, programs={"gcc": other}))

@@ -1,4 +1,4 @@
-"""Code of a recipe is found before any of it runs."""
+"""The code of a recipe is found before any of it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recipe that is written again, as a bundle has it, says the same."""
+"""The complete recipe in a bundle has the meaning of the original recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of tuned ways: what is written is read back, whatever the names look like."""
+"""The tuned file is read as it was written, with any names."""
 
 from __future__ import annotations
 
