@@ -1,4 +1,4 @@
-"""The modelled cost of two mixes: calls from core to core, bytes, and time, worked out by hand."""
+"""The modelled cost of two mixes: calls between cores, bytes, and time, computed by hand."""
 
 from __future__ import annotations
 

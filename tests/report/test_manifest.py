@@ -1,4 +1,4 @@
-"""What the manifest leaves out."""
+"""Values that are not in the manifest."""
 
 from __future__ import annotations
 

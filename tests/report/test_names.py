@@ -1,4 +1,4 @@
-"""Names of layers as people read them."""
+"""Names of layers in readable form."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the page says of each layer."""
+"""The texts of the page about each layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands for an operator that a device has not: as told, and as good as promised."""
+"""Substitutes for operators that a device lacks follow the advice, and save the stated time."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ SLICE = between(
 
 @dataclass(frozen=True)
 class Placed:
-    """What is advised for a network, where its layers run, and the microseconds of each device."""
+    """The advice for a network, the devices of its layers, and the microseconds of each device."""
 
     advice: Sequence[Advice]
     devices: set[str]
@@ -101,7 +101,7 @@ def place(model: onnx.ModelProto, target: str = "tidl, c", platform_name: str = 
 
 
 def about_odd(placed: Placed) -> Advice:
-    """Return what is advised for the layer that fell back, which may be part of the first."""
+    """Return the advice for the layer that fell back; it may be part of the first layer's."""
     (found,) = (
         advice
         for advice in placed.advice
@@ -125,7 +125,7 @@ def test_an_option_that_lifts_a_rule_saves_what_it_promised() -> None:
 
 
 def assert_gain(before: Placed, after: Placed, advice: Advice) -> None:
-    """The processor has nothing left, and the accelerator does what it did, nearly for free."""
+    """No layer remains on the processor, and the accelerator needs hardly more time."""
     assert (advice.device, advice.moves, after.devices) == ("tidl", True, {"tidl"})
     assert advice.saves is not None
     assert before.spent["c"] * 0.8 < advice.saves < before.spent["c"]
