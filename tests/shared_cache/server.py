@@ -1,4 +1,4 @@
-"""A server that keeps what it is given, as those of shared caches do."""
+"""A server that stores files, like the servers of shared caches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """GET and PUT of files in a folder, as a cache's server has them."""
+    """Serves GET and PUT of files in a folder."""
 
     def do_PUT(self) -> None:
         path = Path(self.translate_path(self.path))
@@ -23,11 +23,11 @@ class Handler(SimpleHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_words: object) -> None:
-        """Stay silent."""
+        """Write no log."""
 
 
 class Refusing(Handler):
-    """Gives, and takes nothing."""
+    """Serves GET only."""
 
     def do_PUT(self) -> None:
         self.send_error(403)
@@ -42,7 +42,7 @@ class Slow(Handler):
 
 
 class Trickling(Handler):
-    """Sends a byte at a time."""
+    """Sends one byte at a time."""
 
     def copyfile(self, source: Any, outputfile: Any) -> None:
         for byte in source.read():
@@ -51,7 +51,7 @@ class Trickling(Handler):
 
 
 class Stopping(Handler):
-    """Hangs up in the middle of an answer."""
+    """Closes the connection in the middle of an answer."""
 
     def copyfile(self, source: Any, outputfile: Any) -> None:
         outputfile.write(source.read()[:10])
@@ -59,7 +59,7 @@ class Stopping(Handler):
 
 @contextmanager
 def serve(folder: Path) -> Iterator[ThreadingHTTPServer]:
-    """Yield a server of the files in a folder; it listens on 127.0.0.1 alone."""
+    """Yield a server of the files in a folder; it listens only on 127.0.0.1."""
     handler = partial(Handler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         threading.Thread(target=running.serve_forever, daemon=True).start()

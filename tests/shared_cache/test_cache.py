@@ -1,4 +1,4 @@
-"""Entries of the shared cache from outside; a folder that is full; a server; who only reads."""
+"""Entries of the shared cache from outside: a full folder, a server, and read-only users."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_entry(*paths: str) -> Entry:
 
 
 def test_an_entry_is_an_action_result_of_bazels() -> None:
-    """The bytes are written out by hand, from the field numbers of remote_execution.proto."""
+    """The bytes are written by hand, from the field numbers of remote_execution.proto."""
     entry = Entry(KEY, (CachedFile("a", "ab", 3, True),), ())
     digest = hashlib.sha256(f'["{KEY}", [["a", "ab", 3, true]], []]'.encode()).hexdigest()
     told = f'{{"key": "{KEY}", "notes": [], "sha256": "{digest}"}}'.encode()
@@ -75,7 +75,7 @@ def test_a_full_folder_loses_what_was_not_used_for_longest(tmp_path: Path) -> No
 
 
 def test_a_full_folder_keeps_what_is_not_of_the_cache(tmp_path: Path) -> None:
-    """The folder may be one that the user has other things in."""
+    """The folder may also contain other files of the user."""
     for name in ("photos/2024/summer.jpg", "a/b/c/d", f"cas/12/{'x' * 64}", "ac/ab"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(bytes(1000))
@@ -89,7 +89,7 @@ def test_a_full_folder_keeps_what_is_not_of_the_cache(tmp_path: Path) -> None:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    """The folder of a stage that made a program."""
+    """The folder of a stage that wrote a program."""
     folder = tmp_path / "made"
     folder.mkdir()
     (folder / "tool").write_bytes(b"#!")
@@ -98,7 +98,7 @@ def made(tmp_path: Path) -> Path:
 
 
 def test_a_folder_never_holds_much_more_than_its_limit(tmp_path: Path) -> None:
-    """One build may write more than that."""
+    """One build may exceed the limit."""
     store = FolderStore(tmp_path, 1000)
     for number in range(100):
         store.write(f"cas/{number:064}", bytes(50))
@@ -116,7 +116,7 @@ def test_a_pipe_in_the_place_of_an_entry_is_not_waited_for(tmp_path: Path) -> No
 
 
 def check_exchange(cache: SharedCache, made: Path, found: Path) -> None:
-    """Keep a folder, and find it again."""
+    """Store a folder, and restore it."""
     cache.keep(KEY, made, ["a note"])
     entry = cache.restore(KEY, found)
     assert entry is not None
@@ -168,8 +168,8 @@ def test_a_full_disk_gives_what_it_has(made: Path, disk: Path, tmp_path: Path) -
     (made / "large").write_bytes(bytes(1 << 16))
     with pytest.raises(CacheError, match="No space left on device"):
         cache.keep("4" * 64, made, [])
-    assert {path for path in disk.rglob("*") if path.is_file()} == before  # no half of a file
-    cache.keep("4" * 64, made, [])  # it is told once
+    assert {path for path in disk.rglob("*") if path.is_file()} == before  # no partial file
+    cache.keep("4" * 64, made, [])  # the message is printed once
     assert cache.restore(KEY, tmp_path / "it") is not None
     assert cache.restore("4" * 64, tmp_path / "it") is None
 
@@ -244,7 +244,7 @@ def test_a_server_that_takes_nothing_still_gives(
     cache = SharedCache(WebStore(address))
     with pytest.raises(CacheError, match="the server answers 403"):
         cache.keep(KEY, made, [])
-    cache.keep(KEY, made, [])  # it is told once
+    cache.keep(KEY, made, [])  # the message is printed once
     assert cache.restore(KEY, tmp_path / "it") is not None
 
 
@@ -266,7 +266,7 @@ def test_a_server_that_is_down_is_asked_once(server: ThreadingHTTPServer, tmp_pa
 
 
 def test_a_bucket_gives_what_it_took(made: Path, tmp_path: Path) -> None:
-    """fsspec's file system in memory stands in for S3: both are opened by their address."""
+    """fsspec's file system in memory replaces S3; an address opens both."""
     files = fsspec.filesystem("memory")
     store = BucketStore("memory://bucket/team")
     cache = SharedCache(store)
@@ -294,13 +294,13 @@ def test_a_bucket_that_fails_is_asked_once(tmp_path: Path) -> None:
 def test_of_100_poisoned_entries_none_is_used(
     over_http: bool, made: Path, server: ThreadingHTTPServer, tmp_path: Path
 ) -> None:
-    """A byte of the entry or of its file is another one, or the end is missing."""
+    """A byte of the entry or of its file is changed, or the end is missing."""
     place = tmp_path / ("served" if over_http else "cache")
     address = f"http://127.0.0.1:{server.server_port}"
     cache = SharedCache(WebStore(address) if over_http else FolderStore(place, 10_000))
     random = Random(1)
     for number in range(100):
-        cache.keep(KEY, made, ["a note"])  # in the place of the poisoned one
+        cache.keep(KEY, made, ["a note"])  # it replaces the poisoned entry
         assert cache.restore(KEY, tmp_path / "it") is not None
         path = random.choice(sorted(p for p in place.rglob("*") if p.is_file()))
         data = bytearray(path.read_bytes())
@@ -309,7 +309,7 @@ def test_of_100_poisoned_entries_none_is_used(
         else:
             data[random.randrange(len(data))] ^= 1 << random.randrange(8)
         path.write_bytes(data)
-        with pytest.raises(CacheError, match=path.name):  # it is named
+        with pytest.raises(CacheError, match=path.name):  # the message names it
             cache.restore(KEY, tmp_path / "it")
 
 

@@ -1,4 +1,4 @@
-"""Entries of the shared cache beside what protobuf writes and reads of them."""
+"""Entries of the shared cache equal protobuf's bytes, and are read by protobuf."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MESSAGES = {
         ("a_float", 101, Field.TYPE_FLOAT),
     ],
 }
-"""Fields as remote_execution.proto has them, and two of the wire types that it does not use."""
+"""Fields of remote_execution.proto, and fields of two wire types that it does not use."""
 
 
 def make_class() -> Any:
@@ -100,7 +100,7 @@ def test_what_a_server_adds_is_passed_over(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_damaged_entry_is_refused(seed: int) -> None:
-    """What it says is never anything else than what was kept."""
+    """A decoded entry always equals the stored entry."""
     random = Random(seed)
     entry = draw_entry(random)
     for _ in range(100):
@@ -125,12 +125,12 @@ def test_what_says_something_else_is_no_entry(told: bytes) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"\x2a\x05abcd",  # shorter than it says
+        b"\x2a\x05abcd",  # shorter than its stated length
         b"\x2a",
         b"\x2a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",  # a length of more than 64 bits
         b"\x00\x01",  # a field without number
         b"\xf8\xff\xff\xff\xff\x01\x01",  # a number of more than 29 bits
-        b"\x2b",  # a wire type that is out of use
+        b"\x2b",  # an obsolete wire type
         b"\x31abc",
         b"\x35abc",
     ],

@@ -1,4 +1,4 @@
-"""What a user says of the cache: the environment, and the file where it says nothing."""
+"""The user's settings of the cache: the environment first, then the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE = "cache: team\ncache_role: read\ncache_size: 1 MiB\n"
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the user's file; no variable says anything."""
+    """The folder of the user's file; no variable sets the cache."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name in settings.KEYS.values():
         monkeypatch.delenv(name, raising=False)
@@ -41,7 +41,7 @@ def test_the_file_names_the_cache(home: Path) -> None:
     store = cache.store.store
     assert isinstance(store, FolderStore)
     assert (store.folder, store.limit) == (home / "team", 1 << 20)
-    told = list_environment()  # for workers that have another home
+    told = list_environment()  # for workers with another home folder
     assert told["FIRMWRIGHT_CACHE"] == str(home / "team")
     assert told["FIRMWRIGHT_CACHE_ROLE"] == "read"
 
