@@ -1,4 +1,4 @@
-"""Each kind of advice is followed, and saves what it promised: cycles modelled, or counted."""
+"""Each kind of advice is followed, and saves the stated cycles, modelled or counted."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ PLATFORMS = Path(__file__).parents[2] / "toolchains" / "platforms"
 
 @dataclass(frozen=True)
 class Measured:
-    """What is advised, and what each operator of the model takes."""
+    """The advice for a model, and the cost of each operator."""
 
     advice: dict[str, Advice]
     cost: dict[str, float]
 
     def saves(self, change: str, layer: str) -> float:
-        """Return what a change of one layer promises."""
+        """Return the stated saving of a change of one layer."""
         advice = self.advice[change]
         assert advice.layers == (layer,)
         assert advice.saves is not None
@@ -62,7 +62,7 @@ pytestmark = pytest.mark.needs("arm-none-eabi-gcc")
 
 @pytest.fixture(scope="module")
 def measure(tmp_path_factory: pytest.TempPathFactory) -> Measure:
-    """Compile a network, run it in the emulator, add what it counts to what devices model."""
+    """Compile a network, run it in the emulator, and add its counts to the modelled cycles."""
     kept = tmp_path_factory.mktemp("cache")
 
     def run(
@@ -73,7 +73,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Measure:
         prepared = prepare_module(module, find_rewrites(mix))
         regions, _, partition = partition_network(prepared, interface, mix)
         network = compile_network(module, interface, mix)
-        # Costs are those of zig. GCC brings its library for Arm, which zig would build first.
+        # Costs are for zig. GCC contains its library for Arm; zig would compile a library first.
         toolchain = "arm-none-eabi-gcc" if "cortex" in platform.architecture else "zig"
         build = Build(load_toolchain(toolchain), platform)
         elf = link_network(network, build, tmp_path_factory.mktemp("build"), kept)
@@ -98,7 +98,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Measure:
 
 
 def make_layers(follows_advice: bool) -> tuple[tvm.IRModule, ModelInterface]:
-    """Return layers that DIANA's accelerator refuses or has lanes to spare for, or better ones."""
+    """Return layers that DIANA's accelerator rejects or uses partly, or improved layers."""
     made = Graph()
     x = made.input("x", (1, 16, 16, 16))
     weights = random_array((16, 16, 3, 3), seed=1)
@@ -143,7 +143,7 @@ def make_layers(follows_advice: bool) -> tuple[tvm.IRModule, ModelInterface]:
 
 
 def add_clipped(made: Graph, x: relax.Var, limit: int) -> relax.Var:
-    """Return the sum of a tensor with itself, which loses what is above a limit."""
+    """Return the sum of a tensor with itself; values above a limit are clipped."""
     first, second = (made.emit(relax.op.astype(x, "int32"), name) for name in ("one", "two"))
     total = made.emit(relax.op.add(first, second), "sum")
     shifted = made.emit(relax.op.right_shift(total, relax.const(1, "int32")), "shifted")
@@ -291,7 +291,7 @@ def test_the_processor_executes_fewer_instructions(
     end: tuple[str, bool],
     tolerance: float,
 ) -> None:
-    """Instructions of a multiply-accumulate are those of large layers: this one is small."""
+    """The stated instructions per multiply-accumulate are for large layers; this layer is small."""
     old, new = convolve(*start), convolve(*end)
     (layer,) = old.advice[change].layers
     assert old.saves(change, layer) == pytest.approx(
@@ -301,7 +301,7 @@ def test_the_processor_executes_fewer_instructions(
 
 
 def advise_tidl(bits: str) -> tuple[Sequence[Advice], float]:
-    """Return what is advised for a quantized convolution on AM62A, and its estimated microseconds.
+    """Return the advice for a quantized convolution on AM62A, and its estimated microseconds.
 
     Its results and weights have ``bits``.
     """

@@ -1,4 +1,4 @@
-"""A device of the user's own: what is wrong with it is told with the user's file and line."""
+"""A custom device: each error names the file and line of the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recipe's ``extensions``: what they add is used, and their mistakes are told in place."""
+"""A recipe's ``extensions`` are used, and each error names its location."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add(extension):
 
 
 def lowered(folder: Path, source: str, *references: str) -> str:
-    """Return the C of a max-pooling by a recipe with extensions of ``own.py``."""
+    """Return the C of a max-pooling for a recipe with extensions in ``own.py``."""
     (folder / "own.py").write_text(source)
     named = references or ("own:add",)
     recipe = folder / "recipe.yaml"

@@ -1,4 +1,4 @@
-"""What a plug-in's device returns by mistake is told with the line of its method."""
+"""If a plug-in's device returns a wrong value, the message names the line of its method."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def make_device(folder: Path, **texts: str) -> CustomTarget:
 
 
 def crossed() -> tvm.IRModule:
-    """Return a convolution ``a``, what only another device has of it, and the sum of both."""
+    """Return a convolution ``a``, an operator of it on another device, and the sum of both."""
 
     def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
         a = builder.emit(relax.op.nn.conv2d(x, values(4, 4, 1, 1)), "a")
