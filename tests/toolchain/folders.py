@@ -12,8 +12,8 @@ import pytest
 
 GCC_NAME = "aarch64-none-linux-gnu"
 
-# Records how it is called, and makes of the same sources a library of this machine: the module
-# that it "links" can be loaded and run. TI's assembly is translated to GNU's.
+# The tool records its arguments, and builds a library for this machine from the sources, which can
+# be loaded and run. It translates TI's assembly to GNU's.
 CL7X = r"""#!{python}
 import json, os, re, subprocess, sys
 from pathlib import Path
@@ -46,7 +46,7 @@ elif Path(__file__).name == "cl7x":
     subprocess.run(["gcc", *flags, "-c", "-o", output, source], check=True)
 """
 
-# What the C7x's firmware lends a module.
+# Functions of the C7x's firmware that a module calls.
 FIRMWARE = """\
 static _Alignas(64) unsigned char l2[1 << 19];
 void *g_l2_mem_addr = l2;
@@ -57,7 +57,7 @@ RTS = tuple(f"rts{silicon}_le.lib" for silicon in (7100, 7120, 7504, 7524))
 
 
 def arm64_gcc_folder(folder: Path) -> Path:
-    """Lay out Debian's cross compiler as Arm's toolchain is; skip the test where it is absent."""
+    """Make a folder like Arm's toolchain from Debian's cross compiler; skip if it is missing."""
     (folder / "bin").mkdir(parents=True)
     for tool in ("gcc", "as", "ld"):
         program = shutil.which(f"aarch64-linux-gnu-{tool}")
@@ -68,7 +68,7 @@ def arm64_gcc_folder(folder: Path) -> Path:
 
 
 def fake_cgt7x_folder(folder: Path, version: str = "4.1.0.LTS") -> Path:
-    """Lay out a folder such as TI's, whose tools record their calls; see ``calls``."""
+    """Make a folder like TI's, whose tools record their calls; see ``calls``."""
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not installed")
     for part in ("bin", "lib", "include"):
@@ -84,5 +84,5 @@ def fake_cgt7x_folder(folder: Path, version: str = "4.1.0.LTS") -> Path:
 
 
 def calls(folder: Path) -> list[dict[str, Any]]:
-    """Return how the tools of a fake folder were called, in order."""
+    """Return the recorded calls of the tools of a fake folder, in order."""
     return [json.loads(line) for line in (folder / ".calls").read_text().splitlines()]

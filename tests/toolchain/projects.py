@@ -49,7 +49,7 @@ __attribute__((section(".text.start"))) void start(void)
 }
 """
 
-# Deliberately plain: the boards' own scripts are tested with the emulators.
+# Deliberately plain: the emulators test the boards' scripts.
 BARE_SCRIPT = """
 ENTRY(start)
 SECTIONS
@@ -80,7 +80,7 @@ def render(template: str, **variables: object) -> str:
 
 
 def write_freestanding(project: Path) -> None:
-    """Give a project its own headers and mathematics."""
+    """Copy the headers and the mathematics into a project."""
     headers = project / "freestanding"
     headers.mkdir(parents=True)
     for name in ("string.h", "math.h"):
@@ -89,7 +89,7 @@ def write_freestanding(project: Path) -> None:
 
 
 def write_linker_script(project: Path, text: str) -> None:
-    """Give a project a linker script, where those of boards lie."""
+    """Write a linker script into the project's folder for boards."""
     path = project / LINKER_SCRIPT
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
@@ -112,7 +112,7 @@ def write_project(build: Build, project: Path) -> list[str]:
 
 
 def load_build(platform_name: str, toolchain_name: str, *cflags: str) -> tuple[Build, Compiler]:
-    """Return a build and its compiler; skip the test where the compiler is absent."""
+    """Return a build and its compiler; skip the test if the compiler is missing."""
     build = Build(load_toolchain(toolchain_name), load_platform(platform_name), cflags)
     toolchain = build.toolchain
     if not toolchain.python_module and shutil.which(toolchain.program) is None:

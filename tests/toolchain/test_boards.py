@@ -1,4 +1,4 @@
-"""Boards and families of architectures: what comes with firmwright, and a user's."""
+"""Built-in and custom boards and families of architectures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from firmwright.toolchain.platforms import PLATFORMS
 
 SCHEMA = read_schema("board.schema.json")
 MODULES = ("c7", "native-")
-"""How the architectures begin that no platform has: of other cores, and of one kind of machine."""
+"""Prefixes of architectures without a platform: other cores, and one kind of host."""
 
 
 @pytest.mark.parametrize("name", board_names())

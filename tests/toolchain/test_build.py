@@ -1,4 +1,4 @@
-"""Compiling and linking real programs with every toolchain that is present."""
+"""Real programs are compiled and linked with every installed toolchain."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_libraries_are_shared_where_the_user_s_cache_can_be_written(
     printed = run_compiler(("env",), tmp_path, tmp_path / "own").splitlines()
     assert f"ZIG_GLOBAL_CACHE_DIR={tmp_path / shared}" in printed
     (objects,) = (line.partition("=")[2] for line in printed if line.startswith("ZIG_LOCAL"))
-    assert not Path(objects).exists()  # another call would believe what it finds there
+    assert not Path(objects).exists()  # otherwise, another call would trust the file
 
 
 @pytest.mark.parametrize("name", ["feature%2Fx", "C:", "line\nline"])
@@ -209,7 +209,7 @@ def test_an_undefined_symbol_is_named(tmp_path: Path, compiler_cache: Path) -> N
 def test_a_failed_link_leaves_no_unfinished_image(tmp_path: Path, compiler_cache: Path) -> None:
     build, compiler = load_build("rv32-bare", "zig")
     (tmp_path / "freestanding").mkdir()
-    # The branch reaches 4 KiB only; the linker finds out while it writes the image.
+    # The range of the branch is only 4 KiB; the linker detects this when it writes the image.
     (tmp_path / "x.S").write_text(".globl start\nstart: beq a0, a1, far_away\n")
     script = "ENTRY(start)\nfar_away = 0x90000000;\nSECTIONS { .text 0x80000000 : { *(.text) } }\n"
     write_linker_script(tmp_path, script)

@@ -1,4 +1,4 @@
-"""What was built once is found again, unless it is damaged."""
+"""Files that were built once are found again, unless they are damaged."""
 
 from __future__ import annotations
 

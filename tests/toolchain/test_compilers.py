@@ -1,4 +1,4 @@
-"""Finding compilers, and saying what to do when one is missing."""
+"""The search for compilers, and the message if one is missing."""
 
 from __future__ import annotations
 

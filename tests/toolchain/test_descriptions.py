@@ -1,4 +1,4 @@
-"""Platform and toolchain files: the package's own, and a user's."""
+"""Built-in and custom platform and toolchain files."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_schemas_describe_every_key(kind: DescriptionKind) -> None:
 @pytest.mark.parametrize("name", platform_names())
 def test_every_toolchain_of_a_platform_knows_its_architecture(name: str) -> None:
     platform = load_platform(name)
-    linked = bool(platform.memories and platform.emulators)  # else an SDK links it
+    linked = bool(platform.memories and platform.emulators)  # if it is missing, an SDK links it
     for toolchain in platform.toolchains:
         settings = load_toolchain(toolchain).settings_for(platform.architecture)
         assert any("{script}" in flag for flag in settings.link_flags) == linked

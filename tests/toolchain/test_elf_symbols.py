@@ -1,4 +1,4 @@
-"""Symbol tables are read as pyelftools reads them, symbol by symbol."""
+"""Symbol tables equal pyelftools' symbol tables, symbol by symbol."""
 
 from __future__ import annotations
 

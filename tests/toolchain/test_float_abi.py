@@ -1,4 +1,4 @@
-"""Code that is labelled hard-float and computes floats in software is refused."""
+"""Code that is labelled hard-float but computes floats in software is rejected."""
 
 from __future__ import annotations
 

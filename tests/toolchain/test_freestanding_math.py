@@ -1,7 +1,7 @@
 """The mathematics of toolchains without a C library, against numpy in double precision.
 
-``fw_math.c`` is linked with zig's run-time library, the one it has on the bare platforms, into a
-shared library of the host: the same source on the same expf, exp and log.
+``fw_math.c`` is linked with zig's run-time library for bare platforms into a shared library of the
+host. Source, expf, exp and log are the same.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def call(library: ctypes.CDLL, name: str, *arguments: np.ndarray) -> np.ndarray:
 
 
 def floats(low: float, high: float) -> np.ndarray:
-    """Both evenly spread values and values of every exponent, of both signs where they fit."""
+    """Evenly spread values and values of every exponent, of both signs if the function accepts
+    them."""
     even = np.linspace(low, high, 200_001)
     exponents = np.concatenate([[0.0], np.geomspace(1e-44, 3e38, 200_001)])
     values = np.concatenate([even, exponents, -exponents]).astype(np.float32)
@@ -87,7 +88,7 @@ def floats(low: float, high: float) -> np.ndarray:
 
 
 def ulps(result: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """Distance in units in the last place of the result's own size."""
+    """Distance in units of the last place of the result."""
     with np.errstate(all="ignore"):
         expected = exact.astype(np.float32)
         distance = np.abs(result.astype(np.float64) - exact) / np.spacing(np.abs(expected))

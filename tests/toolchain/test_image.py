@@ -26,7 +26,7 @@ from .projects import load_build, write_linker_script
 
 RV32 = load_platform("rv32-bare")
 
-# Sections of known size and content, at known places; .data has its load address in flash.
+# Sections of known size and content, at known addresses; .data has its load address in flash.
 SOURCE = """
 #include <stdint.h>
 const volatile uint8_t constants[6] = {1, 2, 3, 4, 5, 6};

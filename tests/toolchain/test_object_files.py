@@ -44,7 +44,7 @@ def archived(folder: Path, name: str, *objects: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of two members, of which only the first is ever needed."""
+    """An archive of two members; only the first is ever needed."""
     folder = tmp_path_factory.mktemp("library")
     first = "int halve(int);\nint middle(int a, int b) { return halve(a + b); }"
     second = "int nowhere(void);\nint spare(void) { return nowhere(); }"

@@ -1,4 +1,4 @@
-"""The files that compilers open, as they report them themselves."""
+"""The files that compilers open, as the compilers report them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from firmwright.toolchain.opened_files import (
 
 TEMPLATES = TOP / "templates"
 OF_OTHER_SDKS = re.compile(r"^(hal|archi|kernel|drivers)/|^pulp\.h$|^c7x\.h$|^\{\{")
-"""Headers of vendors' SDKs, all of whose files count, and one that the project has."""
+"""Headers of vendors' SDKs, all of whose files count, and a header of the project."""
 
 
 def find_files(toolchain: str, platform: str, *headers: str) -> OpenedFiles:

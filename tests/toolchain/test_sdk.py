@@ -1,4 +1,4 @@
-"""What an SDK's make needs, and how its failures are told."""
+"""The requirements of an SDK's make, and the messages for its failures."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_what_is_half_installed_is_named(tmp_path: Path, monkeypatch: pytest.Mon
         "ARM64_GCC_PATH to the folder of the whole installation, or leave it unset"
     )
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match=r"is not installed.*recipe: zig$"):  # nor offered instead
+    with pytest.raises(UserError, match=r"is not installed.*recipe: zig$"):  # nor suggested
         find_compiler(load_toolchain("gcc"), "cortex-a72-linux")
 
 

@@ -1,4 +1,4 @@
-"""Clang's flags of each bare architecture mean what zig's flags of its run-time library mean."""
+"""Clang's flags of each bare architecture match zig's flags of its run-time library."""
 
 from __future__ import annotations
 
