@@ -1,4 +1,4 @@
-"""Convolutions with channels last compute the same, and layouts change where they must alone."""
+"""Channels-last convolutions compute the same results, and layouts change only if necessary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.networks.qdq_graphs import Graph
 from tests.networks.qdq_reference import F32, Grid
 
 NETWORKS = {"kws_qdq.onnx": 0, "resnet8_qdq.onnx": 0}
-"""Changes of layout that are left in a network; its first ones are mere reshapes or undone."""
+"""The remaining changes of layout in a network; the first ones are reshapes or cancel out."""
 
 
 @pytest.mark.parametrize("name", NETWORKS)

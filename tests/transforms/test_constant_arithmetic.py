@@ -1,4 +1,4 @@
-"""Arithmetic on float32 constants is done once, with the bits that the firmware would compute."""
+"""Arithmetic on float32 constants is computed once, with the bits that firmware would compute."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_chain_on_constants_is_one_constant_of_the_same_bits() -> None:
 @pytest.mark.parametrize(
     "constant",
     [
-        op.exp(relax.const(VARIANCE)),  # of another library than the firmware's
+        op.exp(relax.const(VARIANCE)),  # from another library than the firmware's
         op.add(relax.const(VARIANCE), relax.const(VARIANCE.reshape(1, 8)[:, :5])),  # larger
         op.add(relax.const(np.ones(5, "int32")), relax.const(np.ones(5, "int32"))),
     ],

@@ -1,4 +1,4 @@
-"""Channels that are proven constant are left out, and no bit of an output changes by it."""
+"""Channels that are proven constant are removed, and no output bit changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.networks.quantized_relax import RELU, SIGNED, Bias, Build, Net, Tenso
 
 HOST = load_platform("host")
 DEAD = -(2.0**20)
-"""A bias that nothing outweighs."""
+"""A bias that is larger than any sum."""
 
 Sample = dict[str, npt.NDArray[Any]]
 
@@ -57,7 +57,7 @@ def separable(net: Net, x: Tensor) -> Tensor:
 
 
 def clamped_separable(net: Net, x: Tensor) -> Tensor:
-    """The depthwise convolution makes something else of a constant at the border of its image."""
+    """At the border of the image, the depthwise convolution changes a constant."""
     x = net.conv(x, bias(1, 2), SIGNED)
     return net.conv(net.conv(x, bias(2), window=3, padding=1, depthwise=True), bias())
 
@@ -68,7 +68,7 @@ def two_readers(net: Net, x: Tensor, **second: Any) -> tuple[Tensor, ...]:
 
 
 def two_needs(net: Net, x: Tensor) -> tuple[Tensor, ...]:
-    """The one reader needs no constant, the other reads channels 1 and 2 alone."""
+    """One reader needs no constant, the other reads only channels 1 and 2."""
     x = net.conv(x, bias(0, 1), SIGNED)
     return net.conv(x, bias()), net.conv(x, bias(), SIGNED, 3, 1, depthwise=True)
 
@@ -103,10 +103,10 @@ def returned(net: Net, x: Tensor) -> tuple[Tensor, ...]:
 
 
 def near_zero(net: Net, x: Tensor, steps: float, most: range) -> Tensor:
-    """The largest sum of each channel is one of ``most``, all of them about the lowest integer.
+    """The largest sum of each channel is one of ``most``, which are near the lowest integer.
 
-    A sum is so many ``steps`` of the result's grid. All inputs at 127 give the largest ones. The
-    layer behind makes several steps of one.
+    A sum counts as many ``steps`` of the result's scale. The sums are maximal if all inputs are
+    127. The next layer makes several steps of one.
     """
     biases = [float(sums - 4 * 127 * (127 - x.grid.zero_point)) for sums in most]
     grid = QuantParams("int8", x.grid.scale * 2**-7 / steps, -128)
@@ -115,7 +115,7 @@ def near_zero(net: Net, x: Tensor, steps: float, most: range) -> Tensor:
 
 
 def wrapping(net: Net, x: Tensor) -> Tensor:
-    """The sums of a channel are beyond 32 bits, where they are shifted to be scaled."""
+    """The sums of a channel exceed 32 bits when they are shifted for scaling."""
     x = net.conv(x, [DEAD, 0.0], QuantParams("int8", 2.0**-13, -128), scale=8.0)
     return net.conv(x, bias())
 
@@ -146,11 +146,11 @@ CASES: dict[str, tuple[Build, list[tuple[int, int]]]] = {
     "near zero": (partial(near_zero, steps=2**-9, most=range(-384, 512, 64)), [(4, 6), (6, 5)]),
     "rounded twice": (partial(near_zero, steps=2**-2, most=range(-2, 6)), [(4, 5), (5, 5)]),
 }
-"""Networks, and the channels that each layer reads and makes after the rewrite."""
+"""Networks, and the channels that each layer reads and produces after the rewrite."""
 
 
 def layers(module: tvm.IRModule) -> list[tuple[int, int]]:
-    """Return the channels that the weights of each layer read and make."""
+    """Return the channels that the weights of each layer read and produce."""
     found = []
     for binding in main_bindings(module):
         if count_macs(binding.value):
@@ -195,7 +195,7 @@ def random_network(net: Net, x: Tensor) -> Tensor:
 
 
 def extreme_samples(names: list[str], shape: list[int]) -> list[Sample]:
-    """Return inputs that are random, and some that reach the ends of many sums."""
+    """Return random inputs, and inputs that reach the limits of many sums."""
     random = np.random.default_rng(3)
     values = [np.arange(-128, 128), np.array([-128, 127]), np.array([-128]), np.array([127])]
     chosen = [values[0]] * 3 + [values[1]] * 5 + values[2:]

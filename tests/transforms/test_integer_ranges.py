@@ -31,7 +31,7 @@ def range_of_last(write: object, count: int, parameters: int = 1) -> Range:
 
 
 def test_numbers_beyond_the_bound_are_not_exact() -> None:
-    """The bound is the first number after which float32 skips a whole number."""
+    """The limit is the first number after which float32 skips a whole number."""
     bound = np.float32(EXACT)
     assert bound - np.float32(1) + np.float32(1) == bound
     assert bound + np.float32(1) == bound

@@ -1,4 +1,4 @@
-"""Whole numbers in float tensors become integers where that is proven, and floats stay the rest."""
+"""Whole numbers in float tensors become integers if a proof exists; other tensors stay float."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def list_sum_types(module: tvm.IRModule) -> list[str]:
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_c_equals_onnx_runtime(name: str, tmp_path: Path) -> None:
-    """Attributes that tools note for each other are passed over."""
+    """Attributes that tools write for each other are ignored."""
     data = NETWORKS[name](8).model(weight_bits=8).SerializeToString()
     random = np.random.default_rng(7)
     samples = [{"input": random.normal(0, 1, (1, 3, 8, 8)).astype("float32")} for _ in range(4)]
@@ -167,11 +167,11 @@ def test_a_layer_behind_one_that_stays_is_integers() -> None:
 
 
 def test_a_requantization_that_overflows_stays_as_it_is() -> None:
-    """The sums are integers; what follows wraps around in int64, as the reference does."""
+    """The sums are integers; the next operators wrap around in int64, as in the reference."""
     network = WholeFloats((1, 3, 8, 8)).conv(4).truncate(2.0, 2**45, 2**46 - 1).conv(4)
     operators = [operator_name(b.value) for b in main_bindings(import_whole(network))]
     assert sum_types(network) == ["int32", "int32"]
-    assert operators.count("relax.divide") == 2  # the input's, and that behind the sums
+    assert operators.count("relax.divide") == 2  # the input's divide, and the divide after the sums
 
 
 def test_sums_of_two_tensors_and_products_are_integers() -> None:

@@ -1,4 +1,4 @@
-"""Every optional rewrite does what its name says, and TVM's virtual machine sees no difference."""
+"""Every optional rewrite does what its name states, with equal results in TVM's virtual machine."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def evaluated(module: tvm.IRModule) -> np.ndarray[Any, Any]:
 
 
 def assert_becomes(name: str, module: tvm.IRModule, expected: list[str]) -> tvm.IRModule:
-    """Check the operators after a rewrite, and that every output bit is as before."""
+    """Check the operators after a rewrite, and that every output bit is unchanged."""
     after = apply_transforms(module, {name})
     assert operators(after) == expected
     np.testing.assert_array_equal(evaluated(after), evaluated(module))
@@ -307,7 +307,7 @@ JOINED, LAST = ["reshape", "strided_slice"], ["strided_slice", "reshape"]
     [
         (0, 0, (3, 1, 4, 5, 2), JOINED),
         (2, 0, (3, 1, 4, 5, 2), JOINED),
-        (1, 2, (1, 3, 2, 4, 5), JOINED),  # what ONNX Runtime makes of a channel shuffle
+        (1, 2, (1, 3, 2, 4, 5), JOINED),  # from ONNX Runtime, for a channel shuffle
         (1, 2, (2, 3, 2, 4), JOINED),
         (2, -1, (2, 3, 4), LAST),
         (1, 1, (2, 3), LAST),
@@ -360,7 +360,7 @@ def test_nothing_unread_is_left_where_no_call_is_rewritten(name: str) -> None:
         builder.emit_func_output(result)
     module = apply_transforms(builder.get(), {name})
     assert "exp" not in operators(module)
-    assert len(main_bindings(module)) == len(operators(module))  # none is only another name
+    assert len(main_bindings(module)) == len(operators(module))  # no mere renaming
 
 
 def test_every_rewrite_is_documented() -> None:

@@ -1,4 +1,4 @@
-"""What ConvertConvStride picks of a quantized convolution are integers, the same ones as before."""
+"""ConvertConvStride picks integers of a quantized convolution, equal to the integers before."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Behind = Callable[[relax.Expr], relax.Expr]
 def network(
     behind: Behind, layout: str = "NCHW", others: bool = False, grid: Any = 0.07
 ) -> tvm.IRModule:
-    """Return quantize(behind(convolution)); with ``others`` the floats are an output as well."""
+    """Return quantize(behind(convolution)); with ``others``, the floats are also an output."""
     shape = (1, 4, 8, 10) if layout == "NCHW" else (1, 8, 10, 4)
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType(shape, "int8"))

@@ -1,4 +1,4 @@
-"""Transposed convolutions become convolutions with forms, and give ONNX Runtime's integers."""
+"""Transposed convolutions become convolutions with forms, and produce ONNX Runtime's integers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SPLIT: tuple[tuple[tuple[int, ...], Options, int], ...] = (
     ((5, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1]}, 4),
     ((5, 3, 4), {"strides": [2], "pads": [1, 1]}, 2),
 )
-"""Weights (I, O, …), what the operator states, and in how many convolutions it is split."""
+"""Weights (I, O, …), the attributes of the operator, and the number of its parts."""
 
 LEFT: tuple[tuple[tuple[int, ...], Options], ...] = (
     ((5, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),  # an odd number of rows
-    ((5, 3, 2, 2), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),  # cuts off what it makes
+    ((5, 3, 2, 2), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),  # removes results
     ((5, 3, 1, 1), {"strides": [2, 2], "output_padding": [1, 1]}),  # pixels without a tap
     ((5, 3, 3), {"strides": [2], "pads": [1, 1]}),
 )

@@ -1,4 +1,4 @@
-"""A rewrite of the user's own is called with the network, and its result has to fit."""
+"""A user's rewrite is called with the network, and its result must fit."""
 
 from __future__ import annotations
 
