@@ -1,4 +1,4 @@
-"""Networks compared on the same samples, and the thresholds that they miss."""
+"""Networks compared on equal samples, and the thresholds that they miss."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def found(
     metric: Metric | None = None,
     limits: Thresholds = NO_LIMITS,
 ) -> AccuracyRecord:
-    """Compare networks with the one that gives the scores."""
+    """Compare networks with the network whose scores are correct."""
     first = "float32" if len(others) > 1 else "reference"
     networks = {name: {"y": scores} for name, scores in ((first, SCORES), *others)}
     layers = LAYERS if len(others) > 1 else None
@@ -146,5 +146,5 @@ def test_labels_that_do_not_fit(tmp_path: Path, labels: list[int], message: str)
     np.save(tmp_path / "labels.npy", np.array(labels))
     with pytest.raises(UserError, match=message):
         read_class_labels(tmp_path / "labels.npy", 3, 4)
-    if message.startswith("label "):  # which a metric may take for something else
+    if message.startswith("label "):  # a metric may give these labels another meaning
         assert list(read_class_labels(tmp_path / "labels.npy", 3, None)) == [0, 4, -1]

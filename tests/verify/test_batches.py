@@ -1,4 +1,4 @@
-"""Samples joined to batches, and apart again."""
+"""Samples are joined to batches and separated again."""
 
 from __future__ import annotations
 

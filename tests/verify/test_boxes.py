@@ -1,4 +1,4 @@
-"""Boxes of several networks compared: with the first one's, and with labelled ones."""
+"""Boxes of several networks compared with the first network's boxes, and with labelled boxes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOTHING = [0.0] * 8
 
 
 def outputs(*samples: list[list[float]]) -> OutputsByName:
-    """Return the list of cells of each sample, filled up with empty ones."""
+    """Return the list of cells of each sample, filled up with empty cells."""
     cells = [[*rows, *[NOTHING] * (6 - len(rows))] for rows in samples]
     (tensor,) = DETECTOR.outputs
     return {tensor.name: np.array(cells, "float32").reshape(len(samples), *tensor.shape)}

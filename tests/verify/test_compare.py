@@ -1,4 +1,4 @@
-"""The comparison itself: what counts as a difference, and what is said of the first."""
+"""The comparison of outputs: the differences, and the message for the first one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network on this machine, with the accelerators of the platform it was compiled for."""
+"""The network runs on this machine, with the accelerators of the platform it was compiled for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from firmwright.verify.host_run import run_on_host
 
 
 def wide_layer() -> bytes:
-    """Return a pointwise convolution whose tensors take 256 KB together, without a tile."""
+    """Return a pointwise convolution whose tensors need 256 KB together, without a tile."""
     weights = np.random.default_rng(0).integers(-50, 50, (16, 16, 1, 1), np.int8)
     graph = Graph()
     x = graph.input("x", (1, 16, 80, 112))

@@ -1,4 +1,4 @@
-"""Random integers are indices that the model's own runtime accepts."""
+"""Random integers are indices that the model's runtime accepts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAMPLES = 20
 
 
 def assert_accepted(data: bytes, format_name: str = "onnx") -> dict[str, Any]:
-    """Run the reference on random samples; return the ranges that they were drawn from."""
+    """Run the reference on random samples; return the ranges from which they were drawn."""
     importer = FORMATS[format_name].load()
     module, interface = importer.import_model(data, "test model", {})
     ranges = dict(describe_values(module, interface).ranges)

@@ -1,4 +1,4 @@
-"""The range of an input is what its readers keep of it."""
+"""The range of an input is the range of values that its readers do not clip."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def clip(value: relax.Expr) -> relax.Expr:
 
 
 def network(*branches: Branch) -> tvm.IRModule:
-    """Return a network with an output for each branch behind one input of floats."""
+    """Return a network with one float input and an output for each branch."""
     builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 4), "float32"))
     with builder.function("main", [x]):
         with builder.dataflow():

@@ -1,4 +1,4 @@
-"""Samples on several emulators give what one emulator gives of all."""
+"""Several emulators produce the results that one emulator produces for all samples."""
 
 from __future__ import annotations
 

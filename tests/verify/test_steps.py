@@ -1,4 +1,4 @@
-"""What a step of an output is: of integers 1, of floating point the scale behind it."""
+"""The step of an output: 1 for integers, and for floats the scale of the last quantization."""
 
 from __future__ import annotations
 
