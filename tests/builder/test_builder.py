@@ -1,4 +1,4 @@
-"""The builder: random weights, regions, and arguments that do not fit."""
+"""The builder: random weights, regions, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_random_array_is_the_documented_stream() -> None:
     drawn = [int(r) for r in np.random.PCG64(7).random_raw(6)]
     expected = [-10 + r % 21 for r in drawn]
     assert random_array((2, 3), seed=7, low=-10, high=10).ravel().tolist() == expected
-    # Frozen: a change would change every example's weights.
+    # These values are frozen: a change would change every example's weights.
     assert random_array((4,), seed=1).tolist() == [127, -26, 77, 82]
 
 
