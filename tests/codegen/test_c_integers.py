@@ -1,4 +1,4 @@
-"""Integers whose C compilers would warn of, or compute in more bits than the type has."""
+"""Integers for which C compilers would warn, or compute in more bits than the type has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 
 
 def make_model(dtype: str) -> bytes:
-    """Return a model with an output for each: what is always so, and what has few bits."""
+    """Return a model with outputs that are always true, and outputs of few bits."""
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     limits = np.iinfo(dtype)
     nodes, kinds = [], {}

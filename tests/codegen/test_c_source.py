@@ -1,4 +1,4 @@
-"""The generated functions: they compile without a warning, compute the model, and read well."""
+"""The generated functions compile without a warning, compute the model, and are readable."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_an_index_that_decides_nothing_leaves_no_variable(tmp_path: Path) -> Non
 @pytest.mark.parametrize("dtype", ["int8", "float32"])
 @pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMin"])
 def test_the_extreme_of_one_element_is_clamped(operator: str, dtype: str, tmp_path: Path) -> None:
-    """With a loop of one step gone, the start value and the result stand in one block."""
+    """Without a loop of one step, the start value and the result are in one block."""
     kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     made = graph(
         [node(operator, ["x"], ["extreme"], axes=[0]), node("Relu", ["extreme"], ["y"])],

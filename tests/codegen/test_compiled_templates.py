@@ -1,4 +1,4 @@
-"""Templates that were compiled once are kept, and are never taken for others."""
+"""Compiled templates are reused, and never mixed up."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ def test_a_damaged_template_is_compiled_again(kept: Path) -> None:
 
 
 def test_where_nothing_can_be_kept_each_build_compiles(kept: Path) -> None:
-    kept.parent.write_bytes(b"")  # a file where the folder would be
+    kept.parent.write_bytes(b"")  # a file in place of the folder
     assert render(new_environment(TEXTS.get)) == "<, A\n"

@@ -1,4 +1,4 @@
-"""Templates of a custom board reach no Python beyond the values that they are given."""
+"""Templates of a custom board can use only the values that are passed to them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ CONSTANTS = "kDLCPU kDLInt kDLUInt kDLFloat kDLBfloat kDLBool".split()
 
 
 def run(folder: Path, source: str, *flags: str, compiler: str = "gcc") -> str:
-    """Compile strictly and run a program; return what it prints."""
+    """Compile strictly and run a program; return its output."""
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
     (folder / "program.c").write_text(source)
@@ -62,7 +62,7 @@ def test_the_tensor_is_laid_out_as_in_dlpack_s_own_header(tmp_path: Path) -> Non
 
 
 def called(shape: tuple[int, ...]) -> CFunction:
-    """Return the C of add_one(data - 0.5) + (data - 0.5), which are tensors beside the call."""
+    """Return the C of add_one(data - 0.5) + (data - 0.5), with tensors in addition to the call."""
     data = te.placeholder([tvm.tirx.const(n, "int64") for n in shape], "float32", "data")
     lower = te.compute(data.shape, lambda *i: data(*i) - tvm.tirx.const(0.5), "lower")
     higher = library_call("add_one", shape, "float32", lower)

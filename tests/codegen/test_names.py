@@ -1,4 +1,4 @@
-"""Any tensor name becomes a C identifier of its own."""
+"""Each tensor name becomes a different C identifier."""
 
 from __future__ import annotations
 

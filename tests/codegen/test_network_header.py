@@ -1,4 +1,4 @@
-"""What the network's header says of a batch."""
+"""The statements of the network's header about a batch."""
 
 from __future__ import annotations
 
