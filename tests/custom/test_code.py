@@ -1,4 +1,4 @@
-"""A user's own Python, imported from the recipe's folder and forgotten."""
+"""A user's Python code is imported from the recipe's folder and then unloaded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def one():
 
 
 def test_modules_that_have_every_attribute_are_let_be(tmp_path: Path) -> None:
-    """torch brings such modules: `torch.ops` takes `__path__` for the name of a namespace."""
+    """torch contains such modules: `torch.ops` treats `__path__` as the name of a namespace."""
     (tmp_path / "own.py").write_text(OBLIGING)
     try:
         with load_custom_function("own:one", tmp_path) as one:
