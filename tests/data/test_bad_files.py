@@ -1,4 +1,4 @@
-"""Files of samples from outside that are not what they seem: refused by a message."""
+"""Sample files from outside with false contents are rejected with a message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from firmwright.errors import UserError
 
 
 def test_a_picture_that_would_start_a_program_is_refused() -> None:
-    """Pillow hands PostScript to Ghostscript, whatever the file is called."""
+    """Pillow passes PostScript to Ghostscript, whatever the name of the file."""
     content = io.BytesIO()
     Image.new("RGB", (4, 4)).save(content, "EPS")
     with pytest.raises(UserError, match="not a supported picture; expected one of BMP"):

@@ -1,4 +1,4 @@
-"""Files that are fetched by their digest, by several builds at once."""
+"""Several builds fetch a file by its digest at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firmwright.data.fetch import fetch_file
 from firmwright.data.sample_sources import DataFile
 
 CONTENT = bytes(1 << 23)
-"""So large that the builds write at the same time."""
+"""Bytes of a file that is so large that the builds write at the same time."""
 
 
 def test_builds_for_several_platforms_fetch_the_same_file_at_once(

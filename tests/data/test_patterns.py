@@ -1,4 +1,4 @@
-"""Patterns for files: where they search, and how much."""
+"""Patterns for files: the searched folders, and the limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data for inputs: what is read, what becomes of pictures, and all that can be wrong with it."""
+"""Data for inputs: supported files, the conversion of pictures, and all errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def files(kind: str, *paths: str, **preprocess: Any) -> DataSource:
 
 
 def picture(path: Path, width: int = 4, height: int = 2, mode: str = "RGB") -> np.ndarray:
-    """Write a picture of which no two pixels are alike; return its RGB values."""
+    """Write a picture whose pixels all differ; return its RGB values."""
     values = np.arange(width * height * 3, dtype="uint8").reshape(height, width, 3) * 5
     image = Image.fromarray(values).convert(mode)
     image.save(path)
