@@ -1,4 +1,4 @@
-"""Reading a YAML file: what no folder of tests/failing can hold, places, and defaults."""
+"""Reading a YAML file: cases that a folder of tests/failing cannot contain, locations, defaults."""
 
 from __future__ import annotations
 
