@@ -1,4 +1,4 @@
-"""Jobs for DIANA's accelerator: what the console says to ``soma.c``, and numpy's results."""
+"""Jobs for DIANA's accelerator: the console input of ``soma.c``, and numpy's results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 WEIGHTS = 32768
-"""Offset of the weights in the firmware's buffer; activations are in front of them."""
+"""Offset of the weights in the firmware's buffer; activations are before them."""
 
 
 def words(*values: int) -> bytes:
@@ -102,14 +102,14 @@ def analog_weights(weights: Array, factors: Array, offsets: Array) -> bytes:
 
 
 def depthwise_weights(weights: Array, bias: Array) -> bytes:
-    """Pack weights (C, 1, KH, KW): three outputs of zeros behind every channel."""
+    """Pack weights (C, 1, KH, KW): three outputs of zeros after every channel."""
     spaced = [np.zeros((4 * len(a), *a.shape[1:]), a.dtype) for a in (weights, bias)]
     spaced[0][::4], spaced[1][::4] = weights, bias
     return convolution_weights(*spaced)
 
 
 def dense_weights(weights: Array, bias: Array) -> bytes:
-    """Pack weights (O, I), both multiples of 16: blocks of 16 x 16, then 16 bytes a bias."""
+    """Pack weights (O, I), both multiples of 16: blocks of 16 x 16, then 16 bytes per bias."""
     outputs, inputs = weights.shape
     blocks = b""
     for first in range(0, outputs, 16):
@@ -122,7 +122,7 @@ def dense_weights(weights: Array, bias: Array) -> bytes:
 
 
 def image_bytes(image: Array, gap: int = 0) -> bytes:
-    """Lay out (C, H, W): three columns of zeros behind a row, ``gap`` bytes behind a channel."""
+    """Lay out (C, H, W): three columns of zeros after a row, ``gap`` bytes after a channel."""
     channels, height, width = image.shape
     rows = np.full((channels, height, rounded(width)), 0x55, np.int8)
     rows[:, :, :width] = image

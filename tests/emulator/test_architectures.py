@@ -1,4 +1,4 @@
-"""Every architecture on a board that serves it: it starts, computes and ends."""
+"""Every architecture starts, computes and ends on a board for its family."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOARDS = {
     "rv32": ("qemu-virt-rv32", 0x80000000, 0x80400000),
     "rv64": ("qemu-virt-rv32", 0x80000000, 0x80400000),
 }
-"""By family: the board, and where flash and RAM begin."""
+"""By family: the board, and the addresses at which flash and RAM begin."""
 
 NOT_IN_UNICORN = {"cortex-m55"}
 ARCHITECTURES = {a for f in BOARDS for a in load_families()[f]} - NOT_IN_UNICORN

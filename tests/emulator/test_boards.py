@@ -1,4 +1,4 @@
-"""The board code, in every emulator that can run it: start-up, console, exit."""
+"""The code of the boards in every emulator that can run it: start-up, console, exit."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_cortex_m4_computes_with_its_fpu(build: BuildFirmware, run: RunFirmware)
     execution = run(elf, "cortex-m4-bare")
     assert execution.by_symbol["floats"] > 1000
     assert not [name for name in execution.by_symbol if "addsf" in name or "fadd" in name]
-    # QEMU refuses floating-point instructions until the start-up code has turned the FPU on.
+    # QEMU rejects floating-point instructions until the start-up code has enabled the FPU.
     assert run(elf, "cortex-m4-bare", emulator="qemu").exit_code == execution.exit_code == 0
 
 

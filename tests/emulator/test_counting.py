@@ -66,7 +66,7 @@ def test_a_part_counts_with_all_that_it_calls(build: BuildFirmware, platform: st
 
 
 def test_agrees_with_counting_every_instruction(build: BuildFirmware, run: RunFirmware) -> None:
-    # Not on ARM: unicorn's slow hook leaves out the instructions that an IT block skips.
+    # Not on ARM, because unicorn's slow hook omits the instructions that an IT block skips.
     elf = build("mixed.c", "rv32-bare")
     slow = count_every_instruction(elf, "rv32-bare")
     assert_counts_agree(run(elf, "rv32-bare").by_symbol, slow)
@@ -79,12 +79,12 @@ def test_agrees_with_qemu(
 ) -> None:
     toolchains = load_platform(platform).toolchains
     elf = build("mixed.c", platform, toolchains[0 if toolchain == "zig" else 1])
-    run(elf, platform, emulator="qemu")  # skips the test where there is no QEMU
+    run(elf, platform, emulator="qemu")  # skips the test if QEMU is missing
     assert_counts_agree(run(elf, platform).by_symbol, count_in_qemu(elf, platform, tmp_path))
 
 
 def assert_counts_agree(counted: Any, all_executed: Counter[str]) -> None:
-    # These run on behalf of `counted` and others; all else on behalf of `counted` only.
+    # `counted` and other functions call these two; only `counted` calls the rest.
     own = set(counted) - {"fw_hal_write", "relay"}
     assert len(own) >= 4
     assert {name: counted[name] for name in own} == {name: all_executed[name] for name in own}
@@ -148,7 +148,7 @@ def test_an_exit_inside_the_counted_function_ends_the_count_there(
     execution = run(elf, platform, b"x")
     assert execution.exit_code == 42
     slow = count_every_instruction(elf, platform, b"x")
-    # The slow hook leaves out the one instruction that an IT block of the ARM code skips.
+    # The slow hook omits the one instruction that an IT block of the ARM code skips.
     skipped = {"rv32-bare": 0, "cortex-m4-bare": 1}[platform]
     assert execution.by_symbol["fw_hal_exit"] == slow["fw_hal_exit"] + skipped
     assert execution.by_symbol["counted"] == slow["counted"]

@@ -1,4 +1,4 @@
-"""Mistakes of a firmware, each with the message that its author gets."""
+"""Errors of a firmware, each with the message to its author."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_a_memory_ends_where_the_platform_says(
         run(elf, str(path), b"b")
 
 
-# Not a write on rv32: QEMU's machine `virt` ignores one to an address without memory. Nor on
-# Cortex-M55, whose board has memory there.
+# Not a write on rv32, because QEMU's machine `virt` ignores a write to an address without memory.
+# Nor on Cortex-M55, whose board has memory there.
 @pytest.mark.parametrize(
     ("platform", "mistake"),
     [

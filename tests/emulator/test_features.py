@@ -1,4 +1,4 @@
-"""A program for a core with more features than the one it runs on says so and ends."""
+"""A program for a core with more features than its core prints a message and ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program gets its input and gives its output, whatever it reads of it."""
+"""A program gets its input and returns its output, even if it does not read all input."""
 
 from __future__ import annotations
 

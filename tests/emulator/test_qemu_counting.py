@@ -1,4 +1,4 @@
-"""Instructions that a plugin counts in QEMU: of Linux programs, and on boards."""
+"""A plugin counts instructions in QEMU: of Linux programs, and on boards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def count(elf: Path, parts: tuple[str, ...] = ()) -> Execution:
 
 
 def trace(elf: Path) -> list[str]:
-    """Return the function of each executed instruction, from QEMU's own log."""
+    """Return the function of each executed instruction, from QEMU's log."""
     log = elf.with_suffix(".log")
     options = ["-singlestep", "-d", "exec,nochain", "-D", str(log)]
     subprocess.run(["qemu-aarch64", *options, elf], check=True, stdout=subprocess.DEVNULL)
@@ -68,7 +68,7 @@ def test_a_second_process_of_a_call_is_part_of_it(
 def test_agrees_with_a_trace_of_every_instruction(elf: Path) -> None:
     counted = count(elf, ("floats", "recursion"))
     executed = Counter(trace(elf))
-    # These run on behalf of `counted` and others; all else of its own code on behalf of it only.
+    # Other functions also call these; only `counted` calls the rest of its code.
     own = {"counted", "integers", "recursion", "floats"}
     assert {name: counted.by_symbol[name] for name in own} == {n: executed[n] for n in own}
     assert counted.instructions == sum(counted.by_symbol.values())
@@ -98,7 +98,7 @@ def test_boards_agree_with_unicorn(build: BuildFirmware, board: str) -> None:
         run_firmware(elf, platform, emulator, b"", "counted", 10_000_000, ("floats",))
         for emulator in ("unicorn", "qemu")
     )
-    console = "fw_hal_write"  # how long it waits depends on the emulated port
+    console = "fw_hal_write"  # the length of the wait depends on the emulated port
     executed = [{**e.by_symbol, console: 0} for e in (first, second)]
     assert executed[0] == executed[1]
     assert first.by_part == second.by_part

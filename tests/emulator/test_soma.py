@@ -1,4 +1,4 @@
-"""DIANA's accelerator in host builds and as the emulator's device, against numpy."""
+"""DIANA's accelerator in host builds and as the emulator's device, compared with numpy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RESULT = 128_000
 
 @dataclass(frozen=True)
 class Trial:
-    """What the firmware is told, how many bytes it answers, and what they have to say."""
+    """The firmware's console input, the length of its answer, and the expected results."""
 
     console: bytes
     answer: int
@@ -74,7 +74,7 @@ def integers(random: np.random.Generator, *shape: int) -> Array:
 
 
 def any_bias(random: np.random.Generator, outputs: int, wild: bool) -> Array:
-    """Return biases; wild ones make sums wrap around."""
+    """Return biases; ``wild`` biases make sums wrap around."""
     limit = 2**31 if wild else 2**14
     return random.integers(-limit, limit, outputs).astype(np.int32)
 
@@ -248,7 +248,7 @@ def test_cycles_are_those_of_the_cost_model(build: BuildFirmware, run: RunFirmwa
 
 
 def faulty(**changed: object) -> bytes:
-    """Return a convolution in which something is as it must not be."""
+    """Return a convolution with one invalid property."""
     options = {"inputs": IMAGE, "outputs": RESULTS, "window": SAME, **changed}
     places = options.pop("places", (0, WEIGHTS, RESULT))
     return b"c" + layer(**options) + words(*places)  # type: ignore[arg-type, misc]
