@@ -1,4 +1,4 @@
-"""examples/arm_dsp_dla: a chip whose devices are defined beside the recipe."""
+"""examples/arm_dsp_dla: a chip whose devices are defined next to the recipe."""
 
 from __future__ import annotations
 

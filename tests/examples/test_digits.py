@@ -1,4 +1,4 @@
-"""The committed digits example is what its README says: int8 in and out, QDQ, accurate."""
+"""The digits example matches its README: int8 input and output, QDQ, accurate."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_the_inputs_are_scans_on_the_grid_of_the_model(
     assert (image.dtype, image.shape) == (np.dtype(np.int8), (64, 1, 8, 8))
     steps = image.astype(np.int32) - values["image_zero_point"]
     pixels = steps * values["image_scale"] * 16
-    # A scan has the levels 0..16; rounding to the grid moves each by half a step at the most.
+    # A scan has the levels 0..16; quantization moves each level by at most half a step.
     assert np.abs(pixels - np.rint(pixels)).max() <= 16 * values["image_scale"] / 2
     assert (pixels.min(), round(float(pixels.max()))) == (0, 16)
     assert set(inputs["labels"]) == set(range(10))
@@ -117,7 +117,7 @@ def test_the_committed_scans_are_read_as_accurately_as_accuracy_json_says(
 ) -> None:
     wrong = int(np.sum(scores(model, inputs["image"]).argmax(axis=1) != inputs["labels"]))
     assert wrong <= 0.05 * len(inputs["labels"])
-    # They are a part of the test split: they cannot hold more mistakes than all of it.
+    # They are a part of the test split, so they cannot contain more errors than the whole split.
     tested, correct = summary["images"]["test"], summary["correct"]["int8"]
     assert wrong <= tested - correct
     assert summary["accuracy"]["int8"] == pytest.approx(correct / tested, abs=1e-4)

@@ -1,4 +1,4 @@
-"""The examples of extensions compute what TVM's virtual machine does, by what they add."""
+"""The outputs of the extension examples equal TVM's virtual machine, and their C is used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECIPES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build all of them, as one command; a run that differs from the reference fails it."""
+    """Build all examples with one command, which fails if a run differs from the reference."""
     folder = tmp_path_factory.mktemp("extending")
     recipes = ",".join(f"examples/extending/{name}.yaml" for name in RECIPES)
     command = [sys.executable, "-m", "doit", "build", f"outdir={folder}", f"recipe={recipes}"]

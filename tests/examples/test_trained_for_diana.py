@@ -1,4 +1,4 @@
-"""The networks of examples/diana/trained are those whose outputs were recorded with them."""
+"""The networks of examples/diana/trained produce the outputs that were recorded with them."""
 
 from __future__ import annotations
 
