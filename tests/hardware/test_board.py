@@ -1,4 +1,4 @@
-"""Firmware on a board at hand: QEMU behind a serial line and a debugger, a computer behind ssh."""
+"""Firmware on a connected board: QEMU with a serial line and a debugger, or a computer with ssh."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAMPLES = [[image.tobytes()] for image in np.load("examples/digits/inputs.npz")[
 EYES = "networks: {left: digits.yaml, right: digits.yaml}\n"
 
 Corrupt = Callable[[bytes], bytes]
-"""What a line makes of what the board sends; an empty answer closes it."""
+"""A function that a line applies to the board's output; an empty result closes the line."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def wait_for(port: int) -> None:
 
 @contextmanager
 def running(*command: object, console: int | None = None) -> Iterator[subprocess.Popen[str]]:
-    """Run a program, with this file for its console, or with a pipe for what it prints."""
+    """Run a program, with this file as its console, or with a pipe for its output."""
     words, printed = [str(word) for word in command], console or subprocess.PIPE
     with subprocess.Popen(
         words, stdin=console, stdout=printed, stderr=subprocess.STDOUT, text=True
@@ -79,9 +79,9 @@ def running(*command: object, console: int | None = None) -> Iterator[subprocess
 
 @pytest.mark.needs("qemu-system-arm", "gdb-multiarch")
 def test_a_debugger_flashes_and_a_serial_line_answers(repository: Repository) -> None:
-    """As with pyOCD or OpenOCD: a stub of gdb's loads the firmware, a terminal is its console."""
+    """As with pyOCD or OpenOCD, a gdb stub loads the firmware, and a terminal is its console."""
     gdb = find_port()
-    ours, line = pty.openpty()  # open here, it keeps what QEMU has written when that ends
+    ours, line = pty.openpty()  # while this end is open, it keeps QEMU's output
     tty.setraw(line)
     stub = ("-S", "-gdb", f"tcp:127.0.0.1:{gdb}", "-serial", "stdio")
     with running(*QEMU, *stub, console=ours):
@@ -105,7 +105,7 @@ def test_a_debugger_flashes_and_a_serial_line_answers(repository: Repository) ->
 
 @contextmanager
 def behind_a_line(firmware: Path, corrupt: Corrupt) -> Iterator[BoardAccess]:
-    """Run the firmware in QEMU, its console behind a line that changes what the board sends."""
+    """Run the firmware in QEMU, with its console on a line that changes the board's output."""
     console, line = find_port(), socket.create_server(("127.0.0.1", 0))
 
     def carry(source: socket.socket, drain: socket.socket, change: Corrupt) -> None:
@@ -161,7 +161,7 @@ def test_noise_in_an_answer_is_told(firmware: Path) -> None:
 
 @pytest.mark.needs("qemu-system-arm")
 def test_each_network_of_a_firmware_gets_its_part_of_a_sample(repository: Repository) -> None:
-    """What is sent before a network reads would be lost: the next part waits for the answer."""
+    """Data that is sent before a network reads would be lost, so each part waits for the answer."""
     repository.write("eyes.yaml", EYES + "platform: cortex-m4-bare\n")
     repository.build("recipe=eyes.yaml")
     folder = repository.folder / "build/eyes/cortex-m4-bare/firmware"
@@ -177,7 +177,7 @@ def test_each_network_of_a_firmware_gets_its_part_of_a_sample(repository: Reposi
 
 
 class FirstBytes:
-    """Lets so many bytes through; what comes then is lost, as when a board resets."""
+    """Passes a number of bytes; later bytes are lost, as when a board resets."""
 
     def __init__(self, count: int) -> None:
         self.left = count
@@ -242,7 +242,7 @@ def test_a_program_runs_on_a_computer_behind_ssh(repository: Repository, tmp_pat
     port = find_port()
     (tmp_path / "sshd").write_text(SSHD.format(port=port, folder=tmp_path))
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # where it separates privileges
+        Path("/run/sshd").mkdir(exist_ok=True)  # if it separates privileges
     options = ["-p", str(port), "-i", str(tmp_path / "user"), "-o", "StrictHostKeyChecking=no"]
     options += ["-o", f"UserKnownHostsFile={tmp_path}/known", "-o", "LogLevel=ERROR"]
     host = f"{getpass.getuser()}@127.0.0.1"
