@@ -34,7 +34,7 @@ def test_defaults_of_a_decoded_record_are_written() -> None:
 
 
 def test_arrays_are_written_alike_by_all_pythons(tmp_path: Path) -> None:
-    """Where a size is open, Python 3.11.2 and 3.11.7 begin a file with other bytes."""
+    """If the size is unknown, Python 3.11.2 and 3.11.7 write different first bytes of a file."""
     arrays = {"a": np.arange(6).reshape(2, 3), "b": np.ones(2, ml_dtypes.bfloat16)}
     write_arrays(tmp_path / "arrays.npz", arrays)
     begin = (tmp_path / "arrays.npz").read_bytes()[:30]

@@ -1,4 +1,4 @@
-"""Modules are walked and built anew."""
+"""Modules are traversed and rebuilt."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_copied_function_is_the_same_with_variables_of_its_own() -> None:
             result = builder.emit_output(relax.op.nn.relu(builder.emit(convolved)))
         builder.emit_func_output(result)
     body = builder.get()["main"].body
-    # As a region is cut out: nobody has said yet what such a body returns.
+    # As when a region is cut out, the type of this body is not yet inferred.
     cut = relax.SeqExpr(body.blocks, body.body)
     main = relax.Function([image, kernel], cut, body.body.ty)
     copied = copy_variables(main)
