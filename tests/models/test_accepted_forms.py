@@ -1,4 +1,4 @@
-"""Forms of ONNX models that ONNX Runtime accepts and ONNX's checker, or TVM, does not."""
+"""ONNX models that ONNX Runtime accepts, although ONNX's checker or TVM rejects them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 def compare(model: onnx.ModelProto, folder: Path, *samples: Array) -> None:
-    """Compare what the generated C and ONNX Runtime make of one sample."""
+    """Compare the results of the generated C and of ONNX Runtime for one sample."""
     data = model.SerializeToString()
     given = {v.name: a for v, a in zip(model.graph.input, samples, strict=True)}
     expected = run_reference(data, [given])

@@ -1,4 +1,4 @@
-"""Wrong ONNX models are refused in words; those that only look odd compute what is meant."""
+"""Invalid ONNX models are rejected with a message; unusual models compute the right results."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_message_stays_readable_however_much_is_wrong() -> None:
 
 
 def looks_odd() -> dict[str, onnx.ModelProto]:
-    """Return models that ONNX allows and few write."""
+    """Return unusual models that ONNX allows."""
     x, y = value("x", [2]), value("y", [2])
     relu = node("Relu", ["x"], ["y"])
     odd = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-45, 3.4e38], "float32")

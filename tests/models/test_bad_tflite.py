@@ -1,4 +1,4 @@
-"""Wrong TFLite models are refused in words; those that only look odd compute what is meant."""
+"""Invalid TFLite models are rejected with a message; unusual models compute the right results."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ def test_refused_with_place_rule_and_finding(case: str) -> None:
 
 
 def shifted_floats() -> bytes:
-    """Floats added to those that C has no literal for; LiteRT's sums are finite."""
+    """Floats are added to floats without a literal in C; LiteRT's sums are finite."""
     builder = ModelBuilder()
     odd = np.array([np.nan, 1e38, -1e38, -0.0, 1e-45, 3.4e38], "float32")
     inputs = [builder.input((6,), "float32", None), builder.constant(odd)]

@@ -1,4 +1,4 @@
-"""Linear models, scalers and the like of ai.onnx.ml, and weights that are quantized in blocks."""
+"""Linear models, scalers and similar operators of ai.onnx.ml, and block-quantized weights."""
 
 from __future__ import annotations
 

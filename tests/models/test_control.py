@@ -1,4 +1,4 @@
-"""Loops, branches and sequences that are resolved at import, against ONNX Runtime."""
+"""Loops, branches and sequences that the import resolves, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def compare(model: onnx.ModelProto, samples: list[dict[str, Any]], folder: Path)
 
 
 def make_if(operator: str = "Mul") -> onnx.ModelProto:
-    """Return a model that chooses by an input; both branches use one name for their tensors."""
+    """Return a model that selects a branch by an input; both branches use one name for tensors."""
     attributes: dict[str, Any] = {"axis": 0} if operator == "Concat" else {}
     sides = {
         "then_branch": body([node(operator, ["x", "x"], ["r"], **attributes)], [], ["r"]),
@@ -54,7 +54,7 @@ def test_both_branches_are_computed_and_one_is_chosen(tmp_path: Path) -> None:
 
 
 def make_loop(limit: str = "three") -> onnx.ModelProto:
-    """Return a model that adds x up until the fifth step, and collects the sums."""
+    """Return a model that adds x until the fifth step, and collects the sums."""
     step = body(
         [
             node("Add", ["sum_in", "x"], ["sum_out"]),

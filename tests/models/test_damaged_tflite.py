@@ -1,4 +1,4 @@
-"""TFLite models with missing or changed bytes are rejected in words, or compute something."""
+"""TFLite models with missing or changed bytes are rejected with a message, or compute a result."""
 
 from __future__ import annotations
 

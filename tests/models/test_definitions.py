@@ -1,4 +1,4 @@
-"""Operators that are defined by others, with settings that ONNX's own tests do not have."""
+"""Operators that other operators define, with settings that ONNX's tests do not have."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def compare(
     runtime: str = "onnxruntime",
     tolerance: float = 1e-5,
 ) -> None:
-    """Compare what the generated C and ONNX Runtime make of one sample."""
+    """Compare the results of the generated C and of ONNX Runtime for one sample."""
     data = model.SerializeToString()
     expected = run_reference(data, [sample])
     assert expected.runtime.startswith(runtime)
@@ -119,7 +119,7 @@ def test_pads_may_be_longer_than_what_they_repeat(
     pad = node("Pad", ["x", "p", "", "a"], ["y"], mode=mode)
     constants = {"p": np.array(pads), "a": np.array([-1])}
     model = graph([pad], [value("x", [2, length])], [value("y", [2, "n"])], constants, 19)
-    runtime = "onnx " if mode == "reflect" else "onnxruntime"  # which refuses such reflections
+    runtime = "onnx " if mode == "reflect" else "onnxruntime"  # which rejects such reflections
     compare(model, {"x": normal(2, length)}, tmp_path, runtime)
 
 

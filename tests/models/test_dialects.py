@@ -1,4 +1,4 @@
-"""Operators of Deeploy and quantlib: integers in float tensors, against their definition."""
+"""Operators of Deeploy and quantlib (integers in float tensors), compared with their definition."""
 
 from __future__ import annotations
 

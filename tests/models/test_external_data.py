@@ -1,4 +1,4 @@
-"""Weights in files beside an ONNX model: read from the model's folder, and from nowhere else."""
+"""Weights in files next to an ONNX model are read only from the model's folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WEIGHTS = np.arange(4, dtype="float32")
 
 
 def saved(folder: Path, location: str = "weights.bin") -> Path:
-    """Save a model whose two constants lie in one file beside it."""
+    """Save a model whose two constants are in one file next to it."""
     names = ("a", "b")
     graph = helper.make_graph(
         [helper.make_node("Add", ["x", "a"], ["t"]), helper.make_node("Mul", ["t", "b"], ["y"])],

@@ -1,4 +1,4 @@
-"""Large ONNX graphs are evaluated in parts, with the bytes of one session for the whole."""
+"""Large ONNX graphs are evaluated in parts, with the same bytes as in one session."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tests.networks.onnx_models import graph, node, value
 Array = npt.NDArray[Any]
 
 LAYERS = MOST_NODES // 2
-"""Of three nodes."""
+"""Layers of three nodes each."""
 
 X = np.linspace(-1, 1, 16, dtype="float32").reshape(2, 8)
 
 
 def network() -> onnx.ModelProto:
-    """Quantized matrix products and what crosses a cut: a residual, an output, a constant.
+    """Quantized matrix products, and tensors that cross a cut: a residual, an output, a constant.
 
-    One weight is an input as well, whose value may be given or left. What the first nodes compute
-    is not read.
+    One weight is also an input, whose value is optional. No node reads the results of the first
+    nodes.
     """
     random = np.random.default_rng(0)
     shared = numpy_helper.from_array(np.array(0.013, "float32"))
@@ -82,7 +82,7 @@ def half_floats(count: int) -> onnx.ModelProto:
 
 
 def branches(count: int) -> onnx.ModelProto:
-    """Nodes of which the last has graphs that read what was computed long before."""
+    """Nodes whose last one has graphs that read a much earlier result."""
     nodes = [node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(count)]
     made = [
         helper.make_graph(

@@ -1,4 +1,4 @@
-"""What the integers of a network's inputs and outputs stand for, as its operators tell."""
+"""The quantization parameters of a network's inputs and outputs, as its operators state them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models become QDQ Relax with their own names; and the fetch is by content."""
+"""Models become QDQ Relax with their names, and downloads are found by content."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_what_is_no_tensor_with_elements_is_refused(
 
 @pytest.mark.needs("gcc")
 def test_a_network_whose_outputs_have_no_elements_computes_nothing(tmp_path: Path) -> None:
-    """ISO C has no empty structs: the compiler would warn."""
+    """ISO C has no empty structs, so the compiler would warn."""
     data = model(
         [helper.make_node("Slice", ["x", "nine", "nine"], ["y"])],
         {"nine": np.array([9])},
@@ -301,7 +301,7 @@ def test_a_stand_in_for_a_result_is_refused() -> None:
 
 
 def test_a_pytorch_program_without_torch_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)  # as where it is not installed
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
     monkeypatch.delitem(sys.modules, FORMATS["pt2"].module, raising=False)
     with pytest.raises(UserError, match=r"needs the package torch: pip install .*torch"):
         FORMATS["pt2"].load()

@@ -1,4 +1,4 @@
-"""Sizes that a TFLite model computes are constants once the shapes of its inputs are fixed."""
+"""Sizes that a TFLite model computes become constants when its input shapes are fixed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write_flatten(dtype: str) -> bytes:
 
 
 def write_filled_state() -> bytes:
-    """Return the sum of an int8 input and a state of zeros, which FILL makes of the batch."""
+    """Return the sum of an int8 input and a state of zeros, which FILL creates from the batch."""
     builder = ModelBuilder()
     source = builder.input((1, 4), "int8", GRID)
     batch, packed = add_batch(builder, source, 2), builder.tensor((2,), "int32", None)
@@ -61,7 +61,7 @@ def write_filled_state() -> bytes:
 
 
 def write_scalar() -> bytes:
-    """Return the element of an input that a slice makes a scalar, times the input."""
+    """Return the product of an input and one of its elements, which a slice makes a scalar."""
     builder = ModelBuilder()
     source, scalar = builder.input((3,), "float32", None), builder.tensor((), "float32", None)
     bounds = [builder.constant(ints(v)) for v in (1, 2, 1)]
@@ -73,7 +73,7 @@ def write_scalar() -> bytes:
 
 
 def write_dense_without_bias() -> bytes:
-    """Return a dense layer whose bias is -1, no tensor, as Keras exports it."""
+    """Return a dense layer whose bias is -1 (no tensor), as Keras exports it."""
     builder = ModelBuilder()
     source = builder.input((1, 4), "float32", None)
     weights = builder.constant(np.arange(8, dtype="float32").reshape(2, 4))

@@ -21,7 +21,7 @@ def test_chain_of_thousands() -> None:
 
 
 def pairwise_sum(count: int) -> bytes:
-    """A tree of additions over ``count`` different multiples of the input."""
+    """Return a tree of additions over ``count`` different multiples of the input."""
     factors = {f"c{i}": np.array(i % 7, "float32") for i in range(count)}
     nodes = [node("Mul", ["x", f"c{i}"], [f"s0_{i}"]) for i in range(count)]
     level = [f"s0_{i}" for i in range(count)]

@@ -1,4 +1,4 @@
-"""Models as ONNX Runtime's own tools write them: quantized operators, fused ones."""
+"""Models as ONNX Runtime's tools write them: quantized operators and fused operators."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def weights(*shape: int) -> np.ndarray:
 
 
 def make_network(*, is_quantizable: bool) -> onnx.ModelProto:
-    """Return a network with each operator that the quantizer, or the optimizer, has a form for."""
+    """Return a network with each operator that the quantizer or the optimizer replaces."""
     nodes = [
         node("Conv", ["x", "w1", "b1"], ["a"], pads=[1, 1, 1, 1]),
         node("LeakyRelu", ["a"], ["leaky"], alpha=0.2),
@@ -60,7 +60,7 @@ def make_network(*, is_quantizable: bool) -> onnx.ModelProto:
 
 
 class Samples(CalibrationDataReader):  # type: ignore[misc]
-    """What the quantizer finds its ranges with."""
+    """Samples with which the quantizer finds the ranges."""
 
     def __init__(self) -> None:
         self.left = [{"x": RANDOM.normal(0, 1, (1, 3, 8, 8)).astype("float32")} for _ in range(4)]

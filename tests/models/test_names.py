@@ -1,4 +1,4 @@
-"""Whatever a model calls its tensors and operators, the C compiles and computes."""
+"""With any names of tensors and operators in a model, the C compiles and computes."""
 
 from __future__ import annotations
 

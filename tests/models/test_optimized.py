@@ -1,4 +1,4 @@
-"""A whole network as ONNX Runtime's optimizer of transformers writes it."""
+"""A complete network as ONNX Runtime's optimizer of transformers writes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``model: {python: "module:function"}``: where the module is found, and what may go wrong."""
+"""``model: {python: "module:function"}``: the location of the module, and possible errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write modules into a folder that is nobody's current one; return the folder."""
+    """Write modules into a folder that is not the current folder; return the folder."""
 
     def write_modules(**modules: str) -> Path:
         for name, text in modules.items():

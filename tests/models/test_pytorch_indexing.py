@@ -1,4 +1,4 @@
-"""Reads and writes at computed places, cumulative operators and samples between pixels."""
+"""Reads and writes at computed positions, cumulative operators, and samples between pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of PyTorch programs that importing or scheduling got wrong, and attention."""
+"""Operators of PyTorch programs whose import or schedule was wrong, and attention."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def attend(x: Any, **options: Any) -> Any:
 
 
 def attend_where_positive(x: Any) -> Any:
-    """Mask by the input itself: the first row has no key that counts, and is 0 in torch."""
+    """Mask by the input itself: the first row has no valid key, so torch returns 0 for it."""
     keys = x[0].reshape(1, 2, 10, 6).sum(-1).unsqueeze(2)
     rows = torch.arange(10).reshape(1, 1, 10, 1)
     return attend(x, attn_mask=(keys > 0) & (rows > 0))

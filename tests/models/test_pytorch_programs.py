@@ -18,7 +18,7 @@ from firmwright.models import FORMATS
 from tests.networks.firmware import lowered, run_generated
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch")
-# Defines the operators that quantized programs consist of.
+# This import defines the operators of quantized programs.
 pytest.importorskip("torch.ao.quantization.fx._decomposed")
 nn = torch.nn
 
@@ -93,7 +93,7 @@ def test_generated_c_equals_torch(
 
 
 class Quantized(nn.Module):  # type: ignore[misc,name-defined]
-    """What torch's quantizer makes of convolution, ReLU and linear layer: QDQ around each."""
+    """Return torch's quantized convolution, ReLU and linear layer, with QDQ around each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ def test_dynamic_shapes_are_refused_or_fixed_by_the_recipe() -> None:
 
 
 class Bomb:
-    """What an attacker would pickle."""
+    """An object that an attacker would pickle."""
 
     def __reduce__(self) -> Any:
         return (print, ("executed",))
@@ -225,7 +225,7 @@ def test_training_mode_is_refused() -> None:
 
 
 class Stream(nn.Module):  # type: ignore[misc,name-defined]
-    """Keeps a GRU's state, the last frames, and in a buffer that no file has a number of runs."""
+    """Keeps a GRU's state, the last frames, and in an unsaved buffer the number of runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -290,7 +290,7 @@ def test_importing_prints_nothing(
 
 
 def test_batch_norm_takes_no_memory() -> None:
-    """Its constants are computed here; a convolution would keep its sums until they are there."""
+    """Its constants are computed at build time; otherwise the convolution's sums stay in memory."""
     image = torch.randn(1, 3, 64)
     convolution = nn.Conv1d(3, 8, 5, padding=2)
     rest = (nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, 4))

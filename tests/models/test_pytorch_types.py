@@ -1,4 +1,4 @@
-"""The types that PyTorch computes in, and arguments that an importer may leave out."""
+"""The types in which PyTorch computes, and arguments that an importer may omit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def assert_equals_torch(function: Any, example: Any, folder: Path) -> None:
 
 
 def mix_with_numbers(x: Any) -> Any:
-    """Numbers beside integers, which decide whether torch computes in floats."""
+    """Numbers next to integers, which decide whether torch computes in floats."""
     return (
         x + 1.5, x * 0.5, x - 0.5, 1.5 - x, x / 2, x % 1.5, x // 2, x**2, x**2.5,
         x == 1.5, x < 2.5, x > 200, x + 200, x.clamp(-2.5, 2.5), x.clamp(min=1.5),
@@ -39,7 +39,7 @@ def mix_with_numbers(x: Any) -> Any:
 
 
 def mix_with_tensors(x: Any) -> Any:
-    """Tensors of other types, as operands, in sums of all elements, and in reductions."""
+    """Tensors of other types as operands, in sums of all elements, and in reductions."""
     other = torch.tensor([3, -2, 1, 5], dtype=torch.int64)
     return (
         x / (x + 9), x + other, torch.maximum(x, other), torch.cat([x, torch.ones(1, 4)]),

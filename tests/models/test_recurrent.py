@@ -1,4 +1,4 @@
-"""Recurrent ONNX operators whose inputs do not fit each other are refused in words."""
+"""Recurrent ONNX operators with inconsistent inputs are rejected with a message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.networks.onnx_models import graph, node, value
 
 
 def test_an_initial_state_of_another_size_is_refused() -> None:
-    """What torch's exporter makes of an LSTM whose states are projected."""
+    """Return an LSTM with projected states, as torch's exporter writes it."""
     lstm = node("LSTM", ["x", "w", "r", "", "", "h", "c"], ["y"], hidden_size=4)
     arrays = {"w": (1, 16, 5), "r": (1, 16, 4), "h": (1, 1, 4), "c": (1, 1, 8)}
     constants = {name: np.ones(shape, "float32") for name, shape in arrays.items()}

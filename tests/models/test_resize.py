@@ -1,4 +1,4 @@
-"""Resizes in all modes, by scales and by sizes, of floats and of quantized pictures."""
+"""Resizes in all modes, by scales and by sizes, of floats and of quantized images."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLACES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel",
 
 
 def resize_everything(place: str, modes: tuple[dict[str, Any], ...]) -> onnx.ModelProto:
-    """Return a graph of resizes of one picture: the first outputs are float, the others int8."""
+    """Return a graph of resizes of one image: the first outputs are float, the others int8."""
     region = [0, 0, 0.1, 0.2, 1, 1, 0.8, 0.9]
     constants = {"roi": np.array(region, "float32"), "scale": SCALE, "zero": ZERO}
     nodes = [node("QuantizeLinear", ["x", "scale", "zero"], ["stored"]),
@@ -53,7 +53,7 @@ def resize_everything(place: str, modes: tuple[dict[str, Any], ...]) -> onnx.Mod
 
 
 def compare_with_runtime(model: onnx.ModelProto, folder: Path) -> None:
-    """Compare floats within rounding; int8 values may be one step apart at a tie."""
+    """Compare floats within their rounding error; int8 values may differ by one step at a tie."""
     data = model.SerializeToString()
     sample = {"x": np.random.default_rng(3).normal(0, 1, (1, 2, *LENGTHS)).astype("float32")}
     expected = run_reference(data, [sample])

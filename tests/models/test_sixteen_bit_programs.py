@@ -1,4 +1,4 @@
-"""PyTorch programs in float16 and bfloat16, against torch."""
+"""PyTorch programs in float16 and bfloat16, compared with torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.networks.torch_programs import exported  # noqa: E402
 
 
 class Half(nn.Module):  # type: ignore[misc]
-    """Each way to a product: a convolution, a linear layer, the products of attention."""
+    """Each kind of product: a convolution, a linear layer, the products of attention."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is said of states that cannot be."""
+"""The messages for invalid states."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_variable_without_a_first_value_is_refused() -> None:
 
 
 def write_assignment(shape: tuple[int, ...], grid: Quantization) -> bytes:
-    """Return a network that reads a variable of int8 (1, 4), and assigns it something else."""
+    """Return a network that reads an int8 variable (1, 4), and assigns another tensor to it."""
     network = StatefulBuilder()
     given = network.input((1, 4), "int8", GRID)
     variable = network.variable("memory", np.zeros((1, 4), "int8"))

@@ -1,4 +1,4 @@
-"""Strings lie in 32 bytes each: labels, categories and their comparisons, against ONNX Runtime."""
+"""Strings have 32 bytes each: labels, categories and comparisons, against ONNX Runtime."""
 
 from __future__ import annotations
 

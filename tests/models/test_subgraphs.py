@@ -24,7 +24,7 @@ class BranchingBuilder(ModelBuilder):
 
     @contextmanager
     def subgraph(self) -> Iterator[int]:
-        """Add a subgraph, to which the block writes; return its index."""
+        """Add a subgraph that the block writes; return its index."""
         own, self.graph = self.graph, schema.SubGraphT()
         self.graph.tensors, self.graph.operators = [], []
         self.graph.inputs, self.graph.outputs = [], []
@@ -43,9 +43,9 @@ def add_branch(network: BranchingBuilder, kind: str) -> int:
 
 
 def write_branches(constant: bool | None) -> bytes:
-    """Return a network that adds 3 if the sum of its input is positive, and else subtracts 3.
+    """Return a network that adds 3 if the sum of its input is positive, and subtracts 3 otherwise.
 
-    With a ``constant``, it is the condition.
+    A ``constant`` is the condition, if it is given.
     """
     network = BranchingBuilder()
     given = network.input((1, 4), "float32", None)
@@ -70,7 +70,7 @@ def write_branches(constant: bool | None) -> bytes:
 def write_loop(steps: int | None) -> bytes:
     """Return a network with h = h / 2 + x[n] for n below ``steps``, from h = 0.
 
-    Without ``steps``, an input has their number.
+    Without ``steps``, an input contains the number of steps.
     """
     network = BranchingBuilder()
     count = 5 if steps is None else steps

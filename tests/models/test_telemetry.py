@@ -1,4 +1,4 @@
-"""A build tells nobody of itself."""
+"""A build sends no telemetry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TFLite's operators of computed indices: the C equals LiteRT bit for bit."""
+"""TFLite's operators with computed indices: the C equals LiteRT bit for bit."""
 
 from __future__ import annotations
 

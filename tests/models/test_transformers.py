@@ -1,4 +1,4 @@
-"""Operators that ONNX Runtime's optimizer fuses a transformer into, judged by ONNX Runtime."""
+"""Operators into which ONNX Runtime's optimizer fuses a transformer, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fused(kind: str, inputs: Sequence[str], outputs: str, **attributes: Any) -> 
 def make_model(
     nodes: Sequence[onnx.NodeProto], inputs: Arrays, constants: Arrays, opset: int
 ) -> onnx.ModelProto:
-    """Return a model whose outputs are those of all nodes, of no stated shape."""
+    """Return a model whose outputs are the outputs of all nodes, without shapes."""
     read = {name for n in nodes for name in n.input}
     counts = {"count", "quantized_count"}
     model = graph(
@@ -54,7 +54,7 @@ def make_model(
 
 
 def state_shapes(model: onnx.ModelProto, outputs: Sequence[Any]) -> bytes:
-    """Return the model's bytes with shapes of its outputs, which ONNX's checker asks for."""
+    """Return the model's bytes with the shapes of its outputs, which ONNX's checker requires."""
     for stated, array in zip(model.graph.output, outputs, strict=True):
         kind = stated.type.tensor_type.elem_type
         stated.CopyFrom(value(stated.name, array.shape, kind))
@@ -110,7 +110,7 @@ def test_activations_and_normalizations(tmp_path: Path, opset: int) -> None:
 
 
 def make_masks() -> dict[str, np.ndarray]:
-    """Return a mask of each form; every query has a key that it may look at."""
+    """Return a mask of each form; every query has at least one valid key."""
     keys = np.array([[1, 1, 1, 0, 0], [3, -1, 1, 1, 1]], "int32")
     pairs = RANDOM.integers(0, 2, (BATCH, LENGTH, LENGTH)).astype("int32")
     pairs[:, :, 0] = 1
@@ -135,7 +135,7 @@ def test_attention_with_all_masks(tmp_path: Path) -> None:
           for mask in masks if mask != "left"),
         fused("Attention", ["x", "w", "b", "keys"], "weak", num_heads=HEADS,
               mask_filter_value=-1.5),
-        # All that the first query may look at is padding.
+        # All keys that the first query may use are padding.
         fused("Attention", ["x", "w", "b", "left"], "causal", num_heads=HEADS, unidirectional=1),
         fused("Attention", ["x", "w", "b", "keys", "", "bias"], "biased", num_heads=HEADS),
         fused("Attention", ["x", "w2", "b2"], "sizes", num_heads=2, qkv_hidden_sizes=[8, 8, 6]),

@@ -95,7 +95,7 @@ def regress(results: int, modes: list[str], **attributes: Any) -> dict[str, Any]
 def test_trees_equal_onnx_runtime(tmp_path: Path, settings: dict[str, Any]) -> None:
     data = make_model(**settings)
     random = np.random.default_rng(1)
-    # Halves, so that comparisons meet their limits.
+    # Halves, so that some values equal the limits of comparisons.
     x = random.integers(-3, 4, (ROWS, FEATURES)).astype(settings.get("dtype", "float32")) / 2
     x[0, 1] = np.nan
     expected = run_reference(data, [{"x": x}])

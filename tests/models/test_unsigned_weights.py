@@ -1,4 +1,4 @@
-"""The reference multiplies uint8 by int8 exactly, on processors without VNNI, too."""
+"""The reference multiplies uint8 by int8 exactly, also on processors without VNNI."""
 
 from __future__ import annotations
 
