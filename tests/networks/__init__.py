@@ -1,1 +1,1 @@
-"""Networks that tests build, and the firmware that they become."""
+"""Networks that tests build, and their firmware."""

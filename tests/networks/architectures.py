@@ -1,6 +1,6 @@
 """Networks of well-known kinds in PyTorch, small and full-size, with random weights.
 
-Each has what is typical of its kind: dilated convolutions, recurrent cells, skip connections with
+Each has the typical parts of its kind: dilated convolutions, recurrent cells, skip connections with
 transposed convolutions, attention, inverted residuals with squeeze-and-excitation.
 """
 
@@ -29,7 +29,7 @@ class TemporalBlock(nn.Module):  # type: ignore[misc]
 
 
 class TemporalNetwork(nn.Module):  # type: ignore[misc]
-    """Blocks between these channels, each with twice the dilation of the one before."""
+    """Blocks between these channels, each with twice the dilation of the previous block."""
 
     def __init__(self, channels: Sequence[int]) -> None:
         super().__init__()
@@ -53,13 +53,13 @@ class Recurrent(nn.Module):  # type: ignore[misc]
 
 
 def convolve(channels: int, out_channels: int, kernel: int = 3, **options: Any) -> list[Any]:
-    """Return a convolution and the batch normalization behind it."""
+    """Return a convolution and a batch normalization after it."""
     layer = nn.Conv2d(channels, out_channels, kernel, padding=kernel // 2, bias=False, **options)
     return [layer, nn.BatchNorm2d(out_channels)]
 
 
 class UNet(nn.Module):  # type: ignore[misc]
-    """``widths`` are the channels of each level, from the pictures down to the middle."""
+    """``widths`` are the channels of each level, from the images down to the middle."""
 
     def __init__(self, widths: Sequence[int]) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class UNet(nn.Module):  # type: ignore[misc]
 
 
 class Attention(nn.Module):  # type: ignore[misc]
-    """Multi-head attention as the equations have it."""
+    """Multi-head attention, written as its equations."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class Attention(nn.Module):  # type: ignore[misc]
 
 
 class VisionTransformer(nn.Module):  # type: ignore[misc]
-    """A transformer on the patches of a picture; ``inner`` is the width within a block."""
+    """A transformer on the patches of an image; ``inner`` is the width within a block."""
 
     def __init__(
         self, side: int, patch: int, width: int, inner: int, heads: int, depth: int, classes: int
@@ -150,7 +150,7 @@ class Block(NamedTuple):
     kernel: int
     act: Any
     excite: Callable[[int, int], Any] | None = None
-    """Makes the layer that squeezes and excites, from the channels and the inner ones."""
+    """Makes the squeeze-and-excitation layer, from the channels and the inner channels."""
 
 
 class InvertedResidual(nn.Module):  # type: ignore[misc]
@@ -172,7 +172,7 @@ class InvertedResidual(nn.Module):  # type: ignore[misc]
 def make_mobile(stem: int, blocks: Sequence[Block], features: Sequence[int], classes: int) -> Any:
     """Return a network of inverted residuals, with the activation of its last block at both ends.
 
-    The first of ``features`` is the width of the last convolution, others are of dense layers.
+    The first of ``features`` is the width of the last convolution; others are of dense layers.
     """
     act = blocks[-1].act
     layers, channels = [*convolve(3, stem, stride=2), act()], stem
@@ -207,7 +207,7 @@ def excite_smooth(channels: int, inner: int) -> Any:
 
 
 class ResidualBlock(nn.Module):  # type: ignore[misc]
-    """Two convolutions, and what they read added to the result."""
+    """Two convolutions, whose input is added to their result."""
 
     def __init__(self, channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]
 
 
 def make_residual(widths: Sequence[int], pairs: int, classes: int) -> Any:
-    """Return a ResNet; the blocks of each width, ``pairs`` of convolutions, halve the picture."""
+    """Return a ResNet; each width has ``pairs`` blocks of two convolutions and halves the image."""
     stem = [*convolve(3, widths[0], 7, stride=2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     layers, before = stem, widths[0]
     for width in widths:
@@ -250,7 +250,7 @@ class NormalizedFirst(nn.Module):  # type: ignore[misc]
 
 
 def make_normalized_first(widths: Sequence[int], normalize: Callable[[int], Any]) -> Any:
-    """Return a network of such blocks, one of each width; each width halves the picture."""
+    """Return a network of such blocks, one per width; each width halves the image."""
     layers, before = [], 3
     for width in widths:
         layers.append(nn.Conv2d(before, width, 3, stride=2, padding=1))
@@ -261,7 +261,7 @@ def make_normalized_first(widths: Sequence[int], normalize: Callable[[int], Any]
 
 
 Table = dict[str, tuple[Callable[[], Any], tuple[int, ...]]]
-"""What makes a network, and the shape of its input."""
+"""A function that makes a network, and the shape of its input."""
 
 ROWS = ((1, 8, 1, 1, 3), (6, 12, 2, 2, 3), (6, 16, 2, 2, 5), (6, 24, 1, 2, 3))
 PICTURE = (1, 3, 32, 32)
@@ -329,7 +329,7 @@ SIZES = {"small": SMALL, "full": FULL}
 
 
 def make_architecture(name: str, size: str) -> tuple[Any, Any]:
-    """Return a network, ready for inference, and 8 inputs for it, one along the first axis.
+    """Return a network in evaluation mode, and 8 inputs for it along the first axis.
 
     Batch normalizations have the statistics of these inputs.
     """

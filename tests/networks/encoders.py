@@ -16,7 +16,7 @@ LENGTH, HIDDEN, HEADS = 6, 16, 4
 
 
 class EncoderBuilder:
-    """Nodes from ``x`` (1, length, hidden) and ``mask`` (1, length) on, with random weights."""
+    """Nodes after ``x`` (1, length, hidden) and ``mask`` (1, length), with random weights."""
 
     def __init__(self) -> None:
         self.random = np.random.default_rng(2)
@@ -70,7 +70,7 @@ class EncoderBuilder:
 
 
 def make_encoder() -> onnx.ModelProto:
-    """Return the network with all operators of ONNX."""
+    """Return the network with the operators of ONNX."""
     body = EncoderBuilder()
     data = body.normalize("x")
     data = body.normalize(body.add("Add", body.dense(body.attend(data), HIDDEN, HIDDEN), data))
@@ -83,7 +83,7 @@ def make_encoder() -> onnx.ModelProto:
 
 
 def make_fused_encoder(folder: Path) -> onnx.ModelProto:
-    """Return the same as ONNX Runtime's optimizer of transformers writes it."""
+    """Return the network as ONNX Runtime's optimizer of transformers writes it."""
     pytest.importorskip("sympy", reason="ONNX Runtime's optimizer needs sympy; torch brings it")
     from onnxruntime.transformers.optimizer import optimize_model
 

@@ -1,4 +1,4 @@
-"""From a model's bytes to the outputs of its generated C on this machine, in a call."""
+"""From the bytes of a model to the outputs of its generated C on this machine, in one call."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ SANITIZED = (
 )
 """Sanitizers of gcc that end the program at the first error.
 
-Without an optimizer, the C is checked as it is, in half of the time. Undefined behavior is an
-illegal instruction: programs link faster without the library that reports it by line.
+Without optimization, the checks see the unchanged C, and the compilation needs half the time. An
+illegal instruction reports undefined behavior, because the library that prints the line makes
+linking slower.
 """
 
 
@@ -57,7 +58,7 @@ def run_generated(
     rounding: str | None = None,
     target: str = "c",
 ) -> Outputs:
-    """Generate, compile with gcc, run; one list of outputs a sample."""
+    """Generate the C, compile it with gcc and run it; return a list of outputs per sample."""
     network = lowered(data, format_name, rounding, target)
     ran = executed(network, samples, folder, cflags)
     return decode_outputs(ran.console, network.interface.outputs, len(samples), ran.exit_code)
@@ -88,7 +89,7 @@ def link_network(
 ) -> Path:
     """Write the project of a network, ``edit`` it, compile and link it; return the program.
 
-    ``cache`` is the compiler's own folder. ``list_files`` returns the sources to compile. Raises
+    ``cache`` is the compiler's cache folder. ``list_files`` returns the sources to compile. Raises
     UserError if the compiler is not installed.
     """
     compiler = find_compiler(build.toolchain, build.platform.architecture)
@@ -109,8 +110,9 @@ def link_network(
 def join_sources(project: Path, folders: Collection[str] = FOLDERS) -> list[str]:
     """Write ``joined.c``, which includes the C sources of a project; return the files to compile.
 
-    The start of a compiler is most of its time. Sources stay apart if they have static functions,
-    because layers have some of the same name, or if they define macros for the system's headers.
+    The start of a compiler needs most of its time. Sources with static functions stay separate,
+    because layers have functions with equal names. Sources that define macros for the system's
+    headers also stay separate.
     """
     joined: list[str] = []
     apart = ["joined.c"]
@@ -130,7 +132,7 @@ def format_of(data: bytes) -> str:
 
 
 def assert_exact(data: bytes, folder: Path, samples: list[Sample] | None = None) -> Outputs:
-    """Compare the C, under gcc's sanitizers, bit for bit with the format's reference."""
+    """Compare the C, under gcc's sanitizers, bit for bit with the reference of the format."""
     importer = FORMATS[format_of(data)].load()
     if samples is None:
         interface = importer.import_model(data, "test model", {})[1]
@@ -150,7 +152,7 @@ def lowered(
     target: str = "c",
     platform: str = "host",
 ) -> Network:
-    """Import and compile a model; the rounding is its format's own."""
+    """Import and compile a model with the rounding of its format."""
     format_name = format_name or format_of(data)
     rounding = rounding or ("tflite" if format_name == "tflite" else "onnx")
     module, interface = FORMATS[format_name].load().import_model(data, "test model", {})

@@ -1,4 +1,4 @@
-"""MobileNetV2 in float32 with random weights, its batch normalizations folded."""
+"""MobileNetV2 in float32 with random weights and folded batch normalizations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 SIZE = 224
-"""Pixels of a picture in a row and in a column."""
+"""Pixels in a row and in a column of an image."""
 
 STAGES = (
     (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2),

@@ -1,4 +1,4 @@
-"""Small ONNX models, good and bad: nothing here checks anything."""
+"""Small valid and invalid ONNX models; this module does not check them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def quantized_weights(
 
 
 def quantized(scale: float) -> onnx.ModelProto:
-    """Floats onto a grid of int8 and back."""
+    """Return a quantize to int8 and a dequantize."""
     return graph(
         [
             node("QuantizeLinear", ["x", "s", "z"], ["q"]),

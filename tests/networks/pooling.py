@@ -20,7 +20,7 @@ MIX = load_mix(parse_target("c"), load_platform("host"), "onnx")
 
 
 def pooling(pool: int, mix: Sequence[Device] = MIX) -> tuple[tvm.IRModule, Region]:
-    """Return the module and the one region of a pooling of float32 [1, 2, 4, 4] by 2."""
+    """Return the module and the only region of a pooling of float32 [1, 2, 4, 4] by 2."""
     x = relax.Var("x", relax.TensorType((1, 2, 4, 4), "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):

@@ -1,4 +1,4 @@
-"""Small QDQ ONNX graphs of many operators, each with its own inputs, output and reference."""
+"""Small QDQ ONNX graphs of many operators, each with a separate input, output and reference."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Graph:
         ]
 
     def input(self, shape: tuple[int, ...], grid: Grid) -> tuple[str, str]:
-        """Add a quantized input; return its name and that of its dequantized value."""
+        """Add a quantized input; return its name and the name of its dequantized value."""
         stored = self.name("input")
         self.inputs.append(helper.make_tensor_value_info(stored, TYPES[grid.dtype], shape))
         return stored, self.node("DequantizeLinear", [stored, *self.grid(grid)])

@@ -1,7 +1,7 @@
-"""Random operators of a QDQ graph, each with what it must compute.
+"""Random operators of a QDQ graph, each with its expected result.
 
-All that is random comes from a seed: hypothesis also draws constants that it finds in whatever
-modules are imported, and so other graphs where another test ran before.
+A seed decides everything that is random. hypothesis also draws constants from all imported modules,
+so its graphs would depend on earlier tests.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def scale_around(draw: Draw, centre: float, decades: float) -> np.float32:
 
 
 def random_grid(draw: Draw, centre: float = 0.05, decades: float = 1.5) -> Grid:
-    """An 8-bit grid with its zero point often at an end of the type's range."""
+    """Return 8-bit quantization parameters; the zero point is often at a limit of the type."""
     dtype = draw.among(["int8", "uint8"])
     limits = np.iinfo(dtype)
     low, high = int(limits.min), int(limits.max)
@@ -66,7 +66,7 @@ def random_weights(draw: Draw, shape: tuple[int, ...], outer: int) -> tuple[Arra
 
 
 def sum_grid(draw: Draw, source: Grid, scales: Array, terms: int) -> Grid:
-    """A grid on which the sums are spread: on finer ones most results would saturate."""
+    """Return a scale that fits the spread of the sums; smaller ones would saturate most results."""
     spread = float(source.scale) * float(scales.max()) * 127 * np.sqrt(terms)
     return random_grid(draw, spread / 3, 1.0)
 
@@ -204,7 +204,7 @@ FUNCTIONS: dict[str, tuple[dict[str, float], Callable[[Array], Array]]] = {
 
 
 SLOPES = {"Abs": (F32(1), F32(-1)), "LeakyRelu": (F32(1), F32(0.3))}
-"""Of positive and negative values, in the functions that TFLite computes with multipliers."""
+"""Slopes for positive and negative values, in functions that TFLite computes with multipliers."""
 
 
 def in_fixed_point(
@@ -227,7 +227,7 @@ def in_fixed_point(
 
 
 def truncate_root(x: Array, source: Grid, grid: Grid) -> Array:
-    """TFLite's SQRT truncates the steps of a root; the root of a negative value is 0."""
+    """Return TFLite's SQRT, which truncates the steps of a root; negative values result in 0."""
     roots = np.sqrt(np.maximum(x, 0).astype(F32) * F32(source.scale)) / F32(grid.scale)
     return grid.store(np.trunc(roots))
 
@@ -258,7 +258,7 @@ def add_functions(draw: Draw, graph: Graph) -> None:
 
 
 def add_move(draw: Draw, graph: Graph) -> None:
-    """Elements that are only moved, from one grid or two to another or the same."""
+    """Add an operator that only moves elements, from one or two scales to other or equal scales."""
     kind = draw.among(sorted(MOVES))
     grids = [random_grid(draw) for _ in range(2)]
     grid = draw.among([*grids, random_grid(draw)])
@@ -292,7 +292,7 @@ def largest(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
 
 
 def smallest(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
-    """Of three, the first of them twice."""
+    """The minimum of three operands, of which two are the first one."""
     return graph.node("Min", [*reals, reals[0]]), np.minimum
 
 
@@ -337,7 +337,7 @@ def enlarge(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
 
 
 def clip(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
-    """No move, but between infinite bounds the elements stay what they are."""
+    """This is not a move, but infinite bounds do not change the elements."""
     bounds = [graph.constant(F32(b)) for b in (-np.inf, np.inf)]
     return graph.node("Clip", [*reals, *bounds]), lambda a: a
 

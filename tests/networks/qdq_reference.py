@@ -1,7 +1,8 @@
-"""What quantized operators must give, in numpy and Python's integers, apart from firmwright.
+"""Results of quantized operators in numpy and Python's integers, independent of firmwright.
 
-Two arithmetics of one interface: ``Onnx`` as QuantizeLinear, QLinearConv and QLinearMatMul define
-results in float32; ``Tflite`` with TFLite's fixed-point multipliers, written after gemmlowp.
+There are two arithmetics with one interface. ``Onnx`` computes in float32, as QuantizeLinear,
+QLinearConv and QLinearMatMul define it. ``Tflite`` uses TFLite's fixed-point multipliers, written
+after gemmlowp.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ F32 = np.float32
 
 @dataclass(frozen=True)
 class Grid:
-    """scale · (integer - zero_point), integers of ``dtype``."""
+    """Quantization parameters: scale · (integer - zero_point), with integers of ``dtype``."""
 
     dtype: str
     scale: np.float32
@@ -32,7 +33,7 @@ class Grid:
         return int(info.min), int(info.max)
 
     def real(self, stored: Array) -> Array:
-        """As DequantizeLinear."""
+        """Dequantize as DequantizeLinear does."""
         return (stored.astype("int64") - self.zero_point).astype(F32) * self.scale
 
     def centered(self, stored: Array) -> Array:
@@ -47,7 +48,8 @@ class Grid:
 
 
 class Onnx:
-    """Float32, one rounding an operation, to whole numbers half to even."""
+    """Computes in float32 with one rounding per operation, and rounds to whole numbers half to
+    even."""
 
     name = "onnx"
 
@@ -63,7 +65,8 @@ class Onnx:
     def of_sum(
         self, sums: Array, scales: Array, grid: Grid, relu: bool = False, once: bool = False
     ) -> Array:
-        """Requantize int32 sums on scales, ``once`` rounded in either case."""
+        """Requantize int32 sums; ``once`` has no effect, because this arithmetic always rounds
+        once."""
         del once
         scaled = sums.astype(F32) * (scales.astype(F32) / grid.scale)
         return grid.store(np.rint(scaled), grid.zero_point if relu else None)
@@ -88,7 +91,7 @@ class Onnx:
 
 
 class Tflite:
-    """Integers only."""
+    """Computes with integers only."""
 
     name = "tflite"
 
@@ -100,13 +103,13 @@ class Tflite:
         return grid.store(self.nearest(real.astype(F32) / grid.scale))
 
     def of_function(self, real: Array, grid: Grid) -> Array:
-        """TFLite fills its tables by the reciprocal of the scale."""
+        """Evaluate a function as TFLite fills its tables, with the reciprocal of the scale."""
         return grid.store(self.nearest(finite(real * (F32(1) / grid.scale))))
 
     def of_sum(
         self, sums: Array, scales: Array, grid: Grid, relu: bool = False, once: bool = False
     ) -> Array:
-        """Requantize int32 sums on scales, rounded twice or, as matrix products are, ``once``."""
+        """Requantize int32 sums, rounded twice, or ``once`` as in matrix products."""
         quotients = np.broadcast_to(scales.astype("float64") / float(grid.scale), sums.shape)
         multiply = scaled_once if once else scaled_twice
         whole = elementwise(lambda x, q: multiply(int(x), *mantissa_shift(float(q))))(
@@ -122,7 +125,7 @@ class Tflite:
 
     @staticmethod
     def of_joined(stored: Array, source: Grid, grid: Grid) -> Array:
-        """As TFLite's CONCATENATION puts a part on another grid: one factor and one offset."""
+        """Requantize a part as TFLite's CONCATENATION does, with one factor and one offset."""
         factor = source.scale * (F32(1) / grid.scale)
         real = stored.astype(F32) * factor + F32(-source.zero_point) * factor
         return (
@@ -150,7 +153,8 @@ class Tflite:
         return grid.store(elementwise(lambda x: scaled_twice(int(x), *factor))(products))
 
     def average(self, windows: Array, counts: Array, source: Grid, grid: Grid) -> Array:
-        """As TFLite's AVERAGE_POOL_2D, which averages stored integers; else as its MEAN."""
+        """Average stored integers as TFLite's AVERAGE_POOL_2D does, or centered ones as its MEAN
+        does."""
         if source == grid:
             stored = windows.sum(axis=-1) + counts * source.zero_point
             return grid.store(self.nearest(stored / counts) - source.zero_point)
@@ -168,7 +172,7 @@ class Tflite:
 
 
 def finite(quotient: Array) -> Array:
-    """What is no number is stored as the lowest integer."""
+    """Store NaN as the lowest integer."""
     return np.nan_to_num(quotient, nan=-1e9, posinf=1e9, neginf=-1e9)
 
 
@@ -193,12 +197,12 @@ def scaled_twice(x: int, mantissa: int, shift: int) -> int:
 
 
 def scaled_once(x: int, mantissa: int, shift: int) -> int:
-    """To nearest, halves up."""
+    """Round to nearest, halves up."""
     return int((x * mantissa + 2 ** (30 - shift)) // 2 ** (31 - shift))
 
 
 def convolve(data: Array, weights: Array, options: dict[str, Any]) -> Array:
-    """Sum centered integers as ONNX's Conv, in any number of spatial axes that is two."""
+    """Sum centered integers as ONNX's Conv does, in any number of spatial axes."""
     (top, left, bottom, right), groups = options["pads"], options["group"]
     padded = np.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)))
     outer, inner, rows, columns = weights.shape

@@ -1,4 +1,4 @@
-"""Small quantized networks in Relax, as the importers bring them, in either layout."""
+"""Small quantized networks in Relax, as the importers write them, in either layout."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from firmwright.ir.quant_params import QuantParams
 from firmwright.ir.relax import static_shape
 
 LENGTHS = {"N": 1, "H": 6, "W": 5, "C": 4}
-"""Of the axes of every network's input."""
+"""The axes of every network's input."""
 
 INPUT = QuantParams("int8", 2.0**-4, -3)
 RELU = QuantParams("int8", 0.1, -128)
-"""A grid whose lowest integer is zero, as behind a ReLU."""
+"""Quantization parameters whose lowest integer is zero, as after a ReLU."""
 SIGNED = QuantParams("int8", 0.1, 7)
 
 Bias = list[float]
-"""In steps of the sums, one for each channel."""
+"""Biases in steps of the sums, one per channel."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """Integers on a grid, in a layout."""
+    """Integers with quantization parameters, in a layout."""
 
     stored: relax.Var
     grid: QuantParams
@@ -39,7 +39,7 @@ class Tensor:
 
 
 class Net:
-    """Adds quantized operators to a function; all that is random comes from a seed."""
+    """Adds quantized operators to a function; a seed decides all random values."""
 
     def __init__(self, builder: relax.BlockBuilder, seed: int) -> None:
         self.emit = builder.emit
@@ -64,10 +64,10 @@ class Net:
         scale: float | None = None,
         weights: int | None = None,
     ) -> Tensor:
-        """Add a convolution with a bias, or with so many channels and none.
+        """Add a convolution with a bias, or with a number of channels and no bias.
 
-        ``scale`` is that of the weights; without it each channel has one of its own. The weights
-        are random, or all the same.
+        ``scale`` is the scale of the weights; without it each channel has a separate scale. The
+        weights are random, or all equal.
         """
         channels = bias if isinstance(bias, int) else len(bias)
         inner = 1 if depthwise else x.channels

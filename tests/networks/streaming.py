@@ -1,4 +1,4 @@
-"""Keyword networks that take a stream frame by frame, as int8 TFLite with random weights."""
+"""Keyword networks that process a stream frame by frame, as int8 TFLite with random weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VALID = schema.Padding.VALID
 
 
 def write_svdf_keywords() -> bytes:
-    """Return six SVDF layers over frames of 40 features, and a classifier: the TFLM benchmark's."""
+    """Return six SVDF layers over frames of 40 features and a classifier, like TFLM's benchmark."""
     network = StatefulBuilder()
     value, inputs = network.input((1, 40), "int8", Quantization(0.04, 3)), 40
     for lengths in ((64, 1, 10), (32, 1, 8), (32, 2, 8), (24, 1, 6), (24, 1, 6), (16, 1, 4)):
@@ -25,7 +25,7 @@ def write_svdf_keywords() -> bytes:
 
 
 def write_streaming_dscnn() -> bytes:
-    """Return a DS-CNN of which each layer keeps the frames that its window still needs."""
+    """Return a DS-CNN in which each layer keeps the frames that its window needs later."""
     network = StatefulBuilder()
     value = network.input((1, 1, FEATURES, 1), "int8", REAL)
     value = convolve(network, remember(network, value, 4), CHANNELS, (4, 3))
@@ -49,7 +49,7 @@ def shape_of(network: StatefulBuilder, tensor: int) -> list[int]:
 
 
 def remember(network: StatefulBuilder, frame: int, frames: int) -> int:
-    """Return the last ``frames`` of a stream; a variable keeps all but the newest."""
+    """Return the last ``frames`` of a stream; a variable stores all except the newest one."""
     _, _, width, channels = shape_of(network, frame)
     kept, whole = (1, frames - 1, width, channels), (1, frames, width, channels)
     name = f"stream_{len(network.graph.operators)}"

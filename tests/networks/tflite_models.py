@@ -1,4 +1,4 @@
-"""Small quantized TFLite models: any number of operators, each with its own inputs and output."""
+"""Small quantized TFLite models: any number of operators, each with separate inputs and output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Quantization:
-    """Scale and zero point of a tensor; ``scales`` instead are one a channel along ``axis``."""
+    """Scale and zero point of a tensor, or ``scales`` with one scale per channel along ``axis``."""
 
     scale: float
     zero_point: int = 0
@@ -69,7 +69,8 @@ class ModelBuilder:
         return index
 
     def constant(self, data: Array, grid: Quantization | None = None, packed: bool = False) -> int:
-        """Add a constant; ``packed`` stores it as int4, two in a byte, the first one low."""
+        """Add a constant; ``packed`` stores it as int4, two per byte, the first one in the low
+        bits."""
         if not packed:
             return self.tensor(data.shape, str(data.dtype), grid, data)
         halves = np.append(data.reshape(-1), [0] * (data.size % 2)).astype("uint8") & 15

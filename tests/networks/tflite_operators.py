@@ -1,4 +1,4 @@
-"""A table of TFLite operators, each with inputs and options, to make small models of."""
+"""A table of TFLite operators, each with inputs and options, for small models."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SAME, VALID = 0, 1
 
 @dataclass(frozen=True)
 class Case:
-    """One operator. ``grids``: ``same`` for all tensors, ``free`` for each, or the output's own.
+    """One operator. ``grids``: ``same`` for all tensors, ``free`` for each, or those of the output.
 
-    ``constants`` are integer arrays behind the inputs, or in front of them.
+    ``constants`` are integer arrays after the inputs, or before them.
     """
 
     kind: str
@@ -52,7 +52,7 @@ def resize(kind: str, size: list[int], align: bool, half: bool) -> Case:
 
 
 SAMPLING = ((False, False), (True, False), (False, True))
-"""Of a resize: whether corners are aligned, whether centers are at halves."""
+"""Options of a resize: whether corners are aligned, whether centers are at halves."""
 
 PICTURE = ((2, 5, 4, 3),)
 PAIR = ((2, 5, 4, 3), (2, 5, 4, 3))
@@ -115,7 +115,7 @@ MOVES = (
     *(resize("RESIZE_NEAREST_NEIGHBOR", size, align, half)
       for size in ([10, 8], [7, 9], [3, 2]) for align, half in SAMPLING),
 )  # fmt: skip
-"""Operators that only move elements, or take the larger of two."""
+"""Operators that only move elements, or return the larger of two."""
 
 ARITHMETIC = (
     *(Case(kind, shapes, options, {"fusedActivationFunction": a}, grids=g)
@@ -145,7 +145,7 @@ ARITHMETIC = (
     *(resize("RESIZE_BILINEAR", size, align, half)
       for size in ([10, 8], [7, 9], [3, 2]) for align, half in SAMPLING),
 )  # fmt: skip
-"""Operators that compute on 16-bit activations too."""
+"""Operators that also compute on 16-bit activations."""
 
 COMPUTED = (
     *(resize("RESIZE_BILINEAR", size, align, half)
@@ -179,7 +179,7 @@ COMPUTED = (
 
 
 def random_grid(random: np.random.Generator, dtype: str) -> Quantization:
-    """A scale over four decades and a zero point that is often an extreme of its type."""
+    """A scale over four decades, and a zero point that is often an extreme of its type."""
     limits = np.iinfo(dtype)
     points = [limits.min, limits.max, int(random.integers(limits.min, limits.max)), 0]
     point = 0 if dtype == "int16" else int(random.choice(points))
@@ -191,7 +191,7 @@ def scaled_grid(grid: Quantization, factor: float, point: int) -> Quantization:
 
 
 def input_grids(case: Case, dtype: str, random: np.random.Generator) -> list[Quantization]:
-    """Return a grid an input, such that results use much of the output's range."""
+    """Return quantization parameters per input for which results use much of the output's range."""
     grids = [random_grid(random, dtype) for _ in case.inputs]
     widest = int(np.iinfo(dtype).max)
     if case.grids == "same":
@@ -246,7 +246,7 @@ def output_grid(
 
 
 def add_case(builder: ModelBuilder, case: Case, dtype: str, random: np.random.Generator) -> None:
-    """Add one operator with random grids; its outputs' shapes are told by :func:`shaped`."""
+    """Add one operator with random quantization parameters; :func:`shaped` adds output shapes."""
     real = dtype == "float32"
     grids = [] if real else input_grids(case, dtype, random)
     inputs = [

@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 @dataclass
 class StatefulBuilder(ModelBuilder):
-    """Also writes variables; a second graph gives them their first values."""
+    """Also writes variables; a second graph assigns their first values."""
 
     first_values: Any = None
 
@@ -44,7 +44,7 @@ class StatefulBuilder(ModelBuilder):
         self.operator("ASSIGN_VARIABLE", [handle, value], [], "AssignVariableOptions", 1)
 
     def add_first_graph(self) -> Any:
-        """Add a graph that runs once, in front of all operators."""
+        """Add a graph that runs once, before all operators."""
         graph = schema.SubGraphT()
         graph.name = "first_values"
         graph.tensors, graph.operators, graph.inputs, graph.outputs = [], [], [], []
@@ -82,7 +82,7 @@ GRID = Quantization(0.05, 3)
 
 
 def write_variable_network(first: bool = True) -> bytes:
-    """Return a network of int8 whose variable is read, assigned, and read again in a run.
+    """Return a network of int8 that reads, assigns and reads a variable in each run.
 
     Without ``first`` the variable has no first value.
     """
@@ -109,7 +109,7 @@ def write_variable_network(first: bool = True) -> bytes:
 def write_svdf_network(
     layers: Sequence[tuple[int, int, int]] = ((6, 2, 5),), inputs: int = 7, quantized: bool = True
 ) -> bytes:
-    """Return SVDF layers, each of so many units, rank and memory, in int8 or in float."""
+    """Return SVDF layers with these units, ranks and memories, in int8 or in float."""
     network = StatefulBuilder()
     dtype, grid = ("int8", Quantization(0.04, 3)) if quantized else ("float32", None)
     value = network.input((1, inputs), dtype, grid)
@@ -123,7 +123,7 @@ def write_svdf_network(
 def add_svdf(
     network: StatefulBuilder, source: int, inputs: int, lengths: tuple[int, int, int]
 ) -> int:
-    """Add a layer of random weights with so many units, rank and memory; return its result."""
+    """Add a layer of random weights with these units, rank and memory; return its result."""
     units, rank, memory = lengths
     generator = np.random.default_rng(units * rank * memory + inputs)
     scales = [0.02 / inputs**0.5, 0.0003, 0.0005]
@@ -133,7 +133,7 @@ def add_svdf(
     of_state = of_result = None
     whole = network.graph.tensors[source].type == schema.TensorType.INT8
     if whole:
-        # Converters write such a zero point for a state, which LiteRT does not read.
+        # Converters write such a zero point for a state; LiteRT does not read it.
         of_state, of_result = Quantization(scales[1], -32768), Quantization(0.1, -7)
         weights = [
             network.constant(features.astype("int8"), Quantization(scales[0])),

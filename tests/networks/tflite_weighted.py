@@ -22,7 +22,7 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class Weighted:
-    """One operator; ``result`` is the output shape that a transposed convolution is given."""
+    """One operator; ``result`` is the output shape of a transposed convolution."""
 
     kind: str
     source: Shape

@@ -1,4 +1,4 @@
-"""Programs of torch for tests; whoever imports this has torch."""
+"""Programs of torch for tests; an import of this module needs torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from firmwright.models import FORMATS
 
 
 def exported(model: Any, *inputs: Any, **options: Any) -> bytes:
-    """Return the model as a .pt2 file; batch norm gets statistics that are not 0 and 1."""
+    """Return the model as a .pt2 file; batch norm gets statistics other than 0 and 1."""
     torch.manual_seed(0)
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):

@@ -16,10 +16,9 @@ Array = npt.NDArray[Any]
 
 
 class WholeFloats:
-    """A graph that grows by layers; ``x`` is the tensor that was made last.
+    """A graph that grows by layers; ``x`` is the last tensor.
 
-    Its input ``input`` is quantized by the graph, unless ``bounded`` is False: then nothing says
-    what it holds.
+    The graph quantizes its input ``input``, unless ``bounded`` is False: then its range is unknown.
     """
 
     def __init__(self, shape: Sequence[int], seed: int = 1, bounded: bool = True) -> None:
@@ -40,7 +39,7 @@ class WholeFloats:
         return name
 
     def add(self, kind: str, *operands: str, **attributes: Any) -> str:
-        """Append a node that reads ``x`` first, and make its result ``x``."""
+        """Append a node whose first input is ``x``, and make its result ``x``."""
         result = self.name(kind.lower())
         self.nodes.append(node(kind, [self.x, *operands], [result], result, **attributes))
         self.x = result
@@ -73,14 +72,14 @@ class WholeFloats:
         return self
 
     def divide(self, divisors: Array) -> WholeFloats:
-        """quantlab's and NEMO's division behind a sum or a pool."""
+        """quantlab's and NEMO's division after a sum or a pool."""
         self.add("Div", self.constant(divisors))
         self.add("Floor")
         self.add("Clip", self.constant(0), self.constant(127))
         return self
 
     def scale(self, factor: float, bits: int, low: int = 0) -> WholeFloats:
-        """quantlab's requantization: factors about ``factor`` · 2^``bits``, by channel."""
+        """quantlab's requantization: factors about ``factor`` · 2^``bits``, per channel."""
         along = (1, self.channels, 1, 1)
         factors = np.rint(self.random.uniform(0.5, 1.5, along) * factor * 2**bits)
         self.add("Mul", self.constant(factors))

@@ -1,7 +1,7 @@
 """A quantized detector with the shapes of YOLOv8n and random weights, as QDQ ONNX.
 
 Source of the shapes: ultralytics/cfg/models/v8/yolov8.yaml, scale n. The six tensors of its head
-are the outputs, without the boxes that are decoded of them.
+are the outputs; boxes are not decoded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 SIZE = 192
-"""Pixels of a picture in a row and in a column: 393 million multiply-accumulates."""
+"""Pixels in a row and in a column of an image: 393 million multiply-accumulates."""
 
 CLASSES, BOX = 80, 64
 """Channels of scores, and of the distances of a box's four sides."""
@@ -72,7 +72,7 @@ class Yolo:
         return self.quantize(self.add_node("Concat", [*parts], axis=1))
 
     def split(self, data: str, channels: int, out: int, number: int, residual: bool) -> str:
-        """Add a C2f: two halves, of which one passes ``number`` bottlenecks."""
+        """Add a C2f: one of two halves passes ``number`` bottlenecks."""
         half = out // 2
         whole = self.block(data, channels, out, 1)
         sizes = self.add_constant(np.array([half, half], "int64"))
@@ -111,7 +111,7 @@ class Yolo:
 
 
 def add_layers(network: Yolo, data: str) -> list[str]:
-    """Add all layers behind the picture; return the six tensors of the head."""
+    """Add all layers after the image; return the six tensors of the head."""
     data = network.block(network.block(data, 3, 16, stride=2), 16, 32, stride=2)
     data = network.block(network.split(data, 32, 32, 1, True), 32, 64, stride=2)
     eighth = network.split(data, 64, 64, 2, True)
@@ -133,7 +133,7 @@ def make_yolo(seed: int = 0) -> bytes:
     network = Yolo(seed)
     picture = network.add_node("DequantizeLinear", ["picture", network.step, network.zero])
     heads = add_layers(network, picture)
-    # The last dequantize of a head is left out: the network returns integers.
+    # The last dequantize of a head is omitted, so the network returns integers.
     stored = {n.output[0]: n.input[0] for n in network.nodes if n.op_type == "DequantizeLinear"}
     kept = [node for node in network.nodes if node.output[0] not in heads]
     read = helper.make_tensor_value_info("picture", TensorProto.INT8, (1, 3, SIZE, SIZE))
