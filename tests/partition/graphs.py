@@ -1,4 +1,4 @@
-"""Partitions and Relax functions in a line, for tests of single modules."""
+"""Partitions and Relax functions in few lines, for tests of single modules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_partition(
     states: int = 0,
     shapes: Mapping[str, Shape] = MappingProxyType({}),
 ) -> Partition:
-    """Return regions over tensors of 4 bytes, or of the ``shapes`` given by name, of int8."""
+    """Return regions over int8 tensors of 4 bytes, or of the ``shapes`` given by name."""
     names = (*inputs, *(name for region in regions for name in region.outputs))
     tensors = tuple(Tensor(name, shapes.get(name, (4,)), "int8") for name in names)
     return Partition(inputs, outputs, tensors, regions, states=states)

@@ -1,4 +1,4 @@
-"""What moves the data of a convolution runs before it, once, and the convolution has a form."""
+"""Operators that move a convolution's data run before it, once, and the convolution has a form."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MOVED: dict[str, tuple[Moves, list[str]]] = {
     "a concatenation": ([("Concat", ["x", "x"], "m", {"axis": 1})], ["concat", "permute_dims"]),
     "a shape": ([("Reshape", ["x", "other"], "m", {})], []),
 }  # fmt: skip
-"""Operators in front of a convolution of floats, and those of the region before it."""
+"""Operators before a float convolution, and the operators of the region before it."""
 
 
 def find_convolution(network: Network) -> tuple[int, str]:
-    """Return the place of the region with the convolution, and the note above its C."""
+    """Return the index of the region with the convolution, and the note above its C."""
     regions = network.partition.regions
     (place,) = [i for i, region in enumerate(regions) if "conv2d" in region.operators]
     notes = {k.region: k.note for k in network.kernels.kernels}
@@ -43,7 +43,7 @@ def find_convolution(network: Network) -> tuple[int, str]:
 
 @pytest.mark.parametrize("name", MOVED)
 def test_movements_before_a_convolution_of_floats(name: str) -> None:
-    """A change of layout alone stays with it: its form reads both."""
+    """A change of layout alone stays with the convolution, because its form reads both layouts."""
     nodes, expected = MOVED[name]
     channels = {"a gather": 2, "a slice": 2, "a concatenation": 8}.get(name, 4)
     constants = {
@@ -64,7 +64,7 @@ def test_movements_before_a_convolution_of_floats(name: str) -> None:
 
 
 def test_the_layout_of_bytes_changes_before_a_convolution() -> None:
-    """Bytes are moved, not the floats that they stand for."""
+    """Bytes are moved, not the floats that they represent."""
     network = Graph()
     grid = Grid("int8", np.float32(0.1), 3)
     _, real = network.input((1, 3, 6, 6), grid)
@@ -110,7 +110,8 @@ WIDENED = ("astype", "add", "astype")
     ],
 )
 def test_tensors_between_groups_are_narrow(wide: str, narrow: str, expected: list[str]) -> None:
-    """Operators that widen a pooling's bytes stay apart: their result is at least as wide."""
+    """Operators that widen a pooling's bytes stay separate, because their result is at least as
+    wide."""
 
     def write(x: relax.Expr) -> relax.Expr:
         y = emit(relax.op.nn.max_pool2d(x, (2, 2)))
@@ -122,7 +123,7 @@ def test_tensors_between_groups_are_narrow(wide: str, narrow: str, expected: lis
 
 
 def test_a_result_that_ends_narrower_joins_the_operator_before() -> None:
-    """Sums of int32 become int8 over int64: only the bytes leave the group."""
+    """Sums of int32 become int8 through int64; only the bytes leave the group."""
 
     def write(x: relax.Expr) -> relax.Expr:
         y = emit(relax.op.nn.max_pool2d(x, (2, 2)))

@@ -1,4 +1,4 @@
-"""The sentences about regions of many layers, and the layer that keeps two of them apart."""
+"""The messages about regions of many layers, and about the layer that keeps two regions apart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def emit(call: relax.Expr, name: str = "") -> relax.Var:
 
 
 def line(x: relax.Expr) -> relax.Expr:
-    """Return abs(sqrt(exp(abs(x)))), each a layer."""
+    """Return abs(sqrt(exp(abs(x)))), in which each operator is a layer."""
     y = emit(relax.op.exp(emit(relax.op.abs(x), "first")), "second")
     return relax.op.abs(emit(relax.op.sqrt(y), "third"))
 

@@ -1,4 +1,4 @@
-"""Changes of layout lie where they are fewest, and move the fewest bytes."""
+"""The number of layout changes is minimal, and they move the fewest bytes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PaddedLayout:
 def insert(
     partition: Partition, flexible: Collection[str] = (), allows_transforms: bool = True
 ) -> tuple[tvm.IRModule, Partition]:
-    """Insert the transforms of the regions on ``npu``; all others are on ``c``."""
+    """Insert the transforms of the regions on ``npu``; all other regions are on ``c``."""
     functions = {r.name: EMPTY["main"].with_attr("name", r.name) for r in partition.regions}
     layout = PaddedLayout(flexible, allows_transforms)
     return insert_transforms(set_functions(EMPTY, functions), partition, "npu", layout, "c")
@@ -88,7 +88,7 @@ def test_a_region_that_can_use_the_layout_between_two_of_the_device_uses_it() ->
 
 
 def test_of_as_many_transforms_the_smaller_tensor_is_moved() -> None:
-    """The pooling b makes a smaller tensor of a large one: the layout changes after it."""
+    """The pooling b makes a small tensor from a large one, so the layout changes after it."""
     smaller = chain("npu", "c", "c", a_result=(64,), b_result=(8,))
     assert list_transforms(insert(smaller, flexible="b")[1]) == ["x_to_npu", "b_to_plain"]
     larger = chain("npu", "c", "c", a_result=(8,), b_result=(64,))
@@ -96,13 +96,13 @@ def test_of_as_many_transforms_the_smaller_tensor_is_moved() -> None:
 
 
 def test_padding_counts_as_bytes_that_are_moved() -> None:
-    """In the layout, 1 x 9 elements are 16 bytes, and 3 x 3 are 24."""
+    """In the layout, 1 x 9 elements have 16 bytes, and 3 x 3 elements have 24."""
     padded = chain("npu", "c", "c", a_result=(3, 3), b_result=(1, 9))
     assert list_transforms(insert(padded, flexible="b")[1]) == ["x_to_npu", "b_to_plain"]
 
 
 def test_fewer_transforms_win_over_fewer_bytes() -> None:
-    """Two flexible regions make small tensors of a large one, which is moved once."""
+    """Two flexible regions make small tensors from a large one, which is moved once."""
     a = make_region("a", "npu", "x")
     b, c = make_region("b", "c", "a_result"), make_region("c", "c", "a_result")
     e, f = make_region("e", "c", "b_result"), make_region("f", "c", "c_result")

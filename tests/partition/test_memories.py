@@ -1,4 +1,4 @@
-"""Tensors lie where those who use them reach them, and are copied where no such place is."""
+"""Tensors are in a memory that all their users reach, and are copied if there is no such memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from firmwright.toolchain.platforms import Memory
 
 
 class Npu(type(CPU)):  # type: ignore[misc]
-    """A device that is only asked for its name."""
+    """A device of which only the name is used."""
 
     def __init__(self, name: str, copies: bool = False) -> None:
         self.name, self.copies = name, copies

@@ -1,4 +1,4 @@
-"""Regions of several operators: as large as can run without waiting for themselves."""
+"""Regions of several operators are as large as possible without a cycle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_what_is_refused_parts_a_line() -> None:
 
 
 def test_a_branch_through_what_is_refused_keeps_the_branches_apart() -> None:
-    # c adds a, and what x makes of a: with a in its region, the region would wait for x.
+    # c adds a and the result of x on a. A region with a and c would wait for x, which waits for it.
     reads = {"a": "", "x": "a", "c": "ax"}
     assert merge_acyclic("axc", reads, set("ac")) == [["a"], ["c"]]
 

@@ -1,4 +1,4 @@
-"""The cheapest cut of a graph, compared with all cuts."""
+"""The minimum cut of a graph, compared with all cuts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mix of devices: which operators each one gets, and what is said of the others."""
+"""A mix of devices: the operators of each device, and the messages about the others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def mix_of(target: str, fuse_layers: bool = True) -> tuple[Device, ...]:
 
 
 def own(partition: Partition) -> list[Region]:
-    """Return the regions of the network's own operators, without what devices put between."""
+    """Return the regions of the network's operators, without regions that devices insert."""
     return [r for r in partition.regions if r.anchor != "layout_transform"]
 
 
@@ -98,7 +98,7 @@ def test_the_explanation_counts_macs_boundaries_and_operators() -> None:
 
 
 class PoolingTarget(Target):
-    """A device that only has poolings of some sizes."""
+    """A device that has only poolings of some sizes."""
 
     name = "pooler"
     reason = "it pools"

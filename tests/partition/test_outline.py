@@ -70,7 +70,7 @@ def test_without_fused_layers_each_operator_is_a_region() -> None:
 
 
 def test_a_reshape_that_is_an_output_is_copied() -> None:
-    """It fills the buffer of the caller; only within the network it is a view."""
+    """The region fills the buffer of the caller; only within the network it is a view."""
     model = graph([node("Flatten", ["x"], ["y"])], [value("x", [1, 3, 4])], [value("y", [1, 12])])
     (region,) = partitioned(model)[1].regions
     assert not region.view
@@ -108,7 +108,7 @@ def test_a_region_returns_its_results_alone() -> None:
 
 
 def test_inputs_come_in_the_order_of_reading() -> None:
-    """A variable that is read twice is one parameter; a result read inside is returned too."""
+    """A variable that is read twice is one parameter; a result read inside is also returned."""
 
     def write(a: relax.Expr, b: relax.Expr) -> relax.Expr:
         first = emit(relax.op.subtract(b, a))

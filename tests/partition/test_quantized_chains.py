@@ -60,7 +60,7 @@ def quantized(build: Callable[..., relax.Expr]) -> tvm.IRModule:
         (lambda _, x: op.nn.relu(x), 1),
         (lambda _, x: op.nn.relu(op.nn.relu(x)), 1),
         (lambda b, x: op.add(r := b.emit(op.nn.relu(x)), r), 0),  # read twice
-        (lambda b, x: op.nn.relu(b.emit(op.sign(x))), 0),  # of floats that nothing dequantizes
+        (lambda b, x: op.nn.relu(b.emit(op.sign(x))), 0),  # of floats without a dequantize
         (lambda _, x: op.sign(op.nn.relu(x)), 0),  # may not follow
     ],
 )

@@ -1,4 +1,4 @@
-"""Next values of states are copied exactly if they cannot be made in the state's place."""
+"""Next values of states are copied, but not if they can be computed in the state's memory."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_value_made_after_the_last_read_is_not_copied() -> None:
 
 
 def test_a_state_that_is_read_again_later_is_not_copied_early() -> None:
-    """The value stays in a buffer until the end anyway."""
+    """The value stays in a buffer until the end in any case."""
     step, later = make_region("step", "c", "s0"), make_region("later", "c", "s0", "step_result")
     given = make_partition(("s0",), ("later_result", "step_result"), step, later, states=1)
     assert copy(given) is given

@@ -1,4 +1,4 @@
-"""Operators whose results the generated C cannot carry, by name and in one message."""
+"""Operators whose results the generated C does not support, by name and in one message."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_shapes_of_run_time_and_other_values() -> None:
 
 
 def test_one_message_names_all_operators() -> None:
-    """An operator without a name in the model is one of all operators of its kind."""
+    """The message lists operators without a name in the model by their kind."""
 
     def write(x: relax.Expr) -> relax.Expr:
         builder = relax.BlockBuilder.current()
