@@ -1,4 +1,4 @@
-"""A detector's generated C, compiled alone with sanitizers, and called on any outputs."""
+"""The generated C of a detector, compiled alone with sanitizers, and called on any outputs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ typedef struct network_outputs {
 """
 
 REFUSED = 5
-"""Exit code of the program where the detector returns -1."""
+"""Exit code of the program if the detector returns -1."""
 
 HARNESS = """\
 #include "network_detection.h"
@@ -80,7 +80,7 @@ FLAGS = ("-std=c99", "-O1", "-g1", "-Wall", "-Wextra", "-Werror", "-ffp-contract
 
 
 class CompiledDetector:
-    """The C of one detector as a program; with a ``batch``, for the ``sample`` of it."""
+    """The C of one detector as a program; with a ``batch``, for its sample number ``sample``."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class CompiledDetector:
         assert done.returncode == 0, done.stderr
 
     def detect(self, samples: Sequence[Outputs], capacity: int) -> list[list[Box]]:
-        """Return the boxes of each outputs; fails on anything that a sanitizer reports."""
+        """Return the boxes for each set of outputs; fails if a sanitizer reports an error."""
         given = b"".join(
             struct.pack("<i", capacity) + b"".join(np.ascontiguousarray(o).tobytes() for o in s)
             for s in samples

@@ -1,4 +1,4 @@
-"""Mean average precision against values worked out by hand."""
+"""Mean average precision, compared with values computed by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from firmwright.postprocess.boxes import Box, compute_mean_average_precision
 
 
 def box(place: float, score: float = 1.0, class_index: int = 0) -> Box:
-    """Return a box of a tenth of the picture's width; those a whole place apart do not touch."""
+    """Return a box of a tenth of the picture's width; whole places are one width apart."""
     return Box(place / 10, 0, (place + 1) / 10, 1, score, class_index)
 
 
@@ -18,11 +18,11 @@ LABELS = [[box(0), box(1)], [box(2)]]
 
 CASES: dict[str, tuple[list[list[Box]], float]] = {
     "all in front of what is wrong": ([[box(0, 0.9), box(1, 0.8), box(5, 0.6)], [box(2, 0.7)]], 1),
-    # Right, wrong, right, wrong; the third is not found: precision 1 / 1 and 2 / 3.
+    # Right, wrong, right, wrong; the third label is not found: precision 1 / 1 and 2 / 3.
     "one missing": ([[box(0, 0.9), box(5, 0.8)], [box(2, 0.7), box(6, 0.6)]], (1 + 2 / 3) / 3),
-    # Wrong, right, right, right: 1 / 2, 2 / 3, 3 / 4, of which the last is the best for all.
+    # Wrong, right, right, right: 1 / 2, 2 / 3, 3 / 4; the last value is the best for all.
     "interpolated": ([[box(0, 0.8), box(1, 0.7)], [box(6, 0.9), box(2, 0.6)]], 3 / 4),
-    # The second on the same object is wrong: 1 / 1, then 2 / 3 and 3 / 4, the best of both.
+    # The second box on one object is wrong: 1 / 1, then 2 / 3 and 3 / 4, the best of both.
     "twice the same": ([[box(0, 0.9), box(0, 0.8), box(1, 0.7)], [box(2, 0.6)]], (1 + 3 / 2) / 3),
     "in the wrong sample": ([[box(2, 0.9)], [box(0, 0.9), box(1, 0.8)]], 0),
     "nothing found": ([[], []], 0),
@@ -38,7 +38,7 @@ def test_one_class(name: str) -> None:
 
 def test_mean_over_the_classes_that_are_expected() -> None:
     labels = [[box(0, class_index=1), box(1, class_index=4)]]
-    found = [[box(0, 0.9, 1), box(3, 0.8, 2)]]  # class 2 is expected nowhere, class 4 not found
+    found = [[box(0, 0.9, 1), box(3, 0.8, 2)]]  # class 2 has no label, class 4 is not found
     assert compute_mean_average_precision(found, labels, 0.5) == 1 / 2
 
 
@@ -56,7 +56,7 @@ def test_overlap_that_counts(iou: float, expected: float) -> None:
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize(
     ("second", "expected"),
-    [(0.7, 1), (0.15, 1), (-0.1, 1 / 2)],  # the other label; the taken one more; the taken one only
+    [(0.7, 1), (0.15, 1), (-0.1, 1 / 2)],  # other label; matched one more; matched one only
 )
 def test_a_box_takes_what_it_overlaps_most_and_the_next_what_is_left(
     order: int, second: float, expected: float

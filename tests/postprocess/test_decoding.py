@@ -98,7 +98,7 @@ def test_formula_by_hand(encoding: str, t: Sequence[float], corners: Sequence[fl
 
 
 def test_distribution_by_hand() -> None:
-    """A bin that stands out by far is the distance; two equal ones are their mean."""
+    """The distance is the bin with the largest value, or the mean of two equal bins."""
     stated = detection("distributions", box=BoxCode("distributions", 0, 4), objectness=None,
                        class_scores=Confidence(16), layout="NCHW")  # fmt: skip
     detector = fit_detector(stated, 1, (Tensor("y", (1, 17, 4, 8), "float32"),))
@@ -253,7 +253,7 @@ print(hashlib.sha256(b"".join(array.tobytes() for array in found)).hexdigest())
 
 
 def test_the_reference_is_the_same_on_every_processor() -> None:
-    """NumPy is told not to use what newer processors have; names it does not know do nothing."""
+    """NumPy is told to avoid newer instructions; it ignores unknown names."""
     features = "AVX2 FMA3 X86_V3 AVX512F AVX512_SKX X86_V4"
     told = {
         subprocess.run(

@@ -1,4 +1,4 @@
-"""A detection that does not fit the outputs: everything wrong with it, in one message."""
+"""A detection that does not fit the outputs: one message with all errors."""
 
 from __future__ import annotations
 

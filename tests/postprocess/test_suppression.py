@@ -1,4 +1,4 @@
-"""Ties, values that are no numbers, too little room: generated C equals numpy, box for box."""
+"""Ties, NaN and infinity, and too little room: generated C equals numpy, box for box."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_threshold_that_is_just_met_counts(compiled: CompiledDetector) -> None
 
 
 def test_an_overlap_of_just_the_limit_stays(compiled: CompiledDetector) -> None:
-    # Two thirds of either: 8 of 12 columns, an overlap of 8/16 = 0.5 exactly.
+    # Two thirds of either box: 8 of 12 columns, an overlap of 8/16 = 0.5 exactly.
     first, second = row(0, 0, 12, 8, 1, 1, 0, 0), row(4, 0, 16, 8, 1, 0.5, 0, 0)
     assert len(both(compiled, output(first, second))) == 2
     nearer = row(3, 0, 15, 8, 1, 0.5, 0, 0)
@@ -98,7 +98,7 @@ def test_what_is_not_finite_is_no_box(compiled: CompiledDetector, bad: float) ->
         spoilt = list(good)
         spoilt[place] = bad
         assert both(compiled, output(spoilt)) == []
-    # A class that is not a number loses against one that is; an infinite one spoils the cell.
+    # A class that is NaN loses against a number; an infinite class invalidates the cell.
     found = both(compiled, output(row(0, 0, 8, 8, 1, bad, 0.5, 0)))
     assert [b.class_index for b in found] == ([] if bad == INF else [1])
     assert both(compiled, output(row(0, 0, 8, 8, 1, bad, bad, bad))) == []
