@@ -1,4 +1,4 @@
-"""Small float networks with fixed weights, and options to quantize them with."""
+"""Small float networks with fixed weights, and options for their quantization."""
 
 from __future__ import annotations
 

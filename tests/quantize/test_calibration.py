@@ -1,4 +1,4 @@
-"""What calibration sees, and the ranges that the methods make of it."""
+"""The values that calibration records, and the ranges that the methods compute from them."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_constant_tensors_have_a_range_with_zero_in_it(method: str) -> None:
         if method in ("minmax", "percentile"):
             assert (interval.low, interval.high) == pytest.approx(
                 (wanted.low, wanted.high),
-                rel=2e-3,  # percentile goes by bins
+                rel=2e-3,  # percentile uses bins
             )
 
 

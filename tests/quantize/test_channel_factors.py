@@ -1,4 +1,4 @@
-"""A factor for each channel is a depthwise convolution, which has a form on integers."""
+"""A factor per channel becomes a depthwise convolution, which has an integer form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FACTORS = np.linspace(-2, 3, 3, dtype="float32").reshape(3, 1, 1)
 
 
 def model_of(*nodes: onnx.NodeProto, **constants: Array) -> onnx.ModelProto:
-    """Return a model of nodes that make ``made`` of ``x`` (1x3x8x8)."""
+    """Return a model whose nodes compute ``made`` from ``x`` (1x3x8x8)."""
     flat = helper.make_node("Reshape", ["made", "shape"], ["y"], "flat")
     constants |= {"shape": np.array([1, -1])}
     return ready(graph_of([*nodes, flat], constants, 3 * 8 * 8))
@@ -35,7 +35,7 @@ def node(kind: str, *names: str, **attributes: float) -> onnx.NodeProto:
 
 
 def normalized_first() -> onnx.ModelProto:
-    """A normalization in front of a ReLU, with nothing before it to be folded into."""
+    """A normalization before a ReLU, without an operator before it that could contain it."""
     make = np.random.default_rng(1)
     arrays = {n: make.uniform(0.5, 2, 3).astype("float32") for n in NORMALIZATION}
     return model_of(
@@ -46,7 +46,7 @@ def normalized_first() -> onnx.ModelProto:
 
 
 def written_out() -> onnx.ModelProto:
-    """The same as torch's exporter writes it out, with a factor that all channels share."""
+    """The network as torch's exporter writes it out, with a factor that all channels share."""
     half = np.array(0.5, "float32")
     return model_of(
         node("Sub", "x", "mean", "centered"),
@@ -77,7 +77,7 @@ def test_every_layer_is_on_integers() -> None:
     quantized = quantize(model, calibrate(model, given), options(), given)
     inner = [n for n in quantized.graph.node if n.op_type in ("Conv", "Relu")]
     makers = {o: n.op_type for n in quantized.graph.node for o in n.output}
-    assert [n.op_type for n in inner] == ["Conv"]  # the grid behind it does what the ReLU did
+    assert [n.op_type for n in inner] == ["Conv"]  # the scale after it acts as the ReLU
     assert [makers[name] for name in inner[0].input] == ["DequantizeLinear"] * 3
 
 

@@ -1,4 +1,4 @@
-"""From float graph to QDQ graph: grids, types, lists of layers, and what it computes."""
+"""From a float graph to a QDQ graph: scales, types, lists of layers, and results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def constants(model: onnx.ModelProto) -> dict[str, Array]:
 
 
 def kinds(model: onnx.ModelProto, name: str) -> tuple[str, list[str]]:
-    """Return a node's type, and the types of what reads its result."""
+    """Return a node's type, and the types of the readers of its result."""
     node = next(n for n in model.graph.node if n.name == name)
     return node.op_type, [n.op_type for n in model.graph.node if node.output[0] in n.input]
 
@@ -79,7 +79,7 @@ def test_activations_stay_where_the_grid_reaches_further() -> None:
     model = quantized(options(scheme="pow2"))
     assert kinds(model, "stem")[1] == ["Relu"]
     assert kinds(model, "stem_relu")[1] == ["QuantizeLinear"]
-    assert kinds(model, "dw_clip") == ("Relu", ["QuantizeLinear"])  # 6 is beyond the grid's end
+    assert kinds(model, "dw_clip") == ("Relu", ["QuantizeLinear"])  # 6 is out of range
 
 
 @pytest.mark.parametrize("changes", [{}, {"scheme": "pow2"}, {"symmetric": True}], ids=str)

@@ -52,5 +52,5 @@ def test_results_stay_and_ranges_meet() -> None:
 
 
 def test_what_others_read_is_no_pair() -> None:
-    # stem_out goes into the sum as well, ReLU6 does not commute with a factor.
+    # The sum also reads stem_out, and a factor cannot move past ReLU6.
     assert list(find_pairs(ready(residual_network()))) == []

@@ -1,4 +1,4 @@
-"""A Relax module as ONNX computes what TVM computes of it, channels first or last."""
+"""A Relax module as ONNX computes TVM's results, with channels first or last."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def channels_first(emit: Emit, x: relax.Var) -> relax.Expr:
 
 
 def input_twice(emit: Emit, x: relax.Var) -> relax.Expr:
-    # One operand has its channels first by then, the other never had.
+    # One operand already has its channels first at this point, the other one never had.
     return relax.op.maximum(emit(conv(x, 4, padding=1)), x)
 
 
@@ -154,7 +154,7 @@ def normalized(emit: Emit, x: relax.Var) -> relax.Expr:
             x, factors, offsets, num_groups=3, channel_axis=1, axes=[2, 3], epsilon=1e-3
         )
     )
-    # torch's program goes along the batch as well.
+    # torch's program also normalizes along the batch.
     return relax.op.nn.instance_norm(groups, offsets, factors, channel_axis=1, axes=[0, 2, 3])
 
 

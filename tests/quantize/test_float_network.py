@@ -1,4 +1,4 @@
-"""The quantized network's layers beside the float one's."""
+"""The layers of the quantized network are compared with the float network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ONNX Runtime's optimizer fused is quantized as the operators that it was."""
+"""Operators that ONNX Runtime's optimizer fused are quantized as the original operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grids: what every one of them must hold, whatever the interval."""
+"""Quantization parameters: properties that hold for every interval."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_interval_without_negatives_starts_at_the_smallest_integer() -> None:
     assert choose_affine_params(Interval(0, 2.55), "int8", False) == QuantParams(
         "int8", float(np.float32(0.01)), -128
     )
-    # Nothing but zero was seen behind a ReLU: negative sums must stay zero.
+    # Only zero was seen after a ReLU: negative sums must stay zero.
     assert choose_affine_params(Interval(0, 0), "int8", False).zero_point == -128
 
 

@@ -1,4 +1,4 @@
-"""Masks of attention reach no further than the scores ask, and change no result."""
+"""Masks of attention are not larger than the scores require, and do not change a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remarked about a quantization."""
+"""The notes about a quantization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrent layers are quantized step by step, all steps alike."""
+"""Recurrent layers are quantized step by step, with equal parameters in all steps."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_more_steps_take_no_more_functions() -> None:
     few, many = (len(set(n.plan.name_functions(n.kernels, "n").values())) for n in networks)
     assert many == few
     sizes = [sum(a.nbytes for a in n.weights.values()) for n in networks]
-    assert sizes[1] - sizes[0] < 300  # places of the steps, and tables of the last one's function
+    assert sizes[1] - sizes[0] < 300  # offsets of the steps, and tables of the last one's function
 
 
 def test_a_sequence_may_have_thousands_of_steps_and_no_more() -> None:

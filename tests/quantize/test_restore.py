@@ -1,4 +1,4 @@
-"""Quantized networks as float ones: weights, activations, ranges; and with them shifts."""
+"""Quantized networks as float networks: weights, activations and ranges, also with shifts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .networks import Array, options, ready, residual_network, samples
 
 
 def quantized_and_restored() -> tuple[onnx.ModelProto, RestoredNetwork]:
-    """Return the affine int8 network with float32 inputs, and what its integers restore to."""
+    """Return the affine int8 network with float32 inputs, and the network restored from it."""
     model = ready(residual_network())
     fake = quantize(model, calibrate(model, samples(24)), options())
     inner = onnx.ModelProto()
@@ -59,7 +59,7 @@ def test_restored_network_lacks_nothing_but_roundings() -> None:
 
 
 def test_what_a_zero_point_rectified_is_a_relu() -> None:
-    # The affine graph has no Relu: grids that begin at 0 do its work.
+    # The affine graph has no Relu, because ranges that begin at 0 have its effect.
     fake, found = quantized_and_restored()
     assert "Relu" not in {n.op_type for n in fake.graph.node}
     assert [n.op_type for n in as_onnx(found).graph.node].count("Relu") == 2
@@ -73,7 +73,7 @@ def test_ranges_are_those_of_the_grids() -> None:
     assert set(stated) == set(seen)
     for name, one in stated.items():
         maker = next((n.op_type for n in model.graph.node if name in n.output), "")
-        if maker not in ("Conv", "Add"):  # in front of a ReLU, less is seen than computed
+        if maker not in ("Conv", "Add"):  # a ReLU hides a part
             assert one.highest == pytest.approx(seen[name].highest, rel=0.2, abs=0.1), name
 
 
@@ -82,7 +82,7 @@ def test_integers_without_a_scale_are_refused() -> None:
     inner = quantize(model, calibrate(model, samples(4)), options())
     remove_float_io(inner)
     module, interface = importer.import_model(inner.SerializeToString(), "network", {})
-    # As of a network whose operators do not tell it.
+    # As in a network whose operators do not state it.
     bare = tuple(replace(t, scale=None, zero_point=None) for t in interface.inputs)
     with pytest.raises(UserError, match="no quantization parameters of 'x'"):
         restore_float(module, replace(interface, inputs=bare))

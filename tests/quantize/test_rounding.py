@@ -1,4 +1,4 @@
-"""Weights that make up for each other's rounding errors."""
+"""Weights whose rounding errors compensate each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QDQ graphs on grids of powers of two in shift arithmetic: what they compute, what is refused."""
+"""QDQ graphs with powers of two in shift arithmetic: their results, and rejected graphs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHIFT = {"scheme": "pow2", "arithmetic": "shift", "per_channel": False}
 
 
 def quantized(data: bytes, **changes: Any) -> tuple[onnx.ModelProto, bytes]:
-    """Return the QDQ graph with float32 inputs, and the one without as bytes."""
+    """Return the QDQ graph with float32 inputs, and as bytes the graph without them."""
     chosen = options(**{**SHIFT, **changes})
     model = ready(data)
     found = quantize(model, calibrate(model, samples(24)), chosen)
@@ -123,7 +123,7 @@ def test_means_are_rounded_to_the_nearest_step(size: tuple[int, int], finer: int
 
 
 def after_convolution(kind: str, **attributes: Any) -> tuple[tvm.IRModule, ModelInterface]:
-    """Return a convolution, a node of that kind, and then each channel's mean."""
+    """Return a convolution, a node of that kind, and then the mean of each channel."""
     node = helper.make_node
     weights = np.random.default_rng(2).normal(0, 1, (4, 3, 1, 1)).astype("float32")
     nodes = [

@@ -1,4 +1,4 @@
-"""Which grids tensors share, and how coarse they get, where layers shift."""
+"""The scales that tensors share, and how large they become, if layers shift."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .networks import graph_of, options, ready
 
 
 def model() -> onnx.ModelProto:
-    """Return two convolutions added, their ReLU, and a third convolution of its maxima."""
+    """Return two added convolutions, their ReLU, and a third convolution of its maxima."""
     node = helper.make_node
     weights = {name: np.full((3, 3, 1, 1), 0.5, "float32") for name in ("w1", "w2", "w3")}
     nodes = [
@@ -52,7 +52,7 @@ def test_no_result_is_finer_than_its_sums() -> None:
 
 
 def test_a_coarser_result_makes_the_next_ones_coarser() -> None:
-    # The first sums count steps of 2 ** (-2 - 7), those of their maxima of 2 ** (-9 - 7).
+    # The first sums count steps of 2 ** (-2 - 7), the sums of their maxima of 2 ** (-9 - 7).
     tied = dict.fromkeys(("a", "b", "sum", "shown", "pooled"), -12)
     found = exponents(x=-2, c=-30, y=-30, **tied)
     assert (found["a"], found["c"], found["y"]) == (-9, -16, -16)
