@@ -1,4 +1,4 @@
-"""What varies the second build: programs that are not on every machine."""
+"""The variations of the second build need programs that some machines lack."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.hammer.campaign import list_processes
 
 def test_programs_that_vary_a_build_are_tried_first() -> None:
     assert runs(("env",))
-    assert not runs(("false",))  # as unshare where it is not allowed
+    assert not runs(("false",))  # like unshare without permission
     assert not runs(("firmwright-no-such-program",))
 
 

@@ -1,4 +1,4 @@
-"""Wheels for an installation without network: pip downloads, and digests are checked."""
+"""Wheels for an installation without a network: pip downloads them and checks their digests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from firmwright.rebuild import wheels
 
 @pytest.fixture(autouse=True)
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a folder of two wheels the only index of pip; one of them needs the other."""
+    """Make a folder of two wheels the only index of pip; one wheel needs the other."""
     folder = tmp_path / "index"
     folder.mkdir()
     write_wheel(folder, "needed_part", "2.0", "")
