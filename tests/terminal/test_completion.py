@@ -1,4 +1,4 @@
-"""Completion is tried in bash itself, by the words that it would complete."""
+"""Completion is tested in bash itself, with the words that it would complete."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ LINES = {
     "doit inf": "info |",
     "doit build compile_for_device = |": "true |false |",
 }
-"""What is typed, in the words that bash makes of it (``|`` an empty one), and what is offered.
+"""The typed words as bash splits them (``|`` is an empty word), and the offered words.
 
-``|`` ends each word. name=value in one word is how zsh breaks the line.
+``|`` ends each word. zsh splits the line with name=value in one word.
 """
 
 

@@ -1,4 +1,4 @@
-"""doit's own words and mistakes: found from every folder, told without a traceback."""
+"""doit's arguments and errors: recipes are found from every folder, errors have no traceback."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_files_of_firmwright_itself_are_counted(folder: Path) -> None:
 
 
 def test_cleaning_says_what_goes_and_no_more(folder: Path) -> None:
-    """Actions of other origin are announced as doit does it."""
+    """doit announces actions of other task files in its usual form."""
     own = "def announced(): print('gone')\ndef remove_results(): print('removed')\n"
     own += "def task_own(): return {'actions': [], 'clean': [remove_results, announced]}\n"
     (folder / "dodo.py").write_text(own)

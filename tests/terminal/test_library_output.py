@@ -1,4 +1,4 @@
-"""What libraries print goes to a file, what Python prints goes on to the terminal."""
+"""Output of libraries goes to a file, and output of Python to the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who listens hears how far a loop is, not more often than somebody can read."""
+"""Listeners receive the progress of a loop, at a readable rate."""
 
 from __future__ import annotations
 

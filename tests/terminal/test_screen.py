@@ -25,7 +25,7 @@ WIDTHS = (40, 80, 120)
 
 
 def make_screen(width: int, events: tuple[Progress, ...] = ()) -> tuple[LiveScreen, io.StringIO]:
-    """Return a terminal's screen, whose clock advances by half a second a look, and its output."""
+    """Return a terminal's screen and its output; its clock advances half a second per look."""
     written = io.StringIO()
     screen = LiveScreen(written, lambda: events, str, width=width, color_system="standard")
     times: Iterator[float] = iter(range(1000))
