@@ -1,11 +1,11 @@
-"""Table how far compiled ONNX networks are from ONNX Runtime, in steps of the last integers.
+"""Tabulate how far compiled ONNX networks are from ONNX Runtime, in steps of the last integers.
 
     FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.agreement
 
-Each network is cut at its last integer tensor, in front of a float softmax. A QDQ network is
-compiled in both roundings and compared with ONNX Runtime as the graph is written (optimizations
-off) and as it is run by default (optimizations on: QLinearConv and its like). ONNX Runtime
-refuses two of the integer networks; there ONNX's own evaluator is the judge.
+Each network is cut at its last integer tensor, before a float softmax. A QDQ network is compiled in
+both roundings. It is compared with ONNX Runtime without optimizations (the graph as written) and
+with them (the default: QLinearConv and similar operators). ONNX Runtime rejects two of the integer
+networks; for these, ONNX's evaluator is the reference.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def pictures() -> list[Array]:
 
 
 def keywords() -> list[Array]:
-    """Features as kws_ref_model.tflite stores them: scale 0.58470291, zero point 83."""
+    """Features with the quantization of kws_ref_model.tflite: scale 0.58470291, zero point 83."""
     with np.load(MIRROR / "kws_200.npz") as archive:
         stored = archive["mfcc_i8"].astype("float32")
     return [(k.reshape(1, 490) - 83) * np.float32(0.5847029) for k in stored]
@@ -57,7 +57,7 @@ def random_integers(shape: tuple[int, ...], dtype: str) -> Callable[[], list[Arr
 
 @dataclass(frozen=True)
 class Network:
-    """A file of the mirror; ``classes`` tells whether its largest output is an answer."""
+    """A file of the mirror; ``classes`` states whether its largest output is the answer."""
 
     file: str
     inputs: str

@@ -1,15 +1,15 @@
-"""Build networks of well-known kinds, by ONNX and .pt2, float and quantized, and table them.
+"""Build networks of well-known kinds, from ONNX and .pt2, float and quantized, and tabulate them.
 
     python -m tests.benchmarks.architectures [--size full] [--only lstm,gru]
         [--formats onnx,pt2] [--numbers float32,int8] [--samples 2] [--platform rv32-bare]
         [--outdir FOLDER]
 
 The weights are random (`tests/networks/architectures.py`). Each network is exported, quantized by
-`quantize:`, built for two cores and run in their emulator: small ones for rv32imc and Cortex-M4,
-full-size ones for the same with more memory. Where firmware and ONNX Runtime differ, ONNX's own
-evaluator computes the quantized graph in float64. The last columns are the processor's seconds of a
-build from nothing, for the second core of what it does not share with the first, and the memory of
-the largest process.
+`quantize:`, built for two cores and run in their emulator. Small networks are for rv32imc and
+Cortex-M4, full-size networks for the same cores with more memory. If firmware and ONNX Runtime
+differ, ONNX's evaluator computes the quantized graph in float64. The last columns are the processor
+seconds of a clean build (for the second core without the shared stages), and the memory of the
+largest process.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def write_large_platforms(folder: Path) -> None:
 
 
 def export(name: str, size: str, folder: Path) -> None:
-    """Write the network in both formats, what calibrates it, and what it runs on."""
+    """Write the network in both formats, its calibration data, and its platforms."""
     network, data = make_architecture(name, size)
     first = data[:1]
     with warnings.catch_warnings():
@@ -87,14 +87,14 @@ def write_recipe(folder: Path, name: str, suffix: str, numbers: str, samples: in
     }
     if numbers == "int8":
         recipe["quantize"] = {"calibration": {"inputs": f"{name}.npy"}}
-        recipe["run"]["tolerance"] = {"steps": 256}  # what differs is told, not judged
+        recipe["run"]["tolerance"] = {"steps": 256}  # differences are reported and do not fail
     path = folder / f"{name}-{suffix}-{numbers}.yaml"
     path.write_text(yaml.safe_dump(recipe), "utf-8")
     return path
 
 
 def compare_with_float64(folder: Path) -> str:
-    """Tell how many values of the first sample differ from the graph in float64, on each side."""
+    """Print how many values of the first sample differ from the graph in float64, on each side."""
     exact, outputs = evaluate_sample(folder)
     return ", ".join(
         str(np.count_nonzero(outputs[f"{side}_0"][0] != exact[0]))
@@ -103,7 +103,7 @@ def compare_with_float64(folder: Path) -> str:
 
 
 def row(cells: list[str], builds: list[Built]) -> str:
-    """Return a line of the table; what the platforms do not share stands side by side."""
+    """Return a row of the table; values that differ by platform are in one cell."""
     manifests = [
         json.loads((built.folder / "bundle" / "manifest.json").read_text("utf-8"))
         for built in builds
@@ -134,7 +134,7 @@ class Built(NamedTuple):
 
 
 def build(recipe: Path, platform: str) -> Built:
-    """Build a recipe; what it printed ends the program where it failed, and is kept as a log."""
+    """Build a recipe and store the output as a log; if the build fails, print it and exit."""
     outdir = recipe.with_suffix("")
     own = recipe.parent / f"{platform}.yaml"
     log = outdir.with_name(f"{outdir.name}-{platform}.log")

@@ -1,9 +1,9 @@
-"""Table which batch fits which memory, and that one more would not.
+"""Tabulate which batch fits which memory, and show that one more sample would not fit.
 
     FIRMWRIGHT_MIRROR=… python tests/benchmarks/batches.py [RECIPE …]
 
 Platforms are rv32-bare and cortex-m4-bare with other sizes of RAM, and DIANA, whose L2 also
-holds code and weights; every firmware is built, run on one batch of random samples, and compared
+contains code and weights. Every firmware is built, run on one batch of random samples, and compared
 with the reference.
 """
 
@@ -33,7 +33,7 @@ HEADER = (
 
 
 def with_memory(platform: str, ram: str, folder: Path) -> Path:
-    """Write a copy of a platform that has this much RAM."""
+    """Write a copy of a platform with this amount of RAM."""
     text = (ROOT / "toolchains" / "platforms" / f"{platform}.yaml").read_text("utf-8")
     description = yaml.safe_load(text)
     description["memories"]["ram"]["size"] = ram

@@ -2,8 +2,8 @@
 
 python -m tests.benchmarks.builds [--rounds 5] [--iree FOLDER]
 
-``FIRMWRIGHT_MIRROR`` has the model. With ``--iree``, the folder of ``iree-compile`` and
-``iree-import-onnx``, IREE compiles the same network turn by turn with the cold builds.
+``FIRMWRIGHT_MIRROR`` contains the model. ``--iree`` states the folder of ``iree-compile`` and
+``iree-import-onnx``. Then IREE compiles the same network, alternating with the cold builds.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ IREE_FLAGS = (
     "--iree-llvmcpu-target-cpu-features=+m,+f",
     "--iree-llvmcpu-target-abi=ilp32",
 )
-"""IREE's words for bare-metal RISC-V of 32 bits; it has none for a core without floats."""
+"""IREE's options for bare-metal RISC-V of 32 bits; it has no option for a core without floats."""
 
 SOME_TIME = 6.0
-"""Seconds before each build of firmwright's, as a person's come some time after one another.
+"""Seconds before each build of firmwright; a person also waits between two builds.
 
-For five seconds ext4 does not use the inodes of deleted files again, and looks through all of them
-for each new file. What a benchmark deletes would take 0.1 s of the next build.
+For five seconds ext4 does not reuse the inodes of deleted files, and searches all of them for each
+new file. The files that a benchmark deletes would slow the next build down by 0.1 s.
 """
 
 SHORT_TIME = 0.3
-"""Seconds that `firmwright watch` takes at most behind a build to be ready for the next."""
+"""Maximum seconds after a build until `firmwright watch` is ready for the next build."""
 
 
 Change = Callable[[], tuple[Path, bytes]]
-"""Returns a file of a :class:`Site`, and what is to be written to it."""
+"""Returns a file of a :class:`Site`, and its new content."""
 
 
 @dataclass(frozen=True)
 class Took:
-    """Seconds that passed, and of the processor (this program's and those that it starts)."""
+    """Elapsed seconds, and seconds of the processor (of this program and its child processes)."""
 
     wall: float
     processor: float
@@ -80,7 +80,7 @@ def run(command: Sequence[str | Path], folder: Path, more: Mapping[str, str]) ->
 
 
 class Site:
-    """A copy of firmwright beside a recipe, so that both can be changed."""
+    """A copy of firmwright next to a recipe, so that both can be changed."""
 
     def __init__(self, folder: Path, model: Path) -> None:
         self.folder, self.package = folder, copy_package(folder / "site")
@@ -139,7 +139,7 @@ class Site:
 
 
 class Watched:
-    """A build that `firmwright watch` does again after each change, in a folder of its own."""
+    """A build in a separate folder that `firmwright watch` repeats after each change."""
 
     def __init__(self, site: Site) -> None:
         command = [sys.executable, "-m", "firmwright.cli", "watch", "kws.yaml", "outdir=watched"]
@@ -163,7 +163,8 @@ class Watched:
     def build_changed(self, change: Change) -> Took:
         """Change something, some time after the last build; the time begins with the write.
 
-        What the process does behind the build for the next one counts as the processor's time.
+        The time after the build, in which the process prepares the next build, counts as processor
+        time.
         """
         time.sleep(SOME_TIME)
         path, content = change()
@@ -208,18 +209,18 @@ def main() -> None:
             "one weight changed": site.change_layer,
         }
         turns |= {
-            "nothing changed, every stage asked": site.build,  # beside a new folder `build`
+            "nothing changed, every stage asked": site.build,  # next to a new folder `build`
             "nothing changed": site.build,
         }
         turns |= {label: partial(site.build_changed, change) for label, change in changes.items()}
         turns["another folder, warm cache"] = site.build_with_warm_cache
         found: dict[str, list[Took]] = {label: [] for label in turns}
-        site.build_cold()  # what Python and compilers keep
+        site.build_cold()  # caches of Python and compilers
         for _ in range(options.rounds):
             for label, turn in turns.items():
                 found[label].append(turn())
         watched = Watched(site)
-        watched.build_changed(site.change_layer)  # it imports all that the builds have imported
+        watched.build_changed(site.change_layer)  # it imports all modules that the builds imported
         for _, (label, change) in product(range(options.rounds), changes.items()):
             found.setdefault(f"{label}, `firmwright watch`", []).append(
                 watched.build_changed(change)

@@ -2,14 +2,15 @@
 
     FIRMWRIGHT_MIRROR=FOLDER python -m tests.benchmarks.calibrations FOLDER [--only NETWORK …]
 
-FOLDER is that of ``quantization.py``. The samples are dealt out in five parts; five networks are
-calibrated on four parts each, and judge the fifth. So every sample is judged once, unseen, and the
-five losses show what the choice of samples does. Networks are QDQ graphs in ONNX Runtime.
+FOLDER is the folder of ``quantization.py``. The samples are divided into five parts. Five networks
+are each calibrated on four parts and evaluated on the fifth. So every sample is evaluated once,
+unseen, and the five losses show the effect of the choice of samples. Networks are QDQ graphs in
+ONNX Runtime.
 
-A class changes on a few samples only. Two figures say more: what is lost over ten views of each
-labelled picture, with the standard error of its mean over pictures; and the divergence, Kullback
-and Leibler's, of the quantized network's probabilities from the float one's, in thousandths of a
-nat, mean over samples and views.
+A class changes on a few samples only, so there are two more figures. One is the loss over ten views
+of each labelled picture, with the standard error of its mean over pictures. The other is the
+divergence of the quantized network's probabilities from the float network's (Kullback and Leibler),
+in thousandths of a nat, as the mean over samples and views.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from ..quantize.networks import options
 from .quantization import NETWORKS, PARTS, SCHEMES, Array, Network
 
 SMALLEST = 1 / 512
-"""Half a step of an int8 probability, for those that are 0."""
+"""Half a step of an int8 probability, in place of a probability of 0."""
 HEADER = (
     "| network | grids | samples | labels | float32, % | quantized, % | lost, points "
     "| lost in each part, samples | lost over ten views, points | same class as float, % "
@@ -45,7 +46,8 @@ HEADER = (
 def views(pictures: Array) -> Array:
     """Return (views, samples, channels, height, width): pictures that keep their classes.
 
-    As they are, mirrored, and both moved by a sixteenth of their size up, down and sideways.
+    The views are unchanged, mirrored, and both moved by a sixteenth of their size up, down and
+    sideways.
     """
     step = pictures.shape[-1] // 16
     padded = np.pad(pictures, ((0, 0), (0, 0), (step, step), (step, step)), mode="edge")
@@ -56,8 +58,11 @@ def views(pictures: Array) -> Array:
 
 
 def unseen(network: Network, chosen: QuantizeOptions) -> tuple[Array, Array]:
-    """Return the float network's log-probabilities for every view of each sample, and those of
-    the network that was calibrated without the sample; (views, samples, classes)."""
+    """Return log-probabilities for every view of each sample; (views, samples, classes).
+
+    The first are the float network's, the second those of the network whose calibration did not
+    use the sample.
+    """
     _, interface = importer.import_model(network.model, network.name, {})
     (tensor,) = interface.inputs
 
@@ -85,7 +90,7 @@ def unseen(network: Network, chosen: QuantizeOptions) -> tuple[Array, Array]:
 def log_probabilities(
     model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]], ends_in_softmax: bool
 ) -> Array:
-    """Return (samples, classes); a model that does not end in a softmax gives scores."""
+    """Return (samples, classes); a model that does not end in a softmax returns scores."""
     outputs = [next(iter(o.values())).reshape(-1) for o in evaluate(model, list(samples))]
     scores = np.stack(outputs).astype("float64")
     if ends_in_softmax:

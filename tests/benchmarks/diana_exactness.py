@@ -2,8 +2,8 @@
 
     FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.diana_exactness
 
-Inputs are real pictures and keywords, and random where nobody has recorded any. Numpy evaluates
-the arithmetic of the accelerator (tests/devices/soma_dory/reference.py).
+Inputs are real pictures and keywords, or random if there are no recorded ones. Numpy evaluates the
+arithmetic of the accelerator (tests/devices/soma_dory/reference.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Array = npt.NDArray[Any]
 
 
 def inputs_of(name: str) -> tuple[str, Array]:
-    """Return what the inputs are, and the inputs, as integers of the original network."""
+    """Return the kind of the inputs, and the inputs, as integers of the original network."""
     _, _, original = shifted_network(name)
     count = SAMPLES[name]
     real = real_inputs(name)[:count]

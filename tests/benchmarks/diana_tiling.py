@@ -1,9 +1,9 @@
-"""Build MLPerf Tiny's networks for DIANA; table what runs where, and our tiles beside DORY's.
+"""Build MLPerf Tiny's networks for DIANA; tabulate devices, and tiles of firmwright and DORY.
 
     FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.diana_tiling [--outdir DIR]
 
-Cycles are those of the published cost model, for both tilings. A tile of DORY's that does not fit
-when channels come in blocks of 16, which its constraints leave out, is tabled all the same.
+The published cost model computes the cycles of both tilings. A tile of DORY's that does not fit
+when channels are in blocks of 16, which DORY's constraints do not check, is also in the table.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.devices.soma_dory.layers import add, conv2d, dense, depthwise
 ROOT = Path(__file__).parents[2]
 NETWORKS = ("resnet8", "kws", "vww", "ad")
 PEAK = 256
-"""Multiply-accumulates a cycle."""
+"""Multiply-accumulates per cycle."""
 
 LARGE = {
     "conv2d 3x3, 64x64x64 to 64": conv2d((64, 64, 64), 64),
@@ -50,12 +50,12 @@ LARGE = {
     "dense, 1024 to 256": dense(1024, 256),
     "add, 64x40x48": add((64, 40, 48)),
 }  # fmt: skip
-"""Layers that need several tiles, beside the networks' own."""
+"""Layers that need several tiles, in addition to the networks' layers."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One layer, tiled by us and by DORY."""
+    """One layer with the tiles of firmwright and of DORY."""
 
     name: str
     layer: AcceleratorLayer
@@ -105,7 +105,7 @@ def build(network: str, outdir: Path) -> Path:
 
 
 def network_layers(folder: Path, accelerator: Accelerator) -> list[Compared]:
-    """Tile every layer that the partition gave to the accelerator."""
+    """Tile every layer that the partition assigned to the accelerator."""
     partition = read_record(folder / "partition" / "partition.json", Partition)
     module = tvm.ir.load_json((folder / "partition" / "module.json").read_text("utf-8"))
     return [

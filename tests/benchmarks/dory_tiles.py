@@ -1,9 +1,9 @@
-"""The tile that DORY takes for a layer on DIANA, from its objective and its constraints.
+"""The tile that DORY chooses for a layer on DIANA, from its objective and its constraints.
 
-Re-stated from what DORY 8a0fe7b asks of its solver (``Tiler/tiler_conv2d.py`` and the tiler of
-additions), here by trying all tiles: widths in multiples of 16, no padding in the relation of
-input to output, one buffer. Where it says nothing, the better is assumed: an addition that fits
-is not tiled, and that a layer's tiles may depend on the layer before is left out.
+This restates the objective of DORY 8a0fe7b (``Tiler/tiler_conv2d.py`` and the tiler of additions),
+and tries all tiles: widths in multiples of 16, no padding in the relation of input to output, one
+buffer. If DORY is silent, the better case is assumed: an addition that fits is not tiled, and a
+layer's tiles do not depend on the layer before.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from firmwright.ir.layer import LayerKind
 
 BIAS_BYTES = {LayerKind.CONV2D: 4, LayerKind.DEPTHWISE_CONV2D: 4, LayerKind.DENSE: 16}
 BLOCK = 1_000_000
-"""DORY's weight for what fills the accelerator's 16 columns and 16 channels."""
+"""DORY's weight for tiles that fill the accelerator's 16 columns and 16 channels."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """A tile as DORY's solver sees it; its order is that in which the solver tries tiles."""
+    """A tile as DORY's solver sees it; its fields are in the order of the solver's search."""
 
     in_channels: int
     out_channels: int
@@ -40,7 +40,7 @@ class Sizes:
 
 
 def dory_tile(layer: AcceleratorLayer, accelerator: Accelerator) -> Tile | None:
-    """Return DORY's tile, None where it would end with a message."""
+    """Return DORY's tile, or None if DORY would end with a message."""
     if layer.kind is LayerKind.ADD:
         return addition_tile(layer, accelerator)
     whole = whole_layer(layer)
@@ -65,7 +65,7 @@ def whole_layer(layer: AcceleratorLayer) -> Sizes:
 
 
 def untiled(whole: Sizes) -> bool:
-    """DORY cuts what has one row or one column into blocks of 16 channels, in any case."""
+    """DORY always cuts layers with one row or one column into blocks of 16 channels."""
     return whole.out_channels <= 16 or (whole.out_height > 1 and whole.out_width > 1)
 
 
@@ -77,7 +77,7 @@ def fits(layer: AcceleratorLayer, sizes: Sizes, accelerator: Accelerator) -> boo
 
 
 def tiles(layer: AcceleratorLayer, whole: Sizes, rows: bool, columns: bool) -> Iterator[Sizes]:
-    """Walk the tiles with or without tiled rows and columns, in the solver's order."""
+    """Yield the tiles with or without tiled rows and columns, in the solver's order."""
     heights = [(whole.in_height, whole.out_height)]
     widths = [(whole.in_width, whole.out_width)]
     if rows:
@@ -92,7 +92,7 @@ def tiles(layer: AcceleratorLayer, whole: Sizes, rows: bool, columns: bool) -> I
 
 
 def lengths(whole: int, kernel: int, stride: int) -> Iterator[tuple[int, int]]:
-    """Yield lengths of input and output tiles that belong together, without padding."""
+    """Yield the lengths of input and output tiles that belong together, without padding."""
     for result in range(1, whole // stride + 1):
         read = (result - 1) * stride + kernel
         if read <= whole:
@@ -113,7 +113,7 @@ def tile_of(layer: AcceleratorLayer, sizes: Sizes) -> Tile:
 
 
 def addition_tile(layer: AcceleratorLayer, accelerator: Accelerator) -> Tile | None:
-    """All channels; with two buffers for each of the three tiles where the sum is tiled."""
+    """Yield all channels; a tiled sum has two buffers for each of the three tiles."""
     channels, height, width = layer.out_channels, layer.out_height, align(layer.out_width)
     whole = Tile(channels, height, layer.out_width, channels)
     if 3 * channels * height * width <= accelerator.l1:

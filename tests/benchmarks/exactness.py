@@ -1,10 +1,10 @@
-"""Table how many of 200 inputs MLPerf Tiny's int8 networks compute exactly, on every platform.
+"""Tabulate how many of 200 inputs MLPerf Tiny's int8 networks compute exactly, on every platform.
 
     FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.exactness
 
-Real inputs as far as the mirror folder holds some (160 pictures, 200 keywords), random ones for
-the rest; the judge is LiteRT's reference kernels. Every firmware is built from a recipe and run in
-the platform's emulator, some 100,000 million instructions in all.
+Inputs are the real inputs in the mirror folder (160 pictures, 200 keywords), and random ones for
+the rest. LiteRT's reference kernels are the reference. Every firmware is built from a recipe and
+run in the platform's emulator, some 100,000 million instructions in total.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLATFORMS = (
     "cortex-m4-bare", "cortex-m7-bare", "cortex-m33-bare", "cortex-m55-bare",
     "aarch64-linux", "aarch64-dotprod-linux", "aarch64-i8mm-linux",
 )  # fmt: skip
-"""One at least of each family of cores, in the order of the table."""
+"""At least one platform of each family of cores, in the order of the table."""
 HEADER = (
     "| network | platform | inputs | exact | values that differ | instructions an inference |\n"
     "|---|---|---|---|---|---|"
@@ -36,7 +36,7 @@ HEADER = (
 
 
 def write_recipe(network: str, folder: Path) -> Path:
-    """Write a recipe with stored inputs beside them."""
+    """Write a recipe with stored inputs next to it."""
     model = mirrored(NETWORKS[network])
     chosen = samples(network, model.read_bytes())
     columns: dict[str, Any] = {n: np.stack([s[n] for s in chosen]) for n in chosen[0]}

@@ -1,9 +1,9 @@
-"""Try the packages of two networks with each build system: which outputs are right, and where.
+"""Try the packages of two networks with each build system, and print which outputs are right.
 
     FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.exports
 
-The networks are MLPerf Tiny's keyword spotting and FastestDet, quantized here to int8 by one
-picture. The C is for any processor, so that the same files run on the host and in QEMU.
+The networks are MLPerf Tiny's keyword spotting and FastestDet, quantized to int8 with one picture.
+The C is for any processor, so that the same files run on the host and in QEMU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NETWORKS = ("kws", "fastestdet")
 
 
 def write_recipe(name: str, folder: Path) -> Path:
-    """Write the network's recipe with all packages, for a platform of which nothing is known."""
+    """Write the network's recipe with all packages, for a platform without properties."""
     platform = yaml.safe_load((ROOT / "toolchains/platforms/host.yaml").read_text())
     del platform["features"]
     (folder / "plain.yaml").write_text(yaml.safe_dump({**platform, "name": "plain"}))
@@ -41,7 +41,7 @@ def write_recipe(name: str, folder: Path) -> Path:
 
 
 def try_packages(name: str, folder: Path) -> dict[str, str]:
-    """Return what was tried of each package; AssertionError where an output is not right."""
+    """Return the test of each package; AssertionError if an output is wrong."""
     folder.mkdir()
     bundle = firmwright.build(write_recipe(name, folder), outdir=folder / "build")
     with tarfile.open(bundle.path) as archive:

@@ -1,9 +1,9 @@
-"""Table whether the ready recipes of the device `c` are exact on every family of cores.
+"""Tabulate whether the built-in recipes of the device `c` are exact on every family of cores.
 
     FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.families [RECIPE …]
 
-Each is built for one platform of a family and run in its emulator on the recipe's own samples; a
-cell says how many samples are exact, or within the recipe's tolerance.
+Each recipe is built for one platform of a family and run in its emulator on its samples. A cell
+states how many samples are exact, or within the recipe's tolerance.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import yaml
 from tests.benchmarks.exactness import PLATFORMS, ROOT
 
 NO_ROOM = ("does not fit", "will not fit in region")
-"""What plan and linker say where a memory is too small."""
+"""Messages of plan and linker if a memory is too small."""
 
 
 def list_recipes() -> list[str]:
-    """Return the ready recipes whose network the processor runs alone."""
+    """Return the built-in recipes whose network runs on the processor alone."""
     found = []
     for path in sorted((ROOT / "recipes").glob("*.yaml")):
         if yaml.safe_load(path.read_text("utf-8")).get("target", "c") == "c":
@@ -33,7 +33,7 @@ def list_recipes() -> list[str]:
 
 
 def describe(recipe: str, stated: str, folder: Path) -> str:
-    """Build a recipe for a platform and run it; return what the table says of it."""
+    """Build a recipe for a platform and run it; return the cell of the table."""
     outdir = folder / recipe
     words = [f"recipe=recipes/{recipe}.yaml", f"platform={stated}"]
     done = subprocess.run(

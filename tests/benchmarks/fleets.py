@@ -1,10 +1,10 @@
-"""Table how long a fleet takes on one worker, on two, and on two of which one is often killed.
+"""Tabulate the time of a fleet on one worker, on two, and on two of which one is often killed.
 
     FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.fleets --jobs 60 --kill-every 20
 
-The jobs are the ready recipes for the processor alone, each for six platforms. Nothing is taken
-from a cache. Efficiency is the time on one worker by twice that on two. The digests of all bundles
-have to be the same.
+The jobs are the built-in recipes for the processor alone, each for six platforms, without a cache.
+Efficiency is the time on one worker divided by twice the time on two. The digests of all bundles
+must be equal.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
     seconds: list[float] = []
     digests: list[dict[str, str]] = []
     with tempfile.TemporaryDirectory(prefix="firmwright-fleets-") as folder:
-        # The compiler builds its libraries once for each platform: not in a run that is timed.
+        # The compiler builds its libraries once per platform, before the timed runs.
         first = write_fleet(Path(folder), jobs[: len(PLATFORMS)], 1)
         run(first, Path(folder, "first"), 2, None)
         fleet = write_fleet(Path(folder), jobs, options.samples)
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def write_fleet(folder: Path, jobs: list[tuple[str, str]], samples: int) -> Path:
-    """Write a fleet file of these jobs alone."""
+    """Write a fleet file with only these jobs."""
     recipes = [str(ROOT / "recipes" / f"{recipe}.yaml") for recipe, _ in jobs]
     included = [
         {"recipe": recipe, "platform": platform, "samples": samples}

@@ -1,10 +1,11 @@
-"""Time a float32 MobileNetV2 on this machine beside ONNX Runtime.
+"""Time a float32 MobileNetV2 on this machine, compared with ONNX Runtime.
 
     python -m tests.benchmarks.floats [--rounds 101] [--toolchain gcc] [--loops]
 
-On Linux, one thread, pinned to one core, as tests/benchmarks/kernels.py does it. The network has
-the shapes of MobileNetV2 for pictures of 224 x 224 pixels, batch normalizations folded, and random
-weights. ``--loops`` takes TVM's loops in place of forms. First both engines' results are compared.
+It runs on Linux in one thread on one pinned core, as in tests/benchmarks/kernels.py. The network
+has the shapes of MobileNetV2 for pictures of 224 x 224 pixels, folded batch normalizations, and
+random weights. ``--loops`` uses TVM's loops instead of forms. The results of both engines are
+compared first.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How the time and the memory of each stage grow with the layers of a network.
+"""Measure how the time and the memory of each stage grow with the layers of a network.
 
 python -m tests.benchmarks.growth [--layers 50 200 800 2000] [--rounds 3]
 
-Chains of quantized 1x1 convolutions, no two of them alike, are built for rv32-bare, turn by turn;
-the medians of all rounds count. The exponents are those of a power of the number of layers: the
-line through all chains by least squares of the logarithms, and the one through the last two.
+Chains of different quantized 1x1 convolutions are built for rv32-bare, in turn; the results are the
+medians of all rounds. The exponents are powers of the number of layers. One is the least-squares
+line of the logarithms through all chains, the other the line through the last two.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ROOT = Path(__file__).parents[2]
 RECIPE = "model: chain.onnx\nplatform: rv32-bare\ntarget: c\nrun: {samples: 1}\n"
 CHANNELS, SIDE = 8, 4
 GRID = Grid("int8", F32(2**-5), 3)
-"""With scales that are powers of two the reference computes exactly."""
+"""With scales that are powers of two, the reference is exact."""
 
 SHORTEST = 0.001
-"""What a profile tells, seconds; a stage that takes less counts as that."""
+"""Resolution of a profile in seconds; a shorter stage counts as this time."""
 
 
 def write_chain(layers: int) -> bytes:
-    """Return an ONNX model of as many convolutions, each with weights of its own."""
+    """Return an ONNX model of this number of convolutions with different weights."""
     random, graph = np.random.default_rng(0), Graph()
     _, value = graph.input((1, CHANNELS, SIDE, SIDE), GRID)
     for layer in range(layers):

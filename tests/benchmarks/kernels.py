@@ -1,13 +1,13 @@
-"""Time MLPerf Tiny's int8 networks on this machine beside LiteRT; table the small cores' counts.
+"""Time MLPerf Tiny's int8 networks on this machine next to LiteRT; tabulate counts of small cores.
 
     FIRMWRIGHT_MIRROR=… python tests/benchmarks/kernels.py [--rounds 201] [--toolchain gcc]
 
-On Linux, one thread, pinned to one core. Both engines are called from Python, turn by turn in a
-random order; a ratio is that of two neighbors in time, so that the machine's load counts for
-little. Before that both give the same results on 20 random inputs. Instructions, flash and arena
-are those of the builds for bare metal; the columns of TFLM with CMSIS-NN are quoted: gcc 12.2,
-counted in the same emulator before this project began. 64-bit Arm needs QEMU, and gcc in the
-folder ARM64_GCC_PATH.
+It runs on Linux in one thread on one pinned core. Python calls both engines in turn, in a random
+order. A ratio is of two neighbors in time, so the machine's load has little effect. Before that,
+both engines must produce equal results on 20 random inputs. Instructions, flash and arena are those
+of the bare-metal builds. The columns of TFLM with CMSIS-NN are quoted: gcc 12.2, counted in the
+same emulator before this project began. 64-bit Arm needs QEMU, and gcc in the folder
+ARM64_GCC_PATH.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ ROOT = Path(__file__).parents[2]
 RECIPES = {"ResNet8": "resnet8", "DS-CNN": "kws", "MobileNetV1": "vww", "autoencoder": "ad"}
 INPUTS = 20
 SLICE = 0.001
-"""Seconds at least of one measurement."""
+"""Minimum seconds of one measurement."""
 
 
 @dataclass(frozen=True)
 class Quoted:
-    """What others need of a core, by network: million instructions, bytes of flash and arena."""
+    """Requirements of other tools, by network: million instructions, bytes of flash and arena."""
 
     instructions: tuple[float, ...] = ()
     flash: tuple[int, ...] = ()
@@ -78,7 +78,7 @@ COUNTED = {
     "aarch64-dotprod-linux": "arm64-gcc",
     "aarch64-i8mm-linux": "arm64-gcc",
 }
-"""Platforms whose instructions are counted, by compiler: zig's Linux programs have no symbols."""
+"""Platforms whose instructions are counted, by compiler; zig's Linux programs have no symbols."""
 
 
 def build(recipe: str, target: str, toolchain: str, outdir: Path) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def build(recipe: str, target: str, toolchain: str, outdir: Path) -> dict[str, A
 
 
 def make_library(outdir: Path, toolchain: str) -> Path:
-    """Compile a built project with its own flags to a shared library."""
+    """Compile a built project with its flags to a shared library."""
     host = load_platform("host")
     build = Build(load_toolchain(toolchain), host, ("-fPIC",))
     compiler = find_compiler(build.toolchain, host.architecture)
@@ -124,7 +124,7 @@ class Generated:
 
 
 class Reference:
-    """LiteRT in one thread, with the kernels of XNNPACK or its reference ones."""
+    """LiteRT in one thread, with the kernels of XNNPACK or its reference kernels."""
 
     def __init__(self, model: Path, resolver: OpResolverType) -> None:
         self.interpreter = Interpreter(
@@ -159,7 +159,7 @@ def check(ours: Generated, model: Path) -> None:
 
 
 def time_calls(engine: Callable[[], None], count: int) -> float:
-    """Return the seconds of one call, after one that does not count."""
+    """Return the seconds of one call, after one call that is not timed."""
     engine()
     start = time.perf_counter()
     for _ in range(count):
@@ -170,7 +170,7 @@ def time_calls(engine: Callable[[], None], count: int) -> float:
 def measure(
     ours: Callable[[], None], theirs: Callable[[], None], rounds: int
 ) -> list[tuple[float, float]]:
-    """Return pairs of seconds: ours and another engine's."""
+    """Return pairs of seconds: of firmwright and of another engine."""
     engines = [ours, theirs]
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(cores)})
@@ -209,7 +209,7 @@ def count_row(name: str, number: int, manifest: dict[str, Any], quoted: Quoted) 
 
 
 def name_processor() -> str:
-    """Return this machine's processor as its system calls it."""
+    """Return this machine's processor as the system names it."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text("utf-8").splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -1,9 +1,8 @@
-"""Count the instructions of the kinds of layers beside convolutions and dense ones.
+"""Count the instructions of the kinds of layers next to convolutions and dense layers.
 
     python -m tests.benchmarks.kinds [--platform rv32-bare]
 
-Two networks have an operator of each kind beside each other: a QDQ graph in ONNX's rounding, and a
-TFLite model.
+Two networks have one operator of each kind: a QDQ graph in ONNX's rounding, and a TFLite model.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ WEIGHTS = F32(0.00973)
 
 @dataclass(frozen=True)
 class Kind:
-    """An ONNX operator of ``inputs``, constant ``weights`` behind them, a result ``scale``."""
+    """An ONNX operator of ``inputs``, then constant ``weights``, with a result ``scale``."""
 
     name: str
     operator: str
@@ -86,7 +85,7 @@ TRANSPOSED = Weighted(
 
 
 def make_qdq() -> tuple[bytes, dict[str, str]]:
-    """Return the QDQ graph, and what to call its nodes."""
+    """Return the QDQ graph, and the names of its nodes."""
     graph, names = Graph(), {}
     for kind in QDQ:
         grids = (SOURCE, OTHER)
@@ -104,7 +103,7 @@ def make_qdq() -> tuple[bytes, dict[str, str]]:
 
 
 def add_conversions(graph: Graph) -> None:
-    """Quantize a float input, and give a float output."""
+    """Quantize a float input, and return a float output."""
     shape = (1, 16, 16, 16)
     graph.inputs.append(helper.make_tensor_value_info("real", TensorProto.FLOAT, shape))
     graph.output("real", SOURCE, lambda *_: np.zeros(0))
@@ -121,7 +120,7 @@ def make_tflite() -> bytes:
 
 
 def draw(port: Tensor) -> Array:
-    """Return random bytes, or floats of which some are beyond the grid."""
+    """Return random bytes, or floats of which some are out of range."""
     if port.dtype == "float32":
         return RANDOM.normal(0, 3, port.shape).astype("float32")
     limits = np.iinfo(port.dtype)

@@ -1,9 +1,9 @@
-"""Build every ready recipe for every platform; table agreement, instructions, flash and RAM.
+"""Build every built-in recipe for every platform; tabulate agreement, instructions, flash and RAM.
 
     FIRMWRIGHT_MIRROR=… python tests/benchmarks/networks.py [--samples 4] [--outdir DIR]
 
-Flash and RAM are of the whole program: start-up code, HAL and the demo's own buffers included,
-and 16 KiB of stack on bare metal.
+Flash and RAM are of the whole program, including start-up code, HAL, the demo's buffers, and 16 KiB
+of stack on bare metal.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Time a build with nothing to do against importing doit, turn by turn in one run.
+"""Time a build with nothing to do against an import of doit, in turn in one run.
 
 python tests/benchmarks/nothing_to_do.py [--rounds 15] [--recipes 21]
 
-All recipes extend the first one. The last row is the cost of each further recipe. Another
-environment has every stage asked, as in the first build after a change.
+All recipes extend the first one. The last row is the cost of each further recipe. In another
+environment every stage is checked, as in the first build after a change.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ IMPORT = [sys.executable, "-c", "import doit"]
 
 
 class Took(NamedTuple):
-    """Seconds that passed, and those of the processor in the program itself."""
+    """Elapsed seconds, and processor seconds of the program itself."""
 
     wall: float
     user: float
 
 
 def run(command: list[str], folder: Path, word: str = "") -> Took:
-    """Run a command, with a word in its environment that nothing reads."""
+    """Run a command, with a word in its environment that no program reads."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "ROUND": word}
     start = time.perf_counter()
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
@@ -66,7 +66,7 @@ def main() -> None:
         for number in range(options.rounds):
             rows.append([run(command, folder) for command in (BUILD, IMPORT, BUILD_ALL)])
             asked = run(BUILD, folder, str(number))
-            run(BUILD, folder)  # leaves the snapshot of the usual environment
+            run(BUILD, folder)  # restores the snapshot of the default environment
             rows[-1].append(asked)
             (folder / "recipes/again0.yaml").touch()
             rows[-1].append(run(BUILD_ALL, folder))

@@ -1,11 +1,11 @@
-"""Quantize float networks on both kinds of grids; table what it costs on real inputs.
+"""Quantize float networks with both schemes; tabulate the loss on real inputs.
 
     python tests/benchmarks/quantization.py FOLDER [--only NETWORK …] [--schemes SCHEME …]
 
-FOLDER holds resnet8_float.onnx, vww_96_float.onnx, ic_160.npz, and in ``diana/`` inputs of the
+FOLDER contains resnet8_float.onnx, vww_96_float.onnx, ic_160.npz, and in ``diana/`` inputs of the
 networks of examples/diana/trained, which find their weights through FIRMWRIGHT_MIRROR. The samples
-are dealt out in five parts; five networks are calibrated on four parts each, and judge the fifth:
-every sample is judged once, unseen, and runs once through a firmware in the emulator.
+are divided into five parts. Five networks are each calibrated on four parts and evaluated on the
+fifth. So every sample is evaluated once, unseen, and runs once in the emulated firmware.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "pow2, compensated": {"scheme": "pow2", "compensate_rounding": True, **MSE},
     "pow2, equalized": {"scheme": "pow2", "equalize": True, **MSE},
 }
-"""What `quantize` states in a recipe; its defaults are affine grids and, for those, minmax."""
+"""The keys of `quantize` in a recipe; the defaults are affine scales and, for those, minmax."""
 HEADER = (
     "| network | grids | samples | labels | float32, % | quantized, % | firmware, % "
     "| firmware in the emulator, % | lost, points | same class as float (quantized, firmware), % "
@@ -56,7 +56,7 @@ HEADER = (
 
 @dataclass(frozen=True)
 class Network:
-    """A float model, real inputs by sample, the right classes where they are known."""
+    """A float model, real inputs by sample, and the right classes if they are known."""
 
     name: str
     model: bytes
@@ -77,7 +77,7 @@ def resnet8(folder: Path) -> Network:
 
 
 def trained(function: str) -> Any:
-    """Return what a function of examples/diana/trained makes; a network as ONNX."""
+    """Return the network of a function of examples/diana/trained as ONNX."""
     with load_custom_function(f"networks:{function}", ROOT / "examples/diana/trained") as make:
         made = make()
     if isinstance(made, np.ndarray):
@@ -135,7 +135,7 @@ def recipe(scheme: str, labels: bool, samples: int) -> str:
 
 
 def classes(model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]]) -> Array:
-    """Return the class that the model gives to each sample, by its first output."""
+    """Return the class that the model's first output states for each sample."""
     return np.array([next(iter(o.values())).argmax() for o in evaluate(model, list(samples))])
 
 
@@ -147,12 +147,13 @@ def float_classes(network: Network, model: onnx.ModelProto) -> Array:
 
 @dataclass(frozen=True)
 class Judged:
-    """One part of the samples, judged by networks that other samples calibrated.
+    """One part of the samples, evaluated by networks that were calibrated on other samples.
 
-    The rates are in per cent: of the labels, else of the float network's classes, that were hit
-    by the float network, the QDQ graph, the C on the host and the firmware in the emulator; and
-    of the float network's classes that the QDQ graph and the C give. ``snr`` is the QDQ graph's,
-    in dB; ``differences`` are those of the firmware's values from the QDQ graph's.
+    The rates are in per cent. The first four count the labels (or without labels the float
+    network's classes) that the float network, the QDQ graph, the C on the host and the emulated
+    firmware hit. The other two count the float network's classes in the results of the QDQ graph
+    and of the C. ``snr`` is the QDQ graph's, in dB; ``differences`` are the firmware's values that
+    differ from the QDQ graph's.
     """
 
     hit: tuple[float, float, float, float]
@@ -182,7 +183,7 @@ def judged(network: Network, built: Path) -> Judged:
 
 
 def row(network: Network, scheme: str, parts: Sequence[Judged]) -> str:
-    """Return a line of the table; the parts have equally many samples."""
+    """Return a row of the table; the parts have equal numbers of samples."""
     hit, same = (np.mean([getattr(p, name) for p in parts], axis=0) for name in ("hit", "same"))
     cells = [
         network.name,
@@ -199,7 +200,7 @@ def row(network: Network, scheme: str, parts: Sequence[Judged]) -> str:
 
 
 def build(network: Network, scheme: str, part: int, folder: Path) -> Judged:
-    """Build the network in ``folder``, calibrated on all parts but one, which it judges."""
+    """Build the network in ``folder``, calibrated without one part, and evaluate that part."""
     unseen = np.arange(len(network.inputs)) % PARTS == part
     labels = None if network.labels is None else network.labels[unseen]
     judging = replace(network, inputs=network.inputs[unseen], labels=labels)

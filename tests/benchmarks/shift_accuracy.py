@@ -1,10 +1,10 @@
-"""Top-1 of networks in shift arithmetic, beside the float network's and the original DIANA flow's.
+"""Top-1 of networks in shift arithmetic, next to the float networks and the original DIANA flow.
 
     FIRMWRIGHT_MIRROR=FOLDER python -m tests.benchmarks.shift_accuracy FOLDER
 
-FOLDER is that of ``quantization.py``. The definition of the network, a module of integers, is
-evaluated by TVM's virtual machine; that firmware computes the same bits is what tests show. Every
-fifth sample calibrates, all judge.
+FOLDER is the folder of ``quantization.py``. TVM's virtual machine evaluates the definition of the
+network, a module of integers; tests show that firmware computes the same bits. Every fifth sample
+is for calibration, and all samples are evaluated.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .quantization import Network, arrays, classes, ds_cnn, mobilenet, resnet8, 
 Classes = npt.NDArray[Any]
 Samples = list[dict[str, npt.NDArray[Any]]]
 RECORDED = {resnet8_diana: "resnet8", ds_cnn: "dscnn"}
-"""Networks for whose inputs the outputs of the original flow were recorded."""
+"""Networks with recorded inputs and outputs of the original flow."""
 HEADER = (
     "| network | samples | labels | float32, % | affine int8, % | shifts, % "
     "| shifts, equalized, % | same class as float (affine, shifts), % | original flow, % |\n"
@@ -59,7 +59,7 @@ def fake_quantized(model: onnx.ModelProto, samples: Samples, chosen: QuantizeOpt
 
 
 def shifted_classes(model: onnx.ModelProto, samples: Samples) -> Classes:
-    """Return the classes that the module of integers gives."""
+    """Return the classes from the module of integers."""
     quantized = fake_quantized(model, samples, SHIFTING)
     remove_float_io(quantized)
     module, interface = importer.import_model(quantized.SerializeToString(), "network", {})

@@ -1,10 +1,10 @@
-"""Tell how far firmware of 16 bits, and the reference that judges it, are from float64.
+"""Print how far 16-bit firmware, and its reference, are from float64.
 
     python tests/benchmarks/sixteen_bits.py FOLDER …
 
-A FOLDER is a build's, `build/<recipe>/<platform>`, of a recipe with `quantize` of 16 bits. ONNX
-Runtime computes its QDQ graph in float32; here ONNX's own evaluator does so in float64, on the
-first sample of the run.
+A FOLDER is the folder of a build, `build/<recipe>/<platform>`, whose recipe has `quantize` with 16
+bits. ONNX Runtime computes its QDQ graph in float32. Here ONNX's evaluator computes it in float64,
+on the first sample of the run.
 """
 
 from __future__ import annotations

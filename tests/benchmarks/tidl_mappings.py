@@ -1,13 +1,13 @@
-"""Table TI's chips: both target mixes, quantized and float networks, as Linux programs for Arm.
+"""Tabulate TI's chips: both target mixes, quantized and float networks, as Arm Linux programs.
 
     FIRMWRIGHT_MIRROR=… python tests/benchmarks/tidl_mappings.py [--outdir DIR] [RECIPE …]
 
 Each recipe is built with its `target` and its `compare` for every chip. The Arm cores and the C7x
-are two processes. Both firmwares run on the recipe's sample: a quantized network is compared with
-itself in ONNX Runtime, a float one with the network of what stands in for TIDL. Of detectors the
-boxes have to be the same, those of the float network where firmwright quantized it. Calls and bytes
-are counted, times are modelled. MobileNetV1 is also asked for batches. The mirror has to have the
-photographs of scikit-learn, which the recipes name by address.
+are two processes. Both firmwares run on the recipe's sample. A quantized network is compared with
+itself in ONNX Runtime, a float network with the quantized regions that stand in for TIDL. The boxes
+of a detector must be equal; if firmwright quantized it, they must equal the float network's. Calls
+and bytes are counted, times are modelled. MobileNetV1 is also built with batches. The mirror must
+contain the photographs of scikit-learn, which the recipes name by address.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ def write_recipe(recipe: str, kind: str, chip: str, folder: Path) -> Path:
     data = read_ready(recipe)
     if kind != "quantized":
         data["calibration"] = data.pop("quantize")["calibration"]
-        data.pop("evaluate", None)  # its floor is for firmwright's own quantization
-        if "postprocess" not in data:  # of a detector the boxes count, as in its recipe
-            # The reference sums products of 16 bits, 31 in all, in float32.
+        data.pop("evaluate", None)  # its floor is for firmwright's quantization
+        if "postprocess" not in data:  # boxes of a detector count, as in its recipe
+            # The reference sums products of 16 bits, 31 in total, in float32.
             data["run"] |= {"tolerance": {"steps": 16 if "16" in kind else 1}}
     elif chip == "j721e":  # it has no zero points and no scales by channel
         data["quantize"] |= {"scheme": "pow2", "per_channel": False}
-        for wanting_more in ("evaluate", "postprocess"):  # boxes move with scales this coarse
+        for wanting_more in ("evaluate", "postprocess"):  # boxes move with scales this large
             data.pop(wanting_more, None)
     name = f"{recipe.rpartition('-')[0]}-{kind.replace(', ', '-').replace(' ', '-')}-{chip}"
     path = folder / f"{name}.yaml"

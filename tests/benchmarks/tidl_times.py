@@ -1,10 +1,10 @@
-"""Table what the model of TI's chips says beside the times that TI publishes.
+"""Tabulate the modelled times of TI's chips next to the times that TI publishes.
 
     python tests/benchmarks/tidl_times.py
 
-TI's times, in milliseconds, are those of its tools' reference results (edgeai-tidl-tools,
-golden_ref_<soc>.csv): one inference, called by the Arm cores. ResNet-18's is where a platform's
-`macs_per_cycle` is from; MobileNetV1's is not used.
+TI's times, in milliseconds, are from the reference results of its tools (edgeai-tidl-tools,
+golden_ref_<soc>.csv): one inference, called by the Arm cores. ResNet-18's time is the source of a
+platform's `macs_per_cycle`; MobileNetV1's time is not used.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def mobilenet_v1() -> Work:
 
 
 def milliseconds(work: Work, chip: str) -> float:
-    """Return what the comparison of mappings would say of a network that is one region."""
+    """Return the result of the mappings' cost model for a network that is one region."""
     timing = load_platform(chip).timing
     assert timing is not None
     engine = timing.find_throughput("tidl")

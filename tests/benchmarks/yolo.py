@@ -3,8 +3,8 @@
     python -m tests.benchmarks.yolo [--platform rv32-bare]
 
 The network (tests/networks/yolo.py) has random weights, 393 million multiply-accumulates, and one
-random picture. Its results are compared with ONNX Runtime's, which adds in float32: of more than
-a million sums some lie near a tie, and the layers behind enlarge a step that differs.
+random picture. Its results are compared with ONNX Runtime's, which adds in float32. Some of more
+than a million sums are near a tie, and the later layers enlarge a step that differs.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tests.networks.firmware import link_network, lowered
 from tests.networks.yolo import make_yolo
 
 RAM = 4 * 2**20
-"""Bytes: the network needs more than the platform has."""
+"""Bytes of memory, because the network needs more than the platform has."""
 
 
 def load_large_platform(name: str) -> Platform:
-    """Return a platform with memory enough for the network."""
+    """Return a platform with enough memory for the network."""
     platform = load_platform(name)
     memories = {n: replace(m, size=max(m.size, RAM)) for n, m in platform.memories.items()}
     return replace(platform, memories=memories)
@@ -48,7 +48,7 @@ def name_functions(network: Network) -> dict[str, str]:
 
 
 def print_rows(network: Network, execution: Execution) -> None:
-    """Print what each kind of region takes by each form, the costliest first."""
+    """Print the cost of each kind of region with each form, the largest cost first."""
     rows: dict[tuple[str, str], Counter[str]] = {}
     regions = {region.name: region for region in network.partition.regions}
     counts = dict(zip(name_functions(network), execution.by_part, strict=True))
