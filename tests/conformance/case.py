@@ -1,6 +1,7 @@
-"""One ONNX backend node test through the whole line: model to C to numbers.
+"""One ONNX backend node test through all steps: from the model to C to numbers.
 
-As a program it is a worker: a line with a case's name in, a line with its outcome (JSON) out.
+As a program, it is a worker: it reads a line with a case's name, and writes a line with its outcome
+(JSON).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from firmwright.toolchain.layout import list_sources
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 SANITIZE = ("-O0", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
-"""Undefined behavior is an illegal instruction: a library that reports it takes long to link."""
+"""Undefined behavior is an illegal instruction, because a library that reports it links slowly."""
 
 MIX = load_mix(parse_target("c"), load_platform("host"), "onnx")
 RUN_SECONDS = 20
@@ -48,7 +49,7 @@ PARAMETERS = {
     "MelWeightMatrix": ("num_mel_bins", "lower_edge_hertz", "upper_edge_hertz"),
     "Range": ("start", "limit", "delta"),
 }
-"""Inputs of rank 0 that real models have as constants, by operator."""
+"""Inputs of rank 0 that are constants in real models, by operator."""
 
 JUDGED_BY_ONNX_RUNTIME = frozenset(
     {
@@ -57,7 +58,7 @@ JUDGED_BY_ONNX_RUNTIME = frozenset(
     }
 )
 """ONNX aligns the corners of fractional lengths (0.6 * 4 = 2.4). ONNX Runtime and PyTorch, which
-exports such scales, align those of whole lengths."""
+exports such scales, align the corners of whole lengths."""
 
 FLOAT_PARAMETERS = ("scales", "roi", "depth")
 INDEX_TYPES = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
@@ -65,9 +66,9 @@ INDEX_TYPES = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case: ``passed``, ``refused`` or ``wrong``, and why.
+    """The outcome of a case: ``passed``, ``refused`` or ``wrong``, and the reason.
 
-    ``baked`` names the inputs that were given as initializers: without that it is refused.
+    ``baked`` names the inputs that became initializers; without this, the case is rejected.
     """
 
     case: str
@@ -78,14 +79,14 @@ class Outcome:
 
 
 class WrongError(Exception):
-    """The C exists and is not right."""
+    """The C was generated and is not right."""
 
 
 @dataclass(frozen=True)
 class Case:
     """A model, and data sets of (inputs, expected outputs) with the tolerance for the latter.
 
-    ``node`` is the operator that the case is about: of an expanded case, that of the other one.
+    ``node`` is the operator of the case; an expanded case has the operator of the original case.
     """
 
     name: str
@@ -128,9 +129,9 @@ def run_onnx_runtime(model: onnx.ModelProto, inputs: list[Any]) -> list[Any]:
 
 
 def judge(name: str) -> Outcome:
-    """Run a case; where it is refused, run it again with the inputs that decide shapes baked in.
+    """Run a case; if it is rejected, run it again with constants for inputs that decide shapes.
 
-    As few of them as it takes: every subset is tried, the smaller ones first.
+    The number of constants is minimal: every subset is tried, smaller ones first.
     """
     case = cases()[name]
     outcome = attempt(case)
@@ -155,12 +156,12 @@ def attempt(case: Case) -> Outcome:
 
 
 def shape_inputs(case: Case) -> list[str]:
-    """Return the graph inputs that may decide a shape, as far as the operator's schema tells.
+    """Return the graph inputs that may decide a shape, as far as the operator's schema states it.
 
-    These are shapes, axes, counts and limits: integers of rank 0 or 1, neither of the outputs'
-    type nor the operator's first input, so that no data is among them; what operators call
-    scales, roi or depth; what PARAMETERS lists; and inputs without elements, which have no values
-    to give.
+    These are shapes, axes, counts and limits. They are integers of rank 0 or 1 that have neither
+    the outputs' type nor are the operator's first input, so they are not data. Inputs that
+    operators call scales, roi or depth, the inputs in PARAMETERS, and inputs without elements
+    count, too.
     """
     node = case.node
     schema = onnx.defs.get_schema(node.op_type, case.opset, node.domain)
@@ -184,7 +185,7 @@ def shape_inputs(case: Case) -> list[str]:
 
 
 def with_tensors(case: Case) -> Case:
-    """Give each sequence, or optional value, among the inputs and outputs as its tensors."""
+    """Replace each sequence, or optional value, among the inputs and outputs by its tensors."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     graph = model.graph
@@ -235,7 +236,7 @@ def split_input(
 def split_output(
     value: onnx.ValueInfoProto, data: Any
 ) -> tuple[list[onnx.NodeProto], list[onnx.ValueInfoProto]]:
-    """Return the nodes that take an output apart, and its tensors."""
+    """Return the nodes that split an output, and its tensors."""
     if value.type.HasField("tensor_type"):
         return [], [value]
     nodes, name = [], value.name
@@ -278,7 +279,7 @@ def with_constants(case: Case, names: tuple[str, ...]) -> Case:
 
 
 def run(case: Case) -> None:
-    """Compile and compare; UserError where the model is refused, WrongError where the C is."""
+    """Compile and compare; UserError if the model is rejected, WrongError if the C is wrong."""
     module, interface = import_model(case.model.SerializeToString(), case.name, {})
     network = compile_network(module, interface, MIX)
     build = Build(load_toolchain("gcc"), load_platform("host"), ())
@@ -316,9 +317,9 @@ def compare(case: Case, interface: ModelInterface, firmware: Path) -> None:
 
 
 def find_lost_bits(case: Case, values: Iterable[np.ndarray[Any, Any]]) -> float:
-    """Return what the expected outputs of a DFT may have lost: a step of the largest element.
+    """Return the possible error of the expected outputs of a DFT: a step of the largest element.
 
-    numpy computes them in float32; where terms cancel out, more than the tolerance is left.
+    numpy computes them in float32. If terms cancel out, the error exceeds the tolerance.
     """
     if case.operator != "DFT":
         return 0.0
@@ -332,7 +333,7 @@ def compare_output(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], cas
         if (ours != theirs).any():
             raise WrongError("the strings differ")
         return
-    # As ONNX's own runner does: the cases' tolerances are less than a step of bfloat16.
+    # As ONNX's runner does; the cases' tolerances are less than a step of bfloat16.
     relative = max(case.rtol, 2**-6) if ours.dtype.name == "bfloat16" else case.rtol
     if not np.allclose(ours, theirs, relative, case.atol, equal_nan=True):
         raise WrongError("the numbers differ")
@@ -343,8 +344,8 @@ def array(value: Any) -> np.ndarray[Any, Any]:
 
 
 def serve(answer: Callable[[str], Outcome]) -> None:
-    """Print that it is ready; then answer each case's name that comes on standard input."""
-    # TVM's importer prints to standard output, also from C++; answers go where it cannot reach.
+    """Print a line when ready; then read names of cases and print their outcomes."""
+    # TVM's importer prints to standard output, also from C++; answers use another descriptor.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     cases()  # needs seconds, which the time limit of a case does not count

@@ -1,4 +1,4 @@
-"""The page of results: by operator, and why cases are refused."""
+"""The page of results by operator, and the reasons for rejected cases."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ does not:
 
 
 def render(outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """Return the texts of the page and of the list of refused cases, by file name."""
+    """Return the texts of the page and of the list of rejected cases, by file name."""
     refused = [o for o in outcomes if o.verdict == "refused"]
     evaluated = set(EVALUATED.read_text(encoding="utf-8").split())
     by_tvm = [o for o in refused if o.case in evaluated]
@@ -127,7 +127,7 @@ def render(outcomes: Sequence[Outcome]) -> dict[str, str]:
 
 
 def count(cases: int, refused: Sequence[Outcome]) -> str:
-    """Return the section that counts the refused cases by kind of reason."""
+    """Return the section that counts the rejected cases by kind of reason."""
     reasons = Counter(sentence(o) for o in refused)
     decided = sum(reasons[r] for r in DECIDED_BY_INPUTS)
     counted = len(refused) - decided
@@ -144,7 +144,7 @@ def count(cases: int, refused: Sequence[Outcome]) -> str:
 
 
 def beside(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return the section that has emx-onnx-cgen's results beside these."""
+    """Return the section that has emx-onnx-cgen's results next to these results."""
     with EMX.open(encoding="utf-8", newline="") as file:
         failed = {row["case"]: row for row in csv.DictReader(file)}
     newer = sum(r["in_onnx_1_21"] == "no" and r["verdict"] != "not measured"

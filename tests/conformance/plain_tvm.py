@@ -1,9 +1,9 @@
-"""List, in evaluated_by_tvm.txt, the refused cases that TVM alone imports and evaluates right.
+"""List, in evaluated_by_tvm.txt, the rejected cases that TVM alone imports and evaluates right.
 
     python -m tests.conformance.plain_tvm
 
-It reads docs/reference/conformance_refused.csv. It is run by hand, after TVM or the list of
-refused cases has changed; the page says why each of the cases stays refused.
+It reads docs/reference/conformance_refused.csv. Run it by hand after a change of TVM or of the list
+of rejected cases; the page states why each of the cases stays rejected.
 """
 
 from __future__ import annotations

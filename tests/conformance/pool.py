@@ -1,4 +1,4 @@
-"""Two workers that judge cases; one that crashes or hangs costs its case, not the run."""
+"""Two workers that judge cases; a worker that crashes or hangs costs its case, not the run."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def stop(worker: subprocess.Popen[str]) -> None:
 
 
 def ask(worker: subprocess.Popen[str], name: str) -> Outcome | None:
-    """Return the worker's answer, or None where it crashed or took too long."""
+    """Return the worker's answer, or None if it crashed or was too slow."""
     assert worker.stdin is not None and worker.stdout is not None
     try:
         worker.stdin.write(f"{name}\n")

@@ -1,4 +1,4 @@
-"""The reasons for which cases are refused, as sentences: messages name nodes and numbers."""
+"""The reasons for rejected cases, as sentences without the nodes and numbers of the messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRAINING = "It trains a network; firmware is for inference."
 STRINGS = "It makes strings, or finds patterns in them; firmware moves and compares them."
 
 DECIDED_BY_INPUTS = (RUN_TIME, PICTURE, RANDOM)
-"""Reasons that lie in the values of a case's inputs, or in chance: nobody can compile these."""
+"""Reasons in the values of a case's inputs, or in chance; no compiler can support these."""
 
 SENTENCES = (
     (r"works on strings|StringNormalizer|StringSplit", STRINGS),
@@ -26,11 +26,11 @@ SENTENCES = (
     (r"operators that cannot be compiled:\n  [\w.]+ \(node '[^']*'\)\n  export",
      "TVM has no converter."),
 )  # fmt: skip
-"""Patterns of messages, and what they say to a reader of the page; the first that fits holds."""
+"""Patterns of messages, and their sentences on the page; the first match applies."""
 
 
 def sentence(outcome: Outcome) -> str:
-    """Return the reason as a sentence; a message that no pattern fits stands for itself."""
+    """Return the reason as a sentence; a message without a pattern is its own sentence."""
     for pattern, text in SENTENCES:
         if re.search(pattern, outcome.reason):
             return text

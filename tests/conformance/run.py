@@ -1,9 +1,9 @@
 """Write docs/reference/conformance.md, check it, or judge single cases.
 
 python -m tests.conformance.run                 write the page
-python -m tests.conformance.run --check         exit 1, with a diff, where it is stale
+python -m tests.conformance.run --check         exit 1, with a diff, if it is stale
 python -m tests.conformance.run --sample        judge a case of each operator; exit 1 if stale
-python -m tests.conformance.run test_abs ...    say what becomes of these cases, and why
+python -m tests.conformance.run test_abs ...    print the outcomes of these cases, and why
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FILES = {
 
 
 def draw_sample() -> list[str]:
-    """Return one case of each operator, which its operator's name draws."""
+    """Return one case of each operator, which the operator's name selects."""
     by_operator = defaultdict(list)
     for name, case in sorted(cases().items()):
         by_operator[case.operator].append(name)

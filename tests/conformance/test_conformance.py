@@ -1,4 +1,4 @@
-"""The list of refused cases is true: a sample of ``tests.conformance.run --check``."""
+"""The list of rejected cases is right: a sample of ``tests.conformance.run --check``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of TFLite's operators is what its results give; no operator is wrong."""
+"""The page of TFLite's operators matches its results; no operator is wrong."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def render(rows: Rows) -> str:
 
 
 def cell(rows: Rows, operator: str, dtype: str) -> str:
-    """Return the outcomes of one operator in one type, the most frequent one alone if it can be."""
+    """Return the outcomes of one operator in one type, only the most frequent one if possible."""
     row = rows.get((operator, dtype))
     found = [] if row is None else [n for n in COLUMNS[2:6] if int(row[n])]
     if row is None or not found:

@@ -1,7 +1,7 @@
 """`python -m tests.conformance.tflite_sweep`: TFLite operators of random attributes and shapes.
 
-Each operator is a model of its own for the import, and one of many in a model that runs. Results
-are compared with LiteRT's, which is firmwright's reference for the same model.
+Each operator is imported in a separate model, and runs in a model of many operators. Results are
+compared with LiteRT's, which is firmwright's reference for this model.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ PLAIN = (
            (np.array(axis, "int32"),))
       for axis, e, r in ((1, False, False), (-1, True, False), (0, False, True))),
 )  # fmt: skip
-"""Operators that have no table of their own. Comparisons have scales below 1."""
+"""Operators without a table. Comparisons have scales below 1."""
 
 UNDEFINED = {("DIV", dtype) for dtype in ("int8", "uint8", "int16")}
 """LiteRT's results overflow for quotients far below a step, which firmwright rounds to 0."""
 
 NEAR = 1e-5
-"""The distance of floats, as a part of the largest result, that still counts as near."""
+"""The maximum distance of floats that counts as near, as a part of the largest result."""
 
 PART = 160
-"""Operators that are imported before those of each type run as one model."""
+"""Imported operators after which the operators of each type run as one model."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One operator of the sweep; its random numbers begin with the seed."""
+    """One operator of the sweep; the seed determines its random numbers."""
 
     case: Case | Weighted
     dtype: str
@@ -101,7 +101,7 @@ class Results:
 
 
 def vary(case: Case | Weighted, random: np.random.Generator) -> Case | Weighted:
-    """Return the case with other lengths, where no constant states one, and other options."""
+    """Return the case with other lengths, if no constant states one, and other options."""
     values = dict(case.values)
     if "fusedActivationFunction" in values:
         values["fusedActivationFunction"] = int(random.choice([0, 1, 3]))
@@ -121,7 +121,7 @@ def vary(case: Case | Weighted, random: np.random.Generator) -> Case | Weighted:
 
 
 def draw(count: int, seed: int) -> Iterator[Entry]:
-    """Yield so many operators: all of the tables in turn, in every type."""
+    """Yield this number of operators: all operators of the tables in turn, in every type."""
     random = np.random.default_rng(seed)
     cases: tuple[Case | Weighted, ...] = (*MOVES, *ARITHMETIC, *COMPUTED, *PLAIN, *CASES)
     pairs = [(c, t) for c in cases for t in WEIGHT_TYPES if (c.kind, t) not in UNDEFINED]
@@ -151,7 +151,7 @@ def sweep(count: int, seed: int) -> Iterator[Results]:
 
 
 def is_accepted(entry: Entry, results: Results) -> bool:
-    """Return whether the operator is imported; note otherwise why it is not."""
+    """Return whether the operator is imported; if not, record the reason."""
     try:
         data = run_in_copy("LiteRT", build, [entry])
     except (UserError, RuntimeError, ValueError):
@@ -166,7 +166,7 @@ def is_accepted(entry: Entry, results: Results) -> bool:
 
 
 def run_group(group: Sequence[Entry], results: Results) -> None:
-    """Run operators as one model, or its halves if one of them cannot be compiled or judged."""
+    """Run operators as one model, or in two halves if one of them cannot be compiled or judged."""
     data = build(group)
     samples = random_samples(data, 3, 1)
     try:
