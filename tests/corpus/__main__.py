@@ -1,6 +1,7 @@
 """`python -m tests.corpus FOLDER`: builds every model of a folder; writes CSV and Markdown.
 
-A second call goes on after the last one: models whose bytes are in the table are not built again.
+A second call continues after the last model: models whose bytes are in the table are not built
+again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ COLUMNS = [field.name for field in fields(Row)]
 
 
 def read_rows(table: Path) -> list[Row]:
-    """Return the rows of an earlier call; none if the table does not exist."""
+    """Return the rows of an earlier call; empty if the table does not exist."""
     if not table.is_file():
         return []
     with table.open(newline="", encoding="utf-8") as stream:
@@ -30,7 +31,7 @@ def read_rows(table: Path) -> list[Row]:
 
 
 def build_all(folder: Path, table: Path, limits: Limits, jobs: int) -> list[Row]:
-    """Build the models that the table lacks, and append a row when each is done."""
+    """Build the models that the table lacks, and append a row after each build."""
     rows = read_rows(table)
     done = {(row.file, row.digest) for row in rows}
     models = [

@@ -1,4 +1,4 @@
-"""Builds one model: `firmwright init`, then `firmwright build`, in limits of time and memory."""
+"""Builds one model: `firmwright init`, then `firmwright build`, with limits of time and memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pathlib import Path
 SUFFIXES = (".tflite", ".lite", ".onnx", ".pt2")
 
 OUTCOMES = ("exact", "near", "built", "differs", "rejected", "traceback", "time-out", "memory")
-"""``built``: no run was possible, because the platform has no emulator."""
+"""``built``: the platform has no emulator, so no run was possible."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def build_model(model: Path, folder: Path, limits: Limits) -> Row:
 
 
 def call(*words: str, place: str, began: float, limits: Limits) -> tuple[int | None, str]:
-    """Return exit code and output of a command of firmwright; None if its time was up."""
+    """Return exit code and output of a command of firmwright; None after the time limit."""
     left = limits.seconds - (time.monotonic() - began)
     size = (limits.memory, limits.memory)
     with subprocess.Popen(
@@ -109,6 +109,6 @@ def judge(code: int | None, text: str) -> tuple[str, str]:
 
 
 def find_error(text: str) -> str:
-    """Return the output from the failed stage on; all of it if there is none."""
+    """Return the output from the failed stage on, or all of it if no stage failed."""
     place = text.find("✗")
     return text if place < 0 else text[place:]
