@@ -80,7 +80,7 @@ def test_the_command_is_known(
 
 
 def parse(words: list[str]) -> list[str]:
-    """Return the recipes of a command of firmwright; a command without arguments has none."""
+    """Return the recipes of a command of firmwright; a command without arguments needs none."""
     takes_recipe = words[0] in RECIPE_COMMANDS
     if takes_recipe and not any(is_recipe(w) and not w.startswith("-") for w in words[1:]):
         words = [*words, "my.yaml"]

@@ -1,4 +1,4 @@
-"""Strategies: the first that applies makes an operator's loops."""
+"""The first strategy whose condition holds makes an operator's loops."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.networks.pooling import POOL, pooling
 
 
 def body(*strategies: Strategy, pool: int = 1) -> str:
-    """Return the C of a max-pooling with these strategies in front."""
+    """Return the C of a max-pooling; these strategies come first."""
     module, region = pooling(pool)
     return lower_region(region, module, "onnx", strategies).kernel.body
 
 
 def times(factor: float) -> Any:
-    """Return a compute that picks every second element, multiplied: one is told from another."""
+    """Return a compute that picks every second element, multiplied so that variants differ."""
 
     def picked(x: te.Tensor) -> te.Tensor:
         shape = (1, 2, 2, 2)
@@ -67,7 +67,7 @@ def test_a_schedule_alone_changes_the_loops_of_tvms_own_formula() -> None:
 def test_a_library_s_function_is_called_between_what_it_reads_and_what_reads_it(
     alone: bool,
 ) -> None:
-    """The other formula reads what the call reads, and stands behind it all the same."""
+    """The second formula reads the input of the call, but its loops are still after the call."""
 
     def called(x: te.Tensor) -> te.Tensor:
         shape = (1, 2, 2, 2)

@@ -1,4 +1,4 @@
-"""The layers of the source, and what its packages import. A package imports only lower layers."""
+"""The layers of the source, and its packages' imports. A package imports only lower layers."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def start_at_infinity(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def mark_unused(read: Sequence[Parameter], result: CFunction) -> str:
-    """Return C that marks unread parameters as unused; a region with a constant result has some."""
+    """Return C that marks parameters as unused, for regions with a constant result."""
     return "".join(f"    (void){p.name};\n" for p in read if p.name in result.unused)
 
 

@@ -86,8 +86,8 @@ def compute_average_precision(found: Samples, expected: Samples, iou: float) -> 
     """Return the area under precision over recall for boxes of one class.
 
     The precision at a recall is the best at this or any higher recall. Boxes of equal score keep
-    their order and that of the samples. The area is computed at all points, as in VOC since 2010
-    (Everingham, Winn: The PASCAL Visual Object Classes Challenge 2010 Development Kit, 3.4.1).
+    the order of the samples and of the boxes. The area is computed at all points, as in VOC since
+    2010 (Everingham, Winn: The PASCAL Visual Object Classes Challenge 2010 Development Kit, 3.4.1).
     """
     ranked = [(box, sample) for sample, boxes in enumerate(found) for box in boxes]
     ranked.sort(key=lambda entry: -entry[0].score)

@@ -101,7 +101,7 @@ class Platform:
     modules: Mapping[str, str] = field(default_factory=dict)
     """By device, the toolchain of the image that the device's core loads."""
     host: str | None = None
-    """The platform that replaces it if a recipe does not compile for the device."""
+    """The platform that replaces this one if a recipe states ``compile_for_device: false``."""
     timing: Timing | None = None
     features: tuple[str, ...] = ()
     """The processor features for which forms of the device ``c`` are made."""

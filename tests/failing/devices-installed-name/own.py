@@ -1,1 +1,1 @@
-"""Never imported: the name is taken."""
+"""Never imported, because the name is in use."""

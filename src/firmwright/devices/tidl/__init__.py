@@ -27,7 +27,7 @@ QUANTIZED_STAND_IN = (
 
 
 class TidlTarget(Target):
-    """TIDL; it places operators as TI's compilers do."""
+    """The device TIDL, which gets the operators that TI's compilers place on it."""
 
     name = "tidl"
     core = "c7x"

@@ -164,7 +164,7 @@ def choose_offsets(low: Array, high: Array) -> Array:
 def find_begins(scaling: FloatScaling) -> Array:
     """Return the sum from which each channel's result reaches low + 1, low + 2 … high.
 
-    The shape is (O, high - low). It is the limit + 1 if no sum reaches the result.
+    The shape is (O, high - low). If no sum reaches the result, the value is the limit + 1.
     """
     results = np.arange(scaling.low + 1, scaling.high + 1)
     limits = scaling.limits[:, None]

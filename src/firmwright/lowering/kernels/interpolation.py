@@ -32,9 +32,9 @@ def interpolation_table(
 ) -> npt.NDArray[np.int16]:
     """Return 513 values of the function on the whole range of int16, in (input, output) scales.
 
-    Each value except the last is moved by half the error of the straight line in its middle.
-    ``real`` is the type of the computation. Source: tensorflow/lite/kernels/internal/common.h,
-    LUTPopulate.
+    Straight lines connect the values. Each value except the last is moved by half of the error in
+    the middle of its line. ``real`` is the type of the computation. Source:
+    tensorflow/lite/kernels/internal/common.h, LUTPopulate.
     """
     low, high = (real(scales[0] * (end - zero_points[0])) for end in (INT16_MIN, INT16_MAX))
     lowest, highest = (real(scales[1] * (end - zero_points[1])) for end in (INT16_MIN, INT16_MAX))

@@ -23,7 +23,7 @@ def choose(importer: Importer, node: torch.fx.Node) -> Expr:
     """Import ``choose_qparams(x, lowest, highest, eps, type)``: a scale and a zero point.
 
     The symmetric form has the same range on both sides of 0. The scale is float64, the zero point
-    int64, both of shape (1,). As in torch, both are computed from float32.
+    int64, both of shape (1,). As in torch, they are computed from float32 values.
     """
     x, lowest, highest, eps, _ = node.args
     emit = importer.block_builder.emit

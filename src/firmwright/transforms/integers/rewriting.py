@@ -194,7 +194,7 @@ class IntegerNetwork:
         return relax.op.add(*terms)
 
     def read_whole(self, expression: relax.Expr) -> relax.Expr | None:
-        """Return 8-bit whole numbers, which may be multiplied by and added to some, in int32."""
+        """Return stored 8-bit integers in int32, with the factors and offsets of the chain."""
         chain = self.find_chain(expression) if isinstance(expression, relax.Var) else None
         if chain is None:
             stored = self.read_stored(expression)
