@@ -2,8 +2,8 @@
 
 A kernel with a ``wait_function`` only starts a job. A device runs its jobs one after the other, in
 order. A region on another device, or on the processor, waits for a job before it reads the job's
-result. If the job's device can signal the reader's device (an event), the reader is started at
-once and waits itself. Without such kernels the order is the partition's.
+result. If the job's device can signal the reader's device (an event), the processor starts the
+reader at once, and the reader's device waits. Without such kernels the order is the partition's.
 """
 
 from __future__ import annotations

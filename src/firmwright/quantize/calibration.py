@@ -115,7 +115,7 @@ def widen_bins(collector: Any, arrays: Mapping[str, Array]) -> None:
     """Rebuild a histogram with wider bins if a sample has a very much larger range.
 
     The collector keeps the width of the first sample's bins. If the first sample's values were
-    almost zero, the number of these narrow bins would fill the memory.
+    almost zero, these narrow bins would become so many that they fill the memory.
     """
     for name in arrays.keys() & collector.histogram_dict.keys():
         counts, edges, lowest, highest, reach = collector.histogram_dict[name]

@@ -56,7 +56,7 @@ def find_functions(data: Any) -> Iterator[tuple[Pointer, str, str | None]]:
 
 
 def find_programs(data: Any) -> Iterator[tuple[Pointer, str, str | None]]:
-    """Yield causes of other code: custom platforms and toolchains, boards, flags, C."""
+    """Yield keys that run other code: custom platforms and toolchains, boards, flags, C."""
     for key in ("platform", "toolchain"):
         if isinstance(data.get(key), str) and is_description_file(data[key]):
             yield (key,), "a description names programs and templates that run", None

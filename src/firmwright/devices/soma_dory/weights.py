@@ -2,8 +2,8 @@
 
 The packed data are blocks of 16 output channels, each block followed by its biases. A number of
 channels that 16 does not divide is padded with zeros. Bytes are reversed in each 32-bit word, as in
-activations. Source: the blocks of DORY's ``adjust_data_layout``. Its biases of layers whose number
-of channels 16 does not divide (corrected there in 9e2dbba) are not copied.
+activations. Source: the blocks of DORY's ``adjust_data_layout``, except its error in the biases if
+16 does not divide the number of channels (corrected in DORY 9e2dbba).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def pack_conv2d(weights: Array, bias: Array) -> tuple[Array, Array]:
 
 
 def pack_depthwise(weights: Array, bias: Array) -> tuple[Array, Array]:
-    """Return one block per four channels; each channel has every fourth of the block's 16 lanes."""
+    """Return one block per four channels, which are in lanes 0, 4, 8 and 12 of the block."""
     return pack_conv2d(insert_zeros(weights), insert_zeros(bias))
 
 
