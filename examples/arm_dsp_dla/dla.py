@@ -1,7 +1,7 @@
 """Device ``dla``: an accelerator for convolutions, each with its batch normalization and ReLU.
 
-What it is for a build; ``dla_jobs.py`` has how it does it, and is only imported when it is needed,
-so that a build with nothing to do imports no tvm.
+This file describes the device for a build. ``dla_jobs.py`` contains the code of its methods and is
+imported only if necessary, so a build with nothing to do imports no tvm.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the DLA takes, and a region's C: one job.
+"""The operators that the DLA supports, and the C of a region: one job.
 
-The DLA computes (sum * factor + offset) >> shift with the factor and offset of each channel, in 32
-bits that wrap around; clipped to int8, and with a ReLU to 0 at least.
+The DLA computes (sum * factor + offset) >> shift with a factor and an offset for each channel, in
+32 bits that wrap around. The result is clipped to int8; a ReLU makes 0 the minimum.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ RULES = (
 )
 
 STEPS = ("multiply", "add", "right_shift", "clip", "astype", "relu")
-"""What follows a convolution, in this order."""
+"""Operators that follow a convolution, in this order."""
 NOT_NEEDED = ("multiply", "add", "relu")
-"""Those of the steps that a job may leave out."""
+"""Steps that a job may omit."""
 
 START = """\
     const fw_dla_job job = {{
@@ -85,7 +85,7 @@ Bindings = Mapping[relax.Var, relax.VarBinding]
 
 @dataclass(frozen=True)
 class Job:
-    """A job: its constant arrays and its numbers, by the names that ``fw_dla_job`` gives them."""
+    """A job: its constant arrays and its numbers, with their names in ``fw_dla_job``."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
     numbers: Mapping[str, int]
@@ -94,7 +94,7 @@ class Job:
 
 
 def place_convolutions(module: tvm.IRModule) -> Placement:
-    """Take the convolutions that break no rule, with what the DLA computes behind them."""
+    """Accept the convolutions that break no rule, with the operators of the DLA after them."""
     composites, refused = [], {}
     for chain in convolutions(module):
         broken = find_violations(RULES, facts_of(chain))
@@ -106,9 +106,9 @@ def place_convolutions(module: tvm.IRModule) -> Placement:
 
 
 def convolutions(module: tvm.IRModule) -> Iterator[list[relax.VarBinding]]:
-    """Yield each convolution of ``main`` with the steps behind it that the DLA computes.
+    """Yield each convolution of ``main`` with the steps of the DLA after it.
 
-    Between the steps are casts to uint32 and back, for in C only unsigned sums wrap around.
+    Between the steps are casts to uint32 and back, because in C only unsigned sums wrap around.
     """
     bindings, uses = main_bindings(module), count_readers(module)
     bound = {b.var: b for b in bindings}
@@ -131,14 +131,14 @@ def convolutions(module: tvm.IRModule) -> Iterator[list[relax.VarBinding]]:
 
 
 def only_changes_sign(call: relax.Expr) -> bool:
-    """Tell a cast between int32 and uint32."""
+    """Return whether a call is a cast between int32 and uint32."""
     types = ("int32", "uint32")
     casts = short_name(call) == "astype"
     return casts and dtype_of(call.args[0]) in types and str(call.attrs.dtype) in types
 
 
 def is_step(step: str, call: relax.Expr, bound: Bindings) -> bool:
-    """Tell whether an operator is this step, with constants that the DLA takes."""
+    """Return whether an operator is this step, with constants that the DLA supports."""
     kind = short_name(call)
     if step == "relu":
         return kind == "relu" or (kind == "clip" and limits(call) == [0, 127])
@@ -160,14 +160,14 @@ def limits(clip: relax.Expr) -> list[int]:
 
 
 def constant(value: relax.Expr, bound: Bindings) -> npt.NDArray[Any] | None:
-    """Return the array of a constant, also of one that is cast; None for anything else."""
+    """Return the array of a constant, also of a constant that is cast; None for other values."""
     if value in bound and only_changes_sign(bound[value].value):
         value = bound[value].value.args[0]
     return constant_array(value) if isinstance(value, Constant) else None
 
 
 def facts_of(chain: list[relax.VarBinding]) -> dict[str, Any]:
-    """Return what the rules ask about."""
+    """Return the facts for the rules."""
     call = chain[0].value
     kernel = list(static_shape(call.args[1])[2:])
     return {
@@ -187,7 +187,7 @@ def facts_of(chain: list[relax.VarBinding]) -> dict[str, Any]:
 def lower_convolution(
     region: Region, function: relax.Function, numbers: Mapping[str, Any]
 ) -> LoweredRegion:
-    """Return the function that starts a region's job, and the job's own parameters."""
+    """Return the function that starts a region's job, and the parameters of the job."""
     job = job_of(function)
     members = [f".{name} = {name}," for name in ("input", *job.arrays, "output")]
     members += [f".{name} = {value}," for name, value in job.numbers.items()]
@@ -212,9 +212,9 @@ def lower_convolution(
 
 
 def job_of(function: relax.Function) -> Job:
-    """Read a region: its own weights, and the normalization folded to two numbers a channel."""
+    """Read a region's weights, with the normalization folded to two numbers per channel."""
     bound = {b.var: b for block in function.body.blocks for b in block.bindings}
-    calls = {short_name(b.value): b.value for b in bound.values()}  # of two clips, the last
+    calls = {short_name(b.value): b.value for b in bound.values()}  # the last of two clips
     convolution = calls["conv2d"]
     before, after = static_shape(convolution.args[0]), static_shape(convolution)
     weights = constant_array(convolution.args[1])
@@ -244,7 +244,7 @@ def job_of(function: relax.Function) -> Job:
 
 
 def cycles(macs: int, job: Job, numbers: Mapping[str, Any]) -> Cycles:
-    """Model a job: multiplications, the bytes that do not move meanwhile, and its start."""
+    """Return the modelled cycles: multiplications, transfers that do not overlap, and the start."""
     moved = job.elements_in + job.elements_out + job.arrays["weights"].size
     computing = -(-macs // numbers["macs_per_cycle"])
     moving = -(-moved // numbers["bytes_per_cycle"])

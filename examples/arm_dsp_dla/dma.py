@@ -1,4 +1,4 @@
-"""Device ``dma``: an engine that copies tensors between the memories of the others."""
+"""Device ``dma``: an engine that copies tensors between the memories of other devices."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Device ``dsp``: a signal processor that sorts, gathers and computes element by element.
 
-What it is for a build; ``dsp_programs.py`` has how it does it.
+This file describes the device for a build. ``dsp_programs.py`` contains the code of its methods.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the DSP takes, and a region's C: one function that the DSP runs, and a job that calls it.
+"""The operators that the DSP supports, and the C of a region: a function for the DSP and a job.
 
-A DSP runs C: what firmwright makes of the operators for any core is only wrapped here.
+A DSP runs C, so this module only wraps the C that firmwright generates for any core.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ RULES = (
 )
 
 POINTERS = 16
-"""Pointers that a job hands over in each direction; ``fw_dsp.h`` has room for as many."""
+"""Maximum pointers that a job passes in each direction, as in ``fw_dsp.h``."""
 
 PROGRAM = """\
 /* What the DSP runs. */
@@ -73,7 +73,7 @@ START = """\
 
 
 def place_programs(module: tvm.IRModule) -> Placement:
-    """Take every group of operators that breaks no rule, and merge those next to each other."""
+    """Accept every group of operators that breaks no rule, and merge adjacent groups."""
     bindings, outputs = read_graph(module)
     kind = make_binding_kind(module, find_dequantized(bindings), True)
     groups = group_operators(bindings, outputs, kind, {})
@@ -92,7 +92,7 @@ def place_programs(module: tvm.IRModule) -> Placement:
 
 
 def check_group(group: Group) -> tuple[RuleViolation, ...]:
-    """Return what speaks against the operators of a group, each sentence once."""
+    """Return the messages of the rules that the operators of a group break, each message once."""
     found: dict[RuleViolation, None] = {}
     for binding in group.bindings:
         for value in (binding.var, *getattr(binding.value, "args", ())):
@@ -137,7 +137,7 @@ def names(parameters: tuple[Parameter, ...]) -> str:
 
 
 def cycles(function: relax.Function, numbers: Mapping[str, Any]) -> Cycles:
-    """Model a job: each operator's elements, a vector at a time, and its start."""
+    """Return the modelled cycles: each operator's elements, one vector at a time, and the start."""
     total = 0
     for call in (b.value for block in function.body.blocks for b in block.bindings):
         tensors = [a for a in getattr(call, "args", ()) if isinstance(a.ty, relax.TensorType)]

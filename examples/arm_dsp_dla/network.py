@@ -1,7 +1,8 @@
-"""A small detector: a trunk of convolutions, two heads, and what makes boxes of each.
+"""A small detector: convolutions, two heads, and the operators that make boxes of each head.
 
-Integers only: int8 tensors, sums of 32 bits, a batch normalization of integers, a shift, a clip.
-The weights are random, with a seed: what it finds means nothing, where it runs does.
+It has integers only: int8 tensors, sums of 32 bits, a batch normalization of integers, a shift, a
+clip. The weights are random, with a seed. Its results have no meaning; it shows which device runs
+each operator.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from tvm import relax
 from tvm.relax import op
 
 KEPT = 8
-"""Boxes that a head keeps, the best first."""
+"""Boxes that a head keeps, in descending order of score."""
 
 
 def detector() -> tvm.IRModule:
-    """Return the network: an image of 32 x 32 in, 16 boxes out, eight of each head."""
+    """Return the network: its input is an image of 32 x 32, its output 16 boxes, eight per head."""
     return network(1)
 
 
 def two_images() -> tvm.IRModule:
-    """Return the same network for two images at once, each with outputs of its own."""
+    """Return the network for two images at once, each with separate outputs."""
     return network(2)
 
 
@@ -42,7 +43,7 @@ def network(count: int) -> tvm.IRModule:
 
 
 def boxes_of(build: relax.BlockBuilder, image: relax.Var, suffix: str) -> list[relax.Var]:
-    """Append the detector for one image, the names of its operators ending in ``suffix``."""
+    """Append the detector for one image; the names of its operators end in ``suffix``."""
     random = np.random.default_rng(6)
 
     def layer(x: relax.Var, name: str, channels: int, stride: int = 1) -> relax.Var:
@@ -89,7 +90,7 @@ def normalized_convolution(
 def best_boxes(
     build: relax.BlockBuilder, head: relax.Var, name: str, stride: int
 ) -> tuple[relax.Var, ...]:
-    """Append what keeps the best boxes of a head (1, 5, H, W): score, place in the cell, size.
+    """Append operators that keep the best boxes of a head (1, 5, H, W): score, position, size.
 
     Returns scores (KEPT), centres and sizes (2, KEPT), in pixels, columns before rows.
     """
@@ -119,9 +120,10 @@ def best_boxes(
 def covered_by_better(
     build: relax.BlockBuilder, centres: relax.Var, sizes: relax.Var, name: str
 ) -> relax.Expr:
-    """Tell which boxes have more than a quarter of what they and a better one cover in common.
+    """Return for each box whether its overlap with a better box is more than a quarter.
 
-    The matrix form of non-maximum suppression: every two boxes are compared at once.
+    The overlap is the intersection over the union. This is the matrix form of non-maximum
+    suppression: all pairs of boxes are compared at once.
     """
     least, most = op.subtract(centres, sizes), op.add(centres, sizes)
     sides = op.subtract(of_two(op.minimum, most), of_two(op.maximum, least))
@@ -135,7 +137,7 @@ def covered_by_better(
 
 
 def of_two(operator: Callable[..., relax.Expr], values: relax.Expr) -> relax.Expr:
-    """Return ``operator`` of every two values along the last axis, which becomes two axes."""
+    """Return ``operator`` of all pairs of values along the last axis, which becomes two axes."""
     return operator(op.expand_dims(values, -1), op.expand_dims(values, -2))
 
 

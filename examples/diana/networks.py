@@ -1,4 +1,4 @@
-"""Integer networks for DIANA's digital accelerator, built by hand; a recipe each."""
+"""Integer networks for DIANA's digital accelerator, built by hand, with one recipe each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def one_conv() -> Graph:
 
 
 def two_convs(strides: tuple[int, int] = (1, 1)) -> Graph:
-    """Two convolutions; the second one's strides can be chosen."""
+    """Two convolutions; the caller can choose the strides of the second one."""
     graph = Graph()
     x = graph.input("input", (1, 3, 32, 32))
     weights = random_array((32, 3, 3, 3), seed=1)
@@ -28,7 +28,7 @@ def two_convs(strides: tuple[int, int] = (1, 1)) -> Graph:
 
 
 def two_convs_with_strides() -> Graph:
-    """Two convolutions; the accelerator has not the second one's strides."""
+    """Two convolutions; the accelerator does not support the strides of the second one."""
     return two_convs(strides=(1, 2))
 
 

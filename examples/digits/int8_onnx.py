@@ -1,4 +1,4 @@
-"""From trained layers to an int8 ONNX model in QDQ form with integer inputs and outputs."""
+"""Converts trained layers to an int8 ONNX model in QDQ form with integer inputs and outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 OPSET = 17
-IR_VERSION = 8  # the one released with opset 17
+IR_VERSION = 8  # the IR version of opset 17
 INPUT, OUTPUT = "image", "scores"
 
 Floats = NDArray[np.float32]
@@ -24,7 +24,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Layer:
-    """A trained layer, batch norm already folded in; a dense layer has a 2-D weight (out, in)."""
+    """A trained layer with folded batch norm; a dense layer has a 2-D weight (out, in)."""
 
     name: str
     weight: Floats
@@ -35,19 +35,19 @@ class Layer:
 
 @dataclass(frozen=True)
 class Grid:
-    """The real number behind an int8 ``q`` is ``scale * (q - zero_point)``."""
+    """Quantization parameters: an int8 ``q`` represents ``scale * (q - zero_point)``."""
 
     scale: float
     zero_point: int
 
     def quantize(self, values: Floats) -> NDArray[np.int8]:
-        """The nearest int8 values, ties to even as in ONNX QuantizeLinear."""
+        """Return the nearest int8 values, ties to even as in ONNX QuantizeLinear."""
         steps = np.rint(values / np.float32(self.scale)) + self.zero_point
         return np.asarray(np.clip(steps, -128, 127), np.int8)
 
 
 def float_model(convolutions: list[Layer], dense: Layer, size: int) -> onnx.ModelProto:
-    """Convolution + ReLU layers, global average pool, dense; input 1x1x``size``x``size``."""
+    """Return convolution + ReLU layers, global average pool, dense; input 1x1x``size``x``size``."""
     nodes, tensor = [], INPUT
     for layer in convolutions:
         kernel = layer.weight.shape[-1]
@@ -96,7 +96,7 @@ def float_model(convolutions: list[Layer], dense: Layer, size: int) -> onnx.Mode
 
 
 class _Images(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no type hints
-    """Hands the calibration images to the quantizer one by one."""
+    """Passes the calibration images to the quantizer one by one."""
 
     def __init__(self, images: Floats) -> None:
         self._images: Iterator[Floats] = iter(images)
@@ -107,12 +107,12 @@ class _Images(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has n
 
 
 def int8_model(model: onnx.ModelProto, calibration_images: Floats) -> onnx.ModelProto:
-    """Quantize to int8: activations on the min-max grid seen in calibration, weights per channel.
+    """Quantize to int8: activations with the calibration's min-max range, weights per channel.
 
-    The result takes and gives int8: firmware then needs no floating point at its edges.
+    Input and output are int8, so firmware needs no floating point for them.
     """
     with tempfile.TemporaryDirectory() as folder:
-        # By files: a model handed over in memory would be altered by the quantizer.
+        # Use files, because the quantizer changes a model that is passed in memory.
         source, result = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
         onnx.save(model, source)
         quantize_static(
@@ -126,7 +126,7 @@ def int8_model(model: onnx.ModelProto, calibration_images: Floats) -> onnx.Model
         )
         quantized: onnx.ModelProto = onnx.load(result)
     _drop_outer_pair(quantized.graph)
-    # Remarks of the tool that wrote the file would change it with the tool's version.
+    # The notes of the writing tool would change the file with the tool's version.
     for field in ("producer_name", "producer_version", "doc_string", "metadata_props"):
         quantized.ClearField(field)
     quantized.graph.ClearField("value_info")
@@ -135,7 +135,7 @@ def int8_model(model: onnx.ModelProto, calibration_images: Floats) -> onnx.Model
 
 
 def _drop_outer_pair(graph: onnx.GraphProto) -> None:
-    """Remove the first QuantizeLinear and the last DequantizeLinear; their int8 side stays."""
+    """Remove the first QuantizeLinear and the last DequantizeLinear; their int8 sides remain."""
     first = next(n for n in graph.node if INPUT in n.input)
     last = next(n for n in graph.node if OUTPUT in n.output)
     if (first.op_type, last.op_type) != ("QuantizeLinear", "DequantizeLinear"):
@@ -151,7 +151,7 @@ def _drop_outer_pair(graph: onnx.GraphProto) -> None:
 
 
 def grid_of(model: onnx.ModelProto, tensor: str) -> Grid:
-    """The grid of an int8 tensor, read from a node that quantizes or dequantizes it."""
+    """Return the quantization parameters of an int8 tensor from its quantize or dequantize node."""
     constants = {c.name: numpy_helper.to_array(c) for c in model.graph.initializer}
     node = next(
         n
@@ -163,7 +163,7 @@ def grid_of(model: onnx.ModelProto, tensor: str) -> Grid:
 
 
 def classify(model: onnx.ModelProto, images: NDArray[Any]) -> NDArray[np.int64]:
-    """The digit with the highest score for each image, by onnxruntime as the graph is written."""
+    """Return the digit with the highest score per image, by onnxruntime without optimizations."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1

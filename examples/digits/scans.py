@@ -16,14 +16,14 @@ CALIBRATION_IMAGES = 128
 
 @dataclass(frozen=True)
 class Scans:
-    """Images as float32 (n, 1, 8, 8) in 0..1, and the digit each one shows."""
+    """Return images as float32 (n, 1, 8, 8) in 0..1, and the digit of each."""
 
     images: Floats
     labels: NDArray[np.int64]
 
 
 def load_split() -> tuple[Scans, Scans, Scans]:
-    """The scans in the order of the seed: for training, for calibration, for the test."""
+    """Return the scans in the order of the seed: for training, for calibration, for the test."""
     data = load_digits()
     images = (data.images / 16).astype(np.float32)[:, None]
     order = np.random.default_rng(SEED).permutation(len(images))

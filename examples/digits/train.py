@@ -1,9 +1,9 @@
 """Train, quantize and write the digits example: digits.onnx, inputs.npz and accuracy.json.
 
-    python examples/digits/train.py           # writes the three files beside this script
-    python examples/digits/train.py --check   # makes them again elsewhere, compares the bytes
+    python examples/digits/train.py           # writes the three files next to this script
+    python examples/digits/train.py --check   # writes them elsewhere and compares the bytes
 
-Needs firmwright's extra ``examples`` (torch, scikit-learn); takes half a minute on one core.
+It needs firmwright's extra ``examples`` (torch, scikit-learn), and half a minute on one core.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-# Kernels picked by the processor's features round differently, and training amplifies that into
-# another network. Both settings are read when torch loads; they ask for the common kernels.
+# Kernels that depend on the processor's features round differently, and training amplifies the
+# differences. torch reads both settings when it loads; they select the common kernels.
 os.environ["ATEN_CPU_CAPABILITY"] = "default"
 os.environ["MKL_CBWR"] = "COMPATIBLE"
 
@@ -33,7 +33,7 @@ from torch import nn
 EPOCHS = 80
 BATCH = 32
 LEARNING_RATE = 0.01
-EXAMPLE_IMAGES = 64  # the first of the test images, kept in inputs.npz
+EXAMPLE_IMAGES = 64  # the first of the test images, stored in inputs.npz
 CLASSES = 10
 FILES = ("digits.onnx", "inputs.npz", "accuracy.json")
 
@@ -90,7 +90,7 @@ def train(network: nn.Sequential, scans: Scans) -> None:
 
 
 def folded_layers(network: nn.Sequential) -> tuple[list[Layer], Layer]:
-    """Batch norm after a convolution is a factor and an offset a channel: fold both into it."""
+    """Fold the batch norm after a convolution, a factor and an offset per channel, into it."""
     convolutions = [m for m in network if isinstance(m, nn.Conv2d)]
     norms = [m for m in network if isinstance(m, nn.BatchNorm2d)]
     layers = []
@@ -111,11 +111,11 @@ def _array(tensor: torch.Tensor) -> Floats:
 
 
 def trained_model(training: Scans) -> onnx.ModelProto:
-    """The float network after a training that gives the same weights each time."""
+    """Return the float network after a training that results in the same weights each time."""
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    # oneDNN, too, picks kernels by processor.
+    # oneDNN also selects kernels by processor.
     torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call,unused-ignore]
     network = build_network()
     train(network, training)

@@ -1,4 +1,4 @@
-"""Other loops for an operator: blocks that the C7x's DMA brings, and vectors."""
+"""Other loops for an operator: blocks that the C7x's DMA moves, and vectors."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from tvm.s_tir import Schedule
 from firmwright.device import Extension, apply_default_loops, blocks
 
 ROWS = 8
-"""Rows of a channel that are brought, computed and taken away at once."""
+"""Rows of a channel that are loaded, computed and stored at once."""
 LANES = 16
-"""Floats of a vector."""
+"""Floats per vector."""
 
 
 def in_blocks(schedule: Schedule) -> None:
-    """Cut the loops of an elementwise region (N, C, H, W) into blocks, with copies of each.
+    """Split the loops of an elementwise region (N, C, H, W) into blocks, with copies of each.
 
-    Buffers of scope ``local<number>`` lie in the C7x's local memory, twice. A loop with the
-    annotation ``fw_dma`` copies a block: the DMA does so while the one before it is computed. Of
-    the loops with ``fw_vector``, 0 is that over vectors, and their length is that of one vector.
+    Buffers of scope ``local<number>`` are in the C7x's local memory, in two halves. A loop with
+    the annotation ``fw_dma`` copies a block: the DMA moves it while the previous block is
+    computed. ``fw_vector`` is 0 on the loop over vectors; on the inner loop it is the length of
+    one vector.
     """
     apply_default_loops(schedule)
     (block,) = blocks(schedule)

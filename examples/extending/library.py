@@ -9,7 +9,7 @@ from firmwright.device import Extension, dtype_of, library_call, static_shape
 
 
 def doubles_columns(call: tvm.ir.Call) -> bool:
-    """Tell whether this is the one case that the function was written for."""
+    """Return whether the call is the only case for which the function was written."""
     attributes, shape, source = call.attrs, static_shape(call), static_shape(call.args[0])
     return (
         (attributes.layout, attributes.method) == ("NCHW", "linear")

@@ -1,4 +1,4 @@
-"""The networks of the five examples: one or two operators each, of float32 in NCHW."""
+"""The networks of the five examples: one or two operators each, in float32 and NCHW."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def enlarged() -> Graph:
 
 
 def summed() -> Graph:
-    """Add two images, then ReLU: every element for itself."""
+    """Add two images, then ReLU, element by element."""
     graph = Graph()
     one = graph.input("one", IMAGE, "float32")
     other = graph.input("other", IMAGE, "float32")
@@ -39,7 +39,7 @@ def summed() -> Graph:
 
 
 def picked() -> Graph:
-    """A 1x1 pooling with strides, which picks elements, and one that compares."""
+    """A 1x1 pooling with strides, which picks elements, and a pooling that compares elements."""
     graph = Graph()
     image = graph.input("image", IMAGE, "float32")
     every_second = relax.op.nn.max_pool2d(image, pool_size=[1, 1], strides=[1, 2])
@@ -49,7 +49,7 @@ def picked() -> Graph:
 
 
 def widened() -> Graph:
-    """Twice the columns, by linear interpolation."""
+    """Double the number of columns by linear interpolation."""
     graph = Graph()
     image = graph.input("image", IMAGE, "float32")
     size = relax.ShapeExpr((24, 80))

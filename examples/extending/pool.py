@@ -9,14 +9,14 @@ from firmwright.device import Extension, static_shape
 
 
 def is_single(call: tvm.ir.Call) -> bool:
-    """Tell whether windows are 1x1, in NCHW, neither padded nor dilated."""
+    """Return whether windows are 1x1, in NCHW, neither padded nor dilated."""
     attributes = call.attrs
     ones = all(int(n) == 1 for n in (*attributes.pool_size, *attributes.dilation))
     return ones and attributes.layout == "NCHW" and not any(int(n) for n in attributes.padding)
 
 
 def pick(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Read one element for each result; every other pooling keeps TVM's loops over windows."""
+    """Read one element per result; all other poolings keep TVM's loops over windows."""
     down, right = (int(n) for n in call.attrs.strides)
 
     def picked(data: te.Tensor) -> te.Tensor:

@@ -1,4 +1,4 @@
-"""Another formula for an operator: enlarging by whole factors needs no floating-point indices."""
+"""Another formula for an operator: a resize by whole factors needs no floating-point indices."""
 
 from __future__ import annotations
 

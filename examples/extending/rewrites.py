@@ -11,7 +11,7 @@ from firmwright.device import Constant, constant_array, operator_name, rewrite_c
 
 
 def multiply_by_reciprocal(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module without such divisions; a core divides slowly, if at all."""
+    """Return the module without such divisions, because a division is slow on many cores."""
 
     def rewrite(_builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         if operator_name(call) != "relax.divide" or not isinstance(call.args[1], Constant):

@@ -1,4 +1,4 @@
-"""A convolution of 3 x 3 with stride 1 x 2, which TIDL has not, and samples for it."""
+"""A convolution of 3 x 3 with stride 1 x 2, which TIDL does not support, and its samples."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def network() -> tvm.IRModule:
 
 
 def samples() -> npt.NDArray[Any]:
-    """Return two samples, the first axis counting them."""
+    """Return two samples along the first axis."""
     return np.random.default_rng(2).normal(0, 1, (2, *SHAPE)).astype("float32")

@@ -1,8 +1,8 @@
 """Three float networks that were trained for DIANA, from their weights (diana-quantlib).
 
-Each function builds one in Relax: batch normalizations are folded into weights and biases. The
-weights' names and shapes are those of a PyTorch state dictionary; strides, which it does not tell,
-are those with which the networks give the outputs that were recorded with them.
+Each function builds one network in Relax, with batch normalizations folded into weights and biases.
+The weights have the names and shapes of a PyTorch state dictionary, which does not contain strides.
+The strides here result in the outputs that were recorded with the weights.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from firmwright.device import find_in_mirror
 
 Array = npt.NDArray[Any]
 EPSILON = 1e-5
-"""What PyTorch's batch normalization adds to a variance."""
+"""The number that PyTorch's batch normalization adds to a variance."""
 MOBILENET_STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1)
 PICTURES = "7927efa4d4a1df59e5fd2ed62331755cb5a84237053886aed9ece91a19c7be8b"
 
@@ -61,7 +61,8 @@ def ds_cnn() -> tvm.IRModule:
 def mobilenetv1() -> tvm.IRModule:
     """Return MobileNetV1 0.25 for pictures (1, 3, 96, 96) from -1 to 1: 12 scores.
 
-    The pictures that it comes with have 32 x 32 pixels, and so small it tells hardly any apart.
+    The published pictures have 32 x 32 pixels. At this size, the network classifies few of them
+    right.
     """
     network = Network(
         "mobilenetv1_weights.npz",
@@ -82,7 +83,7 @@ def enlarged_pictures() -> Array:
 
 
 def stored(name: str, sha256: str) -> Mapping[str, Array]:
-    """Return the arrays of a file that a folder of FIRMWRIGHT_MIRROR holds."""
+    """Return the arrays of a file in a folder of FIRMWRIGHT_MIRROR."""
     data = find_in_mirror(name, sha256)
     if data is None:
         raise FileNotFoundError(f"no folder in FIRMWRIGHT_MIRROR holds {name} ({sha256})")
@@ -91,7 +92,7 @@ def stored(name: str, sha256: str) -> Mapping[str, Array]:
 
 
 class Network:
-    """A float module in the making, and the weights it takes."""
+    """A float module under construction, and its weights."""
 
     def __init__(self, name: str, sha256: str) -> None:
         self.weights = stored(name, sha256)
@@ -137,7 +138,7 @@ class Network:
         return self.emit(relax.op.nn.relu(result), name) if relu else result
 
     def separable(self, x: relax.Var, layers: range, strides: tuple[int, ...]) -> relax.Var:
-        """Convolve each channel, then across channels; the second is three layers further."""
+        """Convolve each channel, then across channels; the second layer's index is 3 higher."""
         for count, (number, stride) in enumerate(zip(layers, strides, strict=True), 1):
             for kind, first, step in (("dw", number, stride), ("pw", number + 3, 1)):
                 names = (f"net.{first}", f"net.{first + 1}", f"{kind}{count}")
