@@ -31,7 +31,7 @@ class PackagesOnTop(build_py):
     """
 
     def finalize_options(self) -> None:
-        """Name the folder of each package."""
+        """Return the folder of each package."""
         super().finalize_options()
         if not self.editable_mode:
             self.packages = [*self.packages, *(f"firmwright.{name}" for name in ON_TOP)]
@@ -42,7 +42,7 @@ class WheelWithSbom(bdist_wheel):
     """Adds the SBOM before the wheel is packed."""
 
     def write_wheelfile(self, wheelfile_base: str, *words: str) -> None:
-        """Write the metadata, and make modes and times those of every machine."""
+        """Write the metadata, with equal modes and times on every machine."""
         super().write_wheelfile(wheelfile_base, *words)
         file = Path(wheelfile_base, "sboms", "firmwright.cdx.json")
         file.parent.mkdir(exist_ok=True)
@@ -56,7 +56,7 @@ class WheelWithSbom(bdist_wheel):
 
 
 def make_bill(version: str, license: str, required: list[str]) -> dict[str, Any]:
-    """Return CycloneDX 1.7: firmwright, and what it requires, none of which is in the wheel."""
+    """Return CycloneDX 1.7 for firmwright and its requirements, none of which is in the wheel."""
     parts = [describe(Requirement(text)) for text in sorted(required)]
     root = f"pkg:pypi/firmwright@{version}"
     return {
@@ -80,7 +80,7 @@ def make_bill(version: str, license: str, required: list[str]) -> dict[str, Any]
 
 
 def describe(requirement: Requirement) -> dict[str, Any]:
-    """Return a package that is installed beside the wheel, in one of the versions that fit."""
+    """Return a package that is installed next to the wheel, in one of the versions that fit."""
     ranges = sorted(str(part).removeprefix("==") for part in requirement.specifier)
     condition = {"name": "firmwright:condition", "value": str(requirement.marker)}
     return {

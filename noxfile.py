@@ -30,7 +30,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def fast(session: nox.Session) -> None:
-    """Run the tests that need no more than a second each (``tests/slow.txt`` has the others)."""
+    """Run the tests that need at most a second each (``tests/slow.txt`` lists the others)."""
     others = (f"--deselect=tests/quality/test_repository.py::{name}" for name in CHECKS)
     session.run(*PYTEST, "-m", "not slow", *others, *session.posargs)
 
@@ -43,7 +43,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the pages, strictly; with `-- linkcheck` follow the links to other sites instead."""
+    """Build the pages strictly; `-- linkcheck` follows the links to other sites instead."""
     builder = session.posargs or ["html"]
     strict = ("--fail-on-warning", "--keep-going", "--conf-dir", "docs")
     session.run(sys.executable, "-m", "sphinx", *strict, "--builder", *builder, ".", "build/docs")
@@ -51,13 +51,13 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def browser(session: nox.Session) -> None:
-    """Open reports in Chromium; `-- --refresh` takes the pictures in docs anew."""
+    """Open reports in Chromium; `-- --refresh` renews the pictures in docs."""
     session.run(sys.executable, "-m", "pytest", "tests/e2e/browser.py", *session.posargs)
 
 
 @nox.session(venv_backend="venv")
 def packages(session: nox.Session) -> None:
-    """Let ESP-IDF's and PlatformIO's tools read packages, in an environment of their own."""
+    """Read packages with ESP-IDF's and PlatformIO's tools, in a separate environment."""
     session.install("idf-component-manager==3.1.2", "platformio==6.2.0")
     tests = "tests/project/package_tools.py"
     session.run(sys.executable, "-m", "pytest", tests, *session.posargs, external=True)
@@ -65,7 +65,7 @@ def packages(session: nox.Session) -> None:
 
 @nox.session(venv_backend="venv")
 def s3(session: nox.Session) -> None:
-    """Share results in a bucket of a real S3 server, which is in an environment of its own."""
+    """Share results in a bucket of a real S3 server, which is in a separate environment."""
     session.install("moto[server]==5.2.5", "s3fs==2026.9.0")
     (packages,) = Path(session.virtualenv.location).glob("lib/python*/site-packages")
     paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(packages)]))
@@ -77,9 +77,9 @@ def s3(session: nox.Session) -> None:
 
 @nox.session(venv_backend="venv")
 def canary(session: nox.Session) -> None:
-    """Try the newest TVM in an environment of its own: report names that are gone, and build."""
+    """Try the newest TVM in a separate environment: report names that are gone, and build."""
     session.install("apache-tvm", "apache-tvm-ffi")
-    # All other packages are those of this environment; the new TVM comes first.
+    # All other packages are from this environment; the new TVM comes first.
     (packages,) = Path(session.virtualenv.location).glob("lib/python*/site-packages")
     (packages / "others.pth").write_text(f"{Path.cwd() / 'src'}\n{get_path('purelib')}\n")
     session.run("python", "-m", "tests.quality.canary")
@@ -87,7 +87,7 @@ def canary(session: nox.Session) -> None:
 
 @nox.session(venv_backend="venv")
 def constraints(session: nox.Session) -> None:
-    """Write both constraints files from pyproject.toml; `-- --upgrade` takes newer versions."""
+    """Write both constraints files from pyproject.toml; `-- --upgrade` uses newer versions."""
     session.install("uv==0.13.9")
     command = ("uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.10")
     content = ("--generate-hashes", "--no-strip-extras", "--no-annotate", "--no-emit-index-url")
@@ -100,7 +100,7 @@ def constraints(session: nox.Session) -> None:
 
 @nox.session
 def refresh(session: nox.Session) -> None:
-    """Write generated pages, schemas and expected messages anew; `git diff` shows what changed."""
+    """Update generated pages, schemas and expected messages; `git diff` shows the changes."""
     session.run(sys.executable, "-m", "firmwright.recipe.docs")
     session.run(sys.executable, "-m", "firmwright.report.schemas")
     session.run(sys.executable, "-m", "tests.quality.picture")
