@@ -14,6 +14,7 @@ STAGE = Stage(
     writes=(artifacts.PARTITION, artifacts.REGIONS, artifacts.INTERFACE, artifacts.BATCH_LAYOUT),
     keys=(*MIX, *REWRITES, "name"),
     platform=ALL,
+    facts={"states rounding": lambda job: job.recipe.states(("rounding",))},
     inputs=lambda job: [*job.recipe.list_files("transforms"), *job.device_files],
     scope=Scope.TARGET,
 )

@@ -105,6 +105,34 @@ def test_a_script_with_several_values_is_not_guessed() -> None:
     assert "# a.py:3: compile.batch_size 'size': computed by the script; state `batch`\n" in text
 
 
+def test_a_model_of_the_command_line_is_the_only_one() -> None:
+    Path("given.tflite").write_bytes(TFLITE)
+    written, _ = write_converted("array.cc", {"model": "given.tflite"})
+    assert [*map(str, written)] == ["given.yaml"]
+    assert yaml.safe_load(Path("given.yaml").read_text())["model"] == "given.tflite"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["onnx2c a.onnx;", "onnx2c a.onnx; echo b.onnx", "$ onnx2c a.onnx", "onnx2c \\\n a.onnx"],
+)
+def test_the_words_of_a_shell_end_a_command(command: str) -> None:
+    Path("a.sh").write_text(f"{command}\n")
+    assert read("a.sh")["model"] == "a.onnx"
+
+
+def test_a_name_that_is_unpacked_is_no_text() -> None:
+    Path("a.py").write_text("import afe\nname, n = 'a.onnx', 4\nonnx_source(name)\n")
+    with pytest.raises(UserError, match=r"names no model"):
+        convert("a.py")
+
+
+def test_options_of_htvm_keep_their_names() -> None:
+    command = "tvmc compile a.onnx --target 'soma_dory -layout_transform=0, c'"
+    device, _ = read(command)["target"]
+    assert device["options"].keys() == {"layout_transform"}
+
+
 BAD: Mapping[str, tuple[str, bytes, str]] = {
     "binary": ("a.sh", b"\x7fELF\xff", "a.sh:1: not a text file in UTF-8"),
     "zero byte": ("a.sh", b"x\ny\0", "a.sh:2: not a text file in UTF-8"),
@@ -140,7 +168,8 @@ BAD: Mapping[str, tuple[str, bytes, str]] = {
         "a.h:1: 'a' has 16 bytes; the file states 99: copy it whole",
     ),
     "no byte": ("a.h", b"char a[] = {1,\n MORE};\n", "a.h:2: expected a byte, found 'MORE'"),
-    "octal": ("a.h", b"char a[] = {300};\n", "a.h:1: expected a byte, found '300'"),
+    "zero first": ("a.h", b"char a[] = {010};\n", "a.h:1: expected a byte, found '010'"),
+    "too large": ("a.h", b"char a[] = {300};\n", "a.h:1: expected a byte, found '300'"),
     "two arrays": (
         "a.h", f"char a[] = {{{ARRAY}}};\nchar b[] = {{{ARRAY}}};\n".encode(),
         "a.h:2: a second model; the first is 'a'; keep one",

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Thread
 
 
 @contextmanager
@@ -21,10 +20,13 @@ def hold_lifeline() -> Iterator[int]:
 
 
 def follow_lifeline(watched: int) -> None:
-    """End this process and its group as soon as no process holds the other end of the pipe."""
+    """End this process and its group as soon as no process holds the other end of the pipe.
 
-    def follow() -> None:
-        os.read(watched, 1)
-        os.killpg(0, signal.SIGKILL)
-
-    Thread(target=follow, daemon=True).start()
+    A separate process waits, so that the group also ends if this process was killed before.
+    """
+    if os.fork():
+        return
+    for stream in range(3):  # the reader of an open stream would wait for this process
+        os.close(stream)
+    os.read(watched, 1)
+    os.killpg(0, signal.SIGKILL)

@@ -78,7 +78,7 @@ def download(url: str, sha256: str, what: str) -> bytes:
     except web.WebError as error:
         failure = hide_query(f"cannot download {what}: {error}", signed)
         raise UserError(
-            f"{url}: {failure}; or put the file with sha256 {sha256} into "
+            f"{url}: {failure}; try again, or put the file with sha256 {sha256} into "
             f"a folder of {MIRROR_VARIABLE}"
         ) from None
     check_digest(data, sha256, url)

@@ -6,14 +6,16 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from firmwright.data.fetch import read_model
 from firmwright.errors import UserError
 from firmwright.migration.source import Setting, Source, read_source
 
 ARRAY = re.compile(
-    r"\b(?:char|uint8_t)\s+(?P<name>[A-Za-z_]\w*)\s*\[\s*(?P<size>\w*)\s*\][^;={}]*=\s*"
+    r"\b(?:char|uint8_t)\s+(?P<name>[A-Za-z_]\w*)\s*\[\s*(?P<size>\w*)\s*\][^;={}]{0,200}=\s*"
     r"\{(?P<items>[^{}]*)\}"
 )
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 IDENTIFIER = b"TFL3"
 """Bytes 4 to 7 of each .tflite file."""
 
@@ -47,7 +49,7 @@ def read_c_array(source: Source) -> list[Setting]:
     name = re.sub(r"^g_|_(?:data|tflite|model_data)$", "", first["name"]) or first["name"]
     stated = re.search(rf"\b{first['name']}_len(?:gth)?\s*=\s*(\d+)", text)
     size = stated[1] if stated else first["size"]
-    if size.isdigit() and int(size) != len(content):
+    if re.fullmatch(r"[0-9]+", size) and size.lstrip("0") != str(len(content)):
         message = (
             f"'{first['name']}' has {len(content)} bytes; the file states {size}: copy it whole"
         )
@@ -62,7 +64,7 @@ def read_items(source: Source, array: re.Match[str]) -> bytes:
     start = array.start("items")
     for item in re.finditer(r"[^,\s][^,]*", array["items"]):
         text = item[0].strip()
-        number = re.fullmatch(r"(0[xX][0-9a-fA-F]{1,2}|\d{1,3})[uU]?", text)
+        number = re.fullmatch(r"(0[xX][0-9a-fA-F]{1,2}|0|[1-9][0-9]{0,2})[uU]?", text)
         value = int(number[1], 0 if "x" in text.lower() else 10) if number else 256
         if value > 255:
             line = source.find_line(start + item.start())
@@ -86,23 +88,32 @@ def read_constants(source: Source) -> list[Setting]:
     """Return the constants and the class names of Edge Impulse's headers."""
     settings = []
     for found in re.finditer(r"^#define\s+(EI_\w+)[ \t]+(\S[^\n]*)$", source.text, re.M):
-        text = re.match(r'"((?:[^"\\]|\\.)*)"', found[2])
-        value = re.sub(r"\\(.)", r"\1", text[1]) if text else found[2].split("//")[0].strip()
+        text = re.match(STRING, found[2])
+        value = unescape(text[1]) if text else found[2].split("//")[0].strip()
         settings.append(Setting(found[1], value, source.shown, source.find_line(found.start())))
     named = re.search(r"ei_classifier_inferencing_categories\w*\[\]\s*=\s*\{([^}]*)\}", source.text)
     if named:
-        classes = re.findall(r'"((?:[^"\\]|\\.)*)"', named[1])
+        classes = [unescape(each) for each in re.findall(STRING, named[1])]
         line = source.find_line(named.start())
         settings.append(Setting("categories", classes, source.shown, line))
     return settings
 
 
+def unescape(text: str) -> str:
+    return re.sub(r'\\(["\\])', r"\1", text)
+
+
 def find_impulse_model(source: Source, folder: Path) -> Setting:
     """Return the model in the folder of an export. EON's exports do not contain a model."""
     files = sorted(folder.glob("*")) if folder.is_dir() else []
-    for path in files:
-        if path.suffix == ".tflite":
-            return Setting("array", EmbeddedModel(path.name, path.read_bytes()), str(path), 1)
+    models = [path for path in files if path.suffix == ".tflite"]
+    if models[1:]:
+        names = ", ".join(path.name for path in models)
+        raise UserError(f"{source.shown}: several models: {names}; keep one of them")
+    for path in models:
+        return Setting(
+            "array", EmbeddedModel(path.name, read_model(path, str(path), None)), str(path), 1
+        )
     for path in files:
         if path.suffix in (".h", ".c", ".cc", ".cpp") and "compiled" not in path.stem:
             each = read_source(str(path))

@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from firmwright.migration.documents import read_options
 from firmwright.migration.source import Computed, Setting, Source, read_source
@@ -55,7 +54,7 @@ def read_tvmc(source: Source) -> list[Setting]:
 def split_tvmc(source: Source, setting: Setting) -> Iterator[Setting]:
     """Yield the parts of a setting that has several."""
     name, value = setting.name, str(setting.value)
-    if isinstance(setting.value, Computed):
+    if not isinstance(setting.value, str):
         yield setting
     elif name == "--target":
         yield from split_target(setting)
@@ -63,9 +62,14 @@ def split_tvmc(source: Source, setting: Setting) -> Iterator[Setting]:
         key, _, text = value.partition("=")
         yield Setting(f"--pass-config {key}", text, setting.file, setting.line)
     elif name == "--input-shapes":
-        for tensor, shape in re.findall(r"([^\s,:\[\]]+)\s*:\s*\[([\d,\s]*)\]", value):
-            lengths = [int(length) for length in re.findall(r"\d+", shape)]
+        shapes = re.findall(r"([^\s,:\[\]]+)\s*:\s*\[([^\]]*)\]", value)
+        for tensor, shape in shapes:
+            parts = [part.strip() for part in shape.split(",")]
+            fixed = all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts)
+            lengths = [*map(int, parts)] if fixed else Computed(f"[{shape}]")
             yield Setting(f"--input-shapes {tensor}", lengths, setting.file, setting.line)
+        if not shapes:
+            yield setting
     elif name == "--tidl-config" and (source.folder / value).is_file():
         yield from read_options(read_source(str(source.folder / value)))
     else:
@@ -125,7 +129,8 @@ def find_commands(source: Source, tool: Tool) -> Iterator[tuple[list[tuple[str, 
         end = start
         while lines[end].rstrip().endswith("\\") and end + 1 < len(lines):
             end += 1
-        block = [line.rstrip().rstrip("\\").lstrip("$ ") for line in lines[start : end + 1]]
+        block = [line.rstrip().rstrip("\\") for line in lines[start : end + 1]]
+        block[0] = re.sub(r"^\s*\$ ", "", block[0])  # a prompt
         found = tool.pattern.search(block[0])
         stated = re.fullmatch(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*|'.*'|\".*\")\s*", block[0])
         if stated:
@@ -145,16 +150,15 @@ def split_words(
         except ValueError as error:
             raise source.make_error(number, f"not a command: {error}".lower()) from None
         for word in words:
+            word, semicolon, _ = word.partition(";")
             if END.fullmatch(word):
                 return
-            yield re.sub(r"\$\{?(\w+)\}?", lambda m: variables.get(m[1], m[0]), word), number
+            if word or not semicolon:
+                yield re.sub(r"\$\{?(\w+)\}?", lambda m: variables.get(m[1], m[0]), word), number
+            if semicolon:
+                return
 
 
 def to_value(text: str) -> str | Computed:
     """Return a word, or a mark for a word with a variable of the shell."""
     return Computed(text) if "$" in text or "`" in text else text
-
-
-def name_network(setting: Setting) -> str:
-    """Return the network in a folder of Deeploy's tests."""
-    return (Path(str(setting.value)) / "network.onnx").as_posix()

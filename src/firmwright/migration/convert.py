@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from firmwright.migration.c_arrays import EmbeddedModel
-from firmwright.migration.command_lines import name_network
 from firmwright.migration.source import Setting, Source
 from firmwright.recipe.catalog import Catalog
 
@@ -21,7 +19,7 @@ def convert_path(setting: Setting, source: Source, _catalog: Catalog) -> str | N
     """Return the path of a file from the current folder, in which the recipe will be."""
     if isinstance(setting.value, EmbeddedModel):
         return str(setting.value)
-    if not isinstance(setting.value, str):
+    if not isinstance(setting.value, str) or not setting.value:
         return None
     return (source.folder / setting.value).as_posix()
 
@@ -65,8 +63,11 @@ def convert_dimension(
     return {name: int(length)} if name and re.fullmatch(r"\d{1,9}", length) else None
 
 
-def convert_deeploy(setting: Setting, source: Source, _catalog: Catalog) -> str:
-    return (source.folder / Path(name_network(setting))).as_posix()
+def convert_deeploy(setting: Setting, source: Source, _catalog: Catalog) -> str | None:
+    """Return the network in a folder of Deeploy's tests."""
+    if not isinstance(setting.value, str):
+        return None
+    return (source.folder / setting.value / "network.onnx").as_posix()
 
 
 CONVERTERS: Mapping[str, Converter] = {

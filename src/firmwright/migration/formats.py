@@ -104,7 +104,7 @@ def is_yaml(source: Source) -> bool:
 FORMATS = (
     Format(
         *("edge_impulse", "an export of Edge Impulse"),
-        lambda source: source.suffix == "/" and METADATA in source.text,
+        lambda source: source.suffix == "/" and re.search(rf"{METADATA}$", source.text, re.M),
         read_edge_impulse,
         "tflm.md",
     ),

@@ -39,17 +39,19 @@ def read_script(source: Source, calls: Calls, mappings: Sequence[str]) -> list[S
 
 def find_names(tree: ast.AST) -> dict[str, ast.expr | None]:
     """Return the expressions of names and of argparse's defaults; None for several values."""
-    values: dict[str, list[ast.expr | None]] = defaultdict(list)
+    values: dict[str, list[ast.expr]] = defaultdict(list)
+    stores: dict[str, int] = defaultdict(int)
     for node in ast.walk(tree):
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                values[name].append(value)
+            case ast.Assign(targets=targets, value=value):
+                for name in (each.id for each in targets if isinstance(each, ast.Name)):
+                    values[name].append(value)
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 values[name].append(value)
-            case ast.AugAssign(target=ast.Name(id=name)) | ast.arg(arg=name):
-                values[name].append(None)
-            case ast.For(target=ast.Name(id=name)) | ast.NamedExpr(target=ast.Name(id=name)):
-                values[name].append(None)
+            case ast.arg(arg=name):
+                stores[name] += 2  # a parameter has a value per call
+            case ast.Name(id=name, ctx=ast.Store()):
+                stores[name] += 1
             case ast.Call(func=ast.Attribute(attr="add_argument"), args=args, keywords=keywords):
                 given = {each.arg: each.value for each in keywords}
                 flags = [a.value for a in args if isinstance(a, ast.Constant)]
@@ -59,7 +61,10 @@ def find_names(tree: ast.AST) -> dict[str, ast.expr | None]:
                 if isinstance(named, ast.Constant) and "default" in given:
                     name = str(named.value).lstrip("-").replace("-", "_")
                     values[f"args.{name}"].append(given["default"])
-    return {name: found[0] if len(found) == 1 else None for name, found in values.items()}
+    return {
+        name: values[name][0] if len(values[name]) == 1 and stores[name] < 2 else None
+        for name in {**values, **stores}
+    }
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,9 +42,10 @@ def write_converted(given: str, stated: Mapping[str, str]) -> tuple[list[Path], 
     if "model" not in data:
         raise UserError(f"{given}: names no model; write `firmwright init MODEL --from {given}`")
     recipe = Path(f"{name_recipe(data)}.yaml")
-    files = {recipe: render(data, draft, kind).encode("utf-8"), **find_models(draft)}
+    files = {recipe: render(data, draft, kind).encode("utf-8")}
+    files |= {} if "model" in stated else find_models(draft)
     for path in files:
-        if path.exists():
+        if os.path.exists(path):  # noqa: PTH110  # False for a name that is too long
             raise UserError(f"{path}: exists already; remove it, or convert in another folder")
     for path, content in files.items():
         write_whole(path, content)
@@ -68,7 +70,8 @@ def make_recipe(draft: Draft, kind: Format, stated: Mapping[str, str]) -> dict[s
     """Return the data of the recipe, in the order of the schema."""
     data: dict[str, Any] = {}
     plain = {p: value for p, (value, _) in draft.values.items() if p[0] not in ("use", "option")}
-    model = stated.get("model") or plain.pop(("model",), None)
+    model = plain.pop(("model",), None)
+    model = stated.get("model", model)
     parts = {p: plain.pop(p) for p in [*plain] if p[0] == "model"}
     if model:
         plain[("model",)] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,11 +62,11 @@ def read_source(given: str) -> Source:
     """
     path = Path(given)
     try:
+        if " " in given and not os.path.exists(given):  # noqa: PTH110  # also for long text
+            return Source("command line", Path(), "", given)
         if path.is_dir():
             names = (each.relative_to(path).as_posix() for each in path.rglob("*"))
             return Source(given, path, "/", "\n".join(sorted(names)))
-        if " " in given and not path.exists():
-            return Source("command line", Path(), "", given)
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:

@@ -108,7 +108,10 @@ class Format:
         Raises UserError for a format without signatures, and for an unknown signature.
         """
         if not self.signatures:
-            raise UserError(f"the model is {self.name}; only TFLite models have signatures")
+            raise UserError(
+                f"the model is {self.name}; only TFLite models have signatures; "
+                "leave `signature_name` out"
+            )
         module = cast(Signatures, importlib.import_module(self.signatures))
         return module.select_signature(data, name, signature)
 

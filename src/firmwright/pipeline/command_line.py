@@ -44,7 +44,7 @@ from .budget import check_measurable
 from .build_root import prepare_build_root
 from .code_digest import CODE_FOLDERS, code_digest
 from .devices import load_custom_targets
-from .idle_keys import report_idle_keys
+from .idle_keys import list_idle_keys
 from .job import Job, find_toolchain
 from .networks import make_network_jobs
 from .ownership import refuse_taken_folder
@@ -278,7 +278,8 @@ def make_job(
     outdir = root if alone and get_var("outdir") is not None else root / recipe.name
     job = Job(recipe, platform, build, outdir, pipeline, words)
     check_measurable(job)
-    report_idle_keys(job)
+    for note in list_idle_keys(job):
+        say_once(note)
     return job
 
 

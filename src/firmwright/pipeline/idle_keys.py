@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .job import Job
@@ -49,9 +48,8 @@ IDLE_KEYS = (
 """The keys whose effect depends on the target, which the command line may replace."""
 
 
-def report_idle_keys(job: Job) -> None:
-    """Print a note on standard error for each key without effect, at its position."""
+def list_idle_keys(job: Job) -> Iterator[str]:
+    """Yield a note for each key without effect, with its position."""
     for each in IDLE_KEYS:
         if each.is_idle(job):
-            note = job.recipe.make_diagnostic((each.key,), f"note: {each.sentence}")
-            print(note, file=sys.stderr)
+            yield str(job.recipe.make_diagnostic((each.key,), f"note: {each.sentence}"))

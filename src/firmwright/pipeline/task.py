@@ -103,7 +103,7 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
 
 def explain_missing(job: Job, stage: Stage) -> str:
     """Return a message that a job does not have a stage, and the reason."""
-    reason = stage.explain_absence(job) or f"it needs {stage.condition}"
+    reason = stage.explain_absence(job) or f"it needs {stage.condition or 'another recipe'}"
     return f"{job.title} has no stage '{stage.name}': {reason}"
 
 

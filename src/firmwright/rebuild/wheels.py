@@ -32,6 +32,7 @@ def fill_wheels(folder: Path, requirements: Iterable[str]) -> int:
     A checkout adds the wheel of its sources. Raises UserError with pip's reason.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    remove_listed(folder)
     with TemporaryDirectory(prefix="firmwright-wheels-") as scratch:
         constraints = Path(scratch) / "constraints.txt"
         constraints.write_text("".join(f"{pin}\n" for pin in pin_installed()), encoding="utf-8")
@@ -45,15 +46,24 @@ def fill_wheels(folder: Path, requirements: Iterable[str]) -> int:
     return len(lines)
 
 
+def remove_listed(folder: Path) -> None:
+    """Remove the wheels of an earlier call, because pip installs one version of each package."""
+    if (folder / LIST).is_file():
+        listed = (folder / LIST).read_text("utf-8")
+        for wheel in folder.glob("*.whl"):
+            if hashlib.sha256(wheel.read_bytes()).hexdigest() in listed:
+                wheel.unlink()
+
+
 def pin_installed() -> list[str]:
     """Return ``name==version`` for each installed package except firmwright."""
-    found = {normalize(each.name): each.version for each in distributions()}
+    found = {normalize(each.name): each.version for each in distributions() if each.name}
     return [f"{name}=={text}" for name, text in sorted(found.items()) if name != "firmwright"]
 
 
 def list_wheels(folder: Path) -> Iterator[str]:
     """Yield a line of requirements with a digest for each wheel in a folder."""
-    for wheel in sorted(folder.glob("*.whl")):
+    for wheel in sorted(folder.glob("*-*-*.whl")):
         name, text = wheel.name.split("-")[:2]
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
         yield f"{normalize(name)}=={text} --hash=sha256:{digest}"

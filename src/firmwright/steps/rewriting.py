@@ -47,10 +47,9 @@ def note_idle_keys(job: Job, network: IRModule, module: IRModule) -> None:
     for name in options.switched_off:
         if name not in asked:
             job.note(f"transforms.without: no effect: no device requests {name}")
+    selected, custom = select_rewrites(job), list_custom_rewrites(job)
     for name in options.switched_on:
-        others = select_rewrites(job) - {name}
-        custom = list_custom_rewrites(job)
-        if structural_equal(prepare_module(network, others, custom), module):
+        if structural_equal(prepare_module(network, selected - {name}, custom), module):
             job.note(
                 f"transforms.with: no effect: this network has no operators that {name} replaces"
             )

@@ -171,5 +171,5 @@ def test_a_configuration_without_a_device_is_refused(
 ) -> None:
     folder = fake_tools(tmp_path / "tools")
     (folder / "device_config.cfg").write_text("MSMCSIZE_KB = 1024\n")
-    with pytest.raises(UserError, match="no line `DEVICE_NAME"):
+    with pytest.raises(UserError, match="the line `DEVICE_NAME"):
         installed(folder, monkeypatch)

@@ -19,6 +19,7 @@ from firmwright.models.tflite.checks import decode_text
 from firmwright.models.tflite.known_values import find_known_results, has_data
 from firmwright.models.tflite.litert_outputs import OPTIMIZED, make_interpreter
 from firmwright.models.tflite.repairs import kind_of, pack
+from firmwright.models.tflite.states_as_inputs import describe
 
 INLINED = frozenset({"IF", "WHILE"})
 MOST_STEPS = 1024
@@ -86,24 +87,34 @@ class Inliner:
 
     def inline_if(self, operator: Any) -> list[int]:
         """Add the operators of the branches; return the tensors of the results."""
-        condition, *given = (int(i) for i in operator.inputs)
-        options = operator.builtinOptions
-        branches = [
-            self.subgraph(i) for i in (options.thenSubgraphIndex, options.elseSubgraphIndex)
-        ]
+        keys = "thenSubgraphIndex", "elseSubgraphIndex"
+        branches = self.list_subgraphs(operator, keys, len(operator.inputs) - 1)
+        condition, *given = map(int, operator.inputs)
         tensor = self.graph.tensors[condition]
         if has_data(self.model, tensor) and not tensor.isVariable:
             chosen = bool(np.asarray(self.model.buffers[tensor.buffer].data, np.uint8).any())
             return self.add_copy(branches[0 if chosen else 1], given)
         for branch in branches:
-            effects = {kind_of(self.model, o) for o in branch.operators or ()} & EFFECTS
-            if effects:
-                raise UserError(
-                    f"a branch changes a state ({', '.join(sorted(effects))}), but firmware "
-                    "computes both branches: move the state out of the branches"
-                )
+            self.check_effects(branch, "branch")
         results = [self.add_copy(branch, given) for branch in branches]
         return [self.select(condition, *pair) for pair in zip(*results, strict=True)]
+
+    def check_effects(self, graph: Any, what: str, seen: Sequence[Any] = ()) -> None:
+        """Raise UserError for a state that a subgraph, or a subgraph that it runs, changes.
+
+        ``seen`` are the subgraphs that run this one; a circle of subgraphs is rejected elsewhere.
+        """
+        for operator in graph.operators if graph not in seen else ():
+            kind = kind_of(self.model, operator)
+            if kind in EFFECTS:
+                raise UserError(
+                    f"a {what} changes a state ({kind}), which firmware cannot copy: move the "
+                    f"state out of the {what}"
+                )
+            if kind in INLINED:
+                for key, index in vars(operator.builtinOptions).items():
+                    if key.endswith("SubgraphIndex"):
+                        self.check_effects(self.subgraph(index), what, (*seen, graph))
 
     def select(self, condition: int, chosen: int, other: int) -> int:
         """Add a SELECT_V2; return the tensor of its result."""
@@ -120,9 +131,10 @@ class Inliner:
 
     def inline_while(self, operator: Any) -> list[int]:
         """Add the operators of all steps; return the tensors of the results."""
-        options = operator.builtinOptions
-        condition, body = map(self.subgraph, (options.condSubgraphIndex, options.bodySubgraphIndex))
-        given = [int(i) for i in operator.inputs]
+        given = [*map(int, operator.inputs)]
+        keys = "condSubgraphIndex", "bodySubgraphIndex"
+        condition, body = self.list_subgraphs(operator, keys, len(given))
+        self.check_effects(body, "loop")
         self.check_fixed_steps(condition, body, given)
         values = given
         for _ in range(self.count_steps(operator)):
@@ -186,6 +198,36 @@ class Inliner:
         loop.outputs = [*map(int, loop.outputs), result]
         return result
 
+    def list_subgraphs(self, operator: Any, keys: Sequence[str], inputs: int) -> list[Any]:
+        """Return the subgraphs of an operator; UserError if they do not fit its tensors."""
+        options = operator.builtinOptions
+        if not all(hasattr(options, key) for key in keys):
+            raise UserError("a damaged TFLite model: it names no subgraphs; fetch it again")
+        graphs = [self.subgraph(getattr(options, key)) for key in keys]
+        for key, graph in zip(keys, graphs, strict=True):
+            results = 1 if key == "condSubgraphIndex" else len(operator.outputs)
+            if (len(graph.inputs), len(graph.outputs)) != (inputs, results):
+                raise UserError(
+                    f"a damaged TFLite model: a subgraph has {len(graph.inputs)} inputs and "
+                    f"{len(graph.outputs)} outputs, not {inputs} and {results}; fetch it again"
+                )
+            outer = operator.inputs[len(operator.inputs) - inputs :]
+            self.check_parameters(outer, graph, graph.inputs)
+            if key != "condSubgraphIndex":
+                self.check_parameters(operator.outputs, graph, graph.outputs)
+        return graphs
+
+    def check_parameters(self, outer: Sequence[int], graph: Any, inner: Sequence[int]) -> None:
+        """Raise UserError for other quantization parameters, because LiteRT copies the integers."""
+        for one, two in zip(map(int, outer), map(int, inner), strict=True):
+            first, second = self.graph.tensors[one], graph.tensors[two]
+            a, b = (describe("", tensor) for tensor in (first, second))
+            if (a.scale, a.zero_point) != (b.scale, b.zero_point):
+                names = " and ".join(f"'{decode_text(t.name)}'" for t in (first, second))
+                raise UserError(
+                    f"{names} have different quantization parameters; expected equal ones"
+                )
+
     def subgraph(self, index: int) -> Any:
         """Return a subgraph; UserError if it or one of its tensors does not exist."""
         if not 0 < index < len(self.model.subgraphs):
@@ -194,9 +236,11 @@ class Inliner:
         graph.inputs, graph.outputs, graph.operators = (
             [] if each is None else each for each in (graph.inputs, graph.outputs, graph.operators)
         )
+        for each in graph.operators:
+            each.inputs = [] if each.inputs is None else each.inputs
+            each.outputs = [] if each.outputs is None else each.outputs
         tensors = [graph.inputs, graph.outputs]
-        tensors += [o.inputs for o in graph.operators if o.inputs is not None]
-        tensors += [o.outputs for o in graph.operators if o.outputs is not None]
+        tensors += [part for o in graph.operators for part in (o.inputs, o.outputs)]
         if any(not -1 <= int(i) < len(graph.tensors) for each in tensors for i in each):
             raise UserError(f"a damaged TFLite model: subgraph {index} reads a missing tensor")
         return graph
