@@ -23,7 +23,7 @@ INT8_RANGE = (-128, 127)
 class Graph:
     """A Relax module under construction; tensors are NCHW, weights OIHW, activations int8.
 
-    A layer's arithmetic is that of small accelerators: int8 · int8 summed in int32, plus an int32
+    A layer has the arithmetic of small accelerators: int8 · int8 summed in int32, plus an int32
     bias. The sum is shifted right by ``shift_bits`` (arithmetically: towards minus infinity) and
     clipped to int8; with ``act``, negative values then become 0 (ReLU). Every layer has a ``name``,
     which reports and the C use. Weights whose sum could leave int32 for some input are rejected.

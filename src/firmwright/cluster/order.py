@@ -20,7 +20,7 @@ LOG = "build.log"
 
 @dataclass(frozen=True)
 class Order:
-    """A job for a worker, which sees the same files. ``root`` is the repository.
+    """A job for a worker, which has access to the same files. ``root`` is the repository.
 
     ``program`` is a module. It gets the job's ``folder`` and ``words``, and reads ``text`` from its
     standard input. ``environment`` has variables that replace the worker's variables. ``files`` has

@@ -33,7 +33,8 @@ HEADERS = {
 }
 """The project's headers of functions that regions may call, and the headers that each one includes.
 
-The headers are in templates/network. A project contains those that one of its regions needs."""
+The headers are in templates/network. A project contains the headers that its regions need.
+"""
 
 
 def functions_by_header() -> dict[str, tuple[str, ...]]:

@@ -20,7 +20,7 @@ KEYWORDS = frozenset(
     co_await co_return co_yield consteval constinit
     """.split()
 )
-"""The keywords of C99 and C23, and those of C++ that a header shared with C++ must avoid."""
+"""The keywords of C99 and C23, and the keywords of C++ that a shared header must avoid."""
 
 RESERVED_MACROS = frozenset(
     """

@@ -1,7 +1,7 @@
 """Lists the files and versions of the installed modules that the custom code of a recipe imports.
 
-The files of a small package count one by one. A large package counts by its version, and so do the
-packages that it requires, because reading thousands of files in each build needs seconds.
+The files of a small package count one by one. A large package and the packages that it requires
+count by their versions, because reading thousands of files in each build needs seconds.
 """
 
 from __future__ import annotations

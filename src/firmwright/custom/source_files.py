@@ -28,7 +28,7 @@ def list_source_files(module: str, folder: Path) -> list[Path]:
 def trace_imports(module: str, folder: Path) -> tuple[list[Path], set[str]]:
     """Return the files in ``folder`` that a module consists of, and the names of other imports.
 
-    The names are those of top-level modules and packages.
+    The names are names of top-level modules and packages.
     """
     found: dict[Path, None] = {}
     others: set[str] = set()

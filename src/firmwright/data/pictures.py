@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 MAX_PIXELS = 100_000_000
 """Larger pictures are rejected unread: some small files claim to contain gigabytes."""
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""The accepted formats. Pillow knows more, but starts programs of this machine for some."""
+"""The accepted formats. Pillow supports more formats, but starts programs of this machine for some
+of them."""
 WIDE_MODES = ("I", "F")
 """First letters of the Pillow modes whose pixels it would clamp to 0..255 instead of scaling."""
 

@@ -41,7 +41,7 @@ MOST_IN_MATRIX = 256
 
 
 def add_commands(commands: Any) -> None:
-    """Add the parsers of these commands to those of the command line."""
+    """Add the parsers of these commands to the command line."""
     sentence = "build recipes for many platforms, on this machine or on a dask cluster"
     codes = "exit code: 0 all are built, 1 some failed, 2 the fleet was stopped"
     fleet = commands.add_parser("fleet", help=sentence, description=sentence, epilog=codes)

@@ -1,4 +1,4 @@
-"""The file that says how a board is reached (``run: {board: my-board.yaml}``)."""
+"""The file that describes the connection to a board (``run: {board: my-board.yaml}``)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def load_access(path: Path) -> BoardAccess:
 def check_access(path: Path, images: Sequence[str]) -> None:
     """Raise DiagnosticError for errors in the file, and for unknown names of images.
 
-    ``images`` are the names of those that the build makes.
+    ``images`` are the names of the images that the build makes.
     """
     document = load_document(path, read_schema(SCHEMA))
     found = [
@@ -77,6 +77,6 @@ def explain_unknown(name: str, images: Sequence[str]) -> str:
 
 
 def list_images(bare_metal: bool, slot: bool) -> list[str]:
-    """Return the names that stand for a firmware's images in the words of a command."""
+    """Return the placeholders for a firmware's images in the words of a command."""
     kinds = ["elf", "bin", "hex"] if bare_metal else ["elf"]
     return [*kinds, *(f"network_{kind}" for kind in kinds if slot)]

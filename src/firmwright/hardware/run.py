@@ -23,9 +23,9 @@ def run_on_board(
 ) -> Execution:
     """Flash the board, reset it, and run the samples; instructions are not counted.
 
-    ``firmware`` is the folder of its images. Each of the samples has the bytes that each network of
-    the firmware reads in turn, which it answers by so many lines as ``outputs`` has for it.
-    Raises UserError for a command that fails, and for a board that does not answer.
+    ``firmware`` is the folder of its images. Each sample contains the bytes that the networks of
+    the firmware read in turn. A network answers with the number of lines that ``outputs`` states
+    for it. Raises UserError for a command that fails, and for a board that does not answer.
     """
     run_command(access, access.flash, "flash", firmware)
     if access.ssh is not None:

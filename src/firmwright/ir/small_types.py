@@ -50,7 +50,7 @@ def to_bytes(array: Array) -> Array:
 def from_bytes(array: Array, dtype: str) -> Array:
     """Return stored numbers in a type of ml_dtypes, or strings as objects.
 
-    The bits of a byte above those of the number are ignored.
+    The bits of a byte above the bits of the number are ignored.
     """
     if dtype == STRING:
         return decode_strings(array)

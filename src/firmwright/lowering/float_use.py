@@ -18,7 +18,7 @@ CONVERSIONS = relax_names("quantize dequantize")
 
 @dataclass(frozen=True)
 class ArithmeticUse:
-    """The number of operators on quantized values, and those of them that run in float32."""
+    """The number of operators on quantized values, and the operators that run in float32."""
 
     quantized_operators: int
     float_operators: tuple[FloatOperator, ...]

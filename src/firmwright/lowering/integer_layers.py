@@ -267,7 +267,7 @@ def make_dense(batch: int, weights: Array) -> LinearLayer:
 
 
 def lay_rows(sums: LinearLayer, kind: LayerKind) -> LinearLayer:
-    """Return the sums of a product as those of a convolution whose pixels are the rows."""
+    """Return the sums of a product as sums of a convolution whose pixels are the rows."""
     return replace(sums, kind=kind, batch=1, width=sums.batch, out_width=sums.batch)
 
 

@@ -33,7 +33,7 @@ class Pointer:
 class ScheduledRegion:
     """A region's loops, and the requirements of the C around them.
 
-    The function has ``pointers`` as parameters after those of the region. ``functions`` are the
+    The function has ``pointers`` as parameters after the region's parameters. ``functions`` are the
     functions of ``headers`` that it calls. ``note`` states the choice of loops and its reason, for
     the C file. ``cycles`` is the estimate of the device's cost model.
     """

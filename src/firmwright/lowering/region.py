@@ -84,8 +84,8 @@ def lower_region(
 ) -> LoweredRegion:
     """Lower one region to a C function body; ``rounding`` is a key of :data:`ROUNDINGS`.
 
-    ``strategies`` are those of the device, after those of the user. ``scheduler`` makes the loops
-    of the region if no selected strategy has a schedule. If one has, ``finish`` adapts its loops to
+    ``strategies`` are the user's strategies, then the device's. ``scheduler`` makes the loops of
+    the region if no selected strategy has a schedule. If one has, ``finish`` adapts its loops to
     the device. Raises UserError, which names the operators, if TVM has no C for one of them.
     """
     try:
@@ -159,7 +159,7 @@ def make_parameters(
 
 
 def find_called_functions(result: CFunction, scheduled: ScheduledRegion) -> tuple[str, ...]:
-    """Return the functions that the C calls, without those that the schedule provides.
+    """Return the functions that the C calls, except the functions of the schedule.
 
     Raises ValueError for a function that neither the C library nor the project has.
     """

@@ -1,6 +1,6 @@
 """Selects strategies: custom loops for operators whose lowering by TVM is not the best.
 
-A device passes its strategies, after those of the user, to
+A device passes the user's strategies, and then its strategies, to
 :func:`firmwright.lowering.region.lower_region`. The first strategy whose condition holds lowers an
 operator; without one, TVM lowers it. Strategies run after the integer arithmetic. They do not see
 an operator that was rebuilt on integers. An operator that commutes with a scale, such as a

@@ -44,7 +44,7 @@ DEEPLOY = Tool(
 
 
 def read_tvmc(source: Source) -> list[Setting]:
-    """Return the settings of ``tvmc compile``, with those of its ``--tidl-config`` file."""
+    """Return the settings of ``tvmc compile``, and the settings in its ``--tidl-config`` file."""
     settings: list[Setting] = []
     for each in read_command(source, TVMC):
         settings += split_tvmc(source, each)

@@ -64,7 +64,8 @@ def choose_memories(partition: Partition, reach: ReachableMemories) -> dict[str,
 
 
 class CopyInserter:
-    """Builds the partition with copies, region by region; ``functions`` are those of the copies.
+    """Builds the partition with copies, region by region; ``functions`` are the functions of the
+    copies.
 
     ``copiers`` are the devices that copy; the last one reaches all memories.
     """

@@ -26,7 +26,7 @@ Bound = Mapping[relax.Var, relax.VarBinding]
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Integers of the type ``dtype`` that stand for real numbers: scale · (integer - zero point).
+    """Integers of the type ``dtype`` that represent real numbers: scale · (integer - zero point).
 
     ``value`` is a constant or a variable. ``scale`` and ``zero_point`` have one number, or one for
     each element of the ``axis``.

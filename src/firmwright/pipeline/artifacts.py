@@ -74,7 +74,7 @@ PARTITION: Artifact[Partition] = Artifact(
 REGIONS: Artifact[IRModule] = Artifact("partition", "module.json", MODULE)
 """The network with one function per region."""
 LOWERED: Artifact[IRModule] = Artifact(LOWERED_STAGE, "module.json", MODULE)
-"""The network as it is lowered. A device may have replaced regions of the partition."""
+"""The network that is lowered. A device may have replaced regions of the partition."""
 LOWERED_MODEL: Artifact[IRModule] = Artifact(LOWERED_STAGE, "model.relax", MODULE)
 """Exists only if a device replaced regions. Then this network is the reference."""
 INTERFACE: Artifact[ModelInterface] = Artifact("partition", "interface.json", INTERFACE_CLASS)
@@ -82,7 +82,7 @@ INTERFACE: Artifact[ModelInterface] = Artifact("partition", "interface.json", IN
 BATCH_LAYOUT: Artifact[BatchLayout] = Artifact(
     "partition", "batch.json", "firmwright.ir.tensors:BatchLayout"
 )
-"""Exists only if the recipe asks for a batch."""
+"""Exists only if the recipe states a batch."""
 
 OF_SAMPLES: tuple[Artifact[Any], ...] = (
     MODEL_INTERFACE, NETWORK_INTERFACE, NETWORK_VALUES, INTERFACE, BATCH_LAYOUT, PARTITION, LOWERED,

@@ -39,7 +39,7 @@ def refuse_missing_programs(job: Job) -> None:
 
 
 def find_missing_programs(job: Job) -> Iterator[Diagnostic]:
-    """Yield each missing program and how to get it, at the key that asks for it.
+    """Yield each missing program and how to get it, at the key that needs the program.
 
     No program is started, because a build with nothing to do would wait for it.
     """

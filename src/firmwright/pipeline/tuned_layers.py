@@ -69,7 +69,7 @@ def read_network(job: Job) -> tuple[TunedFile, TunedNetwork] | None:
 
 
 def is_untuned(job: Job) -> bool:
-    """Return whether a recipe asks for tuned layers and its platform has no result yet."""
+    """Return whether a recipe requests tuned layers and its platform has no result yet."""
     return job.recipe.tune is not None and job.counts_instructions and read_network(job) is None
 
 

@@ -38,7 +38,7 @@ class BatchedExpr:
 
 
 class MixedSamplesError(Exception):
-    """An operator computes one sample's result from other samples; the message says how."""
+    """An operator computes one sample's result from other samples; the message describes it."""
 
 
 def rebuild_call(

@@ -22,11 +22,11 @@ MANY = 4
 def join_in_place(
     partition: Partition, kernels: Kernels, schedule: Schedule, buffers: Sequence[Buffer]
 ) -> tuple[list[Buffer], dict[str, str]]:
-    """Join the buffers of inputs that kernels may write over with those of the results.
+    """Join the buffers of inputs that kernels may write over with the results' buffers.
 
     If there are two such inputs, the older one is used: the state of a recurrent layer then stays
-    in one location from step to step. Returns the remaining buffers, and for each tensor without
-    a buffer the buffer that contains it.
+    in one location from step to step. Returns the remaining buffers, and for each tensor without a
+    buffer the buffer that contains it.
     """
     left = {b.name: b for b in buffers}
     last = {b.name: b.last for b in buffers}

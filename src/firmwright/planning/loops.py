@@ -55,7 +55,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Repetition:
-    """The differences between a call's tensors and those of the same call one repetition later.
+    """The differences between the tensors of a call and of the same call one repetition later.
 
     Each tensor moves by so many bytes in the same buffer or tensor (True), or is in a buffer that
     is written so many steps later (False).
@@ -197,7 +197,7 @@ def fold_loops(
 ) -> Folded:
     """Join the buffers of one role in all repetitions: in the same bytes, or side by side.
 
-    A joined buffer's steps are those of the first repetition.
+    A joined buffer has the steps of the first repetition.
     """
     time = fold_time(loops, calls, steps)
     folded: list[Buffer] = []
@@ -226,7 +226,7 @@ def fold_time(loops: Sequence[Loop], calls: Sequence[Call], steps: int) -> npt.N
 def group_roles(
     loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer]
 ) -> list[list[Buffer]]:
-    """Return the buffers in rows: those with one role in the repetitions, in their order."""
+    """Return the buffers in rows; a row has one role in the repetitions, in their order."""
     row_of = {b.name: [b] for b in buffers}
     for loop in loops:
         for one, other in list_successors(loop, calls):

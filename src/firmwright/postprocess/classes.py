@@ -9,7 +9,7 @@ from firmwright.recipe.postprocess import Classes
 
 
 def read_class_names(classes: Classes, place: DataFolders) -> tuple[str, ...]:
-    """Return a name for every class: the recipe's, those of its file, or ``class 0`` and so on.
+    """Return a name for every class: from the recipe, from its file, or ``class 0`` and so on.
 
     Raises UserError for a file that cannot be read or has no names.
     """

@@ -78,8 +78,8 @@ def count_box_channels(detection: Detection) -> int:
 class SamplePart:
     """One sample's part of an output.
 
-    ``steps`` are those of the tensor's axes, ``sample_step`` is the distance from one sample to the
-    next, in elements.
+    ``steps`` are the steps of the tensor's axes, ``sample_step`` is the distance from one sample to
+    the next, in elements.
     """
 
     tensor: Tensor

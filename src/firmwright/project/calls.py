@@ -125,7 +125,7 @@ def emit_pointer(
 def make_blocks(
     network: Network, calls: Sequence[KernelCall], inputs: list[Port], outputs: list[Port]
 ) -> list[Block]:
-    """Return the calls in order, with loops for those that repeat.
+    """Return the calls in order, with loops for repeated calls.
 
     There are no loops around calls to other cores, which are numbered, nor around layers with
     checksums.

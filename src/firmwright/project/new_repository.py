@@ -105,7 +105,7 @@ def check_devices(target: str) -> None:
 def describe_model(model: str, signature: str | None) -> Mapping[str, Any]:
     """Return the inputs and outputs of a model file, and a function's name for each input.
 
-    With a ``signature``, they are those of its network. Raises UserError if it is unknown.
+    A ``signature`` selects its network. Raises UserError if it is unknown.
     """
     kind = FORMATS_BY_SUFFIX.get(Path(model).suffix.lower())
     if kind is None:

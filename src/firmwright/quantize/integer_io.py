@@ -13,8 +13,8 @@ DATA_MOVEMENT_OPERATORS = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsque
 def remove_float_io(model: onnx.ModelProto) -> dict[str, QuantParams]:
     """Remove the quantize after each input and the dequantize before each output of a graph.
 
-    Names stay. Returns the quantization parameters of the inputs and outputs that are integers
-    now: those that no other node reads as real numbers. The model states these parameters too.
+    Names stay. Returns the quantization parameters of the inputs and outputs that became integers.
+    No other node reads these as real numbers. The model states these parameters too.
     """
     graph = model.graph
     grids = {}

@@ -206,7 +206,7 @@ class ShiftLayer:
         fraction, power = frexp(ratio)
         shift = 1 - power
         if fraction != 0.5 or shift not in range(LARGEST_SHIFT + 1):
-            # Use all bits, except for those that the largest sum and the half step need.
+            # Use all bits, except the bits that the largest sum and the half step need.
             shift = int(log2(LARGEST_SUM / (-LOWEST * count * ratio + 1)))
             factor = relax.const(np.array(round(ratio * 2**shift), "int32"), "int32")
             total = self.emit(relax.op.multiply(total, factor))

@@ -1,4 +1,4 @@
-"""Rounds weights one by one, each compensating for the errors of those before it.
+"""Rounds weights one by one, each compensating for the errors of the previous weights.
 
 Rounding every weight to the nearest step has the least error in the weights. But the error of the
 layer's results counts, and inputs are not independent of each other: one step too much at a pixel

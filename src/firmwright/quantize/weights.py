@@ -23,7 +23,8 @@ WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 @dataclass(frozen=True)
 class Weight:
-    """A constant operand: ``axis`` is that of the output channels, ``bias`` is () if there is none.
+    """A constant operand: ``axis`` is the axis of the output channels; ``bias`` is () without a
+    bias.
 
     ``axis`` is None for transposed convolutions in groups: their channels share the parameters.
     """

@@ -9,7 +9,7 @@ from firmwright.errors import to_printable
 
 
 class GuardedStream:
-    """Writes text with escaped control characters; other attributes are those of the stream."""
+    """Writes text with escaped control characters; other attributes come from the stream."""
 
     def __init__(self, stream: Any) -> None:
         self.unguarded = stream

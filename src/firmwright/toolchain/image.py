@@ -96,8 +96,8 @@ def is_in_flash(section: Section, platform: Platform) -> bool:
 def is_in_ram(section: Section, platform: Platform) -> bool:
     """Return whether the section is in RAM.
 
-    Writable sections are in RAM. On a platform without flash, all sections are in RAM, except those
-    in further memories.
+    Writable sections are in RAM. On a platform without flash, all sections are in RAM, except the
+    sections in further memories.
     """
     if find_further(section, platform):
         return False

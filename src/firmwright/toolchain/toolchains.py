@@ -47,10 +47,10 @@ class Toolchain:
     """One compiler, as its YAML file describes it.
 
     The program is found on PATH, or in the folder of a ``python_module``. If the toolchain has a
-    ``variable`` of the environment, the program is in the folder that the variable names. ``files``
-    are in that folder too, and so is the first word of ``strip``, the command that strips a module.
-    ``output`` are the words after the flags that name the object. In the commands, ``{folder}``
-    stands for the installation's folder.
+    ``variable`` of the environment, the program is in the folder that the variable names.
+    ``files``, and the first word of ``strip``, the command that strips a module, are also in that
+    folder. ``output`` are the words after the flags that name the object. In the commands,
+    ``{folder}`` is the installation's folder.
     """
 
     name: str

@@ -40,9 +40,9 @@ REDUCTIONS = ("relax.mean", "relax.max", "relax.min", "relax.sum")
 def use_channels_last(module: tvm.IRModule) -> tvm.IRModule:
     """Return the module with the convolutions that forms compute in the layout NHWC.
 
-    These are the quantized convolutions. In float32 they are those of two dimensions with constant
-    weights and either one group or as many groups as channels. If no convolution has another
-    layout, the result is the module itself.
+    These are the quantized convolutions. In float32 they have two dimensions, constant weights, and
+    either one group or as many groups as channels. If no convolution has another layout, the result
+    is the module itself.
     """
     values = {b.var: b.value for b in main_bindings(module)}
     if not any(is_movable(value, values) for value in values.values()):

@@ -1,4 +1,4 @@
-"""Evaluates arithmetic on constants, such as that of a decomposed batch normalization."""
+"""Evaluates arithmetic on constants, such as the arithmetic of a decomposed batch normalization."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 With a stride of s, every s-th pixel of a row reads the same taps of the kernel. Thus these pixels
 are a convolution of stride 1. The results are quantized, and then the pixels are interleaved. Each
-sum has the same products as before, without those of the zeros between the input's pixels.
+sum has the same products as before, without the products with zeros between the input's pixels.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def negate(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Var:
 
 
 def wrap_sign(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Return the absolute value or negative; that of the least number is the number itself."""
+    """Return the absolute value or negative; for the least number, return the number itself."""
     (value,) = call.args
     negative = negate(builder, value)
     if operator_name(call) == "relax.negative":

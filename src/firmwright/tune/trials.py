@@ -87,7 +87,7 @@ def try_here(job: Job, trials: Trials) -> Iterator[TrialResult]:
 
 
 def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[TrialResult]:
-    """Run the trials on the workers of a scheduler, which may not see this build folder."""
+    """Run the trials on a scheduler's workers, which may have no access to this build folder."""
     # Imported late: other commands do not use a cluster.
     from firmwright.cluster.jobs import Stop, Workers, connect, run_jobs
     from firmwright.pipeline.remote_jobs import describe_worker, list_environment

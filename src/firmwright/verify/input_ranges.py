@@ -108,7 +108,7 @@ def find_factor(call: relax.Expr) -> float | None:
 
 
 def find_whole_inputs(module: tvm.IRModule) -> tuple[bool, ...]:
-    """Return for each parameter of ``main`` whether it has floats that stand for integers.
+    """Return for each parameter of ``main`` whether it has floats that represent integers.
 
     Such a parameter is read by a layer with integer weights before any other operator computes with
     it. NEMO writes its networks in this form. Weights of only -1, 0 and 1 do not prove it.

@@ -155,7 +155,7 @@ class Strips:
         return (rows - 1) * self.layer.strides[0] + reach + 1
 
     def input_bytes(self, rows: int) -> int:
-        """Return the bytes of a strip's input, and those that the last tile reads after it."""
+        """Return the bytes of a strip's input and of the last tile's reads after it."""
         read = self.kernel_columns * 4
         if self.each:
             reach = (self.layer.kernel[1] - 1) * self.layer.dilation[1]
@@ -165,7 +165,7 @@ class Strips:
         return align(max(last, self.input_rows(rows) * self.row_bytes))
 
     def output_bytes(self, rows: int) -> int:
-        """Return the bytes of a strip's output, and those that the last tile writes after it."""
+        """Return the bytes of a strip's output and of the last tile's writes after it."""
         pixels = rows * self.geometry.out_width + self.tile
         return align(pixels * self.layer.out_channels + CHANNELS)
 

@@ -78,7 +78,7 @@ def estimate_mac(form: Form | None, is_float: bool, architecture: str) -> float:
 
 
 def has_floats(region: Region, module: IRModule, context: Context) -> bool:
-    """Return whether loops compute floats: those of the model, or quantized values in float32."""
+    """Return whether loops compute floats: floats of the model, or quantized values in float32."""
     use = use_integer_arithmetic(region, module, ROUNDINGS[context.rounding])[1]
     result = module[region.name].body.body.fields[0]
     is_float_model = not use.quantized_operators and dtype_of(result).startswith("float")

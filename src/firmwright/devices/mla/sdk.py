@@ -22,7 +22,7 @@ PASSED_VARIABLES = (
     *("HOME", "PATH", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"),
     *(HOME_VARIABLE, "MODEL_COMPILER_VERSION", "SIMA_MLA_SIM_PARALLEL"),
 )
-"""The variables that the SDK gets: those that its activation sets."""
+"""The variables that the SDK gets: the variables that its activation sets."""
 SCRIPT = "compile.py"
 RECORD = "sdk.json"
 VERSION_PROGRAM = (

@@ -40,13 +40,13 @@ def number_fields(names: str) -> tuple[tuple[str, Any], ...]:
 
 
 class CopyStruct(ctypes.Structure):
-    """``fw_soma_copy``; the names are those of the header."""
+    """``fw_soma_copy``, with the names in the header."""
 
     _fields_ = number_fields("l1 planes plane_bytes l2_stride")
 
 
 class LayerStruct(ctypes.Structure):
-    """``fw_soma_layer``; the names are those of the header."""
+    """``fw_soma_layer``, with the names in the header."""
 
     _fields_ = number_fields(
         "in_channels in_height in_width out_channels out_height out_width kernel_height "
@@ -105,7 +105,7 @@ class SomaDevice:
     """The device's registers and its memory L1."""
 
     def __init__(self, engine: Engine, run: Run, stop: Callable[[Stop], None]) -> None:
-        """Map the registers; the numbers are those of the platform's ``accelerators``."""
+        """Map the registers; the numbers come from the platform's ``accelerators``."""
         numbers = run.platform.accelerators["soma_dory"]
         self._engine = engine
         self._stop = stop
@@ -211,6 +211,6 @@ class Diana(QemuVirtRv32):
         self.engine.mmio_map(_CLOCK, _CLOCK_SIZE, self._read_clock, None, None, None)
 
     def _read_clock(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
-        """Return the cycles: one per instruction, and those of jobs, because the core waits."""
+        """Return the cycles of instructions, one each, and of jobs, because the core waits."""
         now = self.count_instructions() + self.accelerator.cycles
         return now >> 32 if offset & 4 else now & 0xFFFFFFFF

@@ -29,7 +29,7 @@ from firmwright.ir.layer import LayerKind
 
 @dataclass(frozen=True)
 class Tiling:
-    """A layer as it is tiled (an addition is one row of bytes), its tiles and their cycles."""
+    """A layer in the form that is tiled (an addition is one row of bytes), its tiles and cycles."""
 
     layer: AcceleratorLayer
     tile: tiles.Tile

@@ -31,7 +31,7 @@ SCALE_TYPE = "advanced_options:quantization_scale_type"
 
 @dataclass(frozen=True)
 class TidlOptions:
-    """The value of every option of the table, by name; the user wrote those in ``stated``."""
+    """The value of every option of the table, by name; ``stated`` has the user's options."""
 
     values: Mapping[str, Value]
     stated: Collection[str] = ()

@@ -315,7 +315,7 @@ def gelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> 
 def gelu_tanh(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Compute 16-bit tensors by a table. The source is that of :func:`gelu`."""
+    """Compute 16-bit tensors by a table. Source: see :func:`gelu`."""
     return lower_by_interpolation(
         builder, call, grid, lambda x: float(real_functions.gelu_tanh(np.array(x)))
     )

@@ -50,7 +50,7 @@ class Line:
 def resize_exactly(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Weigh stored integers; None if the scales make ties a matter of chance.
+    """Weigh stored integers; None if rounding errors decide ties at these scales.
 
     If a sum is half way between two integers, the result is the even one, as in float64. In
     float32, operator by operator, it can be either one.

@@ -126,8 +126,8 @@ class Steps:
 def find_multipliers(steps: Steps, nearest: Array) -> tuple[Array, Array]:
     """Return the nearest multiplier that fits all steps of a channel, and its offset; else 0.
 
-    Two steps that a multiplier cannot both have also exclude most other multipliers. Thus few are
-    tried.
+    Two steps that a multiplier cannot both have also exclude most other multipliers. So only few
+    multipliers are tried.
     """
     multipliers, offsets = np.zeros_like(nearest), np.zeros_like(nearest)
     tried, left = nearest, np.arange(nearest.size)

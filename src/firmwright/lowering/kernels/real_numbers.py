@@ -25,8 +25,8 @@ from firmwright.lowering.kernels.requantization import to_storage
 from firmwright.lowering.kernels.rounding import Rounding
 
 MOST_STEPS = 255
-"""The maximum number of steps, that of 8 bits. More steps would need a large table, and a
-reciprocal of more bits."""
+"""The maximum number of steps, for 8 bits. More steps would need a large table, and a reciprocal of
+more bits."""
 
 SMALLEST_NORMAL, INFINITY = 0x00800000, 0x7F800000
 """The bit patterns of the smallest normal float32 and of infinity."""

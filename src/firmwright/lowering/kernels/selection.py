@@ -84,7 +84,7 @@ class Selection:
             return builder.get()
 
     def comes_before(self, new: Any, old: Any) -> Any:
-        """Return whether an element belongs before another one that came earlier."""
+        """Return whether an element belongs before an element that came earlier."""
         better = new > old if self.largest else new < old
         if not is_float(new):
             return better

@@ -231,7 +231,7 @@ def convert_dropout(data: relax.Expr, attributes: Mapping[str, Any], opset: int)
 def check_results(
     result: relax.Expr, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any]
 ) -> None:
-    """Raise UserError if results are missing, or constants stand in for them."""
+    """Raise UserError if results are missing, or if constants replace them."""
     wanted = count_results(attributes)
     if wanted == 1:
         return

@@ -1,6 +1,6 @@
 """Checks the graphs inside nodes: branches of an If and bodies of a Loop.
 
-ONNX's checker does not compare the inputs and outputs of these graphs with those of the node.
+ONNX's checker does not compare the inputs and outputs of these graphs with the node's.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ Values = Mapping[relax.Var, relax.Expr]
 
 @dataclass(frozen=True)
 class Step:
-    """An operator on the tensor ``source``; ``compute`` maps its numbers to those of the result.
+    """An operator on the tensor ``source``; ``compute`` maps its numbers to the result's numbers.
 
     Integers of any type are computed as int64. ``slope`` is the factor of the operator before it
     rounds. ``is_whole``: whether a result is a whole number always, never, or (None) if the source

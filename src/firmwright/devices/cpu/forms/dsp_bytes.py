@@ -2,7 +2,7 @@
 
 A halfword is h = w0 + 2^8 w1. SMLAD on halves of words adds the products of two taps. With h, it
 adds to t = s0 + 2^8 s1; with the sign-extended lower bytes (SXTB16), it adds to s0. So t - s0 is
-2^8 s1, which is multiplied as it is. The result is exact if t fits 32 bits. In layers with larger
+2^8 s1, which is multiplied unchanged. The result is exact if t fits 32 bits. In layers with larger
 sums, the bytes are next to each other and both are sign-extended.
 
 SXTB16 widens bytes 0 and 2 of a word, then bytes 1 and 3. That defines the order of taps in fours.

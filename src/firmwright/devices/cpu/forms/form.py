@@ -42,9 +42,9 @@ class Packing:
     """The numbers of a layer in the format that a form's C reads.
 
     ``arrays`` has constants by their names in C, ``record`` has the members of the layer's struct.
-    ``variant`` has the variables of the form's template. ``parts`` has those of its parts, with
-    ``part_parameters`` as parameters after the record. ``shared`` has the variables of a function
-    that layers share, if these depend on less.
+    ``variant`` has the variables of the form's template. ``parts`` has the variables of its parts,
+    whose functions have ``part_parameters`` after the record. ``shared`` has the variables of a
+    function that layers share, if these depend on less.
     """
 
     arrays: Mapping[str, Array]

@@ -40,9 +40,8 @@ def pack_blocks(
 ) -> Packing:
     """Pack blocks of ``pixels`` by ``channels``, with the arrays ``scales`` by channel.
 
-    The layout of the weights is that of ``pack_convolution``. A layer without groups may have
-    shorter runs, ``run``, whose sums are joined in 64 bits. If ``kept``, the C keeps the order of
-    products.
+    The weights have the layout of ``pack_convolution``. A layer without groups may have shorter
+    runs, ``run``, whose sums are joined in 64 bits. If ``kept``, the C keeps the order of products.
     """
     groups = layer.groups
     outputs = layer.out_channels // groups
