@@ -1,4 +1,4 @@
-/* Prints the cycles between two readings of the clock, then those around a job of 80 cycles. */
+/* Prints the cycles between two readings of the clock, and around a job of 80 cycles. */
 #include "fw_hal.h"
 #include "fw_soma.h"
 

@@ -1,4 +1,4 @@
-/* Exits with 0 if .data and .bss begin as C promises, else with the number of the mistake. */
+/* Exits with 0 if .data and .bss begin as C promises, else with the number of the error. */
 #include "fw_hal.h"
 
 static volatile uint32_t initialized[5] = {1, 2, 3, 4, 5};
@@ -29,7 +29,7 @@ __attribute__((noinline)) int32_t counted(void)
     return cleared_byte == 0 ? 0 : 4;
 }
 
-/* Writes one byte of the arena, which nothing has written before. */
+/* Writes one byte of the arena, which no code has written before. */
 int main(void)
 {
     fw_hal_init();

@@ -1,4 +1,4 @@
-/* Makes the mistake that the console asks for; `counted` has made it when it returns. */
+/* Causes the error that the console selects, before `counted` returns. */
 #include "fw_hal.h"
 
 typedef void (*function)(void);

@@ -1,6 +1,6 @@
 /*
- * Does with the accelerator what the console says: commands of a letter and 32-bit words, which
- * come in the order of the structures of fw_soma.h. Offsets are those of a buffer in L2.
+ * Executes the console's commands on the accelerator. A command is a letter and 32-bit words in the
+ * order of the structures of fw_soma.h. Offsets are in a buffer in L2.
  */
 #include "fw_hal.h"
 #include "fw_soma.h"

@@ -1,6 +1,6 @@
 /*
  * A stand-in for TI's dmautils and cache functions, with the names and the order of calls of its
- * documentation. A transfer is carried out when it is waited for; a call out of order ends the
+ * documentation. A transfer is executed when the program waits for it. A call out of order ends the
  * program.
  */
 #include <stdarg.h>

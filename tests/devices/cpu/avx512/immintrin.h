@@ -1,4 +1,4 @@
-/* The AVX-512 instructions of the forms in plain C, so that machines without them test those. */
+/* The AVX-512 instructions of the forms in plain C, for machines without these instructions. */
 #ifndef AVX512_IN_C_H
 #define AVX512_IN_C_H
 
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Functions for AVX-512 become ordinary ones. */
+/* Functions for AVX-512 become ordinary functions. */
 #define target(instructions) unused
 
 struct wide {
@@ -27,7 +27,7 @@ struct wide {
         return r; \
     }
 
-/* The 64-bit lane that a 32-bit one is in, signed. */
+/* The 64-bit lane that contains a 32-bit lane, signed. */
 #define LONG(v, i) ((int64_t)(((uint64_t)(uint32_t)v.lanes[(i) | 1] << 32) | (uint32_t)v.lanes[(i) & ~1]))
 #define HALF(value, i) ((uint64_t)(value) >> 32 * ((i) & 1))
 #define BYTE(v, i, t, type) (type)((uint32_t)v.lanes[i] >> 8 * (t))

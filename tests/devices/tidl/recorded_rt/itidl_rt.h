@@ -1,7 +1,7 @@
 /*
- * A recorded interface of TIDL-RT, for tests: the names and fields that TI's SDK gives them, in the
- * order of its newest generation that is public. It is no header for a chip; there the SDK's own is
- * used.
+ * A recorded interface of TIDL-RT for tests. It has the names and fields of TI's SDK, in the order
+ * of the newest public generation. It is not a header for a chip; programs for a chip use the SDK's
+ * header.
  */
 #ifndef ITIDL_RT_H
 #define ITIDL_RT_H

@@ -1,9 +1,9 @@
 /*
- * Stands in for TI's library in tests: it demands what TI's documents and sources demand, and what
- * stands in for a region computes. A network's file is "net <command>", its description one line
- * a tensor: "<i or o> <place> <name> <type> <scale> <zero point> <bytes>".
+ * A stand-in for TI's library in tests. It has the requirements of TI's documents and sources, and
+ * the stand-in of a region computes. A network's file is "net <command>". Its description has one
+ * line per tensor: "<i or o> <place> <name> <type> <scale> <zero point> <bytes>".
  *
- * What is left at the end is told on stderr: a handle, or shared memory, that nobody let go of.
+ * At the end, stderr lists handles and shared memory that the program has not released.
  */
 #include "itidl_rt.h"
 
@@ -70,7 +70,7 @@ int32_t TIDLRT_setParamsDefault(sTIDLRT_Params_t *params)
     return SUCCESS;
 }
 
-/* Clears neither the name nor the padding, as an older one of TI's. */
+/* Clears neither the name nor the padding, like an older version of TI's function. */
 int32_t TIDLRT_setTensorDefault(sTIDLRT_Tensor_t *tensor)
 {
     tensor->elementType = tensor->numDim = tensor->dataOffset = tensor->zeroPoint = 0;
@@ -116,7 +116,7 @@ int32_t TIDLRT_create(sTIDLRT_Params_t *params, void **handle)
         sscanf(params->netPtr, "net %u\n", &made->command) != 1) {
         return INVALID_PARAMETERS;
     }
-    /* What a region works in lies behind its tensors. */
+    /* The working memory of a region is after its tensors. */
     made->memory = aligned_alloc(LINE, bytes + (1u << 20));
     memset(made->memory, 0xa5, bytes + (1u << 20));
     instances[slot] = made;
@@ -166,7 +166,7 @@ static int32_t check(const described *wanted, const sTIDLRT_Tensor_t *given)
     return is_shared == (given->memType == TIDLRT_MEM_SHARED) ? SUCCESS : INVALID_PARAMETERS;
 }
 
-/* Where a tensor lies for what stands in: behind those of lesser places, inputs first. */
+/* Return the address of a tensor for the stand-in: after tensors of lower places, inputs first. */
 static uint8_t *place(const instance *of, const described *wanted)
 {
     uint8_t *at = of->memory;

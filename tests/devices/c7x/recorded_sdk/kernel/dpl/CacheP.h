@@ -1,4 +1,4 @@
-/* What the C7x's side uses of TI's SDK, by the names and types of its public documents. */
+/* The part of TI's SDK that the C7x's side uses, as TI's public documents state it. */
 #ifndef CACHEP_H
 #define CACHEP_H
 
