@@ -1,4 +1,4 @@
-"""Positions of the largest and smallest elements if all elements are the type's extreme."""
+"""Positions of the maximum and minimum if all elements are the limit of the type."""
 
 from __future__ import annotations
 

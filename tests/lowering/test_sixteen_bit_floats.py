@@ -65,7 +65,7 @@ def convert(function: str, numbers: Array, result: str, folder: Path) -> Array:
 
 
 def near_ties(kind: np.dtype[Any], wide: str) -> Array:
-    """Return every number of 16 bits, the middles between neighbors, and their next numbers."""
+    """Return all 16-bit numbers, the middles between neighbors, and the numbers next to these."""
     finite = np.arange(2**16, dtype="uint16").view(kind).astype(wide)
     finite = np.unique(finite[np.isfinite(finite)])
     middles = finite[:-1] + (finite[1:] - finite[:-1]) / 2
