@@ -178,7 +178,7 @@ def test_the_emulator_is_locked_and_others_stand_beside_it(changed: Repository) 
         ("{}", "digits.lock: not a lock: Object missing required field `lock_version`"),
         (
             '{"lock_version": 1, "files": {}, "samples": {}, "versions": {}}',
-            "digits.lock: of version 1, this firmwright reads 2",
+            "digits.lock: has version 1, this firmwright reads 2",
         ),
     ],
 )

@@ -90,7 +90,7 @@ def test_download_that_fails_names_the_mirror(repository: Repository) -> None:
     url = "http://127.0.0.1:9/m.onnx"
     text = fail_with(repository, f"model: {{url: '{url}', sha256: '{'a' * 64}'}}\n")
     failure = "the server does not answer (Connection refused)"
-    assert f"r.yaml:1:8: model: {url}: cannot download the model: {failure}; a " in text
+    assert f"r.yaml:1:8: model: {url}: cannot download the model: {failure}; try again, or " in text
     assert "FIRMWRIGHT_MIRROR" in text
 
 
