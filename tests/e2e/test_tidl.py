@@ -33,7 +33,7 @@ def test_a_stand_in_is_exact_and_is_named_everywhere(repository: Repository) -> 
     operators = json.loads(told.stdout)["operators"]
     assert "tidl" in [o["device"] for o in operators]
     shown = repository.run("firmwright", "explain", "recipe=digits.yaml").stdout
-    assert "tidl: TIDL takes all" in shown
+    assert "tidl: TIDL runs all" in shown
 
 
 def test_a_chips_network_is_built_for_the_host_beside_the_one_for_the_chip(

@@ -90,5 +90,5 @@ def test_integers_without_a_scale_are_refused() -> None:
 
 def test_missing_ranges_are_named() -> None:
     _, found = quantized_and_restored()
-    with pytest.raises(UserError, match=r"no range for .*y; give samples"):
+    with pytest.raises(UserError, match=r"no range for .*y; add samples"):
         infer_distributions(as_onnx(found), {})
