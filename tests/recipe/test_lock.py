@@ -115,7 +115,10 @@ def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
         (b"{", "r.*lock: not a lock: "),
         (b"\xff", "not a lock"),
         (b'{"lock_version": 2, "files": {}, "samples": {}}', "not a lock: .*versions"),
-        (b'{"lock_version": 1, "files": {}, "samples": {}, "versions": {}}', "has version 1, .* 2;"),
+        (
+            b'{"lock_version": 1, "files": {}, "samples": {}, "versions": {}}',
+            "has version 1, .* 2;",
+        ),
     ],
 )
 def test_a_bad_lock_is_rejected(text: bytes, message: str, tmp_path: Path) -> None:
