@@ -117,5 +117,6 @@ def mask_addresses(text: str) -> str:
 
     ``Path`` writes an address with one slash, so one slash is enough here.
     """
-    text = re.sub(r"((?:https?:/|\w://)/?)[^\s@'\"]+@", r"\1…@", text)
-    return re.sub(r"((?:https?:/|\w://)[^\s?#'\"]*[?#])[^\s'\"]+", r"\1…", text)
+    text = re.sub(r"(https?:/{0,2}|\w://)[^\s'\"]+@", r"\1…@", text, flags=re.IGNORECASE)
+    query = r"((?:https?:/|\w://)[^\s?#'\"]*[?#])[^\s'\"]+"
+    return re.sub(query, r"\1…", text, flags=re.IGNORECASE)

@@ -63,3 +63,13 @@ def test_a_file_in_the_place_of_a_folder_is_named(
     failed = copy_of_built.doit("build", RECIPE)
     assert failed.returncode == 1
     assert failed.stderr.strip().endswith(f"build/{place}: {told}")
+
+
+def test_the_build_folder_of_another_recipe_is_rejected(copy_of_built: Repository) -> None:
+    copy_of_built.write("other.yaml", (copy_of_built.folder / "digits.yaml").read_text())
+    bundle = copy_of_built.folder / "build/digits/digits-rv32-bare.tar.gz"
+    before = bundle.read_bytes()
+    failed = copy_of_built.doit("build", "recipe=other.yaml", "outdir=build/digits")
+    assert failed.returncode == 1
+    assert "has the results of digits.yaml" in failed.stdout + failed.stderr
+    assert bundle.read_bytes() == before

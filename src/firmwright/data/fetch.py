@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from firmwright.data.sample_sources import DataFile
 from firmwright.errors import UserError
@@ -89,15 +89,17 @@ def add_query(url: str) -> str:
     """Return an address with the query that ``FIRMWRIGHT_SIGNED_URLS`` has for it.
 
     Addresses there are separated by spaces. One that ends with ``/`` before its query counts for
-    all files below. So a query is only sent to the server that the user names with it. Raises
-    UserError for an address without a query.
+    all files below, but not for a path with ``..``, which leaves that folder. So a query is only
+    sent to the server and folder that the user names with it. Raises UserError for an address
+    without a query.
     """
     place, _, query = url.partition("?")
+    is_plain = {".", ".."}.isdisjoint(unquote(place).replace("\\", "/").split("/"))
     for signed in os.environ.get(SIGNED_VARIABLE, "").split():
         start, _, secret = signed.partition("?")
         if not (start.startswith(("http://", "https://")) and secret):
             raise UserError(f"{SIGNED_VARIABLE}: an entry is not an http address with a query")
-        if place == start or (start.endswith("/") and place.startswith(start)):
+        if place == start or (is_plain and start.endswith("/") and place.startswith(start)):
             return f"{place}?{query}{'&' * bool(query)}{secret}"
     return url
 

@@ -70,7 +70,7 @@ class Search:
     def match_rest(self, path: Path, rest: Sequence[str]) -> Iterator[Path]:
         if rest:
             yield from self.match(path, rest)
-        elif path.is_file():
+        elif os.path.isfile(path):  # noqa: PTH113 (Path.is_file raises for a forbidden link)
             yield path
 
     def list_entries(self, folder: Path) -> list[os.DirEntry[str]]:
