@@ -18,7 +18,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     sentence = "copy a built-in platform file and its board's folder, for you to change"
     board = new.add_parser("board", help=sentence, description=sentence)
     board.add_argument("name", metavar="NAME", help="the platform's and the board's name")
-    board.add_argument("--like", required=True, metavar="PLATFORM", help="the ready platform")
+    board.add_argument("--like", required=True, metavar="PLATFORM", help="the built-in platform")
     sentence = "begin with a model: write a recipe, samples, dodo.py and a CI workflow"
     begin = commands.add_parser("init", help=sentence, description=sentence)
     begin.add_argument("model", nargs="?", metavar="MODEL", help="a model file")
@@ -35,11 +35,11 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
 def run_command(options: argparse.Namespace) -> int:
     """Write the first files of a board, a repository or an editor; return the exit code."""
     try:
-        told = COMMANDS[options.command](options)
+        lines = COMMANDS[options.command](options)
     except UserError as error:
         print(error, file=sys.stderr)
         return 1
-    print("\n".join(told))
+    print("\n".join(lines))
     return 0
 
 
@@ -63,8 +63,8 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
         raise UserError("init: expected MODEL, or --from FILE")
     platform, target = options.platform or "rv32-bare", options.target or "c"
     written = write_new_repository(options.model, platform, target, Path(), options.signature_name)
-    told = [f"{'wrote' if new else 'left as it is:'} {path}" for path, new in written.items()]
-    return [*told, f"Build with: firmwright build {next(iter(written))}"]
+    lines = [f"{'wrote' if new else 'kept:'} {path}" for path, new in written.items()]
+    return [*lines, f"Build with: firmwright build {next(iter(written))}"]
 
 
 def convert_settings(options: argparse.Namespace) -> list[str]:

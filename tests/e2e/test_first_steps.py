@@ -94,7 +94,7 @@ def test_init_for_a_second_model_writes_what_builds(folder: Repository) -> None:
     assert folder.run("firmwright", "init", "digits.onnx", "--platform", "host").returncode == 0
     save_relu(folder.folder / "my-relu.onnx", [1, 3])
     done = folder.run("firmwright", "init", "my-relu.onnx", "--platform", "host")
-    assert {"wrote samples_my_relu.py", "left as it is: dodo.py"} < {*done.stdout.splitlines()}
+    assert {"wrote samples_my_relu.py", "kept: dodo.py"} < {*done.stdout.splitlines()}
     assert (
         "\n      - run: firmwright build my-relu.yaml\nand build/my-relu/*.tar.gz " in done.stderr
     )
@@ -102,14 +102,14 @@ def test_init_for_a_second_model_writes_what_builds(folder: Repository) -> None:
     assert built.returncode == 0, built.stdout + built.stderr
     (folder.folder / "digits.yaml").unlink()
     again = folder.run("firmwright", "init", "digits.onnx", "--platform", "host")
-    assert "left as it is: samples.py\n" in again.stdout
+    assert "kept: samples.py\n" in again.stdout
     assert not again.stderr
 
 
 def test_init_leaves_what_is_there(folder: Repository) -> None:
     folder.write("dodo.py", "# mine\n")
     done = folder.run("firmwright", "init", "digits.onnx")
-    assert "left as it is: dodo.py" in done.stdout
+    assert "kept: dodo.py" in done.stdout
     assert (folder.folder / "dodo.py").read_text() == "# mine\n"
     recipe = (folder.folder / "digits.yaml").read_text()
     again = folder.run("firmwright", "init", "digits.onnx", "--platform", "host")

@@ -27,7 +27,7 @@ MESSAGES = {
     "i": rf"illegal instruction.*; {PLACE}",
     "h": r"halted the processor, and no interrupt will wake it; last at 0x[0-9a-f]{8} in counted",
     "s": r"\(the stack of 16384 bytes has overflowed\); at 0x[0-9a-f]{8} in overflow",
-    "c": r"waiting for console input, but there is no more; at .* in fw_hal_read",
+    "c": r"waiting for console input, but no input is left; at .* in fw_hal_read",
     "l": r"did not exit within 100,000 instructions; last at 0x[0-9a-f]{8} in counted",
 }
 
@@ -95,7 +95,7 @@ def test_an_exit_code_that_does_not_fit_is_not_taken_for_success(
 
 
 def test_host_program_that_wants_more_input(build: BuildFirmware, run: RunFirmware) -> None:
-    with pytest.raises(UserError, match="waiting for console input, but there is no more"):
+    with pytest.raises(UserError, match="waiting for console input, but no input is left"):
         run(build("console.c", "host"), "host", b"\x09\x00\x00\x00few")
 
 

@@ -128,7 +128,7 @@ class Mps2An386:
         if offset == _UART_STATE:
             ready = self._console.poll() and receiving
             if self._console.is_exhausted:
-                self._stop(Stop(fault="waiting for console input, but there is no more"))
+                self._stop(Stop(fault="waiting for console input, but no input is left"))
             return _RECEIVE_FULL if ready else 0
         if offset == _UART_DATA and receiving:
             return self._console.read()

@@ -75,7 +75,7 @@ class QemuVirtRv32:
         if offset == _UART_LINE_STATUS:
             ready = self._console.poll()
             if self._console.is_exhausted:
-                self._stop(Stop(fault="waiting for console input, but there is no more"))
+                self._stop(Stop(fault="waiting for console input, but no input is left"))
             return _TRANSMITTER_EMPTY | (_DATA_READY if ready else 0)
         return self._console.read() if offset == _UART_DATA else 0
 

@@ -80,7 +80,7 @@ def start_cluster(workers: int, folder: Path, stop: Stop) -> Iterator[str]:
 def wait_or_kill(worker: Popen[bytes], ending: Event) -> None:
     """Wait for the end of a worker, and kill it if ``ending`` is set.
 
-    A worker that is stopped (SIGSTOP) does not notice that its lifeline ends.
+    A group of processes that is stopped (SIGSTOP) does not notice that its lifeline ends.
     """
     while worker.poll() is None:
         if ending.wait(POLL):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from firmwright.migration.c_arrays import EmbeddedModel
 from firmwright.migration.draft import Draft, load_rules, shorten
 from firmwright.migration.formats import Format, find_format
 from firmwright.migration.source import Setting, read_source
+from firmwright.project.new_repository import make_file_name
 from firmwright.recipe import load_recipe
 from firmwright.recipe.catalog import Catalog
 from firmwright.recipe.editor_schema import FIRST_LINE
@@ -115,8 +115,7 @@ def make_target(draft: Draft, kind: Format) -> str | list[Any] | None:
 def name_recipe(data: Mapping[str, Any]) -> str:
     """Return the name of the recipe's file, from ``name`` or from the model's file."""
     model = data["model"]["path"] if isinstance(data["model"], dict) else data["model"]
-    name = str(data.get("name") or Path(str(model)).stem)
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "network"
+    return make_file_name(str(data.get("name") or Path(str(model)).stem))
 
 
 def render(data: Mapping[str, Any], draft: Draft, kind: Format) -> str:

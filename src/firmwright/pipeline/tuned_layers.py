@@ -115,8 +115,8 @@ def find_wrong_ways(
     """Yield the file's unknown layers and unknown variants, and the layers that it lacks."""
     for name, layer in tuned.layers.items():
         if name not in known:
-            told = "not a layer with several variants"
-            yield refuse(job, file, ("layers", name), told, key=True)
+            message = "not a layer with several variants"
+            yield refuse(job, file, ("layers", name), message, key=True)
         elif layer.way not in known[name]:
             listed = ", ".join(known[name])
             place = ("layers", name, "way")

@@ -30,6 +30,11 @@ TEXTS = {
 }
 
 
+def make_file_name(text: str) -> str:
+    """Return a text as the name of a file, without characters that a shell or a task reads."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._") or "network"
+
+
 def write_new_repository(
     model: str, platform: str, target: str, folder: Path, signature: str | None = None
 ) -> dict[Path, bool]:
@@ -42,7 +47,7 @@ def write_new_repository(
     """
     known = load_platform(platform)
     check_devices(target)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(model).stem).strip("-._") or "network"
+    name = make_file_name(Path(model).stem)
     recipe = folder / f"{name}.yaml"
     if recipe.exists():
         raise UserError(f"{recipe}: already exists; remove it, or rename the model")

@@ -256,5 +256,5 @@ def run_pip(command: str, *words: str) -> None:
     options = "--quiet", "--disable-pip-version-check"
     done = run_python("pip", command, *options, *words, capture_output=True, text=True)
     if done.returncode:
-        told = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise UserError(f"pip {command} failed: {told[-1] if told else done.returncode}")
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise UserError(f"pip {command} failed: {lines[-1] if lines else done.returncode}")
