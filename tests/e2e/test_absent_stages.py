@@ -32,3 +32,10 @@ def test_a_single_stage_says_that_it_is_up_to_date(repository: Repository) -> No
     again = repository.doit("model", "recipe=digits.yaml")
     assert again.returncode == 0
     assert "  up to date  model\n" in again.stdout
+
+
+def test_a_list_of_tasks_omits_absent_stages(repository: Repository) -> None:
+    listed = repository.doit("list", "recipe=digits.yaml").stdout
+    names = {line.split()[0] for line in listed.splitlines()}
+    assert {"model", "bundle", "lock"} <= names
+    assert names.isdisjoint({"demo", "mapping", "chip-check", "artifacts"})

@@ -77,6 +77,10 @@ class StageFailed(TaskFailed):  # type: ignore[misc]
         self.notes = tuple(notes)
 
 
+REFUSED = "refused"
+"""The entry of ``Task.meta`` of a task that can only fail."""
+
+
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     """Yield the doit task of every stage of every job, in a group with the stage's name.
 
@@ -108,9 +112,13 @@ def explain_missing(job: Job, stage: Stage) -> str:
 
 
 def refuse_task(group: dict[str, Any], messages: Iterable[str]) -> dict[str, Any]:
-    """Return a task that fails with the messages, in place of a group without tasks."""
+    """Return a task that fails with the messages, in place of a group without tasks.
+
+    Lists of tasks omit it.
+    """
     failed = TaskFailed("\n".join(messages))
-    return {"basename": group["basename"], "doc": group["doc"], "actions": [lambda: failed]}
+    refused = {"actions": [lambda: failed], "meta": {REFUSED: True}}
+    return {"basename": group["basename"], "doc": group["doc"], **refused}
 
 
 def refuse_device_stages(known: Collection[str]) -> Iterator[dict[str, Any]]:
