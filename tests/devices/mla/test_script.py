@@ -272,7 +272,8 @@ def recorded(
     return sdk
 
 
-SAME = ("the largest that is possible", "the largest")
+SAME = ("CYCLES = 1000", "CYCLES = 1_000")
+"""A change of the recorded SDK without an effect."""
 
 
 def test_what_the_sdk_made_is_read_and_packed_again_with_the_same_bytes(
