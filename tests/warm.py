@@ -35,7 +35,7 @@ IMPORTED = [
 SYNTAX = re.compile(r"[&|;<>~*$]")
 """Characters that require bash."""
 
-LIMIT = 1200
+LIMIT = 500
 """Maximum seconds of a command."""
 
 
