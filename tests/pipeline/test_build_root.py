@@ -19,6 +19,7 @@ OUTDIR = {
     ".": "is the folder of d.yaml",
     "home": "is your home folder",
     "/": "is the root of the file system",
+    "~/new": "starts with ~, which the shell did not replace; ",
     ".git": "is in a folder of git",
     ".git/hooks/new": "is in a folder of git",
     "other": "is the top of a git repository",

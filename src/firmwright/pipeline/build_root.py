@@ -75,6 +75,8 @@ def list_recipes() -> Sequence[Path]:
 
 def find_reasons(root: Path, recipes: Sequence[Path]) -> Iterator[str]:
     """Yield the reasons why a folder cannot be the build root."""
+    if str(root).startswith("~"):
+        yield f"starts with ~, which the shell did not replace; {find_home()} is your home folder"
     if root.is_symlink():
         yield "is a symbolic link"
     place = Path(os.path.realpath(root))
