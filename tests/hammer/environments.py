@@ -20,6 +20,7 @@ from tests.hammer.campaign import FindingError, list_processes
 from tests.hammer.kills import COMMANDS, LONGEST, BuildFolder
 
 BUILD = ("build", "digits.yaml")
+EMULATED = (*BUILD, "platform=rv32-bare", "toolchain=zig")
 LIST = ("list", "digits.yaml")
 INFO = ("info", "digits.yaml")
 PLATFORMS = ("platforms",)
@@ -56,7 +57,7 @@ FILES = "open files"
 DISK = "No space left|disk|full"
 
 SHORT = (
-    Fault("1 GiB of memory", 'ulimit -v 1048576; "$@"', (DONE,)),
+    Fault("1 GiB of memory", 'ulimit -v 1048576; "$@"', (DONE,), commands=(BUILD, EMULATED)),
     Fault("no locks", 'LD_PRELOAD=$PWD/nolocks.so "$@"', (DONE,), NO_LOCKS, noted=True),
     Fault("closed output", '"$@" >&-', (FAILED,), CLOSED, ALL),
     Fault("full output", '"$@" >/dev/full', (FAILED,), FULL, ALL),
@@ -145,7 +146,7 @@ class EnvironmentHammer:
 
     def try_case(self, case: Case) -> str:
         """Run a command with a fault, and build without it; FindingError for any damage."""
-        if case.command in (BUILD, FLEET):
+        if case.command in (BUILD, EMULATED, FLEET):
             self.builds.forget()
         code, told = self.run(case)
         judge(case, code, told)

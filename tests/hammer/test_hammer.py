@@ -118,7 +118,9 @@ def test_builds_among_files_of_the_user(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("cc", "unshare")
-@pytest.mark.parametrize("case", list_cases(SHORT), ids=lambda c: f"{c.fault.name}, {c.command[0]}")
+@pytest.mark.parametrize(
+    "case", list_cases(SHORT), ids=lambda c: f"{c.fault.name}, {' '.join(c.command)}"
+)
 def test_an_environment(environments: EnvironmentHammer, case: Case) -> None:
     environments.try_case(case)
 
