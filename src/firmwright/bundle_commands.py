@@ -43,40 +43,43 @@ TRUSTED, UNTRUSTED = 0, 1
 
 def add_commands(commands: Any) -> None:
     """Add the parsers of these commands to the command line's parser."""
-    sentence = "print the contents of a bundle, an ELF image, an image for MCUboot or of a network"
+    sentence = "print the contents of a bundle or of an image: ELF, MCUboot, or a network's image"
     inspect = commands.add_parser("inspect", help=sentence, description=sentence)
     inspect.add_argument("file", metavar="FILE", type=Path, help="a bundle (.tar.gz) or an image")
     sentence = "print the changes from one bundle to another"
-    codes = "exit code: 0 the same, 1 they differ, 2 one cannot be read"
+    codes = "exit code: 0 equal, 1 different, 2 a bundle cannot be read or built"
     diff = commands.add_parser("diff", help=sentence, description=sentence, epilog=codes)
-    operand = "a bundle (.tar.gz), or a recipe to build: net.yaml, or HEAD~1:net.yaml of git"
+    operand = "a bundle (.tar.gz), or a recipe to build: net.yaml, or HEAD~1:net.yaml from git"
     diff.add_argument("before", metavar="BEFORE", help=operand)
-    diff.add_argument("after", metavar="AFTER", help="another one")
+    diff.add_argument("after", metavar="AFTER", help="a second bundle, or a second recipe")
     forms = diff.add_mutually_exclusive_group()
     forms.add_argument("--markdown", action="store_true", help="print tables for a pull request")
     forms.add_argument(
-        "--html", metavar="FILE", type=Path, help="write a page with both builds side by side"
+        "--html", metavar="FILE", type=Path, help="write an HTML page with both builds side by side"
     )
     for parser in (inspect, forms):
         parser.add_argument("--json", action="store_true", help="print JSON")
-    sentence = "sign the provenance of a bundle; a second key adds its signature"
+    sentence = "sign the provenance of a bundle, or add a signature with a second key"
     sign = commands.add_parser("sign", help=sentence, description=sentence)
     sign.add_argument(
         "--key", type=Path, help=f"private key, ed25519 in PEM (default: ${KEY_VARIABLE})"
     )
     add_image(commands)
     sentence = "check digests, signatures and provenance of a bundle against a policy"
-    codes = "exit code: 0 to be trusted, 1 not, 2 it cannot be read, or the policy is wrong"
+    codes = "exit code: 0 accepted, 1 rejected, 2 unreadable bundle or invalid policy"
     verify = commands.add_parser("verify-bundle", help=sentence, description=sentence, epilog=codes)
-    verify.add_argument("--policy", type=Path, required=True, help="keys and expectations, YAML")
-    sentence = "build a bundle again from its recipe, and compare"
-    codes = "exit code: 0 the same, 1 they differ, 2 it cannot be read, or not be built here"
+    verify.add_argument("--policy", type=Path, required=True, help="a YAML file with requirements")
+    sentence = "build a bundle again from its recipe, and compare the digests"
+    codes = "exit code: 0 equal, 1 different, 2 the bundle cannot be read or built"
     again = commands.add_parser("rebuild", help=sentence, description=sentence, epilog=codes)
     again.add_argument(
-        "--files", metavar="FOLDER", type=Path, help="has the files that are not in the bundle"
+        "--files",
+        metavar="FOLDER",
+        type=Path,
+        help="folder of the files outside the bundle",
     )
-    again.add_argument("--attest", metavar="KEY", type=Path, help="sign it if it is the same")
-    sentence = "put a bundle into a registry, with its SBOM and its signatures"
+    again.add_argument("--attest", metavar="KEY", type=Path, help="sign if both are equal")
+    sentence = "upload a bundle to a registry, with its SBOM and its signatures"
     push = commands.add_parser("push", help=sentence, description=sentence)
     for parser in (diff, again):
         add_no_user_code(parser)
@@ -85,13 +88,13 @@ def add_commands(commands: Any) -> None:
         parser.add_argument(
             "--envelope", type=Path, help="the signed provenance (default: next to the bundle)"
         )
-    sentence = "get a bundle and its signatures from a registry, checked"
+    sentence = "download a bundle and its signatures from a registry, and check them"
     pull = commands.add_parser("pull", help=sentence, description=sentence)
-    place = "HOST/NAME:TAG, as in registry.example/team/digits:1.2"
+    place = "HOST/NAME:TAG, such as registry.example/team/digits:1.2"
     push.add_argument("reference", metavar="PLACE", help=place)
     pull.add_argument("reference", metavar="PLACE", help=f"{place}, or HOST/NAME@sha256:DIGEST")
     pull.add_argument(
-        "folder", metavar="FOLDER", type=Path, nargs="?", default=".", help="default: here"
+        "folder", metavar="FOLDER", type=Path, nargs="?", default=".", help="default: ."
     )
 
 
@@ -101,17 +104,17 @@ def add_image(commands: Any) -> None:
     image = commands.add_parser("image", help=sentence, description=sentence)
     image.add_argument("bundle", metavar="BUNDLE", type=Path, help="a bundle (.tar.gz)")
     image.add_argument("--image-version", required=True, help="major.minor.revision, or 1.2.3+4")
-    image.add_argument("--slot", required=True, help="bytes of the slot, as 256KiB")
+    image.add_argument("--slot", required=True, help="size of the slot, such as 256KiB")
     image.add_argument("--header", default="512", help="bytes before the firmware (default: 512)")
     image.add_argument(
         "--align", type=int, choices=(1, 2, 4, 8, 16, 32), default=8,
-        help="bytes that the flash writes at once (default: 8)",
+        help="size of a flash write in bytes (default: 8)",
     )  # fmt: skip
     image.add_argument(
         "--key", type=Path, help=f"private key, ed25519 in PEM (default: ${KEY_VARIABLE})"
     )
     image.add_argument(
-        "--output", type=Path, help="the image (default: next to the bundle, .signed.bin)"
+        "--output", type=Path, help="the image to write (default: next to the bundle, .signed.bin)"
     )
 
 

@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "build": "build the bundle of each recipe",
-    "watch": "build, and build again whenever a file changes, with all imports in memory",
-    "lock": "pin everything that a recipe reads; a build that would read something else fails",
-    "tune": "find the fastest C of each layer by counted instructions, for later builds",
-    "reproduce": "build each recipe twice, under conditions that must not matter, and compare",
+    "watch": "build, and build again whenever a file changes, in a process that has all imports",
+    "lock": "write the digest of each input of a recipe; a build with other inputs then fails",
+    "tune": "find the C of each layer with the fewest instructions, and store it for later builds",
+    "reproduce": "build each recipe twice in different environments, and compare the bundles",
     "list": "list the tasks of each recipe",
     "graph": "print the stages of a recipe, each with the stages whose results it reads",
     "export": "package the network for another build system",
-    "explain": "show the device of every operator, and why others reject it; needs no compiler",
-    "info": "show a task of a recipe: its files, and why it would run",
+    "explain": "show the device of every operator, and the rules of the devices that reject it",
+    "info": "show a task of a recipe: its files, and the reason why it would run",
     "clean": "remove all build results",
-    "forget": "forget all finished stages, so that every stage runs again",
+    "forget": "delete the records of finished stages, so that every stage runs again",
 }
 VARIABLES = {name: override.help for name, override in list_overrides().items()} | {
     "outdir": "build here instead of build/<recipe name>"
@@ -67,7 +67,7 @@ def parse_jobs(text: str) -> str:
 Options = dict[tuple[str, ...], dict[str, Any]]
 
 BUILD_OPTIONS: Options = {
-    ("-n", "--jobs"): {"type": parse_jobs, "help": "stages to run side by side"},
+    ("-n", "--jobs"): {"type": parse_jobs, "help": "maximum number of parallel stages"},
     ("--profile",): {"action": "store_true", "help": "print the time of each stage"},
     ("--why",): {"action": "store_true", "help": "print why each stage runs"},
     ("-q", "--quiet"): {"action": "store_true", "help": "print errors only"},
@@ -89,21 +89,23 @@ OWN_OPTIONS: dict[str, Options] = {
     },
     "watch": BUILD_OPTIONS,
     "tune": {
-        ("-n", "--jobs"): {"type": parse_jobs, "help": "trials to run side by side"},
-        (f"--{SCHEDULER}",): {"help": "try on a dask cluster: its scheduler's address, tcp://…"},
+        ("-n", "--jobs"): {"type": parse_jobs, "help": "maximum number of parallel trials"},
+        (f"--{SCHEDULER}",): {
+            "help": "run the trials on a dask cluster; the scheduler's address, tcp://…"
+        },
     },
     "explain": {
-        ("--json",): {"action": "store_true", "help": "print JSON, of one recipe and platform"},
+        ("--json",): {"action": "store_true", "help": "print JSON; for one recipe and platform"},
         ("--layer",): {
             "metavar": "NAME",
-            "help": "follow one layer, from the model to its lines of C",
+            "help": "show one layer in each step, from the model to the lines of C",
         },
     },
     "lock": {
-        ("--check",): {"action": "store_true", "help": "compare without writing"},
-        (f"--{UPDATE}",): {"metavar": "KEY", "help": "renew the entries of one key, such as model"},
+        ("--check",): {"action": "store_true", "help": "check the digests without writing"},
+        (f"--{UPDATE}",): {"metavar": "KEY", "help": "update the digests of a key, such as model"},
     },
-    "info": {("--task",): {"default": "bundle", "help": "the stage (default: bundle)"}},
+    "info": {("--task",): {"default": "bundle", "help": "the name of the stage (default: bundle)"}},
 }
 """The options of single commands, as arguments of argparse."""
 
@@ -118,7 +120,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, sentence in COMMANDS.items():
         command = commands.add_parser(name, help=sentence, description=sentence)
         command.add_argument(
-            "recipes", nargs="+", metavar="RECIPE", help="a recipe file, or name=value as for doit"
+            "recipes", nargs="+", metavar="RECIPE", help="a recipe file, or name=value as with doit"
         )
         for variable, meaning in VARIABLES.items():
             option = "as" if name == variable == "export" else variable
@@ -133,7 +135,7 @@ def make_parser() -> argparse.ArgumentParser:
     vendor.add_command(commands)
     for name, (sentence, _) in LISTS.items():
         commands.add_parser(name, help=sentence, description=sentence)
-    sentence = "print a script that completes commands, recipes and names in a shell"
+    sentence = "print a script for a shell that completes commands, recipes and names"
     completion = commands.add_parser("completion", help=sentence, description=sentence)
     completion.add_argument("shell", choices=("bash", "zsh"), help="source <(firmwright … SHELL)")
     return main

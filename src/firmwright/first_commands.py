@@ -12,24 +12,24 @@ from firmwright.errors import UserError
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the commands to a parser of commands."""
-    new = commands.add_parser("new", help="begin a board or another custom part").add_subparsers(
+    new = commands.add_parser("new", help="create the files of a custom board").add_subparsers(
         dest="kind", required=True, metavar="KIND"
     )
-    sentence = "copy a built-in platform file and its board's folder, for you to change"
+    sentence = "copy a built-in platform file and its board's folder as a custom board"
     board = new.add_parser("board", help=sentence, description=sentence)
-    board.add_argument("name", metavar="NAME", help="the platform's and the board's name")
-    board.add_argument("--like", required=True, metavar="PLATFORM", help="the built-in platform")
-    sentence = "begin with a model: write a recipe, samples, dodo.py and a CI workflow"
+    board.add_argument("name", metavar="NAME", help="the name of the new platform and board")
+    board.add_argument("--like", required=True, metavar="PLATFORM", help="a built-in platform")
+    sentence = "write the first files for a model: a recipe, samples, dodo.py and a CI workflow"
     begin = commands.add_parser("init", help=sentence, description=sentence)
     begin.add_argument("model", nargs="?", metavar="MODEL", help="a model file")
-    begin.add_argument("--platform", help="what to build for (default: rv32-bare)")
-    begin.add_argument("--target", help="the devices, the preferred one first (default: c)")
-    formats = "convert a command, script or settings of another tool to a recipe"
+    begin.add_argument("--platform", help="the platform (default: rv32-bare)")
+    begin.add_argument("--target", help="the devices, the preferred device first (default: c)")
+    formats = "convert a command, script or settings file of another tool to a recipe"
     begin.add_argument("--from", dest="source", metavar="FILE", help=formats)
-    begin.add_argument("--signature-name", help="one network of a TFLite file with several")
-    sentence = "write the schema of recipes for editors: all keys, and the names known here"
+    begin.add_argument("--signature-name", help="the network to use, if a TFLite file has several")
+    sentence = "write the schema of recipes for editors, with all keys and all installed names"
     schema = commands.add_parser("schema", help=sentence, description=sentence)
-    schema.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="default: here")
+    schema.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="default: .")
 
 
 def run_command(options: argparse.Namespace) -> int:

@@ -43,16 +43,16 @@ MOST_IN_MATRIX = 256
 def add_commands(commands: Any) -> None:
     """Add the parsers of these commands to the command line."""
     sentence = "build recipes for many platforms, on this machine or on a dask cluster"
-    codes = "exit code: 0 all are built, 1 some failed, 2 the fleet was stopped"
+    codes = "exit code: 0 all builds succeeded, 1 a build failed, 2 the fleet was stopped"
     fleet = commands.add_parser("fleet", help=sentence, description=sentence, epilog=codes)
     fleet.add_argument("--scheduler", help="the address of a dask scheduler, tcp://…")
-    fleet.add_argument("-n", "--workers", help="builds side by side on this machine")
+    fleet.add_argument("-n", "--workers", help="maximum number of parallel builds on this machine")
     fleet.add_argument("--outdir", help="build here instead of build/")
-    sentence = "print the jobs of a fleet, for the matrix of a CI"
+    sentence = "print the jobs of a fleet, for the matrix of a CI workflow"
     matrix = commands.add_parser("matrix", help=sentence, description=sentence)
     matrix.add_argument("--json", action="store_true", help="print JSON for GitHub's matrix")
     for parser in (fleet, matrix):
-        help = f"a fleet file (default: {FLEET_FILE}), or name=value as for doit"
+        help = f"a fleet file (default: {FLEET_FILE}), or name=value as with doit"
         parser.add_argument("words", nargs="*", metavar="FLEET", help=help)
 
 

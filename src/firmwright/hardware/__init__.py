@@ -1,1 +1,1 @@
-"""Runs firmware on a board at hand: it is flashed and reset, and its console is talked to."""
+"""Runs firmware on a connected board: flashes it, resets it, and uses its console."""

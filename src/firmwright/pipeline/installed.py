@@ -89,8 +89,8 @@ def list_packages() -> Iterator[Row]:
 
 
 LISTS: Mapping[str, tuple[str, Sequence[Callable[[], Iterator[Row]]]]] = {
-    "platforms": ("list the platforms that come with firmwright", (list_platforms,)),
-    "targets": ("list the devices that share a network", (list_targets,)),
+    "platforms": ("list the built-in platforms", (list_platforms,)),
+    "targets": ("list the devices that can run a network or parts of it", (list_targets,)),
     "toolchains": ("list the compilers: found or missing, and how to get them", (list_toolchains,)),
     "doctor": (
         "list packages, compilers and emulators, and how to get those that are missing",

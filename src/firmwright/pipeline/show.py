@@ -34,7 +34,7 @@ SAME, DIFFERS, WRONG = 0, 1, 2
 def add_command(commands: Any) -> None:
     """Add the parser of the command to the parsers of the command line."""
     sentence = "print the resolved recipe: each value with the file and line that wrote it"
-    codes = "exit code: 0, 1 if the recipe differs from that of --against, 2 for an error"
+    codes = "exit code: 0, 1 if the recipe differs from the recipe of --against, 2 for an error"
     show = commands.add_parser("show", help=sentence, description=sentence, epilog=codes)
     show.add_argument(
         "words", nargs="+", metavar="RECIPE", help="a recipe, RECIPE:OVERLAY, or name=value"
@@ -42,7 +42,7 @@ def add_command(commands: Any) -> None:
     forms = show.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="print JSON: values and origins")
     forms.add_argument("--key", help="print one value and all values that it replaced")
-    forms.add_argument("--against", metavar="RECIPE", help="print the differences of two recipes")
+    forms.add_argument("--against", metavar="RECIPE", help="print the differences from this recipe")
 
 
 def run_command(options: argparse.Namespace) -> int:

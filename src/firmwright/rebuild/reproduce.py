@@ -1,4 +1,4 @@
-"""Builds a recipe twice under different conditions that must not matter, and compares both."""
+"""Builds a recipe twice in different environments, and compares the bundles."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EVERYWHERE = (
 DIFFOSCOPE = "diffoscope"
 """A program that explains all differences of two archives, for many file formats."""
 
-SENTENCE = "build twice, under conditions that must not matter, and compare"
+SENTENCE = "build twice in different environments, and compare the bundles"
 
 
 @dataclass(frozen=True)

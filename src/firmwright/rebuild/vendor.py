@@ -33,13 +33,13 @@ FILES, MIRROR, WHEELS = "files", "mirror", "wheels"
 
 def add_command(commands: Any) -> None:
     """Add the parser of the command to the parsers of the command line."""
-    sentence = "copy every input of recipes into a folder, for builds without network"
-    codes = "exit code: 0 complete, 1 an input is missing (--check), 2 an error"
+    sentence = "copy every input of recipes into a folder, for builds without internet access"
+    codes = "exit code: 0 complete, 1 an input is missing (with --check), 2 an error"
     vendor = commands.add_parser("vendor", help=sentence, description=sentence, epilog=codes)
     vendor.add_argument("words", nargs="+", metavar="RECIPE", help="a recipe, or name=value")
-    vendor.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="fill this folder")
+    vendor.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="the new folder")
     vendor.add_argument("--check", action="store_true", help="list missing inputs without copying")
-    tools = "also download the wheels of the installed Python packages, by pip"
+    tools = "also download the wheels of the installed Python packages with pip"
     vendor.add_argument("--tools", action="store_true", help=tools)
 
 

@@ -50,7 +50,7 @@ _KINDS = {
     "platform": "platform",
     "toolchain": "toolchain",
     "board": "board",
-    "board_access": "board at hand",
+    "board_access": "connected board",
 }
 """The names of the files on the page, by their schemas."""
 

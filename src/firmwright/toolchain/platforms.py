@@ -161,7 +161,7 @@ def to_host_platform(platform: Platform) -> Platform:
     return replace(
         host,
         name=f"{platform.name}-{host.name}",
-        description=f"{platform.description} Stood in for by: {host.description}",
+        description=f"{platform.description} Replaced by: {host.description}",
         accelerators=platform.accelerators,
         timing=platform.timing,
     )
