@@ -40,7 +40,7 @@ def order_problems(
         for tensor in step.writes:
             label = labels.get(tensor, tensor)
             if tensor in given:
-                problems.append(f"{step.label} writes '{label}', an input or constant")
+                problems.append(f"{step.label} writes '{label}', which is an input or constant")
             elif tensor in writers:
                 problems.append(
                     f"'{label}' is written twice: by {writers[tensor]} and by {step.label}"
@@ -52,15 +52,17 @@ def order_problems(
         if tensor not in writers:
             problems.append(f"{step.label} reads '{label}', which no operator writes")
         elif is_in_cycle(steps, step, tensor):
-            problems.append(f"{step.label} reads '{label}', which is computed from its result")
+            problems.append(
+                f"{step.label} reads '{label}', which depends on its result: the graph has a cycle"
+            )
         else:
             problems.append(
-                f"{step.label} reads '{label}' before {writers[tensor]} writes it: the "
-                "operators are not in an order in which they can run"
+                f"{step.label} reads '{label}' before {writers[tensor]} writes it; expected an "
+                "order in which each operator follows the operators that it reads from"
             )
     for tensor in outputs:
         if tensor not in writers and tensor not in given:
-            problems.append(f"nothing writes the output '{labels.get(tensor, tensor)}'")
+            problems.append(f"no operator writes the output '{labels.get(tensor, tensor)}'")
     return problems
 
 
@@ -95,10 +97,10 @@ def find_duplicates(names: Iterable[Hashable]) -> list[Hashable]:
     return [name for name, count in Counter(names).items() if count > 1]
 
 
-def refuse_problems(heading: str, problems: Iterable[str]) -> None:
-    """Raise UserError with a line for each problem, if there are problems."""
+def refuse_problems(heading: str, problems: Iterable[str], advice: str) -> None:
+    """Raise UserError with a line for each problem and then the advice, if there are problems."""
     found = list(dict.fromkeys(problems))
     if len(found) > MAX_PROBLEMS:
         found = [*found[:MAX_PROBLEMS], f"and {len(found) - MAX_PROBLEMS} more"]
     if found:
-        raise UserError("\n".join([heading, *(f"  {p}" for p in found)]))
+        raise UserError("\n".join([heading, *(f"  {p}" for p in (*found, advice))]))

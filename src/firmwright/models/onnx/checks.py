@@ -33,17 +33,21 @@ T = TypeVar("T")
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
+EXPORT_AGAIN = "export the model again, or correct the script that wrote it"
+CORRECT_VALUES = "export the model again with other values, or correct the script that wrote it"
+
 
 def check_model(model: onnx.ModelProto, name: str) -> None:
     """Raise UserError with all problems of a model that cannot be imported."""
-    refuse_problems(f"{name}: not a valid ONNX model:", structure_problems(model))
+    refuse_problems(f"{name}: not a valid ONNX model:", structure_problems(model), EXPORT_AGAIN)
     try:
         with state_shapes(model.graph.output):
             onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
-        raise UserError(f"{name}: not a valid ONNX model: {first_line(error)}") from None
+        problem = f"{name}: not a valid ONNX model: {first_line(error)}"
+        raise UserError(f"{problem}; {EXPORT_AGAIN}") from None
     heading = f"{name}: values that the model's operators are not defined for:"
-    refuse_problems(heading, value_problems(model))
+    refuse_problems(heading, value_problems(model), CORRECT_VALUES)
 
 
 def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
@@ -52,12 +56,15 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
     newest = onnx.defs.onnx_opset_version()
     for opset in model.opset_import:
         if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= newest:
-            yield f"operator set {opset.version}: this version of onnx knows 1 to {newest}"
+            yield (
+                f"operator set {opset.version} is unknown; expected 1 to {newest}: export the "
+                "model with such an opset"
+            )
     if not graph.output:
-        yield "the graph has no outputs; export the model with its outputs"
+        yield "the graph has no outputs; expected one output or more"
     for names, what in ((graph.input, "inputs"), (graph.initializer, "initializers")):
         for label in find_duplicates(v.name for v in names):
-            yield f"two {what} are named '{label}'"
+            yield f"two {what} are named '{label}'; expected different names"
     for tensor in find_tensors(graph):
         yield from tensor_problems(tensor)
     for node in graph.node:
@@ -95,7 +102,10 @@ def find_node_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
 def reference_problems(node: onnx.NodeProto) -> Iterator[str]:
     """Yield the attributes of a node that are allowed only for nodes of a function."""
     for name in (attribute.name for attribute in node.attribute if attribute.ref_attr_name):
-        yield f"{describe(node)}: its attribute '{name}' is one of a function, which it is not in"
+        yield (
+            f"{describe(node)}: its attribute '{name}' refers to an attribute of "
+            "a function, but the node is not in a function"
+        )
 
 
 def describe(node: onnx.NodeProto) -> str:
@@ -113,14 +123,14 @@ def tensor_problems(tensor: onnx.TensorProto) -> Iterator[str]:
             "main graph, if the model is a path"
         )
     if tensor.data_type not in onnx.TensorProto.DataType.values():
-        yield f"'{tensor.name}': data of an unknown type, number {tensor.data_type}"
+        yield f"'{tensor.name}': its data has type {tensor.data_type}, which ONNX does not define"
     elif any(d < 0 for d in tensor.dims):
-        yield f"'{tensor.name}': a negative length in its shape {list(tensor.dims)}"
+        yield f"'{tensor.name}': its shape {list(tensor.dims)} has a negative length"
     elif tensor.data_location != onnx.TensorProto.EXTERNAL:
         try:
             onnx.numpy_helper.to_array(tensor)
         except (TypeError, ValueError) as error:
-            yield f"'{tensor.name}': its data and its shape do not fit: {first_line(error)}"
+            yield f"'{tensor.name}': its data does not fit its shape: {first_line(error)}"
 
 
 def value_problems(model: onnx.ModelProto) -> Iterator[str]:
@@ -136,7 +146,7 @@ def value_problems(model: onnx.ModelProto) -> Iterator[str]:
             yield from violations(QDQ_RULES, make_qdq_node(node, constants, shapes), node)
     for label, (shape, size) in values.items():
         if prod(shape) * size > LARGEST_TENSOR:
-            yield f"'{label}': a tensor is smaller than 2 GiB; found {list(shape)}"
+            yield f"'{label}': a tensor must be smaller than 2 GiB; found shape {list(shape)}"
 
 
 def violations(
@@ -180,7 +190,7 @@ def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
 
 
 def find_bad_length(node: onnx.NodeProto) -> str | None:
-    """kernel_shape, strides and dilations are 1 or more"""
+    """kernel_shape, strides and dilations must be 1 or more"""
     for name in ("kernel_shape", "strides", "dilations"):
         lengths = get_attribute(node, name, [])
         if any(d < 1 for d in lengths):
@@ -189,7 +199,7 @@ def find_bad_length(node: onnx.NodeProto) -> str | None:
 
 
 def find_rank_mismatch(node: onnx.NodeProto) -> str | None:
-    """kernel_shape, strides and dilations have one number an axis, pads two"""
+    """kernel_shape, strides and dilations must have one number per axis, pads two"""
     counts = {n: len(get_attribute(node, n, [])) for n in ("kernel_shape", "strides", "dilations")}
     counts["pads"] = (len(get_attribute(node, "pads", [])) + 1) // 2 if has_window(node) else 0
     if len({c for c in counts.values() if c}) > 1:
@@ -198,22 +208,22 @@ def find_rank_mismatch(node: onnx.NodeProto) -> str | None:
 
 
 def find_bad_pads(node: onnx.NodeProto) -> str | None:
-    """a convolution's or pooling's pads are 0 or more, and less than 2^31"""
+    """the pads of a convolution or pooling must be 0 or more, and less than 2^31"""
     pads = get_attribute(node, "pads", []) if has_window(node) else []
     return f"pads {list(pads)}" if any(not 0 <= p < 2**31 for p in pads) else None
 
 
 def find_bad_group(node: onnx.NodeProto) -> str | None:
-    """group is 1 or more"""
+    """group must be 1 or more"""
     group = get_attribute(node, "group", 1)
     return f"group {group}" if isinstance(group, int) and group < 1 else None
 
 
 def find_missing_inputs(node: onnx.NodeProto) -> str | None:
-    """an operator of ONNX Runtime's has a first input, and as many as its definition asks for"""
+    """an operator of com.microsoft must have all inputs that its definition requires"""
     least = LEAST_INPUTS.get(node.op_type, 0) if node.domain == MICROSOFT_DOMAIN else 0
     given = [i for i in node.input[:1] if i] and list(node.input)
-    return f"{len(given)} of {least}" if len(given) < least else None
+    return f"{len(given)} of {least} inputs" if len(given) < least else None
 
 
 def has_window(node: onnx.NodeProto) -> bool:
@@ -268,7 +278,7 @@ def read_constant(tensor: onnx.TensorProto | None) -> Array | None:
 
 
 def find_bad_scale(grid: QdqNode) -> str | None:
-    """a scale is a positive finite number"""
+    """a scale must be a positive finite number"""
     if grid.scale is None or grid.scale.dtype.kind != "f":
         return None
     wrong = grid.scale[~(np.isfinite(grid.scale) & (grid.scale > 0))]
@@ -276,14 +286,14 @@ def find_bad_scale(grid: QdqNode) -> str | None:
 
 
 def find_zero_point_mismatch(grid: QdqNode) -> str | None:
-    """there are as many zero points as scales"""
+    """there must be as many zero points as scales"""
     if grid.scale is None or grid.zero_point is None or grid.scale.size == grid.zero_point.size:
         return None
-    return f"{grid.zero_point.size} for {grid.scale.size}"
+    return f"{grid.zero_point.size} zero points for {grid.scale.size} scales"
 
 
 def find_bad_zero_point_type(grid: QdqNode) -> str | None:
-    """a zero point has the type of the quantized data"""
+    """a zero point must have the type of the quantized data"""
     if grid.data is None or grid.zero_point is None:
         return None
     dtype = onnx.helper.tensor_dtype_to_np_dtype(grid.data.data_type)
@@ -291,27 +301,27 @@ def find_bad_zero_point_type(grid: QdqNode) -> str | None:
 
 
 def find_bad_scale_rank(grid: QdqNode) -> str | None:
-    """a scale is one for the tensor, or one for each channel"""
+    """a tensor must have one scale, or one per channel"""
     if grid.scale is None or grid.blocked or grid.scale.ndim < 2:
         return None
     return f"scales of shape {list(grid.scale.shape)}"
 
 
 def find_bad_axis(grid: QdqNode) -> str | None:
-    """the axis of scales per channel is one of the data's"""
+    """the axis of scales per channel must be an axis of the data"""
     if grid.scale is None or grid.shape is None or grid.scale.size == 1:
         return None
     rank = len(grid.shape)
-    return None if -rank <= grid.axis < rank else f"axis {grid.axis} of {rank}"
+    return None if -rank <= grid.axis < rank else f"axis {grid.axis} for {rank} axes"
 
 
 def find_channel_mismatch(grid: QdqNode) -> str | None:
-    """scales per channel are as many as the channels"""
+    """there must be as many scales per channel as channels"""
     if grid.scale is None or grid.shape is None or grid.scale.ndim != 1 or grid.scale.size == 1:
         return None
     if grid.blocked or find_bad_axis(grid) or grid.scale.size == grid.shape[grid.axis]:
         return None
-    return f"{grid.scale.size} for {grid.shape[grid.axis]} along axis {grid.axis}"
+    return f"{grid.scale.size} for {grid.shape[grid.axis]} channels along axis {grid.axis}"
 
 
 QDQ_RULES: tuple[Callable[[QdqNode], str | None], ...] = (
@@ -348,29 +358,29 @@ class KnownNode:
 
 
 def find_bad_split(known: KnownNode) -> str | None:
-    """the parts of a Split are 0 or more long, and together as long as the axis"""
+    """the lengths of a Split must be 0 or more, and their sum the length of the axis"""
     if known.node.op_type != "Split":
         return None
     constant, length = known.constant(1), known.axis_length()
     parts = known.attributes.get("split") if constant is None else constant.reshape(-1).tolist()
     if parts is None or length is None or (min(parts, default=0) >= 0 and sum(parts) == length):
         return None
-    return f"parts {list(parts)} of {length}"
+    return f"lengths {list(parts)} for an axis of {length}"
 
 
 def find_bad_index(known: KnownNode) -> str | None:
-    """the indices of a Gather are elements of the axis"""
+    """the indices of a Gather must be positions on its axis"""
     indices, length = known.constant(1), known.axis_length()
     if not known.node.op_type.startswith("Gather") or known.node.op_type == "GatherND":
         return None
     if indices is None or length is None:
         return None
     wrong = indices[(indices < -length) | (indices >= length)]
-    return f"index {wrong.flat[0]} of {length}" if wrong.size else None
+    return f"index {wrong.flat[0]} for an axis of {length}" if wrong.size else None
 
 
 def find_kernel_shape_mismatch(known: KnownNode) -> str | None:
-    """the kernel_shape of a convolution is that of its weights"""
+    """the kernel_shape of a convolution must equal the shape of its weights"""
     weights, stated = known.shape(1), known.attributes.get("kernel_shape")
     if known.node.op_type not in ("Conv", "ConvTranspose") or weights is None or not stated:
         return None

@@ -66,18 +66,24 @@ STATEFUL_OPERATORS = frozenset(
 
 WITHOUT_RESULTS = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE"})
 
+RENEW = "download the model again, or convert it again"
+REPLACE_STATEFUL = (
+    "convert the model again with other operators: UNIDIRECTIONAL_SEQUENCE_LSTM is supported"
+)
+QUANTIZE_AGAIN = "convert the model again, with a representative dataset for its quantization"
+
 
 def check_model(model: Any, name: str) -> None:
     """Raise UserError with all problems of a model that cannot be imported."""
     heading = f"{name}: a damaged TFLite model:"
-    refuse_problems(heading, index_problems(model))
+    refuse_problems(heading, index_problems(model), RENEW)
     stateful = list_stateful_operators(model)
     if stateful:
-        refuse_operators(name, stateful)
-    refuse_problems(heading, graph_problems(model))
+        refuse_operators(name, stateful, REPLACE_STATEFUL)
+    refuse_problems(heading, graph_problems(model), RENEW)
     refuse_signatures(model, name)
     heading = f"{name}: quantization that cannot be computed:"
-    refuse_problems(heading, tensor_problems(model, QUANTIZATION_RULES))
+    refuse_problems(heading, tensor_problems(model, QUANTIZATION_RULES), QUANTIZE_AGAIN)
 
 
 def refuse_signatures(model: Any, name: str) -> None:
@@ -86,16 +92,16 @@ def refuse_signatures(model: Any, name: str) -> None:
     if any(s.SubgraphIndex() for s in signatures):
         keys = [decode_text(s.SignatureKey()) for s in signatures]
         raise UserError(
-            f"{name}: several networks, one per signature ({', '.join(map(repr, keys))}); select "
-            f"one in the recipe, `model: {{path: …, signature_name: {keys[0]}}}`, or with "
-            "`firmwright init --signature-name`"
+            f"{name}: the model has several networks, one per signature "
+            f"({', '.join(map(repr, keys))}); select one in the recipe, `model: "
+            f"{{path: …, signature_name: {keys[0]}}}`, or with `firmwright init --signature-name`"
         )
 
 
 def list_stateful_operators(model: Any) -> list[str]:
     """Return a line for each operator with a state; their state tensors follow other rules."""
     graph, kinds = model.Subgraphs(0), operator_kinds(model)
-    reason = "keeps a state between runs, which the generated function does not"
+    reason = "keeps a state between runs, which firmwright does not support for this operator"
     operators = map(graph.Operators, range(graph.OperatorsLength()))
     return [
         f"  {kinds[o.OpcodeIndex()]} "
@@ -127,17 +133,17 @@ def index_problems(model: Any) -> Iterator[str]:
     graph = model.Subgraphs(0)
     count, kinds = graph.TensorsLength(), operator_kinds(model)
     if not graph.OutputsLength():
-        yield "the graph has no outputs; export the model with its outputs"
+        yield "the graph has no outputs; expected one output or more"
     for values, what in ((graph.InputsAsNumpy(), "input"), (graph.OutputsAsNumpy(), "output")):
         for index in find_invalid(values, count):
-            yield f"an {what} of the graph is tensor {index} of {count}"
+            yield f"an {what} of the graph is tensor {index}; expected 0 to {count - 1}"
     for twice in find_duplicates(to_ints(graph.InputsAsNumpy())):
-        yield f"tensor {twice} is two inputs of the graph"
+        yield f"tensor {twice} is two inputs of the graph; expected different tensors"
     for each in map(model.Subgraphs, range(model.SubgraphsLength())):
         for tensor in map(each.Tensors, range(each.TensorsLength())):
             if tensor.Buffer() >= model.BuffersLength():
-                name, buffers = decode_text(tensor.Name()), model.BuffersLength()
-                yield f"tensor '{name}' is stored in buffer {tensor.Buffer()} of {buffers}"
+                where = f"buffer {tensor.Buffer()}; the file has {model.BuffersLength()} buffers"
+                yield f"tensor '{decode_text(tensor.Name())}' is in {where}"
     for position in range(graph.OperatorsLength()):
         operator = graph.Operators(position)
         for problem in operator_index_problems(operator, kinds, count):
@@ -147,13 +153,13 @@ def index_problems(model: Any) -> Iterator[str]:
 def operator_index_problems(operator: Any, kinds: Sequence[str], tensors: int) -> Iterator[str]:
     """Yield an operator's indices that exceed the model's operator codes and tensors."""
     if operator.OpcodeIndex() >= len(kinds):
-        yield f"is of kind {operator.OpcodeIndex()} of {len(kinds)}"
+        yield f"has operator code {operator.OpcodeIndex()}; expected 0 to {len(kinds) - 1}"
     elif not operator.OutputsLength() and kinds[operator.OpcodeIndex()] not in WITHOUT_RESULTS:
-        yield "has no results"
+        yield "has no results; expected one result or more"
     for index in find_invalid(operator.InputsAsNumpy(), tensors, lowest=-1):
-        yield f"reads tensor {index} of {tensors}"
+        yield f"reads tensor {index}; expected -1 to {tensors - 1}"
     for index in find_invalid(operator.OutputsAsNumpy(), tensors):
-        yield f"writes tensor {index} of {tensors}"
+        yield f"writes tensor {index}; expected 0 to {tensors - 1}"
 
 
 def find_invalid(values: Any, count: int, lowest: int = 0) -> Iterator[int]:
@@ -192,32 +198,32 @@ class CheckedTensor:
 
 
 def find_negative_length(t: CheckedTensor) -> str | None:
-    """lengths along axes are not negative"""
+    """a shape must have no negative lengths"""
     return f"{t.shape}" if any(d < 0 for d in t.shape) else None
 
 
 def find_oversize(t: CheckedTensor) -> str | None:
-    """a tensor is smaller than 2 GiB"""
+    """a tensor must be smaller than 2 GiB"""
     bits = ELEMENT_BITS.get(t.tensor.Type(), 8)
     return f"{t.shape}" if prod(t.shape) * bits // 8 > LARGEST_TENSOR else None
 
 
 def find_size_mismatch(t: CheckedTensor) -> str | None:
-    """a constant's data is as long as its shape says"""
+    """the data of a constant must have the size of its shape and type"""
     bits = ELEMENT_BITS.get(t.tensor.Type())
     if not t.buffer_bytes or bits is None or t.tensor.Sparsity() is not None:
         return None
     expected = prod(t.shape) * bits // 8
-    return None if t.buffer_bytes == expected else f"{t.buffer_bytes} bytes for {expected}"
+    return None if t.buffer_bytes == expected else f"{t.buffer_bytes} bytes for {expected} bytes"
 
 
 def find_sparsity(t: CheckedTensor) -> str | None:
-    """sparse tensors are not supported: export the model without sparsity"""
+    """sparse tensors are not supported: convert the model without sparsity"""
     return "a sparse tensor" if t.tensor.Sparsity() is not None else None
 
 
 def find_bad_scale(t: CheckedTensor) -> str | None:
-    """a scale is a positive, finite, normal number"""
+    """a scale must be a positive, finite, normal number"""
     if not t.dtype or t.dtype == "int32":  # a bias has the scale of the sums it is added to
         return None
     wrong = t.scales[~(np.isfinite(t.scales) & (t.scales >= SMALLEST_SCALE))]
@@ -225,7 +231,7 @@ def find_bad_scale(t: CheckedTensor) -> str | None:
 
 
 def find_bad_zero_point(t: CheckedTensor) -> str | None:
-    """a zero point is a number of the tensor's type"""
+    """a zero point must be a value of the tensor's type"""
     if not t.dtype:
         return None
     limits = np.iinfo(t.dtype)
@@ -234,7 +240,7 @@ def find_bad_zero_point(t: CheckedTensor) -> str | None:
 
 
 def find_nonzero_zero_point(t: CheckedTensor) -> str | None:
-    """the zero point of int16, int32 and int64 is 0"""
+    """the zero point of int16, int32 and int64 must be 0"""
     if (
         t.tensor.IsVariable() or t.is_softmax
     ):  # converters write others for a state, and no kernel reads them
@@ -244,7 +250,7 @@ def find_nonzero_zero_point(t: CheckedTensor) -> str | None:
 
 
 def find_missing_scale(t: CheckedTensor) -> str | None:
-    """int8 and uint8 that operators compute with have a scale: quantize the model"""
+    """int8 and uint8 tensors must have a scale if operators compute with their real numbers"""
     missing = t.is_arithmetic and t.dtype in ("int8", "uint8") and not len(t.scales)
     return "none" if missing else None
 
@@ -363,7 +369,7 @@ def read_options(operator: Any, kinds: dict[str, Any], kind: str) -> Any:
 
 
 def find_bad_length(graph: Any, operator: Any, kind: str) -> str | None:
-    """strides, dilations and the lengths of a window are 1 or more"""
+    """strides, dilations and the lengths of a window must be 1 or more"""
     del graph
     stated = read_options(operator, WINDOW_OPTIONS, kind)
     lengths = {n: getattr(stated, n)() for n in LENGTH_FIELDS if hasattr(stated, n)}
@@ -375,7 +381,7 @@ LEAST_INPUTS = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRA
 
 
 def find_missing_inputs(graph: Any, operator: Any, kind: str) -> str | None:
-    """a layer with weights has data and weights as inputs"""
+    """a layer with weights must have data and weights as inputs"""
     del graph
     count = operator.InputsLength()
     return f"found {count} inputs" if count < LEAST_INPUTS.get(kind, 0) else None
