@@ -57,6 +57,22 @@ def test_each_index_of_a_vector_is_bounded_by_its_axis(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, DATA[nearest(pairs[:, 0], 5), nearest(pairs[:, 1], 4)])
 
 
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_an_index_reads_every_part_of_a_concatenation(is_constant: bool, tmp_path: Path) -> None:
+    column = DATA[:, :1]
+    parts = {"a": column[:2], "b": column[2:3], "c": column[3:]}
+    nodes = [node("Concat", [*parts], ["all"], axis=0), node("Gather", ["all", "i"], ["y"], axis=0)]
+    inputs = [value(name, [*part.shape]) for name, part in parts.items()]
+    indices = np.array([4, 0, 3, 2, 1, -1])
+    constants = {"i": indices} if is_constant else {}
+    given = parts if is_constant else {**parts, "i": indices}
+    if not is_constant:
+        inputs.append(value("i", [6], INT64))
+    model = graph(nodes, inputs, [value("y", [6, 1])], constants).SerializeToString()
+    ((found,),) = run_generated(model, [given], tmp_path, SANITIZED)
+    np.testing.assert_array_equal(found, column[indices])
+
+
 def test_a_sequence_longer_than_its_axis_is_read_within_it(tmp_path: Path) -> None:
     lengths = np.array([5, -3, LARGEST, -LARGEST - 1, 3])
     options = {"batch_axis": 0, "time_axis": 1}

@@ -138,17 +138,25 @@ class Bounds:
     def limit_terms(self, index: tirx.Expr, buffer: tirx.Buffer) -> tirx.Expr:
         """Limit the terms of a sum so that the sum does not overflow.
 
-        A term whose magnitude is above the number of the buffer's elements is outside of the
-        buffer, and its limited value is, too.
+        An index within the buffer has no term above the number of elements plus the reach of the
+        other terms. An index outside of it stays outside.
         """
-        if not isinstance(index, SUMS):
-            return index
-        return type(index)(*(self.limit_term(side, buffer) for side in (index.a, index.b)))
+        limit = min(prod(read_shape(buffer)) + self.find_reach(index), UNKNOWN)
+        return self.limit_term(index, limit) if isinstance(index, SUMS) else index
 
-    def limit_term(self, index: tirx.Expr, buffer: tirx.Buffer) -> tirx.Expr:
+    def find_reach(self, index: tirx.Expr) -> int:
+        """Return the largest magnitude of an index without the terms that nothing bounds."""
         if isinstance(index, SUMS):
-            return self.limit_terms(index, buffer)
-        limit = prod(read_shape(buffer))
+            first, second = self.find_reach(index.a), self.find_reach(index.b)
+            is_product = isinstance(index, tirx.Mul)
+            return max(first, 1) * max(second, 1) if is_product else first + second
+        bound = self.analyzer.const_int_bound(index)
+        reach = max(abs(bound.min_value), abs(bound.max_value))
+        return int(reach) if reach < UNKNOWN else 0
+
+    def limit_term(self, index: tirx.Expr, limit: int) -> tirx.Expr:
+        if isinstance(index, SUMS):
+            return type(index)(*(self.limit_term(side, limit) for side in (index.a, index.b)))
         bound = self.analyzer.const_int_bound(index)
         if not depends_on_data(index) or -limit <= bound.min_value <= bound.max_value <= limit:
             return index
