@@ -18,9 +18,10 @@ SLOW = frozenset((TESTS / "slow.txt").read_text(encoding="utf-8").splitlines())
 
 
 def pytest_configure() -> None:
-    """Reset SIGHUP, and add the photographs of scikit-learn's package to FIRMWRIGHT_MIRROR."""
-    # Under `nohup pytest`, the programs that tests start would also ignore this signal.
+    """Reset two signals, and add the photographs of scikit-learn's package to FIRMWRIGHT_MIRROR."""
+    # Under `nohup pytest &`, the programs that tests start would also ignore these signals.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     package = find_spec("sklearn")
     if package and package.origin:
         pictures = Path(package.origin).parent / "datasets" / "images"

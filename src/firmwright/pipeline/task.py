@@ -77,10 +77,6 @@ class StageFailed(TaskFailed):  # type: ignore[misc]
         self.notes = tuple(notes)
 
 
-REFUSED = "refused"
-"""The entry of ``Task.meta`` of a task that can only fail."""
-
-
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     """Yield the doit task of every stage of every job, in a group with the stage's name.
 
@@ -114,10 +110,10 @@ def explain_missing(job: Job, stage: Stage) -> str:
 def refuse_task(group: dict[str, Any], messages: Iterable[str]) -> dict[str, Any]:
     """Return a task that fails with the messages, in place of a group without tasks.
 
-    Lists of tasks omit it.
+    ``doit list`` omits a task whose ``meta`` has ``refused``.
     """
     failed = TaskFailed("\n".join(messages))
-    refused = {"actions": [lambda: failed], "meta": {REFUSED: True}}
+    refused = {"actions": [lambda: failed], "meta": {"refused": True}}
     return {"basename": group["basename"], "doc": group["doc"], **refused}
 
 

@@ -35,7 +35,6 @@ from firmwright.folders import PREFIXES
 from firmwright.pipeline import snapshot
 from firmwright.pipeline.freshness import UpToDateCheck
 from firmwright.pipeline.switches import DRY_RUN, is_asked
-from firmwright.pipeline.task import REFUSED
 from firmwright.plugins import find_plugins
 from firmwright.process import open_streams, tell_end
 from firmwright.terminal.pipes import end_with_reader
@@ -172,7 +171,7 @@ class List(Printing, cmd_list.List):  # type: ignore[misc]
 
     def _list_all(self, include_subtasks: bool) -> list[Any]:
         listed = super()._list_all(include_subtasks)
-        return [task for task in listed if REFUSED not in (task.meta or {})]
+        return [task for task in listed if not (task.meta or {}).get("refused")]
 
 
 class Counted:
