@@ -1,10 +1,10 @@
 /*
- * Counts the instructions that one function of a firmware executes, callees included, and those
- * of the parts that it calls: a hook that unicorn calls whenever it enters a block, which is
- * straight-line code up to a jump.
- * In Python the same hook would be a hundred times as slow.
+ * Counts the instructions that one function of a firmware executes, including its callees, and the
+ * instructions of the parts that it calls. This is a hook that unicorn calls when it enters a
+ * block. A block is straight-line code up to a jump. The same hook in Python is a hundred times
+ * slower.
  *
- * Built without a C library; unicorn's functions come in as pointers.
+ * Built without a C library; the caller passes unicorn's functions as pointers.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -18,16 +18,16 @@ typedef struct {
     uint64_t counted;      /* instructions executed on behalf of the counted function */
 } block;
 
-/* A call that is under way. */
+/* A call that has not returned yet. */
 typedef struct {
-    uint32_t inside; /* 1 while it is */
+    uint32_t inside; /* 1 during the call, else 0 */
     uint32_t return_address;
-    uint32_t stack_pointer; /* at entry, which tells an inner call's return from the outer one's */
+    uint32_t stack_pointer; /* at entry: a nested call returns with another value */
 } call;
 
 /*
- * A call that the counted function makes each time. Several parts may call one function: these
- * take turns. Mirrored by _Part in block_counter.py.
+ * A call that the counted function makes in each run. If several parts call one function,
+ * successive calls belong to successive parts. _Part in block_counter.py has the same members.
  */
 typedef struct {
     uint64_t counted; /* instructions executed in it, callees included */
@@ -35,14 +35,14 @@ typedef struct {
     uint32_t calls;
 } part;
 
-/* Mirrored by _Counter in block_counter.py. */
+/* _Counter in block_counter.py has the same members. */
 typedef struct {
     register_reader read_register;
     engine_stopper stop;
     const uint8_t *code; /* a copy of the code from code_start to code_end */
-    block *blocks;       /* one for every address that can hold an instruction: each halfword */
+    block *blocks;       /* one per halfword, because an instruction can begin at each halfword */
     part *parts;
-    uint64_t budget;     /* stop after about that many instructions, counted or not */
+    uint64_t budget;     /* stop after about this number of instructions, counted or not */
     uint64_t executed;   /* instructions since start-up */
     uint32_t code_start;
     uint32_t code_end;
@@ -51,13 +51,13 @@ typedef struct {
     int32_t link_register;
     int32_t stack_register;
     uint32_t part_count;
-    uint32_t current_part; /* index of the one whose call is under way */
+    uint32_t current_part; /* index of the part whose call has not returned yet */
     call counted_call;
     call part_call;
     uint32_t last_block;
 } counter;
 
-/* Both instruction sets say in the first halfword whether a second one follows. */
+/* In both instruction sets, the first halfword determines whether a second one follows. */
 static uint32_t instruction_bytes(const counter *self, uint32_t address)
 {
     const uint8_t *at = self->code + (address - self->code_start);
@@ -151,8 +151,8 @@ void enter_block(void *engine, uint64_t block_address, uint32_t bytes, void *use
 }
 
 /*
- * To be called when the firmware ends the run at the instruction at `address`: takes back the
- * rest of the last block, which is not executed any more.
+ * Must be called when the firmware ends the run at the instruction at `address`. Subtracts the rest
+ * of the last block, which is not executed.
  */
 void leave_block(counter *self, uint32_t address)
 {

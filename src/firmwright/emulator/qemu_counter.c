@@ -1,12 +1,13 @@
 /*
- * A plugin of QEMU that counts the instructions that one function of a program executes, callees
- * included, and those of the parts that it calls: the counterpart of block_counter.c.
+ * A QEMU plugin that counts the instructions that one function of a program executes, including its
+ * callees, and the instructions of the parts that it calls. block_counter.c does the same for
+ * unicorn.
  *
  * Its arguments are function=<address>, part=<address> for each part, and output=<file>. Each
  * process of the program writes lines "block <address> <instructions>" and "part <index>
- * <instructions>" to <file>.<its number>; a second one works for the call that started it.
- * QEMU's functions are declared here, for distributions package no header. PLUGIN_VERSION is
- * defined in front of this text.
+ * <instructions>" to <file>.<process number>. The counts of a second process belong to the call
+ * that started it. QEMU's functions are declared here, because distributions do not package QEMU's
+ * header. PLUGIN_VERSION is defined before this text.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -42,7 +43,10 @@ typedef struct block {
     uint64_t counted; /* instructions executed on behalf of the counted function */
 } block;
 
-/* A function, and its call that is under way. Parts that call one function take turns. */
+/*
+ * A function, and its call that has not returned yet. If several parts call one function,
+ * successive calls belong to successive parts.
+ */
 typedef struct {
     uint64_t function;
     uint64_t return_address;
@@ -55,14 +59,14 @@ static block *blocks;
 static call counted_call;
 static call *parts;
 static int part_count;
-static call *part; /* whose call is under way */
+static call *part; /* the part whose call has not returned yet */
 static uint64_t last_end;
 static char *output;
 static pid_t process;
 
 /*
- * The block before a function's first ended with its call: there it returns to. Calls from that
- * place inside of one are inner ones.
+ * The block before a function's first block ended with the call, so the function returns to the end
+ * of that block. A call from the same address during a call is nested.
  */
 static int follow_call(call *called, uint64_t address)
 {
@@ -80,7 +84,9 @@ static int follow_call(call *called, uint64_t address)
     return called->depth > 0;
 }
 
-/* Return the part that a block begins, the one of its function with the fewest calls; or NULL. */
+/*
+ * Return the part whose function begins with this block: the part with the fewest calls, or NULL.
+ */
 static call *find_part(uint64_t address)
 {
     call *next = NULL;
@@ -129,7 +135,7 @@ static void translate_block(uint64_t id, struct qemu_plugin_tb *translated)
     qemu_plugin_register_vcpu_tb_exec_cb(translated, enter_block, 0, added);
 }
 
-/* In a process that a system call has made, what was executed before is the other's. */
+/* A process that a system call has created must not count the instructions of its parent. */
 static void clear_counts(uint64_t id, unsigned int processor, int64_t number, int64_t result)
 {
     (void)id, (void)processor, (void)number, (void)result;
