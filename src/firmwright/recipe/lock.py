@@ -39,12 +39,12 @@ SampleDigests = Mapping[str, tuple[str, ...]]
 class Lock:
     """SHA-256 of files, by their path from the recipe's folder, and of every sample, in order.
 
-    ``samples`` has them under ``calibration``, ``evaluate`` and ``run``, as the network reads
-    them. ``versions`` are those of the tools that decide about the bytes; toolchains and emulators
-    stand there by their own names. ``programs`` has, for each compiler and processor, the SHA-256
-    of all files that it opens: its programs, headers, libraries and start-up files. ``bases`` are
-    the files that the recipe extends, and its overlays; ``values`` are those of the command line,
-    by their keys. Bundles have neither: their recipe is complete.
+    ``samples`` has them under ``calibration``, ``evaluate`` and ``run``, as the network reads them.
+    ``versions`` has the versions of the tools that affect the bytes, with toolchains and emulators
+    by name. ``programs`` has, for each compiler and processor, the SHA-256 of all files that it
+    opens: its programs, headers, libraries and start-up files. ``bases`` are the files that the
+    recipe extends, and its overlays; ``values`` are the values of the command line, by key. Bundles
+    have neither, because their recipe is complete.
     """
 
     lock_version: int

@@ -131,7 +131,7 @@ class CompiledArchive:
 
     A ``stand_in`` was written without the compiler and cannot run. ``processors`` counts the steps
     of the archive on each core, ``programs`` are the files that the cores run. The batch sizes are
-    the requested one and the one that the compiler granted, null if the archive has none.
+    the requested and the granted size, null if the archive has no batch size.
     """
 
     file: str
