@@ -23,6 +23,7 @@ from firmwright.models.onnx.bit_patterns import (
     convert_code_to_float,
     convert_float_to_code,
 )
+from firmwright.models.onnx.class_probabilities import convert_pairwise_probabilities
 
 Inputs = Sequence[relax.Expr]
 Attributes = Mapping[str, Any]
@@ -54,7 +55,9 @@ def make_cumulative(compute: Callable[..., Any]) -> Converter:
     """Return a converter of CumSum or CumProd; TVM lacks CumProd, and CumSum calls a library."""
 
     def convert(builder: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
-        data, axis = inputs[0], int(inputs[1].value.numpy().item())
+        if not isinstance(inputs[1], Constant):
+            raise UserError("its axis is known only at run time: make the axis a constant")
+        data, axis = inputs[0], int(constant_array(inputs[1]).item())
         dtype = str(data.ty.dtype)
         reverse = bool(attributes.get("reverse", 0))
         if reverse:
@@ -125,6 +128,7 @@ CONVERTERS: dict[str, Converter] = {
     "InstanceNormalization": convert_instance_norm,
     "Max": make_min_max(relax.op.maximum),
     "Min": make_min_max(relax.op.minimum),
+    "PairwiseProbabilities": convert_pairwise_probabilities,
     "Sign": convert_sign,
 }
 

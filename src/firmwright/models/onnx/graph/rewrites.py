@@ -45,6 +45,7 @@ from firmwright.models.onnx.graph.resize import rewrite_resize
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 from firmwright.models.onnx.graph.strings import STRINGS
 from firmwright.models.onnx.graph.trees import TREES
+from firmwright.models.onnx.graph.vector_machines import VECTOR_MACHINES
 from firmwright.models.onnx.graph.windows import WINDOWS
 
 
@@ -367,5 +368,6 @@ REWRITES: dict[str, Rewrite] = {
     "TensorScatter": rewrite_tensor_scatter,
     **TREES,
     "Upsample": rewrite_resize,
+    **VECTOR_MACHINES,
     **WINDOWS,
 }  # fmt: skip
