@@ -99,6 +99,28 @@ def test_the_axis_of_an_unsqueeze_is_a_scalar(tmp_path: Path) -> None:
     compare(model, tmp_path, normal(2, 3))
 
 
+def test_the_axes_of_a_squeeze_are_a_vector() -> None:
+    nodes = [node("Squeeze", ["x", "axis"], ["y"])]
+    model = graph(nodes, [value("x", [2, 1])], [value("y", [2])], {"axis": np.array(-1)})
+    with pytest.raises(UserError, match=r"Squeeze .*its axes are the scalar -1; expected a vector"):
+        import_model(model.SerializeToString(), "m.onnx", {})
+
+
+def test_the_axis_of_a_cumulative_sum_is_a_constant() -> None:
+    inputs = [value("x", [2, 3]), value("axis", [], INT64)]
+    model = graph([node("CumSum", ["x", "axis"], ["y"])], inputs, [value("y", [2, 3])])
+    with pytest.raises(UserError, match=r"CumSum .*its axis is known only at run time"):
+        import_model(model.SerializeToString(), "m.onnx", {})
+
+
+@pytest.mark.parametrize("slopes", [[3], [2, 3, 2], [1, 2, 3, 2, 3]])
+def test_slopes_that_are_not_broadcast_are_rejected(slopes: list[int]) -> None:
+    model = graph([node("PRelu", ["x", "s"], ["y"])], [value("x", [2, 3, 2, 4])],
+                  [value("y", [2, 3, 2, 4])], {"s": normal(*slopes)})  # fmt: skip
+    with pytest.raises(UserError, match=r"PRelu.*its slopes have shape .* broadcast to"):
+        import_model(model.SerializeToString(), "m.onnx", {})
+
+
 def test_branches_have_as_many_results_as_the_if() -> None:
     branch = helper.make_graph([node("Neg", ["x"], ["n"])], "g", [], [value("n", [2])])
     pair = [node("Neg", ["x"], ["m"]), node("Abs", ["x"], ["k"])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from firmwright.models.onnx.graph.body import NodeBuilder, read_inputs
+from firmwright.models.onnx.graph.body import NodeBuilder, read_inputs, refuse
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 BROADCAST_OPSET = 7
@@ -20,6 +20,8 @@ def rewrite_prelu(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         body = NodeBuilder(node, walk)
         along = body.constant([-1, *[1] * (len(shape) - 2)], "int64")
         return body.finish(body.add("PRelu", data, body.add("Reshape", slope, along)))
+    if shape is not None and channels is not None:
+        refuse_slopes(node, shape, channels)
     if dtype.kind not in "iu":
         return None
     body = NodeBuilder(node, walk)
@@ -27,6 +29,17 @@ def rewrite_prelu(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         return body.finish(data)
     below = body.add("Less", data, body.constant(0, dtype))
     return body.finish(body.add("Where", below, body.add("Mul", data, slope), data))
+
+
+def refuse_slopes(node: onnx.NodeProto, shape: tuple[int, ...], slopes: tuple[int, ...]) -> None:
+    """Raise UserError if slopes have no shape that is broadcast to the shape of the data."""
+    aligned = zip(reversed(slopes), reversed(shape), strict=False)
+    if len(slopes) > len(shape) or any(s not in (1, length) for s, length in aligned):
+        refuse(
+            node,
+            f"its slopes have shape {list(slopes)}, which cannot be broadcast to {list(shape)}; "
+            "one slope per channel needs a length of 1 along each later axis",
+        )
 
 
 def rewrite_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -38,6 +51,13 @@ def rewrite_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> Nodes | None
     return body.finish(
         body.add("Unsqueeze", node.input[0], body.constant(axes.reshape(1), "int64"))
     )
+
+
+def refuse_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> None:
+    """Raise UserError for a Squeeze with a scalar axis, which ONNX Runtime rejects, too."""
+    axes = walk.constants.get(read_inputs(node, 2)[1])
+    if axes is not None and not axes.ndim:
+        refuse(node, f"its axes are the scalar {axes}; expected a vector: state [{axes}]")
 
 
 def rewrite_vector_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -55,5 +75,6 @@ def rewrite_vector_product(node: onnx.NodeProto, walk: Specializer) -> Nodes | N
 RANKS: dict[str, Rewrite] = {
     "MatMulInteger": rewrite_vector_product,
     "PRelu": rewrite_prelu,
+    "Squeeze": refuse_scalar_axis,
     "Unsqueeze": rewrite_scalar_axis,
 }
