@@ -392,5 +392,6 @@ def test_importer_that_fails_says_so_once(repository: Repository) -> None:
     text = fail_with(repository, "model: m.onnx\n")
     assert text.strip().splitlines()[2:] == [
         "r.yaml:1:8: model: m.onnx: cannot import operator Conv (node 'in four dimensions'): "
-        "Ndim > 5 not supported for convolution."
+        "Ndim > 5 not supported for convolution; replace the operator, or end the model before the "
+        "operator"
     ]

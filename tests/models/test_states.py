@@ -93,7 +93,7 @@ def test_an_lstm_with_a_projection_is_refused() -> None:
     model = schema.ModelT.InitFromPackedBuf(write_lstm_network(), 0)
     operator = model.subgraphs[0].operators[0]
     operator.inputs = [*operator.inputs[:16], operator.inputs[1], *operator.inputs[17:]]
-    with pytest.raises(UserError, match=r"LSTM .* has a projection: firmware supports"):
+    with pytest.raises(UserError, match=r"LSTM .* has a projection; firmwright supports"):
         import_tflite(pack(model, 1 << 16))
 
 

@@ -85,6 +85,14 @@ def refuse_open_shape(name: str, label: str, declared: object) -> NoReturn:
     )
 
 
+def describe_failure(error: Exception) -> str:
+    """Return the first line of a converter's error; errors of other libraries get a remedy."""
+    if isinstance(error, UserError):
+        return first_line(error)
+    remedy = "replace the operator, or end the model before the operator"
+    return f"{first_line(error).rstrip('.')}; {remedy}"
+
+
 def variable_name(source: str) -> str:
     """Return the name hint of a result: for a hint ``main``, TVM would rename its function."""
     return f"{source}_" if source == "main" else source

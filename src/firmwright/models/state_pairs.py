@@ -41,9 +41,17 @@ def pair_states(
         check_pair(name, result, inputs, outputs)
     repeated = [name for name in pairs if [*pairs.values()].count(pairs[name]) > 1]
     if repeated:
-        raise StateError(repeated[-1], f"'{pairs[repeated[-1]]}' is the next value of two states")
+        raise StateError(
+            repeated[-1],
+            f"'{pairs[repeated[-1]]}' is the next value of two states; state a different output "
+            "for each state",
+        )
     if len(pairs) == len(outputs):
-        raise StateError([*pairs][-1], "all outputs are states: the network would have no outputs")
+        raise StateError(
+            [*pairs][-1],
+            "all outputs are states: the network would have no outputs; remove a state, or export "
+            "the model with another output",
+        )
     states = tuple(State(inputs[n], fill_zero(inputs[n]), result) for n, result in pairs.items())
     first = [n for n in inputs if n not in pairs]
     left = [n for n in outputs if n not in pairs.values()]
@@ -71,12 +79,15 @@ def check_pair(
         raise StateError(
             name,
             f"the state '{name}' is {before.dtype} {list(before.shape)}, its next value '{result}' "
-            f"{after.dtype} {list(after.shape)}; they have to be alike",
+            f"{after.dtype} {list(after.shape)}; expected equal types and shapes: state another "
+            "output",
         )
     grids = {(t.scale, t.zero_point) for t in (before, after) if t.scale is not None}
     if len(grids) > 1:
         raise StateError(
-            name, f"the integers of '{name}' and '{result}' stand for other numbers: {grids}"
+            name,
+            f"'{name}' and '{result}' have different quantization parameters: {sorted(grids)}; "
+            "quantize both with equal parameters",
         )
 
 

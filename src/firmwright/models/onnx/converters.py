@@ -199,12 +199,13 @@ def refuse_node(
     """
     if operator == "NonMaxSuppression":  # TVM pads its result to the maximum length
         raise UserError(
-            "its result has a length that is known only at run time; firmware needs fixed shapes"
+            "its result has a length that is known only at run time; firmware needs fixed shapes: "
+            "end the model before the operator, and select the boxes in the program"
         )
     if operator == "LRN" and attributes["size"] % 2 == 0:
         raise UserError(
             f"its size is {attributes['size']}; only odd sizes have a channel in their middle: "
-            "export the model with one"
+            "export the model with an odd size"
         )
     if operator == "Dropout" and len(inputs) > 2 and inputs[2] is not None:
         # Dropout with ratio zero keeps all elements.
@@ -247,7 +248,9 @@ def check_results(
     elif isinstance(result.ty, relax.TupleType):
         found = len(result.ty.fields)
     if found < wanted:
-        raise UserError(f"only {found} of its {wanted} results can be compiled")
+        raise UserError(
+            f"only {found} of its {wanted} results can be compiled; remove the other results"
+        )
 
 
 def count_results(attributes: Mapping[str, Any]) -> int:

@@ -88,7 +88,10 @@ def embed_external_data(data: bytes, path: Path, shown_as: str) -> bytes:
         content = read_tensor_data(tensor, path.parent, f"{shown_as}: '{tensor.name}'")
         total += len(content)
         if total > LARGEST_MODEL:
-            raise UserError(f"{shown_as}: the model with its external data is larger than 2 GiB")
+            raise UserError(
+                f"{shown_as}: the model with its external data is larger than 2 GiB; export a "
+                "smaller model, for example with quantized weights"
+            )
         tensor.raw_data = content
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
@@ -104,10 +107,13 @@ def read_tensor_data(tensor: onnx.TensorProto, folder: Path, what: str) -> bytes
     if not location or Path(location).is_absolute() or not inside:
         raise UserError(
             f"{what}: its data is said to be in '{location}', outside the model's folder: "
-            "external data is read only from files in the folder of the model or below"
+            "move the file into the folder of the model or below, and correct its location"
         )
     if file.exists() and not file.is_file():
-        raise UserError(f"{what}: its data is said to be in '{location}', which is not a file")
+        raise UserError(
+            f"{what}: its data is said to be in '{location}', which is not a file; download the "
+            "file, or export the model again"
+        )
     try:
         offset, length = int(stated.get("offset", 0)), int(stated.get("length", -1))
         size = file.stat().st_size
@@ -115,13 +121,16 @@ def read_tensor_data(tensor: onnx.TensorProto, folder: Path, what: str) -> bytes
         if offset < 0 or end > size:
             raise UserError(
                 f"{what}: its data is said to be bytes {offset} to {end} of '{location}', "
-                f"which has {size}: download or export it again"
+                f"which has {size}: download both files, or export the model again"
             )
         with file.open("rb") as stream:
             stream.seek(offset)
             return bytes(stream.read(end - offset))
     except ValueError:
-        raise UserError(f"{what}: offset and length of its external data are not numbers") from None
+        raise UserError(
+            f"{what}: offset and length of its external data are not numbers; "
+            "export the model again"
+        ) from None
     except OSError as error:
         raise UserError(
             f"{what}: cannot read its data in '{location}': {error.strerror}; put the file next "

@@ -60,7 +60,10 @@ def make_array(port: onnx.ValueInfoProto, name: str, value: Any) -> npt.NDArray[
     given = np.array(value)
     array = given.astype(dtype)
     if dtype.kind in "biu" and not np.array_equal(array, given):
-        raise UserError(f"{label}: value {value} is not of the input's type, {dtype}")
+        raise UserError(
+            f"{label}: value {value} is not of the input's type, {dtype}; "
+            "state a value of this type"
+        )
     declared = [d.dim_value if d.dim_value > 0 else -1 for d in kind.shape.dim]
     if array.ndim == 0:
         return np.full([abs(d) for d in declared], array, dtype)
@@ -69,5 +72,6 @@ def make_array(port: onnx.ValueInfoProto, name: str, value: Any) -> npt.NDArray[
     except ValueError:
         shown = [d.dim_param or d.dim_value for d in kind.shape.dim]
         raise UserError(
-            f"{label}: the value has {array.size} elements; the input's shape is {shown}"
+            f"{label}: the value has {array.size} elements; the input's shape is {shown}; "
+            "state one number for all elements, or one number for each"
         ) from None

@@ -13,7 +13,7 @@ from onnx.defs import AI_ONNX_PREVIEW_TRAINING_DOMAIN
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from firmwright.errors import UserError, first_line
+from firmwright.errors import UserError
 from firmwright.ir.relax import list_result_types
 from firmwright.ir.strings import STRING_BYTES
 from firmwright.ir.tensors import (
@@ -32,6 +32,7 @@ from firmwright.models.grids import add_grids, derive_grids, find_in_onnx
 from firmwright.models.importing import (
     check_element_type,
     check_input_names,
+    describe_failure,
     refuse_operators,
     run_importer,
     variable_name,
@@ -83,7 +84,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             check_results(result, inputs, attrs)
         except Exception as error:
             raise UserError(
-                f"cannot import operator {op_name} (node '{node_name}'): {first_line(error)}"
+                f"cannot import operator {op_name} (node '{node_name}'): {describe_failure(error)}"
             ) from error
         if not isinstance(result, tvm.ir.Call | relax.TupleGetItem):
             return result
@@ -216,7 +217,8 @@ def collect_inputs(graph: onnx.GraphProto, name: str, shapes: Shapes) -> tuple[T
         wanted = shapes.get(value.name, declared)
         if 0 in wanted:
             raise UserError(
-                f"{name}: input '{value.name}' has no elements: its shape is {declared}"
+                f"{name}: input '{value.name}' has no elements: its shape is {declared}; "
+                "export the model with lengths of 1 or more"
             )
         shape = tuple(d for d in wanted if isinstance(d, int) and d > 0)
         if len(shape) < len(wanted):
@@ -265,7 +267,8 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
         kind = value.type.WhichOneof("value")
         if kind not in (None, "tensor_type"):
             found = kind.removesuffix("_type")
-            raise UserError(f"{name}: output '{value.name}' is a {found}, not a tensor")
+            advice = "; return tensors as separate outputs"
+            raise UserError(f"{name}: output '{value.name}' is a {found}, not a tensor{advice}")
     outputs = []
     for value, kind in zip(graph.output, list_result_types(module["main"]), strict=True):
         shape = getattr(kind, "shape", None)
@@ -280,7 +283,10 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
         numbers = tuple(int(d) for d in shape)
         if 0 in numbers:
             label = f"{name}: output '{value.name}'"
-            raise UserError(f"{label} has no elements: its shape is {list(numbers)}")
+            raise UserError(
+                f"{label} has no elements: its shape is {list(numbers)}; remove the output from "
+                "the model"
+            )
         stated = element_type(value)
         model_dtype = stated if stated in (STRING, *STORED_AS) else None
         outputs.append(Tensor(value.name, numbers, str(kind.dtype), model_dtype=model_dtype))

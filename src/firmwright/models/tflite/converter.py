@@ -11,8 +11,9 @@ import tflite
 from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 
-from firmwright.errors import UserError, first_line
-from firmwright.models.importing import variable_name
+from firmwright.errors import UserError
+from firmwright.models.importing import describe_failure, variable_name
+from firmwright.models.tflite.checks import RENEW
 from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLOAT_ONLY
 from firmwright.models.tflite.narrow_sums import convert_narrow_sums, has_narrow_sums
 
@@ -78,21 +79,24 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         if kind in ON_STORED_INTEGERS and quantized[0]:
             return (
                 f"{ON_STORED_INTEGERS[kind]} stored integers in LiteRT and ignores their scale and "
-                "zero point: its result differs from the result on real numbers"
+                "zero point: its result differs from the result on real numbers; keep the operator "
+                "in float32"
             )
         present = [t.tensor for t in inputs + outputs if t.tensor_idx >= 0]
         if any(tensor.Type() in COMPLEX for tensor in present):
             return (
-                "computes with complex numbers, which firmware does not: end the network before "
-                "it, and call the transform in C"
+                "computes with complex numbers, which firmwright does not support: end the model "
+                "before the operator, and compute the transform in the program"
             )
         if kind in WITH_SUBGRAPHS:
             return (
-                f"runs other subgraphs, which firmware does not: {WITH_SUBGRAPHS[kind]}; "
-                "then convert the model again"
+                "runs other subgraphs, which firmwright does not support for this operator: "
+                f"{WITH_SUBGRAPHS[kind]}, then convert the model again"
             )
         known = self._SUPPORTED_QUANTIZED_OPS | set(CORRECTIONS) | DATA_MOVEMENT | FLOAT_ONLY
-        return "has no quantized form here" if any(quantized) and kind not in known else ""
+        if any(quantized) and kind not in known:
+            return "has no quantized form in firmwright; keep the operator in float32"
+        return ""
 
     def output_names(self, operator: Any) -> list[str]:
         tensors = self.get_output_tensors(operator)
@@ -115,7 +119,8 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 raise UserError(f"operator {kind} (tensor '{names[0]}'): {error}") from error
             except Exception as error:
                 raise UserError(
-                    f"cannot import operator {kind} (tensor '{names[0]}'): {first_line(error)}"
+                    f"cannot import operator {kind} (tensor '{names[0]}'): "
+                    f"{describe_failure(error)}"
                 ) from error
             if result is None:  # folded into the operators that read it
                 continue
@@ -124,7 +129,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             if count != len(names):
                 raise UserError(
                     f"operator {kind} (tensor '{names[0]}'): it computes {count} results, but the "
-                    f"file names {len(names)}"
+                    f"file names {len(names)}; {RENEW}"
                 )
             if len(names) == 1:
                 named = self.bb.emit(result, name_hint=variable_name(names[0]))
@@ -141,7 +146,8 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 name = tflite_frontend.get_tensor_name(self.subgraph, given[position])
                 raise UserError(
                     f"reads its sizes or axes from '{name}', which a run computes; firmware needs "
-                    "fixed shapes: use constants, or sizes of the inputs' shapes"
+                    "fixed shapes: convert the model with constants, or with sizes of the "
+                    "inputs' shapes"
                 )
 
     def convert_in_float(self, op: Any, kind: str) -> relax.Expr:

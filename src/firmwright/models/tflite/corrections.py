@@ -182,9 +182,12 @@ def convert_quantize(converter: Any, op: Any) -> relax.Expr:
     if types[1] != "int32":
         return converter.convert_quantize(op)
     if types[0] != "int16":
-        raise UserError(f"makes int32 of {types[0]}; LiteRT, the reference, quantizes int16 alone")
+        raise UserError(
+            f"converts {types[0]} to int32; LiteRT, the reference, converts only int16 to int32: "
+            "remove the operator, or quantize its input as int16"
+        )
     if source.qnn_params is None or target.qnn_params is None:
-        raise UserError("has no scales to convert int16 to int32 with: quantize the model again")
+        raise UserError("converts int16 to int32 without scales: quantize the model again")
     stored = relax.op.astype(converter.get_tensor_expr(source), "int32")
     centered = relax.op.subtract(stored, relax.const(read_zero_point(source), "int32"))
     factor = np.float64(read_scale(source)) / np.float64(read_scale(target))
@@ -296,7 +299,10 @@ def convert_resize_bilinear(converter: Any, op: Any) -> relax.Expr:
     if options.AlignCorners():
         _, size = converter.get_input_tensors(op)
         if 1 in converter.get_tensor_value(size):
-            raise UserError("aligns the corners of a picture of one row or column")
+            raise UserError(
+                "has align_corners for a result of one row or column, which TVM cannot compute: "
+                "convert the model with align_corners=False"
+            )
     return converter.convert_resize_bilinear(op)
 
 

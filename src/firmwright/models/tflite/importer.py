@@ -24,7 +24,7 @@ from firmwright.models.importing import (
     refuse_operators,
     run_importer,
 )
-from firmwright.models.tflite.checks import check_model, decode_text, operator_kinds, to_ints
+from firmwright.models.tflite.checks import RENEW, check_model, decode_text, operator_kinds, to_ints
 from firmwright.models.tflite.converter import Converter
 from firmwright.models.tflite.known_values import fold_known_values
 from firmwright.models.tflite.litert_outputs import MISSING_KERNEL, load_interpreter
@@ -76,7 +76,7 @@ def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) ->
         if shape != list(output.shape) or str(kind.dtype) != output.dtype:
             raise UserError(
                 f"{name}: output '{output.name}': the file declares {output.dtype} "
-                f"{list(output.shape)}, its operators compute {kind.dtype} {shape}"
+                f"{list(output.shape)}, its operators compute {kind.dtype} {shape}; {RENEW}"
             )
 
 
@@ -104,7 +104,10 @@ def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
             return data, remarks
     except (ValueError, RuntimeError) as error:
         if MISSING_KERNEL in str(error):
-            raise UserError(f"{name}: an operator without a kernel: {first_line(error)}") from None
+            raise UserError(
+                f"{name}: LiteRT has no kernel for an operator: {first_line(error)}; replace the "
+                "operator with built-in operators of TFLite"
+            ) from None
         raise UserError(
             f"{name}: a damaged TFLite model: {first_line(error)}; fetch or export it again"
         ) from None

@@ -32,7 +32,10 @@ def convert_lstm(converter: Any, op: Any) -> relax.Expr:
     source = tensors[INPUT]
     extended = [name for name, inputs in EXTENSIONS.items() if given.intersection(inputs)]
     if extended:
-        raise UserError(f"has {' and '.join(extended)}: firmware supports the plain cell")
+        raise UserError(
+            f"has {' and '.join(extended)}; firmwright supports only plain cells: train and "
+            "convert the layer without these options"
+        )
     options = converter._get_builtin_options(op, tflite.UnidirectionalSequenceLSTMOptions)
     if any(tensors[i].qnn_params is not None for i in given):
         return convert_integers(converter, op, options)

@@ -54,13 +54,17 @@ def read_cell(converter: Any, op: Any, clip: float) -> IntegerCell:
         found = converter.get_tensor_type_str(tensors[position].tensor.Type())
         if found != wanted:
             raise UserError(
-                f"has {name} of {found}; firmware supports {wanted}, or float32 throughout"
+                f"has {name} of {found}; firmwright supports {wanted}, or float32 for all tensors: "
+                "quantize the model again, or keep the layer in float32"
             )
     source, hidden_state = tensors[0], tensors[18]
     fraction, exponent = np.frexp(read_scale(tensors[19]))
     cell = int(exponent) - 1
     if fraction != 0.5 or not LEAST_CELL <= cell <= MOST_CELL:
-        raise UserError("has a cell state whose scale is not a power of two from 2^-15 to 2^-9")
+        raise UserError(
+            f"has a cell state of scale {read_scale(tensors[19]):g}; expected a power of two from "
+            "2^-15 to 2^-9: quantize the model again with TensorFlow's converter"
+        )
     gates = {}
     for position in (1, 2, 3, 4):
         weights, recurrent = tensors[position], tensors[position + 4]
@@ -91,7 +95,10 @@ def add_zero_point(bias: Any, weights: Any, source: Any) -> Any:
 def read_hidden_grid(converter: Any, op: Any) -> tuple[np.float32, int]:
     """Return the parameters of the fifth intermediate tensor: the output before a projection."""
     if op.IntermediatesLength() < 5:
-        raise UserError("states no grid for its hidden values (a fifth intermediate tensor)")
+        raise UserError(
+            "has no quantization parameters of its hidden state (a fifth intermediate tensor): "
+            "quantize the model again with TensorFlow's converter"
+        )
     grid = converter.subgraph.Tensors(op.Intermediates(4)).Quantization()
     return np.float32(grid.Scale(0)), int(grid.ZeroPoint(0))
 

@@ -189,7 +189,8 @@ def convert_constant(model: Any, tensor: Any) -> bool:
         if (array != wide).any():
             name = tensor.name.decode()
             raise UserError(
-                f"the bias '{name}' has values of more than 32 bits; firmware supports 32"
+                f"the bias '{name}' has values of more than 32 bits; firmwright supports 32: "
+                "quantize the activations as int8"
             )
         tensor.type = schema.TensorType.INT32
     else:

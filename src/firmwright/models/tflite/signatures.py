@@ -7,7 +7,7 @@ from typing import Any
 from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import UserError, did_you_mean
-from firmwright.models.tflite.checks import decode_text
+from firmwright.models.tflite.checks import RENEW, decode_text
 from firmwright.models.tflite.importer import check_file
 from firmwright.models.tflite.repairs import pack
 
@@ -22,14 +22,14 @@ def select_signature(data: bytes, name: str, signature: str) -> bytes:
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     known = {decode_text(s.signatureKey): s for s in model.signatureDefs or ()}
     if signature not in known:
-        hint = did_you_mean(signature, known) or "; it has none"
+        hint = did_you_mean(signature, known) or "; the model has no signatures: leave the name out"
         raise UserError(f"the model has no signature '{signature}'{hint}")
     selected = known[signature]
     index = selected.subgraphIndex
     if index >= len(model.subgraphs):
         raise UserError(
             f"a damaged TFLite model: the signature '{signature}' is of subgraph {index} of "
-            f"{len(model.subgraphs)}; fetch it again"
+            f"{len(model.subgraphs)}; {RENEW}"
         )
     exchange_subgraphs(model, index)
     selected.subgraphIndex = 0

@@ -97,11 +97,15 @@ class Exposer:
                 handle, value = (int(i) for i in operator.inputs)
                 data = self.model.buffers[graph.tensors[value].buffer].data
                 if data is None:
-                    raise UserError(f"variable '{names[handle]}' has no constant as first value")
+                    raise UserError(
+                        f"variable '{names[handle]}' has no constant as first value; assign a "
+                        "constant in the model's initialization"
+                    )
                 self.initial[names[handle]] = data
             else:
                 raise UserError(
-                    f"the subgraph of first values has {kind}; firmware supports only constants"
+                    f"the initialization of the variables has the operator {kind}; firmwright "
+                    "supports only constants: assign constants to the variables"
                 )
 
     def read(self, name: str, result: int) -> None:
@@ -155,7 +159,7 @@ class Exposer:
         if len(initial) != shown.bytes:
             raise UserError(
                 f"variable '{name}' is {shown.dtype} {list(shown.shape)}, {shown.bytes} bytes; "
-                f"its first value has {len(initial)}"
+                f"its first value has {len(initial)} bytes; assign a value of this type and shape"
             )
         return [State(shown, initial)]
 
@@ -175,7 +179,10 @@ def check_alike(name: str, before: Any, after: Any) -> None:
             f"{t.dtype} {list(t.shape)}" + ("" if t.scale is None else f" on {t.scale:g}")
             for t in tensors
         )
-        raise UserError(f"variable '{name}' is {old}, and gets a value that is {new}")
+        raise UserError(
+            f"variable '{name}' is {old}, and gets a value that is {new}; expected equal types, "
+            "shapes and scales: convert the value before its assignment"
+        )
 
 
 def describe(name: str, tensor: Any) -> Tensor:

@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import UserError, first_line
 from firmwright.forked import run_in_copy
-from firmwright.models.tflite.checks import decode_text
+from firmwright.models.tflite.checks import RENEW, decode_text
 from firmwright.models.tflite.known_values import find_known_results, has_data
 from firmwright.models.tflite.litert_outputs import OPTIMIZED, make_interpreter
 from firmwright.models.tflite.repairs import kind_of, pack
@@ -28,7 +28,9 @@ MOST_OPERATORS = 16384
 EFFECTS = frozenset({"ASSIGN_VARIABLE", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"})
 """Operators that change a state, so that they may not run if their branch is not chosen."""
 
-UNROLL = "unroll the loop (Keras: `unroll=True`) or use a fused LSTM layer, then convert it again"
+UNROLL = (
+    "unroll the loop (Keras: `unroll=True`) or use a fused LSTM layer, then convert the model again"
+)
 
 
 def inline_subgraphs(data: bytes, name: str) -> bytes:
@@ -81,8 +83,9 @@ class Inliner:
         count = len(self.graph.operators)
         if max(count, self.copies) > MOST_OPERATORS:
             raise UserError(
-                f"its loops and branches have {count:,} operators or more; expected at most "
-                f"{MOST_OPERATORS:,}: {UNROLL}"
+                f"the loops and branches have {count:,} operators or more; expected at most "
+                f"{MOST_OPERATORS:,}: use a fused LSTM layer or fewer steps, then convert the "
+                "model again"
             )
 
     def inline_if(self, operator: Any) -> list[int]:
@@ -202,14 +205,14 @@ class Inliner:
         """Return the subgraphs of an operator; UserError if they do not fit its tensors."""
         options = operator.builtinOptions
         if not all(hasattr(options, key) for key in keys):
-            raise UserError("a damaged TFLite model: it names no subgraphs; fetch it again")
+            raise UserError(f"a damaged TFLite model: the operator names no subgraphs; {RENEW}")
         graphs = [self.subgraph(getattr(options, key)) for key in keys]
         for key, graph in zip(keys, graphs, strict=True):
             results = 1 if key == "condSubgraphIndex" else len(operator.outputs)
             if (len(graph.inputs), len(graph.outputs)) != (inputs, results):
                 raise UserError(
                     f"a damaged TFLite model: a subgraph has {len(graph.inputs)} inputs and "
-                    f"{len(graph.outputs)} outputs, not {inputs} and {results}; fetch it again"
+                    f"{len(graph.outputs)} outputs, not {inputs} and {results}; {RENEW}"
                 )
             outer = operator.inputs[len(operator.inputs) - inputs :]
             self.check_parameters(outer, graph, graph.inputs)
@@ -225,13 +228,14 @@ class Inliner:
             if (a.scale, a.zero_point) != (b.scale, b.zero_point):
                 names = " and ".join(f"'{decode_text(t.name)}'" for t in (first, second))
                 raise UserError(
-                    f"{names} have different quantization parameters; expected equal ones"
+                    f"{names} have different quantization parameters; expected equal "
+                    "parameters: insert a QUANTIZE operator between the tensors"
                 )
 
     def subgraph(self, index: int) -> Any:
         """Return a subgraph; UserError if it or one of its tensors does not exist."""
         if not 0 < index < len(self.model.subgraphs):
-            raise UserError(f"a damaged TFLite model: it runs subgraph {index}; fetch it again")
+            raise UserError(f"a damaged TFLite model: it runs subgraph {index}; {RENEW}")
         graph = self.model.subgraphs[index]
         graph.inputs, graph.outputs, graph.operators = (
             [] if each is None else each for each in (graph.inputs, graph.outputs, graph.operators)
@@ -242,7 +246,8 @@ class Inliner:
         tensors = [graph.inputs, graph.outputs]
         tensors += [part for o in graph.operators for part in (o.inputs, o.outputs)]
         if any(not -1 <= int(i) < len(graph.tensors) for each in tensors for i in each):
-            raise UserError(f"a damaged TFLite model: subgraph {index} reads a missing tensor")
+            problem = f"a damaged TFLite model: subgraph {index} reads a missing tensor"
+            raise UserError(f"{problem}; {RENEW}")
         return graph
 
     def add_copy(self, graph: Any, given: Sequence[int]) -> list[int]:
@@ -340,4 +345,4 @@ def run_counter(data: bytes, result: int) -> int:
         interpreter.invoke()
         return int(interpreter.get_tensor(result))
     except (RuntimeError, ValueError) as error:
-        raise UserError(f"LiteRT cannot count its steps: {first_line(error)}") from None
+        raise UserError(f"LiteRT cannot count its steps: {first_line(error)}; {UNROLL}") from None

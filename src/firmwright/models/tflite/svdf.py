@@ -46,7 +46,10 @@ def convert_svdf(converter: Any, op: Any) -> relax.Expr:
     filters, memory = (int(d) for d in converter.get_tensor_shape(times))
     rank = options.Rank()
     if rank < 1 or filters % rank:
-        raise UserError(f"has {filters} filters, which is not a multiple of its rank, {rank}")
+        raise UserError(
+            f"has {filters} filters; expected a multiple of its rank, {rank}: correct the rank, "
+            "then convert the model again"
+        )
     lengths = Lengths(batch, inputs, filters // rank, rank, memory)
     result, after = (
         convert_float(converter, op, lengths)
@@ -84,7 +87,8 @@ def convert_integers(converter: Any, op: Any, lengths: Lengths) -> tuple[relax.E
     if types != ["int8", "int16", "int16"]:
         raise UserError(
             f"has {types[0]} features, {types[1]} time weights and a state of {types[2]}; LiteRT, "
-            "the reference, always computes with int8, int16 and int16"
+            "the reference, always computes with int8, int16 and int16: quantize the model again "
+            "with these types"
         )
     weights = converter.get_tensor_value(features)
     scales = [read_scale(t) for t in (source, features, state, times, target)]

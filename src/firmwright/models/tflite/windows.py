@@ -10,6 +10,10 @@ from tvm import relax, te, tirx
 from firmwright.errors import UserError
 from firmwright.models.tflite.data_movement import shape_of
 
+QUANTIZED = (
+    "is quantized, which LiteRT, the reference, does not support: keep the operator in float32"
+)
+
 
 def convert_cumulative_sum(converter: Any, op: Any) -> relax.Expr:
     """Convert CUMSUM; TVM cannot lower its cumsum to loops, and has no reversed cumsum.
@@ -18,7 +22,7 @@ def convert_cumulative_sum(converter: Any, op: Any) -> relax.Expr:
     """
     source, axis_tensor = converter.get_input_tensors(op)
     if source.qnn_params is not None:
-        raise UserError("is quantized; LiteRT, the reference, sums plain numbers alone")
+        raise UserError(QUANTIZED)
     options = converter._get_builtin_options(op, tflite.CumsumOptions)
     axis = int(converter.get_tensor_value(axis_tensor).reshape(-1)[0])
     axis %= len(shape_of(converter, source))
@@ -48,7 +52,7 @@ def convert_local_response_normalization(converter: Any, op: Any) -> relax.Expr:
     """
     (source,) = converter.get_input_tensors(op)
     if source.qnn_params is not None:
-        raise UserError("is quantized; LiteRT, the reference, normalizes float32 alone")
+        raise UserError(QUANTIZED)
     options = converter._get_builtin_options(op, tflite.LocalResponseNormalizationOptions)
     radius = options.Radius()
 
