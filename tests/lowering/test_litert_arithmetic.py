@@ -138,3 +138,15 @@ def test_a_model_that_reference_kernels_lack_is_judged_by_the_others() -> None:
     reference = tflite.run_reference(data, [{"t0": np.array([[-1, 0, 1, 2]], "float32")}])
     assert "optimized kernels, because the reference kernels failed" in reference.runtime
     np.testing.assert_allclose(reference.outputs[0][0][0, 0], np.expm1(-1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_products_of_scalars_are_those_of_litert(dtype: str, tmp_path: Path) -> None:
+    builder = ModelBuilder()
+    inputs = [builder.input((), dtype, Quantization(0.05)) for _ in range(2)]
+    result = builder.output((), dtype, Quantization(0.25))
+    builder.operator("MUL", inputs, [result], "MulOptions")
+    data = builder.build()
+    samples = random_samples(data, 3, 1)
+    found = run_generated(data, samples, tmp_path, SANITIZED)
+    np.testing.assert_array_equal(found, tflite.run_reference(data, samples).outputs)

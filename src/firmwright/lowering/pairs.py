@@ -93,7 +93,7 @@ def make_product(
     None if the shapes do not match, or if the arithmetic might exceed 32 bits.
     """
     channels = prod(shapes[1])
-    is_row = channels == shapes[0][-1] == shapes[1][-1]
+    is_row = all(shape[-1:] == (channels,) for shape in shapes[:2])
     multiply = multiply_in_float32 if rounding == "onnx" else multiply_in_fixed_point
     steps = multiply(terms, grid) if shapes[0] == shapes[1] or is_row else None
     if steps is None:
