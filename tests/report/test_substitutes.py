@@ -17,10 +17,10 @@ from firmwright.models.onnx import importer
 from firmwright.recipe import parse_target
 from firmwright.report.advice import Advice
 from firmwright.report.advising import advise, merge_alike
-from firmwright.report.estimates import estimate_work_us
 from firmwright.report.substitutes import find_substitute
 from firmwright.targets import find_rewrites
 from firmwright.targets.load import load_mix
+from firmwright.targets.timing import estimate_work_us
 from firmwright.toolchain import load_platform
 from tests.networks.onnx_models import graph, node, value
 

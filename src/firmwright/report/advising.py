@@ -18,11 +18,11 @@ from firmwright.ir.regions import Change, Partition, Region, Remedy, RuleViolati
 from firmwright.ir.relax import list_bindings, list_constants
 from firmwright.ir.tensors import Tensor
 from firmwright.report.advice import Advice
-from firmwright.report.estimates import US_DECIMALS, estimate_work_us
 from firmwright.report.substitutes import Place, find_substitute
 from firmwright.targets import Device
 from firmwright.targets.fact_context import FactContext, kind_of, make_fact_context
 from firmwright.targets.facts import operator_facts
+from firmwright.targets.timing import US_DECIMALS, estimate_work_us
 from firmwright.toolchain.platforms import Timing
 
 NOTHING = "only less work would make it faster"

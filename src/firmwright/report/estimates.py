@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from firmwright.ir.kernels import Cycles, Kernels
+from firmwright.ir.kernels import Kernels
 from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import Tensor
-from firmwright.toolchain.platforms import Throughput, Timing
-
-SIXTEEN_BIT_TYPES = frozenset({"int16", "uint16"})
-US_DECIMALS = 3
-"""Decimals of a microsecond."""
+from firmwright.targets.timing import SIXTEEN_BIT_TYPES, US_DECIMALS, estimate_work_us
+from firmwright.toolchain.platforms import Timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +83,6 @@ def make_cost(called: bool, ports: Iterable[Tensor], work: float, timing: Timing
     if not called:
         return Cost(0, 0, work, 0.0)
     return Cost(2, sum(t.bytes for t in ports), work, timing.call_us)
-
-
-def estimate_work_us(
-    macs: int,
-    ports: Iterable[Tensor],
-    weight_bytes: int,
-    engine: Throughput,
-    modelled: Cycles | None = None,
-    wide: bool = False,
-) -> float:
-    """Return the microseconds of a region's work; ``ports`` are its inputs and outputs.
-
-    ``wide`` states that the device computes in 16 bits that the ports do not show, such as
-    quantized floats.
-    """
-    if modelled:
-        cycles = float(modelled.total)
-    else:
-        wide = wide or any(t.dtype in SIXTEEN_BIT_TYPES for t in ports)
-        rate = engine.macs_per_cycle_16_bit if wide else engine.macs_per_cycle
-        moved = sum(t.bytes for t in ports) + weight_bytes
-        cycles = max(macs / rate, moved / engine.bytes_per_cycle)
-    return round(cycles / engine.clock_mhz, US_DECIMALS)
 
 
 def sum_costs(costs: Iterable[Cost]) -> Cost:
