@@ -19,6 +19,7 @@ from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernel, Kernels, LoweredRegion, Parameter
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import ModelInterface
+from firmwright.partition.by_cost import partition_by_cost
 from firmwright.partition.layouts import add_storage
 from firmwright.partition.outline import partition_module
 from firmwright.partition.state_copies import copy_next_values
@@ -77,14 +78,19 @@ def prepare_module(
 
 
 def partition_network(
-    module: tvm.IRModule, interface: ModelInterface, mix: Sequence[Device]
+    module: tvm.IRModule,
+    interface: ModelInterface,
+    mix: Sequence[Device],
+    placement: str = "order",
 ) -> tuple[tvm.IRModule, ModelInterface, Partition]:
     """Cut a prepared module into regions; return a module with one Relax function per region.
 
-    The interface gets the storage of the network's inputs and outputs.
+    The interface gets the storage of the network's inputs and outputs. ``placement`` is the
+    recipe's key.
     """
     check_state_support(interface, mix)
-    module, partition = partition_module(module, interface, mix)
+    cut = partition_by_cost if placement == "cost" else partition_module
+    module, partition = cut(module, interface, mix)
     module, partition = copy_next_values(module, partition, mix[-1].name)
     return module, add_storage(interface, partition), partition
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,18 @@ from tvm import relax
 from firmwright.builder import Graph
 from firmwright.ir.records import read_arrays, read_record
 from firmwright.ir.regions import COPY, Partition
+from firmwright.models.relax.importer import import_model
+from firmwright.models.relax.python_call import portable_json
+from firmwright.partition.by_cost import partition_by_cost
+from firmwright.partition.outline import partition_module
+from firmwright.partition.prices import PriceList
+from firmwright.recipe import parse_target
 from firmwright.report.timeline import LayerCycles, Timeline
 from firmwright.targets import Context
 from firmwright.targets.custom import load_custom_target
+from firmwright.targets.load import load_mix
 from firmwright.toolchain import load_platform
+from firmwright.transforms import canonicalize
 
 from ..e2e.conftest import ROOT, Repository, ran
 
@@ -248,3 +257,22 @@ def test_a_device_that_another_package_installs_brings_its_templates(tmp_path: P
     lock = json.loads((folder / "detector.lock").read_text())
     assert lock["versions"]["chip"] == "1"
     assert {"chip/dla.py", "chip/templates/dla/fw_dla.h.j2", "network.py"} <= {*lock["files"]}
+
+
+@pytest.mark.parametrize(
+    ("platform", "target"), [("shared", "dla, dsp, c"), ("private_dma", "dla, dsp, dma, c")]
+)
+def test_a_choice_by_cost_never_costs_more_than_the_order(platform: str, target: str) -> None:
+    names = target.removesuffix(", c").split(", ")
+    own = {n: load_custom_target(n, f"{n}:{n.upper()}", EXAMPLE) for n in names}
+    chip = load_platform(f"{platform}.yaml", EXAMPLE)
+    mix = load_mix(parse_target(target), chip, "onnx", own=own)
+    detector = runpy.run_path(str(EXAMPLE / "network.py"))["detector"]()
+    module, interface = import_model(portable_json(detector), "detector", {})
+    module = canonicalize(module)
+    by_order = partition_module(module, interface, mix)
+    by_cost = partition_by_cost(module, interface, mix)
+    order, cost = (PriceList(mix, m).price_partition(m, p) for m, p in (by_order, by_cost))
+    assert 0 < cost <= order
+    reasons = [r.reason for r in by_cost[1].regions if r.sources[:1] == ("stem_convolution",)]
+    assert "; compared: dla 1,828 cycles (its kernel's cycles), c 552,960 cycles" in reasons[0]

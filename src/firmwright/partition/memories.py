@@ -10,9 +10,8 @@ by the fallback.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import tvm
 from tvm import relax
@@ -30,16 +29,26 @@ def assign_memories(
     module: tvm.IRModule, partition: Partition, mix: Sequence[Device]
 ) -> tuple[tvm.IRModule, Partition]:
     """Choose the tensors' memories; insert a copy if a region does not reach its input."""
-    numbers = {d.name: d.context.platform.accelerators.get(d.name, {}) for d in mix}
-    reach = {name: tuple(n["memories"]) for name, n in numbers.items() if "memories" in n}
+    reach = find_reach(mix)
     if not reach:
         return module, partition
-    copiers = (*(d.name for d in mix[:-1] if d.target.copies), mix[-1].name)
+    copiers = list_copiers(mix)
     copying = CopyInserter(partition, choose_memories(partition, reach), reach, copiers)
     for region in partition.regions:
         copying.add(region)
     partition = copying.build_partition()
     return set_functions(module, copying.functions), partition
+
+
+def find_reach(mix: Sequence[Device]) -> ReachableMemories:
+    """Return the memories of the devices that the platform limits to some."""
+    numbers = {d.name: d.context.platform.accelerators.get(d.name, {}) for d in mix}
+    return {name: tuple(n["memories"]) for name, n in numbers.items() if "memories" in n}
+
+
+def list_copiers(mix: Sequence[Device]) -> tuple[str, ...]:
+    """Return the devices that copy; the last one reaches all memories."""
+    return (*(d.name for d in mix[:-1] if d.target.copies), mix[-1].name)
 
 
 def choose_memories(partition: Partition, reach: ReachableMemories) -> dict[str, str]:
@@ -49,18 +58,35 @@ def choose_memories(partition: Partition, reach: ReachableMemories) -> dict[str,
     for region in partition.regions:
         for name in () if region.view else region.inputs:
             readers[roots[name]].add(region.device)
-    every = list(dict.fromkeys([RAM, *(m for memories in reach.values() for m in memories)]))
-
-    def count_copies(name: str, memory: str) -> int:
-        away = [d for d in readers[name] if memory not in reach.get(d, every)]
-        return len(away) + (name in partition.outputs and memory != RAM)
-
     chosen = dict.fromkeys(partition.inputs, RAM)
     for region in partition.regions:
         for name in () if region.view else region.outputs:
-            reached = reach.get(region.device, every)
-            chosen[name] = min(reached, key=partial(count_copies, name))
+            returned = name in partition.outputs
+            chosen[name] = choose_memory(region.device, readers[name], returned, reach)
     return {name: chosen.get(root, RAM) for name, root in roots.items()}
+
+
+def choose_memory(
+    writer: str, readers: Collection[str], returned: bool, reach: ReachableMemories
+) -> str:
+    """Return the memory of a tensor that needs the fewest copies for its readers.
+
+    ``writer`` and ``readers`` are devices. A ``returned`` tensor is also needed in RAM.
+    """
+    every = list(dict.fromkeys([RAM, *(m for memories in reach.values() for m in memories)]))
+
+    def count_copies(memory: str) -> int:
+        away = [d for d in readers if memory not in reach.get(d, every)]
+        return len(away) + (returned and memory != RAM)
+
+    return min(reach.get(writer, every), key=count_copies)
+
+
+def find_copier(source: str, memory: str, reach: ReachableMemories, copiers: Sequence[str]) -> str:
+    """Return the first device that copies and reaches both memories, else the fallback."""
+    *engines, fallback = copiers
+    reached = ((name, reach.get(name, (source, memory))) for name in engines)
+    return next((name for name, all_of in reached if {source, memory} <= {*all_of}), fallback)
 
 
 class CopyInserter:
@@ -116,7 +142,7 @@ class CopyInserter:
         self.regions.append(
             make_move_region(
                 region,
-                self.find_copier(source, memory),
+                find_copier(source, memory, self.reach, self.copiers),
                 reason,
                 COPY,
                 read=name,
@@ -124,12 +150,6 @@ class CopyInserter:
             )
         )
         return result.name
-
-    def find_copier(self, source: str, memory: str) -> str:
-        """Return the first device that copies and reaches both memories, else the fallback."""
-        *engines, fallback = self.copiers
-        reached = ((name, self.reach.get(name, (source, memory))) for name in engines)
-        return next((name for name, all_of in reached if {source, memory} <= {*all_of}), fallback)
 
     def build_partition(self) -> Partition:
         """Return the partition; network outputs in other memories are copied to RAM."""

@@ -52,13 +52,28 @@ def partition_module(
     The last device of the mix is the fallback. Returns a module with one Relax function per region
     (and the TIR functions that they call), and the graph over them.
     """
+    module, macs = prepare_network(module, interface, mix)
+    choices = ask_devices(module, mix)
+    module, partition, _ = build_regions(module, interface, choices, macs)
+    return insert_moves(module, partition, mix)
+
+
+def prepare_network(
+    module: tvm.IRModule, interface: ModelInterface, mix: Sequence[Device]
+) -> tuple[tvm.IRModule, Mapping[relax.Var, int]]:
+    """Return the module after the devices' rewrites, and the model's MACs by operator."""
     module = name_outputs(module, interface)
     # A rewrite may add multiplications by zero; only the multiplications of the model count.
     own_macs = count_operator_macs(module).values()
     for device in mix:
         module = device.target.prepare(module, device.context)
-    macs = dict(zip(count_operator_macs(module), own_macs, strict=True))
-    module, partition = build_regions(module, interface, mix, macs)
+    return module, dict(zip(count_operator_macs(module), own_macs, strict=True))
+
+
+def insert_moves(
+    module: tvm.IRModule, partition: Partition, mix: Sequence[Device]
+) -> tuple[tvm.IRModule, Partition]:
+    """Insert the layout transforms and copies that the devices of the regions need."""
     for device in mix:
         layout = device.target.layout(device.context)
         if layout is not None:
@@ -71,16 +86,18 @@ def partition_module(
 def build_regions(
     module: tvm.IRModule,
     interface: ModelInterface,
-    mix: Sequence[Device],
+    choices: DeviceAssignment,
     macs: Mapping[relax.Var, int],
-) -> tuple[tvm.IRModule, Partition]:
-    """Return one function per region, and the regions; ``macs`` are the model's operators'."""
-    choices = ask_devices(module, mix)
+) -> tuple[tvm.IRModule, Partition, list[Group]]:
+    """Return one function per region, the regions, and the group of operators of each.
+
+    ``macs`` are the model's operators'.
+    """
     parameters = list(module["main"].params)
     bindings, outputs = read_graph(module)
     refuse_uncompilable(bindings, interface)
     dequantized = find_dequantized(bindings)
-    kind = make_binding_kind(module, dequantized, mix[-1].context.fuse_layers)
+    kind = make_binding_kind(module, dequantized, choices.mix[-1].context.fuse_layers)
     picks, joints = find_views(bindings, outputs, dequantized, choices)
     apart = picks.keys() | joints
     groups = group_operators(
@@ -124,7 +141,25 @@ def build_regions(
         regions=tuple(regions),
         states=len(interface.states),
     )
-    return set_functions(keep_tir(module), functions), partition
+    return set_functions(keep_tir(module), functions), partition, groups
+
+
+def cut_region(
+    region: Region, module: tvm.IRModule, device: Device
+) -> tuple[tvm.IRModule, Partition]:
+    """Cut a region into the regions of one device that runs everything."""
+    main = module[region.name].without_attr("global_symbol")
+    whole = set_functions(keep_tir(module), {"main": main})
+    return partition_module(whole, make_interface(main), (device,))
+
+
+def make_interface(main: relax.Function) -> ModelInterface:
+    """Return a region's inputs and outputs, named after their variables, as an interface."""
+    inputs, outputs = (
+        tuple(make_tensor(str(v.name), v) for v in vs)
+        for vs in (main.params, main.body.body.fields)
+    )
+    return ModelInterface("relax", "", inputs, outputs, ())
 
 
 def find_views(

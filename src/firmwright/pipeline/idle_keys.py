@@ -35,6 +35,11 @@ IDLE_KEYS = (
         "no effect: no device of the target quantizes float layers itself",
     ),
     IdleKey(
+        "placement",
+        lambda job: job.recipe.placement == "cost" and has_one_device(job),
+        "no effect: the target has one device, so there is no choice; add a device before it",
+    ),
+    IdleKey(
         "allow_fallback",
         lambda job: not job.recipe.allow_fallback and has_one_device(job),
         ONE_DEVICE,

@@ -34,7 +34,7 @@ def require(part: T | None) -> T:
     return part
 
 
-MIX = ("target", "rounding", "fuse_layers", "devices", "batch.size")
+MIX = ("target", "placement", "rounding", "fuse_layers", "devices", "batch.size")
 """Keys by which devices accept operators and lower them."""
 REWRITES = ("transforms",)
 MEMORIES = ("memory", "detection.candidates")

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from textwrap import indent
 
 import tvm
-from tvm import relax
 
 from firmwright.ir.kernels import Kernel, Kernels, LoweredRegion, Parameter
 from firmwright.ir.regions import Partition, Region
-from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Tensor
+from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.region import lower_region
-from firmwright.partition.outline import partition_module
+from firmwright.partition.outline import cut_region
 from firmwright.planning.in_place import share_pointers
 from firmwright.planning.plan import Input, Location, Output, Plan, Slot, make_plan
 from firmwright.targets import Context
@@ -31,23 +29,10 @@ def lower_in_layers(
     ``stand_in`` becomes the kernel's ``stand_in``.
     """
     assert context.fallback is not None  # a mix ends with a fallback device
-    functions = {g: f for g, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
-    main = module[region.name].without_attr("global_symbol")
-    whole = tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): main})
-    inner, partition = partition_module(whole, make_interface(main), (context.fallback,))
+    inner, partition = cut_region(region, module, context.fallback)
     regions = [r for r in partition.regions if not r.view]
     layers = [lower_region(r, inner, context.rounding) for r in regions]
     return join_kernels(region, partition, layers, stand_in)
-
-
-def make_interface(main: relax.Function) -> ModelInterface:
-    """Return a region's inputs and outputs, named after their variables, as an interface."""
-    inputs, outputs = ([make_tensor(v) for v in vs] for vs in (main.params, main.body.body.fields))
-    return ModelInterface("relax", "", tuple(inputs), tuple(outputs), ())
-
-
-def make_tensor(variable: relax.Var) -> Tensor:
-    return Tensor(str(variable.name), static_shape(variable), dtype_of(variable))
 
 
 def join_kernels(

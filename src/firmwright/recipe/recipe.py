@@ -207,6 +207,8 @@ class Recipe:
     compile_for_device: bool = True
     """If it is false, the platform's host replaces the platform."""
     fuse_layers: bool = True
+    placement: str = "order"
+    """The choice of devices: by the ``order`` of the target, or by ``cost``."""
     allow_fallback: bool = True
     require_offload: float | None = None
     """The percentage of multiply-accumulates that the devices before the last must run."""

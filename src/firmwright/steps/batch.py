@@ -41,7 +41,7 @@ def choose(job: Job) -> BatchChoice:
         tensor = largest_tensor(batched)
         if not tensor.fits:
             return [tensor]
-        outlined, ports, partition = partition_network(batched, ports, mix)
+        outlined, ports, partition = partition_network(batched, ports, mix, job.recipe.placement)
         kernels, _ = lower_regions(outlined, partition, mix)
         plan = make_plan(partition, kernels, choose_for(job, ports, partition, kernels))
         program = Program(plan, partition, kernels, ports, max_boxes(job))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from firmwright.compile import partition_network
 from firmwright.errors import DiagnosticError, UserError
+from firmwright.partition.prices import CostError
 from firmwright.pipeline.artifacts import (
     BATCH,
     BATCH_LAYOUT,
@@ -34,10 +35,14 @@ def run(job: Job, folder: Path) -> None:
             size = BATCH.read(job).actual_batch_size
             module, interface, layout = batch_network(module, interface, size)
             BATCH_LAYOUT.write(folder, layout)
-        module, interface, partition = partition_network(module, interface, job.mix)
+        module, interface, partition = partition_network(
+            module, interface, job.mix, job.recipe.placement
+        )
     except OptionError as error:
         message = str(error).removeprefix("target: ")
         raise DiagnosticError([job.recipe.make_diagnostic(("target",), message)]) from error
+    except CostError as error:
+        raise DiagnosticError([job.recipe.make_diagnostic(("placement",), str(error))]) from error
     except UserError as error:
         raise UserError(f"{job.recipe.name}: {error}") from error
     REGIONS.write(folder, module)

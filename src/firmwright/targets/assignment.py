@@ -14,9 +14,13 @@ from firmwright.targets.placement import Composite
 
 @dataclass(frozen=True)
 class DeviceAssignment:
-    """The composites of each device, and the rules that other operators break."""
+    """The composites of each device, and the rules that other operators break.
+
+    ``offered`` has all composites that each device accepts, ``taken`` those that it runs.
+    """
 
     mix: Sequence[Device]
+    offered: Mapping[str, Sequence[Composite]]
     taken: Mapping[str, Sequence[Composite]]
     violations: Mapping[str, Mapping[Var, tuple[RuleViolation, ...]]]
 
@@ -43,6 +47,7 @@ class DeviceAssignment:
 
 def ask_devices(module: IRModule, mix: Sequence[Device]) -> DeviceAssignment:
     """Ask all devices but the last, in order; the first that accepts an operator gets it."""
+    offered: dict[str, Sequence[Composite]] = {}
     taken: dict[str, Sequence[Composite]] = {}
     violations = {}
     gone: set[Var] = set()
@@ -50,6 +55,7 @@ def ask_devices(module: IRModule, mix: Sequence[Device]) -> DeviceAssignment:
         placement = device.target.place(module, device.context)
         free = [c for c in placement.composites if gone.isdisjoint(c.variables)]
         gone.update(v for composite in free for v in composite.variables)
+        offered[device.name] = placement.composites
         taken[device.name] = free
         violations[device.name] = placement.violations
-    return DeviceAssignment(mix, taken, violations)
+    return DeviceAssignment(mix, offered, taken, violations)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from firmwright.ir.regions import TRANSFORM
+from firmwright.partition.by_cost import partition_by_cost
 from firmwright.partition.outline import partition_module
+from firmwright.partition.prices import PriceList
 from firmwright.recipe import parse_target
 from firmwright.targets.load import load_mix
 from firmwright.toolchain import load_platform
@@ -26,3 +28,14 @@ def test_all_products_run_on_the_accelerator(network: str) -> None:
     assert [r.name for r in partition.regions if r.macs and r.device != "soma_dory"] == []
     anchors = [r.anchor for r in partition.regions]
     assert anchors.count(TRANSFORM) == TRANSFORMS.get(network, 4)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_choice_by_cost_never_costs_more_than_the_order(network: str) -> None:
+    module, interface, _ = shifted_network(network)
+    module = canonicalize(module)
+    mix = load_mix(parse_target("soma_dory, c"), load_platform("diana"), "onnx")
+    by_order = partition_module(module, interface, mix)
+    by_cost = partition_by_cost(module, interface, mix)
+    order, cost = (PriceList(mix, m).price_partition(m, p) for m, p in (by_order, by_cost))
+    assert 0 < cost <= order

@@ -25,8 +25,8 @@ ELEMENT = 3.5
 MOVED = 2.0
 """Instructions per element of the largest tensor, if elements are only moved."""
 MOVING = frozenset({
-    "concat", "flatten", "expand_dims", "pad", "permute_dims", "reshape", "split", "squeeze",
-    "strided_slice", "take",
+    "concat", "copy", "flatten", "expand_dims", "layout_transform", "pad", "permute_dims",
+    "reshape", "split", "squeeze", "strided_slice", "take",
 })  # fmt: skip
 """Operators that only move elements."""
 SOFT_FLOAT = 140.0

@@ -1,0 +1,73 @@
+"""Finds the cheapest combination of choices by dynamic programming, one node after the other.
+
+The cost of a combination is a sum of tables, each over the choices of a few nodes. A node is
+eliminated by a table over its neighbors that has the least cost over the node's choices. The
+result is exact. The tables stay small for graphs in which few tensors are alive at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+LARGEST_TABLE = 1 << 18
+"""Combinations of one table."""
+
+
+class TooManyCombinationsError(Exception):
+    """A table would be larger than LARGEST_TABLE."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Costs by the choices of ``nodes``: one axis per node, without repeated nodes."""
+
+    nodes: tuple[int, ...]
+    costs: npt.NDArray[Any]
+
+
+def find_cheapest(counts: Mapping[int, int], tables: Iterable[Table]) -> dict[int, int]:
+    """Return the choice of each node with which the sum of all tables is least.
+
+    ``counts`` has the number of choices of each node, at least two. If costs are equal,
+    the first choice of a node is used. Raises TooManyCombinationsError.
+    """
+    left = list(tables)
+    neighbors: dict[int, set[int]] = {node: set() for node in counts}
+    for table in left:
+        for node in table.nodes:
+            neighbors[node].update(table.nodes)
+    steps: list[tuple[int, tuple[int, ...], npt.NDArray[Any]]] = []
+    while neighbors:
+        node = min(neighbors, key=lambda n: (prod(counts[m] for m in neighbors[n]), n))
+        others = tuple(sorted(neighbors.pop(node) - {node}))
+        joined = join_tables([t for t in left if node in t.nodes], (node, *others), counts)
+        left = [t for t in left if node not in t.nodes]
+        left.append(Table(others, joined.min(axis=0)))
+        steps.append((node, others, joined.argmin(axis=0)))
+        for other in others:
+            neighbors[other] = (neighbors[other] | {*others}) - {node}
+    chosen: dict[int, int] = {}
+    for node, others, best in reversed(steps):
+        chosen[node] = int(best[tuple(chosen[other] for other in others)])
+    return chosen
+
+
+def join_tables(
+    tables: Sequence[Table], nodes: tuple[int, ...], counts: Mapping[int, int]
+) -> npt.NDArray[Any]:
+    """Return the sum of tables as a table over ``nodes``, which include all of theirs."""
+    shape = tuple(counts[node] for node in nodes)
+    if prod(shape) > LARGEST_TABLE:
+        raise TooManyCombinationsError
+    total = np.zeros(shape)
+    for table in tables:
+        order = [table.nodes.index(node) for node in nodes if node in table.nodes]
+        sizes = [counts[node] if node in table.nodes else 1 for node in nodes]
+        total += table.costs.transpose(order).reshape(sizes)
+    return total
