@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.tensors import BatchLayout, Tensor
-from firmwright.project.write import make_ports
+from firmwright.project.write import name_ports
 
 INPUTS = (Tensor("x", (3, 7), "int8", 0.5, 1),)
 OUTPUTS = (
@@ -28,8 +28,8 @@ def header(batch: BatchLayout | None) -> str:
     variables = {
         "network": network,
         "prefix": "network",
-        "inputs": make_ports(INPUTS),
-        "outputs": make_ports(OUTPUTS),
+        "inputs": name_ports(INPUTS, {}),
+        "outputs": name_ports(OUTPUTS, {}),
         "detector": None,
         "arena_memories": {},
         "states": [],

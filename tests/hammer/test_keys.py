@@ -71,6 +71,7 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
         "platform": "rv32-bare",
         "target": "c",
         "dimensions": {"length": 4},
+        "outputs": {"y": {"c_name": "result"}},
     },
     "tools of a vendor": {
         **BASE,

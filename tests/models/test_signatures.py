@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 
 from firmwright.errors import UserError
+from firmwright.ir.tensors import ModelInterface
+from firmwright.models.state_pairs import pair_states
 from firmwright.models.tflite.importer import import_model, run_reference
 from firmwright.models.tflite.signatures import select_signature
+from firmwright.partition.outline import output_names
 from tests.networks.firmware import lowered
-from tests.networks.tflite_models import ModelBuilder
+from tests.networks.tflite_models import ModelBuilder, add_signature
 from tests.networks.tflite_states import GRID, StatefulBuilder
-
-
-def add_signature(model: Any, name: str, index: int) -> None:
-    graph = model.subgraphs[index]
-    signature = schema.SignatureDefT()
-    signature.signatureKey, signature.subgraphIndex = name, index
-    for key, tensors in (("inputs", graph.inputs), ("outputs", graph.outputs)):
-        maps = [schema.TensorMapT() for _ in tensors]
-        for position, tensor in enumerate(tensors):
-            maps[position].name, maps[position].tensorIndex = f"{key}_{position}", tensor
-        setattr(signature, key, maps)
-    model.signatureDefs = [*(model.signatureDefs or []), signature]
 
 
 def write_two_networks() -> ModelBuilder:
@@ -96,3 +85,82 @@ def test_a_signature_of_a_missing_subgraph_is_rejected() -> None:
     network.model.signatureDefs[1].subgraphIndex = 9
     with pytest.raises(UserError, match=r"damaged TFLite model"):
         select_signature(network.build(), "m.tflite", "step")
+
+
+def write_difference() -> ModelBuilder:
+    """Return a model of two inputs and one output whose tensors have a converter's names."""
+    builder = ModelBuilder()
+    inputs = [builder.input((1, 4), "float32", None) for _ in range(2)]
+    builder.operator("SUB", inputs, [builder.output((1, 4), "float32", None)], "SubOptions", 1)
+    names = ("serving_default_new:0", "serving_default_old:0", "StatefulPartitionedCall_1:0")
+    for tensor, name in zip(builder.graph.tensors, names, strict=True):
+        tensor.name = name
+    add_signature(builder.model, "serving_default", 0)
+    inputs_of(builder)[0].name, inputs_of(builder)[1].name = "new", "old"
+    return builder
+
+
+def inputs_of(builder: ModelBuilder) -> list[schema.TensorMapT]:
+    maps: list[schema.TensorMapT] = builder.model.signatureDefs[0].inputs
+    return maps
+
+
+def read(builder: ModelBuilder) -> ModelInterface:
+    return import_model(builder.build(), "m.tflite", {})[1]
+
+
+def names_of(builder: ModelBuilder) -> list[str]:
+    interface = read(builder)
+    return [tensor.name for tensor in (*interface.inputs, *interface.outputs)]
+
+
+def test_a_signature_names_inputs_and_outputs_in_any_order() -> None:
+    builder = write_difference()
+    inputs_of(builder).reverse()
+    assert names_of(builder) == ["new", "old", "outputs_0"]
+    assert output_names(read(builder)) == ["StatefulPartitionedCall_1:0"]  # the layer's name
+
+
+def test_a_shape_is_stated_by_the_name_of_the_signature() -> None:
+    shapes = {"new": (3, 4), "old": (3, 4)}
+    builder = write_difference()
+    for tensor in builder.graph.tensors:
+        tensor.shapeSignature = [-1, 4]
+    _, interface = import_model(builder.build(), "m.tflite", shapes)
+    assert [t.shape for t in interface.inputs] == [(3, 4), (3, 4)]
+    with pytest.raises(UserError, match="no input 'serving_default_new:0'; known: new, old"):
+        import_model(builder.build(), "m.tflite", {"serving_default_new:0": (3, 4)})
+
+
+def test_an_input_that_the_signature_omits_has_the_name_of_its_tensor() -> None:
+    builder = write_difference()
+    del inputs_of(builder)[0]
+    assert names_of(builder) == ["serving_default_new:0", "old", "outputs_0"]
+
+
+def test_a_signature_that_repeats_a_name_names_nothing() -> None:
+    builder = write_difference()
+    inputs_of(builder)[0].name = "outputs_0"
+    assert names_of(builder)[0] == "serving_default_new:0"
+    (remark,) = read(builder).remarks
+    assert "the signature 'serving_default' repeats the name 'outputs_0'" in remark
+
+
+def test_two_signatures_of_one_network_name_nothing() -> None:
+    builder = write_difference()
+    add_signature(builder.model, "other", 0)
+    assert names_of(builder)[0] == "serving_default_new:0"
+
+
+def test_a_state_handed_to_the_reference_has_the_name_of_the_signature() -> None:
+    builder = write_difference()
+    builder.graph.outputs.append(builder.graph.outputs[0])
+    twice = builder.model.signatureDefs[0].outputs
+    twice.append(schema.TensorMapT())
+    twice[1].name, twice[1].tensorIndex = "next", twice[0].tensorIndex
+    data = builder.build()
+    module, interface = import_model(data, "m.tflite", {})
+    _, interface = pair_states(module, interface, {"old": "next"})
+    samples = [{"new": np.full((1, 4), n, "float32")} for n in (5, 7)]
+    found = run_reference(data, samples, interface.states).outputs
+    assert [float(output[0, 0]) for (output,) in found] == [5, 2]

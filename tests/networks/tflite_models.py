@@ -110,3 +110,16 @@ class ModelBuilder:
         builder = flatbuffers.Builder(1 << 16)
         builder.Finish(self.model.Pack(builder), b"TFL3")
         return bytes(builder.Output())
+
+
+def add_signature(model: Any, name: str, index: int) -> None:
+    """Add a signature of a subgraph, with the names ``inputs_0`` … and ``outputs_0`` …"""
+    graph = model.subgraphs[index]
+    signature = schema.SignatureDefT()
+    signature.signatureKey, signature.subgraphIndex = name, index
+    for key, tensors in (("inputs", graph.inputs), ("outputs", graph.outputs)):
+        maps = [schema.TensorMapT() for _ in tensors]
+        for position, tensor in enumerate(tensors):
+            maps[position].name, maps[position].tensorIndex = f"{key}_{position}", tensor
+        setattr(signature, key, maps)
+    model.signatureDefs = [*(model.signatureDefs or []), signature]

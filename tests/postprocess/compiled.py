@@ -16,7 +16,7 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.tensors import BatchLayout, Tensor
 from firmwright.postprocess.boxes import Box
 from firmwright.postprocess.detector import Detector, fit_detector
-from firmwright.project.write import make_dequantize_tables, make_ports
+from firmwright.project.write import make_dequantize_tables, name_ports
 from firmwright.recipe.postprocess import BoxCode, Classes, Confidence, Detection, Head
 from firmwright.verify.protocol import BOX_STRUCT
 
@@ -91,7 +91,7 @@ class CompiledDetector:
         sample: int = 0,
     ) -> None:
         self.program = folder / "detector"
-        shown = make_ports(detector.outputs)
+        shown = name_ports(detector.outputs, {})
         variables = {
             "network": {"name": "test", "batch": batch},
             "prefix": "network",

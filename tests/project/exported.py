@@ -39,14 +39,15 @@ def make_exported(
     image = np.load(DIGITS / "inputs.npz")["image"]
     sample = {network.interface.inputs[0].name: image[:1]}
     (output,) = FORMATS["onnx"].load().run_reference(model, [sample]).outputs[0]
+    inputs, outputs = make_ports(network.interface)
     return ExportedNetwork(
         title=name,
         name=name,
         version="1.2.0",
         description='Reads digits:\n"0" & <9>',
         platform=ANY,
-        inputs=tuple(make_ports(network.interface.inputs)),
-        outputs=tuple(make_ports(network.interface.outputs)),
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
         sample={"input_0": image[:1], "output_0": output + 1 if wrong else output},
         sources=folder / "network",
         workspace=network.plan.arena_bytes if caller_arena else None,

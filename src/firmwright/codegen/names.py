@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from firmwright.errors import CONTROLS
 
@@ -41,22 +41,32 @@ MAX_LENGTH = 60
 """The maximum number of characters; C99 guarantees 63 significant ones for internal names."""
 
 
+def is_reserved(name: str) -> bool:
+    """Return whether an identifier is a keyword, or may be a macro of the C library."""
+    return name in KEYWORDS or name in RESERVED_MACROS or bool(NUMBER_MACRO.fullmatch(name))
+
+
 def c_identifier(name: str) -> str:
     """Return ``name`` as a C identifier; invalid characters become underscores."""
     text = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_")[:MAX_LENGTH] or "tensor"
-    if text in KEYWORDS or text in RESERVED_MACROS or NUMBER_MACRO.fullmatch(text):
+    if is_reserved(text):
         text = f"{text}_"
     if text[0].isdigit():
         text = f"_{text}"
     return text.lstrip("_") if text.startswith("__") else text
 
 
-def make_unique_identifiers(names: Iterable[str]) -> list[str]:
-    """Return one identifier per name, in order; identifiers that collide are numbered."""
+def make_unique_identifiers(
+    names: Iterable[str], chosen: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return one identifier per name, in order; identifiers that collide are numbered.
+
+    ``chosen`` has the identifiers of some names.
+    """
     taken: set[str] = set()
     result = []
     for name in names:
-        stem = candidate = c_identifier(name)
+        stem = candidate = (chosen or {}).get(name) or c_identifier(name)
         number = 1
         while candidate.lower() in taken:
             number += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 ELEMENT_BYTES = {
@@ -115,6 +115,11 @@ class ModelInterface:
     operators: tuple[Operator, ...]
     remarks: tuple[str, ...] = ()
     states: tuple[State, ...] = ()
+    output_tensors: dict[str, str] = field(default_factory=dict)
+    """The tensors of a TFLite model's outputs by the outputs' names, which a signature chooses."""
+    input_c_names: dict[str, str] = field(default_factory=dict)
+    output_c_names: dict[str, str] = field(default_factory=dict)
+    """The C names that the recipe states, by name."""
 
     @property
     def parameters(self) -> tuple[Tensor, ...]:

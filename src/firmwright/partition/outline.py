@@ -208,7 +208,8 @@ def name_tensors(
 def output_names(interface: ModelInterface) -> list[str]:
     """Return for each output the name of the source operator that computes it, else its name."""
     makers = {tensor: o.name for o in interface.operators for tensor in o.results}
-    return [makers.get(tensor.name, tensor.name) for tensor in interface.results]
+    names = [interface.output_tensors.get(t.name, t.name) for t in interface.results]
+    return [makers.get(name, name) for name in names]
 
 
 def name_outputs(module: tvm.IRModule, interface: ModelInterface) -> tvm.IRModule:

@@ -59,7 +59,7 @@ def write_demo(
     ``output_0`` …, in their shapes. ``data_section`` is the board's section for its buffers.
     """
     interface = network.interface
-    inputs, outputs = make_ports(interface.inputs), make_ports(interface.outputs)
+    inputs, outputs = make_ports(interface)
     expected = outputs if options.compare else []
     tensors = (*interface.inputs, *interface.outputs)
     variables = {

@@ -70,8 +70,7 @@ def lay_out(networks: Sequence[Network], concurrent: bool) -> Layout:
     parts: list[Part] = []
     end = outputs = 0
     for network, size, own in zip(networks, sizes, alone, strict=True):
-        ports = (make_ports(t) for t in (network.interface.inputs, network.interface.outputs))
-        given, made = (tuple(p) for p in ports)
+        given, made = (tuple(ports) for ports in make_ports(network.interface))
         parts.append(Part(network.c_prefix, given, made, end if own else shared, outputs))
         end, outputs = end + size * own, outputs + len(made)
     return Layout(tuple(parts), shared + largest)

@@ -17,7 +17,7 @@ from firmwright.codegen.names import make_unique_identifiers
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
 from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.regions import RAM
-from firmwright.ir.tensors import Tensor
+from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.project import build_id
 from firmwright.project.board import list_further_memories, render_makefile, write_board
 from firmwright.project.calls import list_buffers, make_blocks, make_kernel_calls
@@ -155,7 +155,7 @@ def render_regions(env: Environment, variables: Mapping[str, Any]) -> Iterator[t
 
 def describe_interface(network: Network) -> NetworkInterface:
     """Return the content of ``<prefix>_interface.json``."""
-    inputs, outputs = (make_ports(t) for t in (network.interface.inputs, network.interface.outputs))
+    inputs, outputs = make_ports(network.interface)
     return NetworkInterface(
         name=network.name,
         build_id=build_id.UNKNOWN,
@@ -177,8 +177,7 @@ def describe_interface(network: Network) -> NetworkInterface:
 
 def template_variables(network: Network, build: Build) -> dict[str, Any]:
     """Return the variables for the templates of a project."""
-    inputs = make_ports(network.interface.inputs)
-    outputs = make_ports(network.interface.outputs)
+    inputs, outputs = make_ports(network.interface)
     steps, shared = make_kernel_calls(network, inputs, outputs), network.shared
     blocks = make_blocks(network, steps, inputs, outputs)
     architecture = build.platform.architecture
@@ -253,8 +252,16 @@ def write_file(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def make_ports(tensors: tuple[Tensor, ...]) -> list[Port]:
-    members = make_unique_identifiers(t.name for t in tensors)
+def make_ports(interface: ModelInterface) -> tuple[list[Port], list[Port]]:
+    """Return the inputs and the outputs, each a member of a struct."""
+    return (
+        name_ports(interface.inputs, interface.input_c_names),
+        name_ports(interface.outputs, interface.output_c_names),
+    )
+
+
+def name_ports(tensors: Sequence[Tensor], c_names: Mapping[str, str]) -> list[Port]:
+    members = make_unique_identifiers((t.name for t in tensors), c_names)
     return [Port(m, t) for m, t in zip(members, tensors, strict=True)]
 
 

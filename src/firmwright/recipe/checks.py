@@ -18,6 +18,7 @@ from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import UserError
 from firmwright.recipe import defaults
 from firmwright.recipe.build_systems import find_export_errors
+from firmwright.recipe.c_names import find_c_name_errors
 from firmwright.recipe.catalog import Catalog, KnownDevice, find_name_errors
 from firmwright.recipe.files import find_missing_files, find_references
 from firmwright.recipe.flags import find_flag_errors
@@ -40,6 +41,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     yield from find_format_errors(data.get("model"))
     yield from find_digest_errors(data.get("model"), path.parent)
     yield from find_flag_errors(data)
+    yield from find_c_name_errors(data)
     yield from find_class_errors(data)
     yield from find_evaluate_errors(data)
     yield from find_device_calibration_errors(data)

@@ -72,12 +72,19 @@ class InputOptions(msgspec.Struct, frozen=True):
 
     ``shape``: the elements along each axis. ``integers``: the floats of the input are whole
     numbers from the first to the second number. ``value``: a number or a list that makes the input
-    constant.
+    constant. ``c_name``: its name in the generated C.
     """
 
     shape: tuple[int, ...] | None = None
     integers: tuple[int, int] | None = None
     value: Any = None
+    c_name: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class OutputOptions(msgspec.Struct, frozen=True):
+    """The options of an output. ``c_name``: its name in the generated C."""
+
+    c_name: str
 
 
 class Tolerance(msgspec.Struct, frozen=True):
@@ -245,6 +252,7 @@ class Recipe:
     libraries: tuple[Library, ...] = ()
     tune: TuneOptions | None = None
     description: str | None = None
+    outputs: Mapping[str, OutputOptions] = field(default_factory=dict)
     dimensions: Mapping[str, int] = field(default_factory=dict)
     """The lengths of the model's named dimensions."""
     data: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)

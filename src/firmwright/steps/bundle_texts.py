@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
 from firmwright.codegen.templates import make_environment, render
-from firmwright.ir.tensors import Tensor
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.project.files import place_call_files, place_device_files
 from firmwright.project.inter_core_calls import make_cores
+from firmwright.project.interface import Port
 from firmwright.project.locations import arena_name
 from firmwright.project.write import make_ports
 from firmwright.recipe.restated import restate
@@ -38,6 +38,7 @@ def write_texts(job: Job, result: str) -> dict[str, bytes]:
 def write_readme(job: Job, recipe: str, result: str) -> str:
     """Return the README in Markdown; ``recipe`` is the recipe's name in the bundle."""
     interface, plan = artifacts.INTERFACE.read(job), artifacts.PLAN.read(job)
+    inputs, outputs = make_ports(interface)
     memories = job.platform.memories
     kernels = artifacts.KERNELS.read(job).kernels
     stand_ins = Counter(kernel.stand_in for kernel in kernels if kernel.stand_in)
@@ -63,8 +64,8 @@ def write_readme(job: Job, recipe: str, result: str) -> str:
         "further": list_further_folders(artifacts.PROJECT.path(job)),
         "recorded": [*list_recorded(job)],
         "stand_ins": [(count, text) for text, count in stand_ins.items()],
-        "inputs": initialize(interface.inputs),
-        "outputs": initialize(interface.outputs),
+        "inputs": initialize(inputs),
+        "outputs": initialize(outputs),
     }
     return render(make_environment(), README, variables)
 
@@ -110,6 +111,6 @@ def list_recorded(job: Job) -> Iterator[tuple[str, str]]:
             yield ", ".join(f"`{name}`" for name in others), stage.sentence
 
 
-def initialize(tensors: tuple[Tensor, ...]) -> str:
+def initialize(ports: Sequence[Port]) -> str:
     """Return the initializers of a struct of pointers, each an array with the member's name."""
-    return ", ".join(f".{port.member} = {port.member}" for port in make_ports(tensors))
+    return ", ".join(f".{port.member} = {port.member}" for port in ports)

@@ -33,14 +33,15 @@ def run(job: Job, folder: Path) -> None:
             f"{' and '.join(plan.other_arenas)}; add `memory: {{arena: ram}}` to the recipe, or "
             "leave `arena: caller` out"
         )
+    inputs, outputs = make_ports(interface)
     network = ExportedNetwork(
         title=job.recipe.name,
         name=job.recipe.c_prefix,
         version=options.version,
         description=job.recipe.description,
         platform=job.platform,
-        inputs=tuple(make_ports(interface.inputs)),
-        outputs=tuple(make_ports(interface.outputs)),
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
         sample=read_sample(job),
         sources=artifacts.PROJECT.path(job) / NETWORK,
         stateful=bool(interface.states),

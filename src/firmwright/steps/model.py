@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
+
+import msgspec
 
 from firmwright.bundle.model_signature import read_model_key, verify_model
 from firmwright.data.fetch import fetch_model, read_model
 from firmwright.errors import DiagnosticError, did_you_mean
 from firmwright.ir.tensors import ModelInterface, ModelSignature
 from firmwright.models import format_of
+from firmwright.models.c_names import find_unfit_names
 from firmwright.models.onnx.external_data import embed_external_data, external_files
 from firmwright.models.onnx.fixed_inputs import fix_inputs as fix_model_inputs
 from firmwright.models.relax.python_call import call_model
@@ -47,6 +51,7 @@ def run(job: Job, folder: Path) -> None:
     except StateError as error:
         places = [job.recipe.make_diagnostic(("model", "state", error.state), str(error))]
         raise DiagnosticError(places) from None
+    interface = set_c_names(job, interface)
     module = round_inputs(module, find_integer_inputs(job, interface))
     (folder / f"model.{importer.name}").write_bytes(data)
     for remark in interface.remarks:
@@ -78,6 +83,27 @@ def fix_inputs(job: Job, data: bytes, name: str, format_name: str) -> bytes:
         text = f"the model is {format_name}; only ONNX models have this: state `shape`"
         raise DiagnosticError([recipe.make_diagnostic(key, text) for key in keys])
     return fix_model_inputs(data, name, values, recipe.dimensions)
+
+
+def set_c_names(job: Job, interface: ModelInterface) -> ModelInterface:
+    """Return the interface with the C names that the recipe states.
+
+    Raises DiagnosticError for a C name of an unknown input or output, or of two.
+    """
+    recipe = job.recipe
+    inputs = {n: e.c_name for n, e in recipe.inputs.items() if e.c_name is not msgspec.UNSET}
+    outputs = {name: entry.c_name for name, entry in recipe.outputs.items()}
+    places = [
+        recipe.make_diagnostic((f"{what}s", name, "c_name"), reason)
+        for what, tensors, chosen in (
+            ("input", interface.inputs, inputs),
+            ("output", interface.outputs, outputs),
+        )
+        for name, reason in find_unfit_names(what, tensors, chosen)
+    ]
+    if places:
+        raise DiagnosticError(places)
+    return replace(interface, input_c_names=inputs, output_c_names=outputs)
 
 
 def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -49,6 +50,9 @@ def run(job: Job, folder: Path) -> None:
         (folder / artifacts.QUANTIZED_RELAX.file).write_text(
             to_printable(tvm.ir.save_json(module)), encoding="utf-8"
         )
+    interface = replace(
+        interface, input_c_names=source.input_c_names, output_c_names=source.output_c_names
+    )
     artifacts.NETWORK_MODULE.write(folder, module)
     artifacts.NETWORK_INTERFACE.write(folder, interface)
     artifacts.NETWORK_VALUES.write(folder, describe_values(module, interface))

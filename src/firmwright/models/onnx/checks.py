@@ -34,7 +34,6 @@ Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
 EXPORT_AGAIN = "export the model again, or correct the script that wrote it"
-CORRECT_VALUES = "export the model again with other values, or correct the script that wrote it"
 
 
 def check_model(model: onnx.ModelProto, name: str) -> None:
@@ -47,7 +46,7 @@ def check_model(model: onnx.ModelProto, name: str) -> None:
         problem = f"{name}: not a valid ONNX model: {first_line(error)}"
         raise UserError(f"{problem}; {EXPORT_AGAIN}") from None
     heading = f"{name}: values that the model's operators are not defined for:"
-    refuse_problems(heading, value_problems(model), CORRECT_VALUES)
+    refuse_problems(heading, value_problems(model), EXPORT_AGAIN)
 
 
 def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
@@ -56,10 +55,7 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
     newest = onnx.defs.onnx_opset_version()
     for opset in model.opset_import:
         if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= newest:
-            yield (
-                f"operator set {opset.version} is unknown; expected 1 to {newest}: export the "
-                "model with such an opset"
-            )
+            yield f"operator set {opset.version} is unknown; expected 1 to {newest}"
     if not graph.output:
         yield "the graph has no outputs; expected one output or more"
     for names, what in ((graph.input, "inputs"), (graph.initializer, "initializers")):
@@ -102,10 +98,7 @@ def find_node_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
 def reference_problems(node: onnx.NodeProto) -> Iterator[str]:
     """Yield the attributes of a node that are allowed only for nodes of a function."""
     for name in (attribute.name for attribute in node.attribute if attribute.ref_attr_name):
-        yield (
-            f"{describe(node)}: its attribute '{name}' refers to an attribute of "
-            "a function, but the node is not in a function"
-        )
+        yield f"{describe(node)}: only a node of a function can refer to its attribute '{name}'"
 
 
 def describe(node: onnx.NodeProto) -> str:

@@ -29,6 +29,7 @@ from firmwright.models.tflite.converter import Converter
 from firmwright.models.tflite.known_values import fold_known_values
 from firmwright.models.tflite.litert_outputs import MISSING_KERNEL, load_interpreter
 from firmwright.models.tflite.litert_outputs import run_reference as run_reference
+from firmwright.models.tflite.port_names import name_ports
 from firmwright.models.tflite.repairs import convert_constants, repair, repair_dimensions
 from firmwright.models.tflite.states_as_inputs import expose_states
 from firmwright.models.tflite.subgraphs import inline_subgraphs
@@ -45,12 +46,23 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     digest = hashlib.sha256(data).hexdigest()
     data, remarks = check_file(data, name)
     refuse_compiled(tflite.Model.GetRootAsModel(data, 0), name)
-    check_model(tflite.Model.GetRootAsModel(data, 0), name)
+    source = tflite.Model.GetRootAsModel(data, 0)
+    check_model(source, name)
     inlined = inline_subgraphs(data, name)
     if inlined is not data:
         check_model(tflite.Model.GetRootAsModel(inlined, 0), name)
+    repaired = repair(inlined)
+    graph = tflite.Model.GetRootAsModel(repaired, 0).Subgraphs(0)
+    tensors = list_port_tensors(graph)
+    ports = name_ports(source, *tensors)
+    check_input_names(name, shapes, ports.inputs)
+    shapes = {
+        tensor: shapes[port]
+        for tensor, port in zip(tensors[0], ports.inputs, strict=True)
+        if port in shapes
+    }
     try:
-        data, states = expose_states(fold_known_values(repair(inlined), shapes))
+        data, states = expose_states(fold_known_values(repaired, shapes))
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
     model = tflite.Model.GetRootAsModel(convert_constants(data), 0)
@@ -58,13 +70,27 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     operators = list_operators(model, graph)
     check_operators(operators, name)
     given, made = (to_ints(t) for t in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
-    inputs = tuple(make_tensor(graph, i, name, shapes) for i in given[: len(given) - len(states)])
-    check_input_names(name, shapes, (t.name for t in inputs))
-    outputs = tuple(make_tensor(graph, i, name, {}) for i in made[: len(made) - len(states)])
+    inputs = tuple(
+        make_tensor(graph, i, port, name, shapes)
+        for i, port in zip(given[: len(given) - len(states)], ports.inputs, strict=True)
+    )
+    outputs = tuple(
+        make_tensor(graph, i, port, name, {})
+        for i, port in zip(made[: len(made) - len(states)], ports.outputs, strict=True)
+    )
     module = run_importer(
         name, lambda: from_tflite(model, dict(shapes) or None, op_converter=Converter)
     )
-    interface = ModelInterface("tflite", digest, inputs, outputs, operators, remarks, states)
+    interface = ModelInterface(
+        "tflite",
+        digest,
+        inputs,
+        outputs,
+        operators,
+        (*remarks, *ports.remarks),
+        states,
+        dict(zip(ports.outputs, tensors[1], strict=True)),
+    )
     check_outputs(module, interface.results, name)
     return module, interface
 
@@ -148,15 +174,26 @@ def check_operators(operators: Sequence[Operator], name: str) -> None:
         refuse_operators(name, lines)
 
 
-def make_tensor(graph: Any, index: int, name: str, shapes: Shapes) -> Tensor:
-    """Return one graph input or output; UserError for a dynamic shape or unsupported type."""
+def list_port_tensors(graph: Any) -> tuple[list[str], list[str]]:
+    """Return the names of the tensors that are a graph's inputs, and of its outputs."""
+    given, made = to_ints(graph.InputsAsNumpy()), to_ints(graph.OutputsAsNumpy())
+    inputs, outputs = (
+        [decode_text(graph.Tensors(i).Name()) for i in each] for each in (given, made)
+    )
+    return inputs, outputs
+
+
+def make_tensor(graph: Any, index: int, label: str, name: str, shapes: Shapes) -> Tensor:
+    """Return one graph input or output, named ``label``; ``shapes`` are by the tensors' names.
+
+    Raises UserError for a dynamic shape or an unsupported type.
+    """
     tensor = graph.Tensors(index)
-    label = tensor.Name().decode()
     signature = tensor.ShapeSignatureAsNumpy() if tensor.ShapeSignatureLength() else None
     declared = to_ints(tensor.ShapeAsNumpy() if signature is None else signature)
     # A batch of -1 in the signature and 1 in the shape is usual: it means "batch 1 unless resized".
     static = to_ints(tensor.ShapeAsNumpy())
-    shape = shapes.get(label, tuple(static))
+    shape = shapes.get(decode_text(tensor.Name()), tuple(static))
     if any(d < 1 for d in shape) or len(shape) != len(declared):
         refuse_open_shape(name, label, declared)
     types = {v: k.lower() for k, v in vars(tflite.TensorType).items() if isinstance(v, int)}

@@ -16,6 +16,7 @@ from firmwright.ir.tensors import State
 from firmwright.models.formats import ReferenceOutputs, Samples
 from firmwright.models.sequence import read_initial, run_in_sequence
 from firmwright.models.tflite.checks import operator_kinds
+from firmwright.models.tflite.port_names import name_ports
 from firmwright.models.tflite.repairs import repair, repair_dimensions
 
 Array = np.ndarray[Any, Any]
@@ -105,10 +106,15 @@ def evaluate(
     except (RuntimeError, ValueError) as error:
         raise UserError(f"{CANNOT}: {first_line(error)}") from error
     handed = {state.tensor.name for state in states if state.output}
-    details = interpreter.get_input_details()
-    indices = {d["name"]: d["index"] for d in details if d["name"] in handed}
-    order = [d["index"] for d in details if d["name"] not in handed]
-    outputs = interpreter.get_output_details()
+    details, outputs = interpreter.get_input_details(), interpreter.get_output_details()
+    names = name_ports(
+        tflite.Model.GetRootAsModel(data, 0),
+        [d["name"] for d in details],
+        [d["name"] for d in outputs],
+    )
+    placed = [*zip(names.inputs, (d["index"] for d in details), strict=True)]
+    indices = {name: index for name, index in placed if name in handed}
+    order = [index for name, index in placed if name not in handed]
 
     def place(given: Mapping[str, Array]) -> Iterator[tuple[int, Array]]:
         yield from ((index, given[name]) for name, index in indices.items())
@@ -125,6 +131,6 @@ def evaluate(
         for index, array in place({**inputs[0], **first}):
             interpreter.resize_tensor_input(index, array.shape)
         interpreter.allocate_tensors()
-        return run_in_sequence(inputs, states, [d["name"] for d in outputs], run)
+        return run_in_sequence(inputs, states, names.outputs, run)
     except (RuntimeError, ValueError) as error:
         raise UserError(f"{CANNOT}: {first_line(error)}") from error

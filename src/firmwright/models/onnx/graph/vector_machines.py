@@ -41,7 +41,7 @@ def add_kernels(body: NodeBuilder, x: str, vectors: Any, kind: str) -> str:
 
 
 def read_vectors(node: onnx.NodeProto, count: int) -> Any:
-    """Return the ``count`` support vectors as rows; refuse another number of elements."""
+    """Return the ``count`` support vectors as rows; reject another number of elements."""
     vectors, factors = read_floats(node, "support_vectors"), read_floats(node, "coefficients")
     if len(vectors) % count or len(factors) % count or not len(vectors):
         refuse(

@@ -1,0 +1,31 @@
+"""Checks the C names that the recipe states for inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from firmwright.codegen.names import make_unique_identifiers
+from firmwright.errors import did_you_mean
+from firmwright.ir.tensors import Tensor
+
+
+def find_unfit_names(
+    what: str, tensors: Sequence[Tensor], chosen: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield tensors with a reason why their C name does not fit the model.
+
+    ``what`` is ``input`` or ``output``, and ``chosen`` has the stated C names by tensor.
+    """
+    names = [tensor.name for tensor in tensors]
+    others = [name for name in names if name not in chosen]
+    taken = dict(zip(map(str.lower, make_unique_identifiers(others)), others, strict=True))
+    for name, c_name in chosen.items():
+        if name not in names:
+            yield name, f"the model has no {what} '{name}'{did_you_mean(name, names)}"
+        elif c_name.lower() in taken:
+            other = taken[c_name.lower()]
+            yield (
+                name,
+                f"'{c_name}' is also the C name of the {what} '{other}'; choose another name, or "
+                f"state a `c_name` for '{other}'",
+            )

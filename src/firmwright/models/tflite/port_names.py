@@ -1,0 +1,58 @@
+"""Names the inputs and outputs of a TFLite model as its signature does."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from firmwright.models.tflite.checks import decode_text, to_ints
+
+
+@dataclass(frozen=True)
+class PortNames:
+    """The names of the inputs and outputs, in their order, and a note about unused names."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
+
+
+def name_ports(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> PortNames:
+    """Return the names of the first subgraph's inputs and outputs.
+
+    A converter's names of tensors, such as ``serving_default_x:0``, depend on its version; the
+    names of the signature are the author's. ``inputs`` and ``outputs`` are the names of the
+    tensors. They remain if the file has no signature or several, and if names would repeat.
+    """
+    tensors = PortNames(tuple(inputs), tuple(outputs))
+    if model.SignatureDefsLength() != 1:
+        return tensors
+    signature, graph = model.SignatureDefs(0), model.Subgraphs(0)
+    given = map(signature.Inputs, range(signature.InputsLength()))
+    made = map(signature.Outputs, range(signature.OutputsLength()))
+    named = PortNames(
+        tuple(replace_names(given, to_ints(graph.InputsAsNumpy()), inputs)),
+        tuple(replace_names(made, to_ints(graph.OutputsAsNumpy()), outputs)),
+    )
+    together = (*named.inputs, *named.outputs)
+    repeated = next((name for name in together if together.count(name) > 1), None)
+    if repeated is None:
+        return named
+    key = decode_text(signature.SignatureKey())
+    remark = (
+        f"the signature '{key}' repeats the name '{repeated}', so inputs and outputs have the "
+        "names of their tensors; state a `c_name` for each"
+    )
+    return PortNames(tensors.inputs, tensors.outputs, (remark,))
+
+
+def replace_names(maps: Iterable[Any], indices: Sequence[int], names: Sequence[str]) -> list[str]:
+    """Return the names of tensors by a signature's maps; a tensor without a map keeps its name."""
+    stated = defaultdict[int, list[str]](list)
+    for each in maps:
+        if each.Name():
+            stated[each.TensorIndex()].append(decode_text(each.Name()))
+    pairs = zip(indices, names, strict=True)
+    return [stated[index].pop(0) if stated[index] else name for index, name in pairs]
