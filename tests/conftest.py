@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 TESTS = Path(__file__).parent
 SLOW = frozenset((TESTS / "slow.txt").read_text(encoding="utf-8").splitlines())
 """Files, functions and cases that need more than a second; ``tests/quality/slow.py`` lists them."""
+
+# Two runs of CI try the same examples; `--hypothesis-profile=default` draws new ones.
+settings.register_profile("same", derandomize=True)
+settings.load_profile("same")
 
 
 def pytest_configure() -> None:

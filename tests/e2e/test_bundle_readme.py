@@ -73,4 +73,4 @@ def test_it_tells_how_to_open_a_slot(repository: Repository) -> None:
     includes = ["-Isrc/network", "-Isrc/loader"]
     command = ["arm-none-eabi-gcc", "-std=c99", "-Wall", "-Werror", *includes, "-c", "app.c"]
     subprocess.run(command, cwd=bundle, check=True)
-    assert "belongs at 0x200000" in text and (bundle / "network.bin").is_file()
+    assert "for the address 0x200000" in text and (bundle / "network.bin").is_file()
