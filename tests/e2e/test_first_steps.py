@@ -63,7 +63,7 @@ def test_init_tells_the_accelerators_of_a_platform(folder: Repository) -> None:
     assert told in recipe.read_text()
     recipe.unlink()
     assert folder.run(*words, "--target", "tidl, c").returncode == 0
-    assert "list what there is.\nplatform: am62a\ntarget: tidl, c\n" in recipe.read_text()
+    assert "list the possible values.\nplatform: am62a\ntarget: tidl, c\n" in recipe.read_text()
 
 
 def test_only_the_number_of_samples_is_chosen() -> None:

@@ -63,6 +63,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
     "export": ["cmake", "zephyr", ["cmake", "platformio"], None],
     "fuse_layers": [True, False],
     "hooks": [True, False],
+    "placement": ["order", "cost", None],
     "platform": ["host", "rv32-bare", "cortex-m4-bare", "./board.yaml"],
     "quantize.arithmetic": ["onnx", "shift"],
     "quantize.bias_correction": [True, False],

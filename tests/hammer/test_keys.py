@@ -63,6 +63,7 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
         "allow_fallback": True,
         "compare": "c",
         "fuse_layers": False,
+        "placement": "cost",
         "require_offload": 1,
         "rounding": "onnx",
     },

@@ -82,7 +82,7 @@ def random_network(seed: int) -> Imported:
 
 
 def price(built: tuple[tvm.IRModule, object], mix: tuple[Device, ...] = MIX) -> float:
-    return PriceList(mix, built[0]).price_partition(*built)  # type: ignore[arg-type]
+    return PriceList(mix, built[0]).price_partition(*built)[1]  # type: ignore[arg-type]
 
 
 def price_all(module: tvm.IRModule, interface: ModelInterface) -> list[float]:

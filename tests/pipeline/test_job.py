@@ -37,6 +37,13 @@ def test_platforms_share_portable_results(job: Job) -> None:
     assert job.folder("partition") == job.outdir / "partition"
 
 
+def test_platforms_do_not_share_a_choice_by_cost(job: Job) -> None:
+    """The costs depend on the platform."""
+    by_cost = replace(job, recipe=replace(job.recipe, placement="cost"))
+    assert by_cost.is_portable
+    assert not by_cost.is_shared("partition")
+
+
 def test_results_with_a_feature_of_the_platform_are_not_shared(job: Job) -> None:
     """Kernels use the instructions of a feature."""
     featured = replace(job, platform=replace(job.platform, features=("rv32m",)))

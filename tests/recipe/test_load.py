@@ -228,6 +228,10 @@ def test_digest_ignores_the_folder(load: Load, tmp_path: Path) -> None:
     assert load("model: net.onnx").sha256 == load("model: net.onnx", name="other/small.yaml").sha256
 
 
+def test_a_new_key_does_not_change_the_digest_of_a_recipe_without_it(load: Load) -> None:
+    assert {"placement", "outputs"}.isdisjoint(load("model: net.onnx").canonical)
+
+
 def test_canonical_form_has_no_absolute_path(load: Load, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").touch()
     recipe = load(

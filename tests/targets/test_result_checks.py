@@ -19,7 +19,7 @@ from firmwright.targets import Context
 from firmwright.targets.custom import CustomTarget, guard_installed, load_custom_target
 from firmwright.targets.load import load_mix
 from firmwright.targets.placement import Composite, Placement
-from firmwright.targets.result_checks import check_placement
+from firmwright.targets.result_checks import check_estimate, check_placement
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
 from tests.devices.tidl.networks import network, saved, values
@@ -266,6 +266,12 @@ def test_a_text_for_a_kernel_and_fewer_cycles_than_none(tmp_path: Path) -> None:
     device = make_device(tmp_path, suggested="'more'")
     with pytest.raises(UserError, match=r":28: suggest: a suggestion is a str; expected a Sugg"):
         device.suggest(region, module, CONTEXT)
+
+
+def test_cycles_that_no_report_can_show() -> None:
+    assert not check_estimate((1 << 63) - 1)
+    assert check_estimate(1 << 63) == "the cycles need more than 63 bits; expected fewer"
+    assert check_estimate(-(10**5000)).endswith(" cycles are negative; expected 0 or more")
 
 
 def test_a_suggestion_and_a_layout_that_are_none(tmp_path: Path) -> None:

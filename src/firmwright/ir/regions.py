@@ -13,6 +13,8 @@ COPY = "copy"
 """The anchor of regions that only copy a tensor to another memory."""
 TRANSFORM = "layout_transform"
 """The anchor of regions that only change a tensor's layout."""
+COST_RULE = "cost"
+"""The rule by which a device that accepts an operator does not run it (``placement: cost``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from firmwright.codegen.names import make_unique_identifiers
 from firmwright.errors import did_you_mean
@@ -10,17 +10,20 @@ from firmwright.ir.tensors import Tensor
 
 
 def find_unfit_names(
-    what: str, tensors: Sequence[Tensor], chosen: Mapping[str, str]
+    what: str, tensors: Sequence[Tensor], chosen: Mapping[str, str], absent: Collection[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield tensors with a reason why their C name does not fit the model.
 
     ``what`` is ``input`` or ``output``, and ``chosen`` has the stated C names by tensor.
+    ``absent`` are the tensors that the model has and its C function does not have.
     """
     names = [tensor.name for tensor in tensors]
     others = [name for name in names if name not in chosen]
     taken = dict(zip(map(str.lower, make_unique_identifiers(others)), others, strict=True))
     for name, c_name in chosen.items():
-        if name not in names:
+        if name in absent:
+            yield name, f"the C function has no such {what}: '{name}' is a state or has a `value`"
+        elif name not in names:
             yield name, f"the model has no {what} '{name}'{did_you_mean(name, names)}"
         elif c_name.lower() in taken:
             other = taken[c_name.lower()]

@@ -19,8 +19,9 @@ from math import inf, prod
 
 import numpy as np
 
+from firmwright.errors import UserError
 from firmwright.ir.nodes import IRModule
-from firmwright.ir.regions import RAM, Partition, Region, RuleViolation
+from firmwright.ir.regions import COST_RULE, RAM, Partition, Region, RuleViolation
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.partition.cheapest import (
     LARGEST_TABLE,
@@ -78,12 +79,22 @@ def partition_by_cost(
     functions, partition, groups = build_regions(module, interface, asked, macs)
     network = Network(functions, partition, groups, asked, PriceList(mix, functions))
     by_order = tuple(options[0] for options in network.options)
-    results = []
-    for chosen in dict.fromkeys([by_order, network.choose()]):
+    cheapest = network.choose()
+
+    def build(chosen: Options) -> tuple[IRModule, Partition]:
         assignment = network.assign(chosen)
-        built = insert_moves(*build_regions(module, interface, assignment, macs)[:2], mix)
-        results.append((network.prices.price_partition(*built), built))
-    return min(results, key=lambda result: result[0])[1]
+        return insert_moves(*build_regions(module, interface, assignment, macs)[:2], mix)
+
+    ordered = build(by_order)
+    if [option.device for option in by_order] == [option.device for option in cheapest]:
+        return ordered
+    try:
+        other = build(cheapest)
+    except UserError:  # operators that fusion has joined cannot have a layout
+        return ordered
+    unknown, cost = network.prices.price_partition(*ordered)
+    other_unknown, other_cost = network.prices.price_partition(*other)
+    return other if other_unknown <= unknown and other_cost < cost else ordered
 
 
 @dataclass(frozen=True)
@@ -192,13 +203,18 @@ class Network:
         if prod(shape) > LARGEST_TABLE:
             raise TooManyCombinationsError
         price = self.price_transforms if by_layout else self.price_copies
+        known: dict[object, float] = {}
         costs = np.zeros(shape)
         for index in product(*map(range, shape)):
             choice = dict(zip(nodes, index, strict=True))
             options = [
                 None if node is None else self.options[node][choice.get(node, 0)] for node in users
             ]
-            costs[index] = price(self.tensors[name], options[0], options[1:])
+            used = [(option.device, option.layout) if option else None for option in options]
+            key = used[0], frozenset(used[1:])
+            if key not in known:
+                known[key] = price(self.tensors[name], options[0], options[1:])
+            costs[index] = known[key]
         return Table(nodes, costs)
 
     def price_transforms(
@@ -254,7 +270,7 @@ class Network:
                     sentence = (
                         f"the network with its moves is not slower on {option.device}: {costs}"
                     )
-                violation = RuleViolation("cost", sentence)
+                violation = RuleViolation(COST_RULE, sentence)
                 violations[name] |= dict.fromkeys(group.composite.variables, (violation,))
         return replace(self.asked, taken=taken, violations=violations)
 

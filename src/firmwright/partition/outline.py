@@ -208,8 +208,9 @@ def name_tensors(
 def output_names(interface: ModelInterface) -> list[str]:
     """Return for each output the name of the source operator that computes it, else its name."""
     makers = {tensor: o.name for o in interface.operators for tensor in o.results}
-    names = [interface.output_tensors.get(t.name, t.name) for t in interface.results]
-    return [makers.get(name, name) for name in names]
+    tensors = [interface.output_tensors.get(t.name, t.name) for t in interface.outputs]
+    states = [state.tensor.name for state in interface.states]
+    return [*(makers.get(name, name) for name in tensors), *states]
 
 
 def name_outputs(module: tvm.IRModule, interface: ModelInterface) -> tvm.IRModule:

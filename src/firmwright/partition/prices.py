@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from tvm_ffi import StructuralKey
+
 from firmwright.errors import UserError
 from firmwright.ir.nodes import Function, IRModule
 from firmwright.ir.regions import COPY, TRANSFORM, Partition, Region, make_move_region
@@ -52,6 +54,7 @@ class PriceList:
     mix: Sequence[Device]
     module: IRModule
     moves: dict[tuple[object, ...], float] = field(default_factory=dict)
+    lowered: dict[tuple[str, StructuralKey], int | None] = field(default_factory=dict)
 
     @property
     def last(self) -> Device:
@@ -76,8 +79,11 @@ class PriceList:
             return self.price_by_table(self.timing, region, module, tensors, device)
         cycles, source = device.estimate_cycles(region, module), MODEL
         if cycles is None and device is not self.last:
-            made = device.lower(region, module).kernel.cycles
-            cycles, source = made.total if made else None, KERNEL
+            key = device.name, StructuralKey(module[region.name])  # type: ignore[call-arg]
+            if key not in self.lowered:
+                made = device.lower(region, module).kernel.cycles
+                self.lowered[key] = made.total if made else None
+            cycles, source = self.lowered[key], KERNEL
         if cycles is None:
             return None
         return Price(device.name, cycles, "cycles", source)
@@ -113,14 +119,14 @@ class PriceList:
             return None
         return replace(known[0], amount=sum(price.amount for price in known))
 
-    def price_partition(self, module: IRModule, partition: Partition) -> float:
-        """Return the sum of the known prices of a complete partition."""
-        found = (
+    def price_partition(self, module: IRModule, partition: Partition) -> tuple[int, float]:
+        """Return the number of regions without a price, and the sum of the other prices."""
+        found = [
             self.price(r, module, partition.tensors, self.find_device(r.device))
             for r in partition.regions
             if not r.view
-        )
-        return sum(price.amount for price in found if price is not None)
+        ]
+        return found.count(None), sum(price.amount for price in found if price is not None)
 
     def price_transform(self, tensor: Tensor, layout: Layout, inward: bool) -> float:
         """Return the price of a layout transform, which the last device runs."""

@@ -129,7 +129,8 @@ class Job:
     def is_shared(self, stage: str) -> bool:
         """Return whether platforms share the results of a stage."""
         scope = self.stages[stage].scope
-        portable = scope is Scope.TARGET and self.recipe.batch is None and self.is_portable
+        compares = self.recipe.batch is not None or self.recipe.placement == "cost"
+        portable = scope is Scope.TARGET and self.is_portable and not compares
         return portable or scope is Scope.MODEL
 
     @property

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import groupby
 
 from firmwright.ir.nodes import IRModule
-from firmwright.ir.regions import Change, Partition, Region, Remedy, RuleViolation
+from firmwright.ir.regions import COST_RULE, Change, Partition, Region, Remedy, RuleViolation
 from firmwright.ir.relax import list_bindings, list_constants
 from firmwright.ir.tensors import Tensor
 from firmwright.report.advice import Advice
@@ -195,7 +195,7 @@ def lift_rules(region: Region, network: Network) -> Iterator[Advice]:
     blocked: list[RuleViolation] = []
     lifted = False
     for device in network.mix:
-        broken = [r for r in region.refusals if r.device == device.name]
+        broken = [r for r in region.refusals if r.device == device.name and r.rule != COST_RULE]
         lifts = {v: v.changes or find_remedy(v, region, device, network) for v in broken}
         blocked += [violation for violation, lift in lifts.items() if not lift]
         if broken and all(lifts.values()):

@@ -88,18 +88,21 @@ def fix_inputs(job: Job, data: bytes, name: str, format_name: str) -> bytes:
 def set_c_names(job: Job, interface: ModelInterface) -> ModelInterface:
     """Return the interface with the C names that the recipe states.
 
-    Raises DiagnosticError for a C name of an unknown input or output, or of two.
+    Raises DiagnosticError for a C name that two have, and for the C name of a tensor that the C
+    function does not have.
     """
     recipe = job.recipe
     inputs = {n: e.c_name for n, e in recipe.inputs.items() if e.c_name is not msgspec.UNSET}
     outputs = {name: entry.c_name for name, entry in recipe.outputs.items()}
+    states = recipe.model.state
+    fixed = {name for name, entry in recipe.inputs.items() if entry.value is not None}
     places = [
         recipe.make_diagnostic((f"{what}s", name, "c_name"), reason)
-        for what, tensors, chosen in (
-            ("input", interface.inputs, inputs),
-            ("output", interface.outputs, outputs),
+        for what, tensors, chosen, absent in (
+            ("input", interface.inputs, inputs, fixed.union(states)),
+            ("output", interface.outputs, outputs, {*states.values()}),
         )
-        for name, reason in find_unfit_names(what, tensors, chosen)
+        for name, reason in find_unfit_names(what, tensors, chosen, absent)
     ]
     if places:
         raise DiagnosticError(places)

@@ -200,11 +200,11 @@ def check_cycles(kernel: Kernel) -> str:
 
 
 def check_estimate(cycles: int | None) -> str:
-    return (
-        f"{cycles:,} cycles are negative; expected 0 or more"
-        if cycles is not None and cycles < 0
-        else ""
-    )
+    if cycles is None or 0 <= cycles < 1 << 63:
+        return ""
+    if cycles < 0:
+        return f"{max(cycles, -(1 << 63)):,} cycles are negative; expected 0 or more"
+    return "the cycles need more than 63 bits; expected fewer"
 
 
 def check_suggestions(suggestions: Sequence[object]) -> str:

@@ -48,6 +48,8 @@ ON_INTEGERS = {
 
 def estimate_cycles(region: Region, module: IRModule, context: Context) -> int | None:
     """Return the approximate instructions of a region; None for floats without products."""
+    if region.moves:
+        return estimate_moves(region, module)
     if not region.macs:
         return None if has_floats(region, module, context) else estimate_moves(region, module)
     return estimate_products(region, module, context, *select_kernel(region, module, context))

@@ -89,7 +89,8 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         operators,
         (*remarks, *ports.remarks),
         states,
-        dict(zip(ports.outputs, tensors[1], strict=True)),
+        # The states come after the outputs.
+        dict(zip(ports.outputs, list_port_tensors(graph)[1], strict=False)),
     )
     check_outputs(module, interface.results, name)
     return module, interface

@@ -53,6 +53,7 @@ def replace_names(maps: Iterable[Any], indices: Sequence[int], names: Sequence[s
     stated = defaultdict[int, list[str]](list)
     for each in maps:
         if each.Name():
-            stated[each.TensorIndex()].append(decode_text(each.Name()))
+            name = decode_text(each.Name()).replace("\0", "\N{REPLACEMENT CHARACTER}")
+            stated[each.TensorIndex()].append(name)
     pairs = zip(indices, names, strict=True)
     return [stated[index].pop(0) if stated[index] else name for index, name in pairs]
