@@ -103,6 +103,8 @@ def test_results_equal_onnx_runtime(case: str, tmp_path: Path) -> None:
     ("attributes", "sentence"),
     [
         ({"classlabels_ints": [7]}, "it has 1 labels and 3 numbers of support vectors"),
+        ({"vectors_per_class": [3, -1, 2]}, r"vectors_per_class are \[3, -1, 2\]; expected 0"),
+        ({"support_vectors": draw(14)}, r"input has shape \[5, 3\]; expected rows of 2 elements"),
         ({"support_vectors": draw(8)}, "8 elements of support vectors and 14 coefficients"),
         ({"rho": [0.5]}, "2 rows of coefficients and 1 values of rho for 3 classes"),
         ({"prob_b": [0.5]}, "3 values of prob_a and 1 of prob_b; expected 3, one per pair"),

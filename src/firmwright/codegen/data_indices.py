@@ -138,8 +138,9 @@ class Bounds:
     def limit_terms(self, index: tirx.Expr, buffer: tirx.Buffer) -> tirx.Expr:
         """Limit the terms of a sum so that the sum does not overflow.
 
-        An index within the buffer has no term above the number of elements plus the reach of the
-        other terms. An index outside of it stays outside.
+        The limit is the number of elements plus the reach of the other terms. With one unlimited
+        term, an index within the buffer is unchanged, and an index outside of it stays outside.
+        With several of different signs, the index may become another index within the buffer.
         """
         limit = min(prod(read_shape(buffer)) + self.find_reach(index), UNKNOWN)
         return self.limit_term(index, limit) if isinstance(index, SUMS) else index

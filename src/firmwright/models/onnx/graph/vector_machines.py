@@ -19,6 +19,9 @@ SMALLEST = 1e-7
 """The minimum distance of a pair's probability from 0 and from 1."""
 
 
+KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
+
+
 def read_floats(node: onnx.NodeProto, name: str) -> Any:
     return np.array(get_attribute(node, name, []), "float32")
 
@@ -43,13 +46,29 @@ def add_kernels(body: NodeBuilder, x: str, vectors: Any, kind: str) -> str:
 def read_vectors(node: onnx.NodeProto, count: int) -> Any:
     """Return the ``count`` support vectors as rows; reject another number of elements."""
     vectors, factors = read_floats(node, "support_vectors"), read_floats(node, "coefficients")
-    if len(vectors) % count or len(factors) % count or not len(vectors):
+    if len(vectors) % count or len(factors) % count or not min(len(vectors), len(factors)):
         refuse(
             node,
             f"it has {len(vectors)} elements of support vectors and {len(factors)} coefficients; "
             f"expected multiples of its number of support vectors, {count}",
         )
     return vectors.reshape(count, -1)
+
+
+def read_kernel(node: onnx.NodeProto) -> str:
+    kind = str(get_attribute(node, "kernel_type", "LINEAR"))
+    if kind not in KERNELS:
+        refuse(node, f"its kernel_type is {kind}; expected one of {', '.join(KERNELS)}")
+    return kind
+
+
+def check_input(node: onnx.NodeProto, walk: Specializer, width: int) -> None:
+    """Reject an input whose rows do not have ``width`` elements, and a model without rho."""
+    shape = walk.shape(node.input[0])
+    if shape is not None and (len(shape) not in (1, 2) or shape[-1] != width):
+        refuse(node, f"its input has shape {list(shape)}; expected rows of {width} elements")
+    if not len(read_floats(node, "rho")):
+        refuse(node, "it has no rho; export the model again")
 
 
 def add_rows(body: NodeBuilder, x: str, width: int) -> str:
@@ -64,10 +83,12 @@ def rewrite_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     factors, rho = read_floats(node, "coefficients"), read_floats(node, "rho")[:1]
     count = get_attribute(node, "n_supports", 0)
     if count > 0:
-        vectors = read_vectors(node, count)
+        vectors, factors = read_vectors(node, count), factors[:count]
+        check_input(node, walk, vectors.shape[1])
         rows = add_rows(body, x, vectors.shape[1])
-        x = add_kernels(body, rows, vectors, get_attribute(node, "kernel_type", "LINEAR"))
+        x = add_kernels(body, rows, vectors, read_kernel(node))
     else:
+        check_input(node, walk, len(factors))
         x = add_rows(body, x, len(factors))
     product = body.add("MatMul", x, body.constant(factors.reshape(-1, 1), "float32"))
     result = body.add("Add", product, body.constant(rho, "float32"))
@@ -88,11 +109,22 @@ def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite an SVMClassifier: the label, and the scores of pairs or probabilities of classes."""
     labels, sizes = get_labels(node), get_attribute(node, "vectors_per_class", [])
     if len(labels) < 2 or (sizes and len(sizes) != len(labels)):
-        refuse(node, f"it has {len(labels)} labels and {len(sizes)} numbers of support vectors")
+        refuse(
+            node,
+            f"it has {len(labels)} labels and {len(sizes)} numbers of support vectors; expected "
+            "two labels or more, and one number per label",
+        )
+    if min(sizes, default=0) < 0:
+        refuse(node, f"its vectors_per_class are {list(sizes)}; expected 0 or more")
     body, x = begin(node, walk)
     if not sum(sizes):
+        count = len(read_floats(node, "coefficients"))
+        if not count or count % len(labels):
+            refuse(node, f"it has {count} coefficients; expected a multiple of {len(labels)}")
+        check_input(node, walk, count // len(labels))
         best, scores = add_linear_scores(body, x, len(labels))
     else:
+        check_input(node, walk, read_vectors(node, sum(sizes)).shape[1])
         best, scores = add_votes(body, x, list(sizes))
     label = body.add("Gather", body.constant(labels, labels.dtype), best, axis=0)
     return body.finish(label, scores)
@@ -123,7 +155,7 @@ def add_votes(body: NodeBuilder, x: str, sizes: list[int]) -> tuple[str, str]:
     node, count = body.node, len(sizes)
     vectors = read_vectors(node, sum(sizes))
     rows = add_rows(body, x, vectors.shape[1])
-    kernels = add_kernels(body, rows, vectors, get_attribute(node, "kernel_type", "LINEAR"))
+    kernels = add_kernels(body, rows, vectors, read_kernel(node))
     pairs = list(combinations(range(count), 2))
     sums = add_pair_sums(body, kernels, sizes, pairs)
     won = body.add("Cast", body.add("Greater", sums, body.constant(0, "float32")), to=1)
