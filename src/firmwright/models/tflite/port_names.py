@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ def name_ports(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Por
 
     A converter's names of tensors, such as ``serving_default_x:0``, depend on its version; the
     names of the signature are the author's. ``inputs`` and ``outputs`` are the names of the
-    tensors. They remain if the file has no signature or several, and if names would repeat.
+    tensors. They remain if the file has no signature or several, and for names that repeat.
     """
     tensors = PortNames(tuple(inputs), tuple(outputs))
     if model.SignatureDefsLength() != 1:
@@ -36,16 +36,20 @@ def name_ports(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Por
         tuple(replace_names(given, to_ints(graph.InputsAsNumpy()), inputs)),
         tuple(replace_names(made, to_ints(graph.OutputsAsNumpy()), outputs)),
     )
-    together = (*named.inputs, *named.outputs)
-    repeated = next((name for name in together if together.count(name) > 1), None)
-    if repeated is None:
+    counts = Counter((*named.inputs, *named.outputs))
+    repeated = next((name for name, count in counts.items() if count > 1), None)
+    if repeated is None or named == tensors:
         return named
     key = decode_text(signature.SignatureKey())
     remark = (
-        f"the signature '{key}' repeats the name '{repeated}', so inputs and outputs have the "
-        "names of their tensors; state a `c_name` for each"
+        f"the signature '{key}' repeats the name '{repeated}', so these inputs and outputs have "
+        "the names of their tensors; state a `c_name` for each"
     )
-    return PortNames(tensors.inputs, tensors.outputs, (remark,))
+    pairs = zip((*named.inputs, *named.outputs), (*inputs, *outputs), strict=True)
+    mixed = tuple(tensor if counts[name] > 1 else name for name, tensor in pairs)
+    if len({*mixed}) < len(mixed):
+        return PortNames(tensors.inputs, tensors.outputs, (remark,))
+    return PortNames(mixed[: len(inputs)], mixed[len(inputs) :], (remark,))
 
 
 def replace_names(maps: Iterable[Any], indices: Sequence[int], names: Sequence[str]) -> list[str]:
