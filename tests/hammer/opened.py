@@ -110,7 +110,9 @@ def trace_build(recipe: str, folder: Path) -> Trace:
         outdir = Path(scratch).resolve() / "build"
         arguments = [recipe, f"outdir={outdir}"]
         log = Path(scratch, "log")
-        trace = ["strace", "-f", "-qq", "-y", "-s", "4096", "-e", "trace=openat,open,execve", "-o"]
+        # With a seccomp filter, only the traced calls stop the processes.
+        trace = ["strace", "-f", "--seccomp-bpf", "-qq", "-y", "-s", "4096"]
+        trace += ["-e", "trace=openat,open,execve", "-o"]
         build = [sys.executable, "-m", "firmwright", "build", *arguments]
         temporary = outdir.parent / "temporary"
         temporary.mkdir()
