@@ -224,5 +224,5 @@ def test_an_operator_without_an_input_that_it_needs_is_refused(kind: str) -> Non
     inputs = ["x"] * (LEAST_INPUTS[kind] - 1)
     damaged = node(kind, inputs, ["y"], domain="com.microsoft")
     model = graph([damaged], [value("x", [2, 5, 12])], [value("y", [2, 5, 12])], {}, 17)
-    with pytest.raises(UserError, match=rf"{kind} \(node 'y'\): .* asks for; found \d+ of"):
+    with pytest.raises(UserError, match=rf"{kind} \(node 'y'\): .* requires; found \d+ of"):
         import_model(with_domain(model), "m.onnx", {})
