@@ -37,7 +37,7 @@ IDLE_KEYS = (
     IdleKey(
         "placement",
         lambda job: job.recipe.placement == "cost" and has_one_device(job),
-        "no effect: the target has one device, so there is no choice; add a device before it",
+        "no effect, because the target has one device; add another device before it",
     ),
     IdleKey(
         "allow_fallback",
