@@ -54,11 +54,11 @@ def test_layers_are_written_in_the_ways_that_are_given(tmp_path: Path) -> None:
     data = str(tvm.ir.save_json(graph.output(x).module())).encode()
     module, interface = import_model(data, "test", {})
     (device,) = load_mix(parse_target("c"), HOST, "onnx")
-    ways = {"region_000_matmul": "portable_dense own", "region_001_matmul": "loops"}
-    tuned = replace(device, context=replace(device.context, ways=ways))
+    variants = {"region_000_matmul": "portable_dense separate", "region_001_matmul": "loops"}
+    tuned = replace(device, context=replace(device.context, variants=variants))
     network = compile_network(module, interface, [tuned])
     notes = {k.region: k.note or "" for k in network.kernels.kernels}
-    assert {*notes} == {*ways}
+    assert {*notes} == {*variants}
     assert notes["region_000_matmul"].startswith("Form portable_dense: ")
     assert "Form" not in notes["region_001_matmul"]
     samples = [{"x": np.random.default_rng(1).integers(-128, 128, (1, 8), "int8")}]

@@ -137,8 +137,8 @@ def lower_each(
             continue
         try:
             device = devices[region.lowered_by or region.device]
-            way = device.context.ways.get(region.name)
-            key = region.device, way, StructuralKey(module[region.name])  # type: ignore[call-arg]
+            variant = device.context.variants.get(region.name)
+            key = region.device, variant, StructuralKey(module[region.name])  # type: ignore[call-arg]
             if key in known:
                 made = retarget(*known[key], region)
             else:

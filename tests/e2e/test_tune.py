@@ -64,10 +64,13 @@ def test_a_build_takes_the_ways_that_were_found(changed: Repository) -> None:
     assert run.exact_samples == run.samples == 3
     for name, layer in layers.items():
         assert layer.instructions == run.instructions_by_region[name] // run.samples
-        assert layer.instructions <= layer.usual_instructions
-    assert (layers[DENSE].way, layers[DENSE].usual) == ("portable_dense own", "rv32m_dense shared")
-    assert layers[DENSE].instructions < layers[DENSE].usual_instructions
-    assert layers[CONVOLUTION].way == "rv32m_conv2d own tile=4x2"
+        assert layer.instructions <= layer.default_instructions
+    assert (layers[DENSE].variant, layers[DENSE].default) == (
+        "portable_dense separate",
+        "rv32m_dense shared",
+    )
+    assert layers[DENSE].instructions < layers[DENSE].default_instructions
+    assert layers[CONVOLUTION].variant == "rv32m_conv2d separate tile=4x2"
 
     bundle = "build/digits/digits-rv32-bare.tar.gz"
     with tarfile.open(changed.folder / bundle) as archive:
@@ -76,9 +79,9 @@ def test_a_build_takes_the_ways_that_were_found(changed: Repository) -> None:
     source = changed.folder / "build/digits/rv32-bare/sources/network/network_regions.c"
     told = " ".join(source.read_text().replace("\n *", " ").split())
     assert "Form portable_dense: " in told
-    assert f"Tuned: portable_dense own, {layers[DENSE].instructions:,} instructions" in told
+    assert f"Tuned: portable_dense separate, {layers[DENSE].instructions:,} instructions" in told
     explained = changed.run("firmwright", "explain", "digits.yaml").stdout
-    assert "portable_dense own, tuned" in explained
+    assert "portable_dense separate, tuned" in explained
 
 
 def test_fewer_trials_leave_out_the_later_ways(changed: Repository) -> None:
@@ -90,10 +93,10 @@ def test_fewer_trials_leave_out_the_later_ways(changed: Repository) -> None:
     changed.write("digits.yaml", RECIPE.replace("trials: 3", "trials: 2"))
     assert "5 layers in 2 trials" in search(changed)
     after = found_in(changed).layers
-    assert after[DENSE].way.startswith("rv32m_dense ")
-    assert after[CONVOLUTION].way == "rv32m_conv2d own"
-    third = {name for name in before if before[name].way != after[name].way}
-    assert third == {name for name, layer in before.items() if "tile" in layer.way} | {DENSE}
+    assert after[DENSE].variant.startswith("rv32m_dense ")
+    assert after[CONVOLUTION].variant == "rv32m_conv2d separate"
+    third = {name for name in before if before[name].variant != after[name].variant}
+    assert third == {name for name, layer in before.items() if "tile" in layer.variant} | {DENSE}
     assert all(before[name].instructions < after[name].instructions for name in third)
     assert all(before[name] == after[name] for name in before.keys() - third)
 
@@ -123,12 +126,12 @@ def test_a_file_that_does_not_fit_is_refused_at_its_places(changed: Repository) 
     said = fail(changed, "recipe=digits.yaml")
     assert f"digits.tuned:{stage}:16: platforms.rv32-bare.toolchain: measured for 'gcc'; " in said
     assert "region_009" not in said
-    edit(changed, {'"gcc"': '"zig"', "rv32m_conv2d own": "fast"})
+    edit(changed, {'"gcc"': '"zig"', "rv32m_conv2d separate": "fast"})
     said = fail(changed, "recipe=digits.yaml")
     place = f"digits.tuned:{layer}:7: platforms.rv32-bare.layers"
     assert f"{place}.region_009: not a layer with several variants; " in said
     assert f"layers: the layer '{DENSE}' is missing; " in said
-    assert ".way: not a variant of this layer; expected rv32m_conv2d shared, " in said
+    assert ".variant: not a variant of this layer; expected rv32m_conv2d shared, " in said
 
 
 def test_a_damaged_file_is_not_replaced(changed: Repository) -> None:
@@ -146,8 +149,9 @@ def test_a_tile_that_a_layer_does_not_have_is_refused(changed: Repository) -> No
     said = fail(changed, "recipe=digits.yaml")
     assert f"digits.tuned:{line}:14: platforms.rv32-bare.layers.region_00" in said
     assert (
-        ".way: not a variant of this layer; expected rv32m_conv2d shared, rv32m_conv2d own, "
-        "rv32m_conv2d own tile=4x2, rv32m_conv2d own tile=4x3, " in said
+        ".variant: not a variant of this layer; expected rv32m_conv2d shared, "
+        "rv32m_conv2d separate, rv32m_conv2d separate tile=4x2, "
+        "rv32m_conv2d separate tile=4x3, " in said
     )
 
 
@@ -172,8 +176,8 @@ def test_a_trial_that_does_not_fit_is_left_out(changed: Repository) -> None:
     said = search(changed)
     assert "trial 1 is left out: firmware:digits-small: firmware.elf: the linker failed" in said
     platforms = read_tuned(changed.folder / "digits.tuned").platforms
-    assert platforms["rv32-bare"].layers[DENSE].way == "portable_dense own"  # unchanged
-    assert all(layer.way == layer.usual for layer in platforms["small"].layers.values())
+    assert platforms["rv32-bare"].layers[DENSE].variant == "portable_dense separate"  # unchanged
+    assert all(layer.variant == layer.default for layer in platforms["small"].layers.values())
 
 
 def test_without_counted_instructions_nothing_is_tuned(changed: Repository) -> None:
@@ -249,7 +253,7 @@ def test_as_many_trials_run_at_a_time_as_asked(tmp_path: Path) -> None:
     times = sorted(
         ((trial / name).stat().st_mtime_ns, trial)
         for trial in trials
-        for name in ("ways.tuned", ".doit.db")  # its first file and its last file
+        for name in ("variants.tuned", ".doit.db")  # its first file and its last file
     )
     in_order = [trial for _, trial in times]
     assert in_order[::2] == in_order[1::2]

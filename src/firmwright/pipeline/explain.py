@@ -17,7 +17,7 @@ from firmwright.report.memories import LayerMemories, find_memories
 from .artifacts import KERNELS, PARTITION, PLAN, REGIONS
 from .job import Job
 from .options import chooses_memories
-from .tuned_layers import list_found_ways, tune_mix
+from .tuned_layers import list_tuned_variants, tune_mix
 
 
 def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
@@ -64,7 +64,7 @@ def explain_kernels(job: Job) -> Explanation:
         for region in partition.regions
         if not region.view
     }
-    kernels |= {name: f"{way}, tuned" for name, way in list_found_ways(mix).items()}
+    kernels |= {name: f"{variant}, tuned" for name, variant in list_tuned_variants(mix).items()}
     devices_named = [device.name for device in job.recipe.target]
     found = explain(partition, devices_named, kernels, find_job_memories(job))
     return replace(found, advice=advise_job(job))

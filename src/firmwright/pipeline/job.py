@@ -49,8 +49,8 @@ class Job:
     ``members`` are the jobs whose networks are in the firmware of this job, in the order in which
     they run. They run at the same time if ``concurrent`` is true.
 
-    ``ways`` is the file of one trial of a search. A job with ``ways`` and an origin shares all
-    results before the kernels with its origin.
+    ``variants`` is the file of one trial of a search. A job with ``variants`` and an origin shares
+    all results before the kernels with its origin.
     """
 
     recipe: Recipe
@@ -62,7 +62,7 @@ class Job:
     origin: Job | None = None
     members: tuple[Job, ...] = ()
     concurrent: bool = False
-    ways: Path | None = None
+    variants: Path | None = None
     notes: list[str] = field(default_factory=list, compare=False, repr=False)
     """The notes of the stage that runs."""
 
@@ -115,7 +115,7 @@ class Job:
         """Return whether the job uses the results that its origin has for a stage."""
         if self.origin is None:
             return False
-        if self.ways is not None:
+        if self.variants is not None:
             return not self.depends_on_kernels(name)
         stage = self.stages[name]
         return stage.scope is Scope.MODEL or stage.for_both
@@ -288,8 +288,8 @@ class Job:
     @property
     def tuned_files(self) -> list[Path]:
         """Return the file with the variants of the layers, if it exists."""
-        if self.ways is not None:
-            return [self.ways]
+        if self.variants is not None:
+            return [self.variants]
         path = tuned_path(self.recipe.path)
         return [path] if self.origin is None and path.exists() else []
 

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from firmwright.ir.kernels import Kernels
     from firmwright.ir.nodes import IRModule
 
-Ways = Mapping[str, tuple[str, ...]]
+Variants = Mapping[str, tuple[str, ...]]
 """The variants of each layer with several variants, by region. The default is first."""
 
 
-def list_ways(partition: Partition, module: IRModule, mix: Sequence[Device]) -> Ways:
+def list_variants(partition: Partition, module: IRModule, mix: Sequence[Device]) -> Variants:
     """Return the variants of the layers that have more than one."""
     devices = {device.name: device for device in mix}
     found = {
-        region.name: tuple(find_device(region, devices).list_ways(region, module))
+        region.name: tuple(find_device(region, devices).list_variants(region, module))
         for region in partition.regions
         if not region.view
     }
-    return {name: ways for name, ways in found.items() if len(ways) > 1}
+    return {name: variants for name, variants in found.items() if len(variants) > 1}
 
 
 def find_device(region: Region, devices: Mapping[str, Device]) -> Device:
@@ -85,16 +85,18 @@ def tune_mix(
         return tuple(mix)
     file, tuned = read
     wrong = list(find_differences(job, file, tuned, describe_network(job, partition)))
-    wrong = wrong or list(find_wrong_ways(job, file, tuned, list_ways(partition, module, mix)))
+    wrong = wrong or list(
+        find_wrong_variants(job, file, tuned, list_variants(partition, module, mix))
+    )
     if wrong:
         raise DiagnosticError(wrong)
-    ways = {name: layer.way for name, layer in tuned.layers.items()}
-    return tuple(replace(d, context=replace(d.context, ways=ways)) for d in mix)
+    variants = {name: layer.variant for name, layer in tuned.layers.items()}
+    return tuple(replace(d, context=replace(d.context, variants=variants)) for d in mix)
 
 
-def list_found_ways(mix: Sequence[Device]) -> dict[str, str]:
+def list_tuned_variants(mix: Sequence[Device]) -> dict[str, str]:
     """Return the variants of the tuned layers, by name."""
-    return {name: way for device in mix for name, way in device.context.ways.items()}
+    return {name: variant for device in mix for name, variant in device.context.variants.items()}
 
 
 def find_differences(
@@ -109,17 +111,17 @@ def find_differences(
             yield refuse(job, file, (key,), f"measured for '{found}'; this build has '{here}'")
 
 
-def find_wrong_ways(
-    job: Job, file: TunedFile, tuned: TunedNetwork, known: Ways
+def find_wrong_variants(
+    job: Job, file: TunedFile, tuned: TunedNetwork, known: Variants
 ) -> Iterator[Diagnostic]:
     """Yield the file's unknown layers and unknown variants, and the layers that it lacks."""
     for name, layer in tuned.layers.items():
         if name not in known:
             message = "not a layer with several variants"
             yield refuse(job, file, ("layers", name), message, key=True)
-        elif layer.way not in known[name]:
+        elif layer.variant not in known[name]:
             listed = ", ".join(known[name])
-            place = ("layers", name, "way")
+            place = ("layers", name, "variant")
             yield refuse(job, file, place, f"not a variant of this layer; expected {listed}")
     for name in known.keys() - tuned.layers.keys():
         yield refuse(job, file, ("layers",), f"the layer '{name}' is missing", key=True)
@@ -146,13 +148,13 @@ def describe_tuning(job: Job) -> dict[str, str]:
     if read is None:
         return {}
     return {
-        name: f"Tuned: {layer.way}, {layer.instructions:,} instructions; usual: {layer.usual}, "
-        f"{layer.usual_instructions:,}."
+        name: f"Tuned: {layer.variant}, {layer.instructions:,} instructions; "
+        f"default: {layer.default}, {layer.default_instructions:,}."
         for name, layer in read[1].layers.items()
     }
 
 
-def tell_ways(job: Job, kernels: Kernels) -> Kernels:
+def add_tuning_notes(job: Job, kernels: Kernels) -> Kernels:
     """Return the kernels, with a note for tuned layers that explains their variant."""
     told = describe_tuning(job)
     return replace(

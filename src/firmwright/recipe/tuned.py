@@ -31,10 +31,10 @@ platforms:
 class TunedLayer:
     """A layer's variant and the default variant, with the instructions per inference of both."""
 
-    way: str
+    variant: str
     instructions: int
-    usual: str
-    usual_instructions: int
+    default: str
+    default_instructions: int
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ def format_tuned(platforms: Mapping[str, TunedNetwork]) -> str:
         for layer, tuned in found.layers.items():
             lines += [
                 f"      {quote(layer)}:",
-                f"        way: {quote(tuned.way)}",
+                f"        variant: {quote(tuned.variant)}",
                 f"        instructions: {tuned.instructions}",
-                f"        usual: {quote(tuned.usual)}",
-                f"        usual_instructions: {tuned.usual_instructions}",
+                f"        default: {quote(tuned.default)}",
+                f"        default_instructions: {tuned.default_instructions}",
             ]
     return "\n".join(lines) + "\n"
 

@@ -10,7 +10,7 @@ from firmwright.ir.kernels import Kernels
 from firmwright.pipeline.artifacts import KEPT_REGIONS, KERNELS, LOWERED, PARTITION, WEIGHTS
 from firmwright.pipeline.explain import explain_partition, find_unmet_demands
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.tuned_layers import is_untuned, tell_ways, tune_command, tune_mix
+from firmwright.pipeline.tuned_layers import add_tuning_notes, is_untuned, tune_command, tune_mix
 from firmwright.targets.custom_strategies import load_extensions
 
 from .kept_regions import digest_regions, keep_regions, read_kept
@@ -30,7 +30,7 @@ def run(job: Job, folder: Path) -> None:
         lowered = lower_each(module, partition, mix, read_kept(job, digests))
     kernels, weights = share_weights(lowered)
     KEPT_REGIONS.write(folder, keep_regions(lowered, kernels, digests))
-    kernels = tell_ways(job, kernels)
+    kernels = add_tuning_notes(job, kernels)
     if is_untuned(job):
         job.note(f"not tuned for {job.platform.name}: `{tune_command(job)}` finds faster C")
     WEIGHTS.write(folder, weights)

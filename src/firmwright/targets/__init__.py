@@ -43,7 +43,7 @@ class Context:
     every operator is a separate function. ``fallback`` is the device of the mix that runs the
     operators that no other device accepts; it is None for that device itself. ``batch`` is the
     number of samples per inference. ``strategies`` are the recipe's strategies for this device.
-    ``ways`` maps the name of each tuned region to the name of its variant.
+    ``variants`` maps the name of each tuned region to the name of its variant.
     """
 
     platform: Platform
@@ -53,7 +53,7 @@ class Context:
     fallback: Device | None = None
     batch: int = 1
     strategies: Sequence[Strategy] = ()
-    ways: Mapping[str, str] = field(default_factory=dict)
+    variants: Mapping[str, str] = field(default_factory=dict)
 
 
 class Target(Protocol):
@@ -137,13 +137,13 @@ class Target(Protocol):
         ``module`` contains the region's function, and the TIR functions that it may call.
         """
 
-    def list_ways(
+    def list_variants(
         self, _region: Region, _module: tvm.IRModule, _context: Context, /
     ) -> Sequence[str]:
         """Return the names of the variants of a region's C, the default first.
 
-        All variants return the same bits. ``lower`` uses the variant that ``Context.ways`` has for
-        the region.
+        All variants return the same bits. ``lower`` uses the variant that ``Context.variants`` has
+        for the region.
         """
         return ()
 
@@ -195,8 +195,8 @@ class Device:
     def lower(self, region: Region, module: tvm.IRModule) -> LoweredRegion:
         return self.target.lower(region, module, self.context)
 
-    def list_ways(self, region: Region, module: tvm.IRModule) -> Sequence[str]:
-        return self.target.list_ways(region, module, self.context)
+    def list_variants(self, region: Region, module: tvm.IRModule) -> Sequence[str]:
+        return self.target.list_variants(region, module, self.context)
 
     def describe_kernel(self, region: Region, module: tvm.IRModule) -> str:
         return self.target.describe_kernel(region, module, self.context)

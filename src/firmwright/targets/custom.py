@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TARGET_MEMBERS = sorted({*Target.__annotations__, "operators", "options", "prepare", "place",
-                          "layout", "lower", "list_ways", "describe_kernel", "estimate_cycles",
+                          "layout", "lower", "list_variants", "describe_kernel", "estimate_cycles",
                           "suggest", "extend_project"})  # fmt: skip
 """The members that every target has."""
 
@@ -97,12 +97,14 @@ class CustomTarget:
         self._refuse(method, check_lowered(region, module, lowered))
         return lowered
 
-    def list_ways(self, region: Region, module: tvm.IRModule, context: Context, /) -> Sequence[str]:
-        method = self._target.list_ways
-        ways = self._call(method, (tuple, list), region, module, context)
-        if not all(isinstance(way, str) for way in ways):
-            self._refuse(method, f"returned {ways!r}; it has to return names")
-        return ways
+    def list_variants(
+        self, region: Region, module: tvm.IRModule, context: Context, /
+    ) -> Sequence[str]:
+        method = self._target.list_variants
+        variants = self._call(method, (tuple, list), region, module, context)
+        if not all(isinstance(variant, str) for variant in variants):
+            self._refuse(method, f"returned {variants!r}; it has to return names")
+        return variants
 
     def describe_kernel(self, region: Region, module: tvm.IRModule, context: Context, /) -> str:
         return self._call(self._target.describe_kernel, (str,), region, module, context)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import LOWERED, PARTITION
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.tuned_layers import Ways, describe_network, list_ways
+from firmwright.pipeline.tuned_layers import Variants, describe_network, list_variants
 from firmwright.recipe.recipe import tuned_path
 from firmwright.recipe.tuned import TunedLayer, TunedNetwork, read_tuned, write_tuned
 from firmwright.report.explanation import format_count
@@ -22,7 +22,7 @@ from firmwright.report.explanation import format_count
 if TYPE_CHECKING:
     from firmwright.tune.trials import TrialResult
 
-USUAL, TOGETHER = 0, "together"
+DEFAULT, TOGETHER = 0, "together"
 """The trial of the default variants, and the trial of the fastest variants of all layers."""
 
 
@@ -39,22 +39,22 @@ def tune(job: Job) -> None:
     from firmwright.targets.custom_strategies import load_extensions
 
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.layers) as mix:
-        ways = list_ways(partition, module, mix)
-    if not ways:
+        variants = list_variants(partition, module, mix)
+    if not variants:
         job.note("no layer has several variants, so tuning has no choice")
         return
     network = describe_network(job, partition)
-    count = count_trials(job, ways)
-    trials = [make_trial(network, ways, number) for number in range(count)]
+    count = count_trials(job, variants)
+    trials = [make_trial(network, variants, number) for number in range(count)]
     tried = collect(job, trials)
-    found = replace(network, layers=choose_ways(ways, tried))
-    usual = tried[USUAL]
-    together = try_together(job, found, usual)
+    found = replace(network, layers=choose_variants(variants, tried))
+    default = tried[DEFAULT]
+    together = try_together(job, found, default)
     changed = update_file(job, found)
     job.note(
-        f"{format_count(len(ways), 'layer', 'layers')} in "
+        f"{format_count(len(variants), 'layer', 'layers')} in "
         f"{format_count(count, 'trial', 'trials')}: {together.instructions:,} instructions, "
-        f"{usual.instructions:,} in the usual ways"
+        f"{default.instructions:,} in the default variants"
     )
     job.note(f"{tuned_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
 
@@ -69,18 +69,18 @@ def refuse_uncounted(job: Job) -> None:
         raise UserError(str(job.recipe.make_diagnostic(("platform",), message)))
 
 
-def count_trials(job: Job, ways: Ways) -> int:
+def count_trials(job: Job, variants: Variants) -> int:
     """Return the number of trials that the layers need, or the maximum of the recipe."""
-    most = max(map(len, ways.values()))
+    most = max(map(len, variants.values()))
     asked = job.recipe.tune.trials if job.recipe.tune else None
     return min(most, asked or most)
 
 
-def make_trial(network: TunedNetwork, ways: Ways, number: int) -> TunedNetwork:
+def make_trial(network: TunedNetwork, variants: Variants, number: int) -> TunedNetwork:
     """Return each layer's variant with this number, or the default if it has fewer variants."""
     layers = {
-        name: TunedLayer(of[number] if number < len(of) else of[USUAL], 0, of[USUAL], 0)
-        for name, of in ways.items()
+        name: TunedLayer(of[number] if number < len(of) else of[DEFAULT], 0, of[DEFAULT], 0)
+        for name, of in variants.items()
     }
     return replace(network, layers=layers)
 
@@ -95,24 +95,24 @@ def collect(job: Job, trials: Sequence[TunedNetwork]) -> dict[int, TrialResult]:
     ended = {}
     for tried in run_trials(job, {str(number): trial for number, trial in enumerate(trials)}):
         ended[int(tried.trial)] = tried
-        if tried.failure and tried is ended.get(USUAL):
+        if tried.failure and tried is ended.get(DEFAULT):
             raise UserError(tried.failure)
     for number, tried in sorted(ended.items()):
         if tried.failure:
             job.note(f"trial {number} is left out: {tried.failure}")
             del ended[number]
         else:
-            check_outputs(ended[USUAL], tried)
+            check_outputs(ended[DEFAULT], tried)
     return ended
 
 
-def try_together(job: Job, found: TunedNetwork, usual: TrialResult) -> TrialResult:
+def try_together(job: Job, found: TunedNetwork, default: TrialResult) -> TrialResult:
     """Return the result of the fastest variants of all layers.
 
     Raises UserError if they do not build together, although each was built in a trial.
     """
-    if all(layer.way == layer.usual for layer in found.layers.values()):
-        return usual
+    if all(layer.variant == layer.default for layer in found.layers.values()):
+        return default
     from firmwright.tune.trials import run_trials
 
     (tried,) = run_trials(job, {TOGETHER: found})
@@ -121,13 +121,13 @@ def try_together(job: Job, found: TunedNetwork, usual: TrialResult) -> TrialResu
             f"the fastest variants do not build together: {tried.failure}\n"
             "`target: c -specialize=size` shares functions, which need less flash"
         )
-    check_outputs(usual, tried)
+    check_outputs(default, tried)
     return tried
 
 
-def check_outputs(usual: TrialResult, tried: TrialResult) -> None:
+def check_outputs(default: TrialResult, tried: TrialResult) -> None:
     """Raise UserError if the outputs of a trial and of the default variants differ."""
-    other = [name for name, digest in usual.outputs.items() if tried.outputs[name] != digest]
+    other = [name for name, digest in default.outputs.items() if tried.outputs[name] != digest]
     if other:
         raise UserError(
             f"the outputs of trial {tried.trial} differ from the outputs of the default variants "
@@ -135,14 +135,14 @@ def check_outputs(usual: TrialResult, tried: TrialResult) -> None:
         )
 
 
-def choose_ways(ways: Ways, tried: Mapping[int, TrialResult]) -> dict[str, TunedLayer]:
+def choose_variants(variants: Variants, tried: Mapping[int, TrialResult]) -> dict[str, TunedLayer]:
     """Return each layer's variant with the fewest instructions, or the first of equal variants."""
     chosen = {}
-    for name, of in ways.items():
+    for name, of in variants.items():
         counted = [(t.by_region[name], n) for n, t in tried.items() if n < len(of)]
         fewest, number = min(counted)
-        usual = tried[USUAL].by_region[name]
-        chosen[name] = TunedLayer(of[number], fewest, of[USUAL], usual)
+        default = tried[DEFAULT].by_region[name]
+        chosen[name] = TunedLayer(of[number], fewest, of[DEFAULT], default)
     return chosen
 
 

@@ -29,7 +29,7 @@ from firmwright.recipe.tuned import TunedNetwork, format_tuned
 TRIAL = "firmwright.tasks.trial"
 """The program that builds and runs a trial."""
 
-WAYS = "ways.tuned"
+VARIANTS = "variants.tuned"
 """The tuned file in the folder of a trial, which the build reads."""
 
 side_by_side = count_cores()
@@ -142,7 +142,7 @@ def make_trial_job(job: Job, folder: Path) -> Job:
     It uses the results before the kernels from ``job``, unless both have the same folder.
     """
     origin = None if job.outdir == folder else job
-    return replace(job, origin=origin, ways=folder / WAYS, outdir=folder)
+    return replace(job, origin=origin, variants=folder / VARIANTS, outdir=folder)
 
 
 def read_tried(job: Job, trial: str) -> TrialResult:

@@ -11,7 +11,7 @@ import pytest
 from firmwright.devices.cpu.forms.form import Tile
 from firmwright.devices.cpu.forms.rv32 import FORMS, NARROW, SHARED_SIZES
 from firmwright.devices.cpu.forms.tap_order import find_tap_order
-from firmwright.devices.cpu.ways import shares_function
+from firmwright.devices.cpu.variants import shares_function
 from firmwright.ir.layer import Layer, LayerKind
 from tests.devices.cpu.layers import make_layer, make_network
 from tests.devices.cpu.shapes import Shape

@@ -44,10 +44,10 @@ class CpuTarget(Target):
 
         return lower_to_c(region, module, context)
 
-    def list_ways(self, region: Region, module: IRModule, context: Context, /) -> Sequence[str]:
-        from firmwright.devices.cpu.lowering import list_ways
+    def list_variants(self, region: Region, module: IRModule, context: Context, /) -> Sequence[str]:
+        from firmwright.devices.cpu.lowering import list_variants
 
-        return list_ways(region, module, context)
+        return list_variants(region, module, context)
 
     def describe_kernel(self, region: Region, module: IRModule, context: Context, /) -> str:
         from firmwright.devices.cpu.lowering import describe_kernel

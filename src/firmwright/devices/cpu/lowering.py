@@ -17,7 +17,7 @@ from firmwright.devices.cpu.layer_functions import (
     write_function,
     write_headers,
 )
-from firmwright.devices.cpu.ways import choose_way, name_ways
+from firmwright.devices.cpu.variants import choose_variant, name_variants
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
 from firmwright.ir.layer import FloatLayer, MatrixProduct, Pair, Softmax
 from firmwright.ir.regions import Region
@@ -63,10 +63,10 @@ def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> s
     return f"loops: {'; '.join(choice.refusals)}" if choice.refusals else "loops"
 
 
-def list_ways(region: Region, module: tvm.IRModule, context: Context) -> tuple[str, ...]:
+def list_variants(region: Region, module: tvm.IRModule, context: Context) -> tuple[str, ...]:
     """Return the names of all variants of a region's C, the default first."""
     layer, _ = find_form(region, module, context)
-    return () if layer is None else name_ways(layer, context)
+    return () if layer is None else name_variants(layer, context)
 
 
 def select_kernel(
@@ -74,7 +74,7 @@ def select_kernel(
 ) -> tuple[AnyLayer | None, Choice]:
     """Return the layer of a region and the choice for it: the tuned choice, or else the default."""
     layer, choice = find_form(region, module, context)
-    return layer, choice if layer is None else choose_way(region.name, layer, choice, context)
+    return layer, choice if layer is None else choose_variant(region.name, layer, choice, context)
 
 
 def find_form(

@@ -11,7 +11,7 @@ import pytest
 from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import choose
 from firmwright.devices.cpu.layer_functions import AnyLayer
-from firmwright.devices.cpu.ways import choose_way, name_ways
+from firmwright.devices.cpu.variants import choose_variant, name_variants
 from firmwright.ir.layer import LayerKind
 from firmwright.targets import Context
 from firmwright.toolchain import load_platform
@@ -35,7 +35,7 @@ def make(kind: LayerKind, shape: Shape) -> AnyLayer:
 def take(layer: AnyLayer, context: Context) -> str:
     """Return the form, the function, and the tile (if it is not the default) of a layer."""
     usual = choose(layer, context.platform.features, FORMS)
-    found = choose_way("region", layer, usual, context)
+    found = choose_variant("region", layer, usual, context)
     if found.form is None:
         return "loops"
     tile = "" if found.form in FORMS else f" tile={found.form.list_tiles(layer)[0]}"
@@ -43,37 +43,37 @@ def take(layer: AnyLayer, context: Context) -> str:
 
 
 @pytest.mark.parametrize(
-    ("shape", "specialize", "ways"),
+    ("shape", "specialize", "variants"),
     [
-        (SMALL, "auto", "rv32m shared, rv32m own, rv32m own tile=4x2, portable own, "
+        (SMALL, "auto", "rv32m shared, rv32m separate, rv32m separate tile=4x2, portable separate, "
                         "portable shared, loops"),
-        (LARGE, "auto", "rv32m own, rv32m shared, rv32m own tile=4x2, portable own, "
+        (LARGE, "auto", "rv32m separate, rv32m shared, rv32m separate tile=4x2, portable separate, "
                         "portable shared, loops"),
         (LARGE, "size", "rv32m shared, rv32m shared tile=4x2, portable shared, loops"),
-        (SMALL, "speed", "rv32m own, rv32m own tile=4x2, portable own, loops"),
+        (SMALL, "speed", "rv32m separate, rv32m separate tile=4x2, portable separate, loops"),
     ],
 )  # fmt: skip
 def test_ways_are_forms_with_functions_and_tiles_and_the_first_is_usual(
-    shape: Shape, specialize: str, ways: str
+    shape: Shape, specialize: str, variants: str
 ) -> None:
     layer, context = make(LayerKind.CONV2D, shape), make_context(specialize)
-    names = name_ways(layer, context)
-    assert ", ".join(name.replace("_conv2d", "") for name in names) == ways
+    names = name_variants(layer, context)
+    assert ", ".join(name.replace("_conv2d", "") for name in names) == variants
     assert take(layer, context) == names[0]
     for name in names:
-        assert take(layer, replace(context, ways={"region": name})) == name
-    assert take(layer, replace(context, ways={"another": "loops"})) == names[0]
+        assert take(layer, replace(context, variants={"region": name})) == name
+    assert take(layer, replace(context, variants={"another": "loops"})) == names[0]
 
 
 def test_floats_are_not_written_as_loops() -> None:
     """Loops would add the floats in another order."""
     layer = draw_float_layer(LayerKind.FLOAT_CONV2D, np.random.default_rng(0))
-    assert name_ways(layer, make_context()) == ("float_conv2d own", "float_conv2d shared")
+    assert name_variants(layer, make_context()) == ("float_conv2d separate", "float_conv2d shared")
 
 
 def test_a_condition_that_does_not_hold_leaves_a_way_out() -> None:
     """The form for 32-bit RISC-V needs four pixels."""
-    names = name_ways(make(LayerKind.CONV2D, Shape(4, 2, 1, 3)), make_context())
+    names = name_variants(make(LayerKind.CONV2D, Shape(4, 2, 1, 3)), make_context())
     functions = ("own", "shared", "own tile=3x2")
     assert names == (*(f"portable_conv2d {function}" for function in functions), "loops")
 
@@ -100,12 +100,14 @@ def test_tiles_are_no_larger_than_the_output_and_the_usual_one_has_no_name(
     form = choose(layer, context.platform.features, FORMS).form
     assert form is not None
     usual, *others = tiles.split()
-    named = [name.partition(" tile=")[2] for name in name_ways(layer, context) if "tile" in name]
+    named = [
+        name.partition(" tile=")[2] for name in name_variants(layer, context) if "tile" in name
+    ]
     assert named == others
     assert str(form.list_tiles(layer)[0]) == usual
 
 
 def test_only_the_usual_form_is_tried_in_other_tiles() -> None:
-    names = name_ways(make(LayerKind.DENSE, Shape(4, 6)), make_context())
-    assert names[:2] == ("rv32m_dense shared", "rv32m_dense own")
+    names = name_variants(make(LayerKind.DENSE, Shape(4, 6)), make_context())
+    assert names[:2] == ("rv32m_dense shared", "rv32m_dense separate")
     assert not any("tile" in name for name in names)

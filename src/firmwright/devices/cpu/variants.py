@@ -16,7 +16,7 @@ RESULTS_WORTH_A_FUNCTION = 2**14
 instructions in shared loops; separate loops need two kilobytes."""
 
 LOOPS = "loops"
-FUNCTIONS = {False: "own", True: "shared"}
+FUNCTIONS = {False: "separate", True: "shared"}
 """The kind of a function in the name of a variant, by whether layers share the function."""
 
 
@@ -28,26 +28,26 @@ def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:
     return specialize == "size"
 
 
-def choose_way(region: str, layer: AnyLayer, choice: Choice, context: Context) -> Choice:
+def choose_variant(region: str, layer: AnyLayer, choice: Choice, context: Context) -> Choice:
     """Return the variant for which a region was tuned, or the default variant."""
-    name = context.ways.get(region)
+    name = context.variants.get(region)
     if name is None:
         form, asked = choice.form, read_specialize(context)
         return replace(choice, shared=form is not None and shares_function(layer, form, asked))
-    return dict(list_ways(layer, context)).get(name, Choice(None, ()))
+    return dict(list_variants(layer, context)).get(name, Choice(None, ()))
 
 
-def name_ways(layer: AnyLayer, context: Context) -> tuple[str, ...]:
+def name_variants(layer: AnyLayer, context: Context) -> tuple[str, ...]:
     """Return the names of a layer's variants: the default function and form first, loops last.
 
     Layers of floats have no variant with loops, because loops produce sums with different bits.
     Softmax has no such variant either.
     """
     loops = () if isinstance(layer, FloatLayer | Softmax) else (LOOPS,)
-    return (*(name for name, _ in list_ways(layer, context)), *loops)
+    return (*(name for name, _ in list_variants(layer, context)), *loops)
 
 
-def list_ways(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choice]]:
+def list_variants(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choice]]:
     """Yield the names of a layer's variants by forms, and the choice for each variant.
 
     If the user sets ``-specialize`` to one kind of function, the variants have only this kind. The
@@ -59,8 +59,8 @@ def list_ways(layer: AnyLayer, context: Context) -> Iterator[tuple[str, Choice]]
     asked = read_specialize(context)
     forms = list_fitting(layer, context)
     for form in forms:
-        usual = shares_function(layer, form, asked)
-        for shared in (usual, not usual) if asked == "auto" else (usual,):
+        default = shares_function(layer, form, asked)
+        for shared in (default, not default) if asked == "auto" else (default,):
             yield f"{form.name} {FUNCTIONS[shared]}", Choice(form, (), shared)
         shared = asked == "size"
         for tile in form.list_tiles(layer)[1:] if form is forms[0] else ():
