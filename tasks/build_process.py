@@ -10,17 +10,17 @@ from firmwright.cluster.lifeline import follow_lifeline
 from firmwright.cluster.order import LOG
 from firmwright.pipeline.command_line import run_tasks, set_variables
 from firmwright.pipeline.networks import leave_out_members
-from firmwright.pipeline.recipe_words import enter_repository
+from firmwright.pipeline.recipe_arguments import enter_repository
 
 
-def main(folder: str, words: Sequence[str]) -> int:
+def main(folder: str, arguments: Sequence[str]) -> int:
     """Build one bundle and print its path; return the exit code.
 
-    ``words`` are options of ``doit run`` and ``name=value``. Stages are reported in the log in
+    ``arguments`` are options of ``doit run`` and ``name=value``. Stages are reported in the log in
     ``folder``, unless it is empty. Errors are reported on standard error.
     """
     enter_repository()
-    set_variables(words)
+    set_variables(arguments)
     from firmwright.tasks import dodo  # this import reads the variables
 
     jobs = leave_out_members(dodo.get_jobs())
@@ -29,8 +29,8 @@ def main(folder: str, words: Sequence[str]) -> int:
               file=sys.stderr)  # fmt: skip
         return 1
     log = f"{folder}/{LOG}" if folder else os.devnull
-    options = [word for word in words if "=" not in word]
-    variables = [word for word in words if "=" in word]
+    options = [argument for argument in arguments if "=" not in argument]
+    variables = [argument for argument in arguments if "=" in argument]
     failed = run_tasks(dodo, ["run", "--output-file", log, *options, "build", *variables])
     if not failed:
         print(jobs[0].bundle.resolve())
@@ -38,7 +38,7 @@ def main(folder: str, words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    watched, folder, *words = sys.argv[1:]
+    watched, folder, *arguments = sys.argv[1:]
     if watched:
         follow_lifeline(int(watched))
-    sys.exit(main(folder, words))
+    sys.exit(main(folder, arguments))

@@ -19,8 +19,8 @@ from firmwright.cores import count_cores
 from firmwright.errors import UserError
 from firmwright.pipeline.build_root import STATE_FILE, find_build_root, prepare_build_root
 from firmwright.pipeline.freshness import ContentChecker
-from firmwright.pipeline.platform_words import name_build, read_platforms
-from firmwright.pipeline.recipe_words import RECIPES, find_recipes, list_names
+from firmwright.pipeline.platform_arguments import name_build, read_platforms
+from firmwright.pipeline.recipe_arguments import RECIPES, find_recipes, list_names
 from firmwright.pipeline.workers import use_own_runners
 from firmwright.process import catch_signals
 from firmwright.terminal.guard import guard_output
@@ -118,9 +118,9 @@ def task_stages() -> Iterator[dict[str, Any]]:
     yield from make_tasks([each for job in get_jobs() for each in job.all_jobs])
 
 
-def refuse_lost_command(words: Sequence[str]) -> None:
+def refuse_lost_command(arguments: Sequence[str]) -> None:
     """End the program with a message for the command that doit no longer has."""
-    if words[:1] == ["auto"]:
+    if arguments[:1] == ["auto"]:
         print(
             "doit has no `auto` any more; `firmwright watch` builds after every change",
             file=sys.stderr,

@@ -13,21 +13,21 @@ from firmwright.cluster.lifeline import follow_lifeline
 from firmwright.cluster.order import LOG
 from firmwright.pipeline.command_line import run_tasks, set_variables
 from firmwright.pipeline.task import make_tasks
-from firmwright.tune.trials import WAYS, make_trial_job, read_tried
+from firmwright.tune.trials import VARIANTS, make_trial_job, read_tried
 
 
-def main(watched: int, folder: Path, words: list[str]) -> int:
+def main(watched: int, folder: Path, arguments: list[str]) -> int:
     """Build the recipe with the variants from standard input, up to its run.
 
     Print the result; return the exit code. ``watched`` is an end of the lifeline. ``folder``
     contains the results, the log of the build, and the state of doit.
     """
     follow_lifeline(watched)
-    set_variables(words)
+    set_variables(arguments)
     from . import dodo  # this import reads the variables
 
     (job,) = dodo.get_jobs()
-    (folder / WAYS).write_text(sys.stdin.read(), encoding="utf-8")
+    (folder / VARIANTS).write_text(sys.stdin.read(), encoding="utf-8")
     trial = make_trial_job(job, folder)
 
     def task_stages() -> Iterator[dict[str, Any]]:
@@ -36,7 +36,7 @@ def main(watched: int, folder: Path, words: list[str]) -> int:
     settings = {**dodo.DOIT_CONFIG, "dep_file": str(folder / ".doit.db"), "num_process": 0}
     tasks = {"DOIT_CONFIG": settings, "task_stages": task_stages}
     # doit forgets the variables when it is called, so the command repeats them.
-    command = ["run", "--output-file", str(folder / LOG), trial.task_name("run"), *words]
+    command = ["run", "--output-file", str(folder / LOG), trial.task_name("run"), *arguments]
     failed = run_tasks(tasks, command)
     if not failed:
         print(msgspec.json.encode(read_tried(trial, folder.name)).decode())

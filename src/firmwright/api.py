@@ -19,5 +19,5 @@ def build(recipe: str | Path, **variables: object) -> Bundle:
     ``outdir``). The result equals the result of the command line, and unchanged stages do not run
     again. Raises UserError with the message that the command line prints.
     """
-    words = [f"{name}={value}" for name, value in variables.items()]
-    return read_bundle(run_build([f"recipe={recipe}", *words], Path.cwd()))
+    arguments = [f"{name}={value}" for name, value in variables.items()]
+    return read_bundle(run_build([f"recipe={recipe}", *arguments], Path.cwd()))

@@ -26,7 +26,7 @@ from firmwright.pipeline.command_line import (
 )
 from firmwright.pipeline.installed import LISTS, print_lists
 from firmwright.pipeline.profile import PROFILE
-from firmwright.pipeline.recipe_words import enter_repository, find_recipes
+from firmwright.pipeline.recipe_arguments import enter_repository, find_recipes
 from firmwright.pipeline.switches import DRY_RUN, WHY
 from firmwright.rebuild import vendor
 from firmwright.recipe.overrides import list_overrides
@@ -141,15 +141,17 @@ def make_parser() -> argparse.ArgumentParser:
     return main
 
 
-def is_recipe(word: str) -> bool:
+def is_recipe(argument: str) -> bool:
     """Return whether an argument is a recipe, and not a variable, ``name=value``."""
-    return "=" not in word or word.startswith("recipe=")
+    return "=" not in argument or argument.startswith("recipe=")
 
 
 def to_doit_arguments(options: argparse.Namespace) -> list[str]:
     """Return the command line of doit for these options."""
-    recipes = [word.removeprefix("recipe=") for word in options.recipes if is_recipe(word)]
-    variables = [word for word in options.recipes if not is_recipe(word)]
+    recipes = [
+        argument.removeprefix("recipe=") for argument in options.recipes if is_recipe(argument)
+    ]
+    variables = [argument for argument in options.recipes if not is_recipe(argument)]
     if options.no_user_code:
         variables.append(f"{NO_USER_CODE}=1")
     for switch in (PROFILE, WHY, DRY_RUN):
@@ -270,8 +272,8 @@ def vendor_inputs(options: argparse.Namespace) -> int:
 
     folder = options.to.absolute()
     enter_repository()
-    recipes = [word for word in options.words if "=" not in word]
-    variables = [word for word in options.words if "=" in word]
+    recipes = [argument for argument in options.arguments if "=" not in argument]
+    variables = [argument for argument in options.arguments if "=" in argument]
     set_variables([*variables, f"recipe={','.join(recipes)}"])
     from firmwright.tasks import dodo
 

@@ -147,7 +147,7 @@ def test_a_damaged_file_is_not_replaced(changed: Repository) -> None:
 def test_a_tile_that_a_layer_does_not_have_is_refused(changed: Repository) -> None:
     (line,) = edit(changed, {"tile=4x2": "tile=8x2"})
     said = fail(changed, "recipe=digits.yaml")
-    assert f"digits.tuned:{line}:14: platforms.rv32-bare.layers.region_00" in said
+    assert f"digits.tuned:{line}:18: platforms.rv32-bare.layers.region_00" in said
     assert (
         ".variant: not a variant of this layer; expected rv32m_conv2d shared, "
         "rv32m_conv2d separate, rv32m_conv2d separate tile=4x2, "

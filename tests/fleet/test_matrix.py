@@ -31,7 +31,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(text: str, name: str = "fleet.yaml") -> list[str]:
     Path(name).write_text(text)
-    return [f"{job.name}: {' '.join(job.list_words())}" for job in read_fleet(Path(name))]
+    return [f"{job.name}: {' '.join(job.list_arguments())}" for job in read_fleet(Path(name))]
 
 
 def test_recipes_by_platforms_by_options() -> None:
@@ -148,7 +148,7 @@ def test_the_matrix_of_github(capsys: pytest.CaptureFixture[str]) -> None:
         "include": [
             {
                 "name": "kws-host-target-a-c",
-                "words": "recipe=recipes/kws.yaml platform=host 'target=a, c'",
+                "arguments": "recipe=recipes/kws.yaml platform=host 'target=a, c'",
             }
         ]
     }
@@ -164,7 +164,7 @@ def test_the_matrix_of_github(capsys: pytest.CaptureFixture[str]) -> None:
 def test_options_may_stand_between_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["matrix", "recipe=kws", "--json", "samples=1"]) == 0
     (job,) = json.loads(capsys.readouterr().out)["include"]
-    assert job["words"] == "recipe=recipes/kws.yaml samples=1"
+    assert job["arguments"] == "recipe=recipes/kws.yaml samples=1"
 
 
 def test_the_example_of_the_documentation_fits(
@@ -176,7 +176,7 @@ def test_the_example_of_the_documentation_fits(
     jobs = read_fleet(tmp_path / "fleet.yaml")
     assert len(jobs) == 10
     for job in jobs:
-        load_recipe(Path(job.recipe), job.words, make_catalog())
+        load_recipe(Path(job.recipe), job.overrides, make_catalog())
 
 
 def test_github_takes_no_more_jobs(capsys: pytest.CaptureFixture[str]) -> None:

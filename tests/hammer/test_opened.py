@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from firmwright.forked import run_in_copy
-from firmwright.pipeline.recipe_words import is_description
+from firmwright.pipeline.recipe_arguments import is_description
 from tests.hammer.opened import Trace, list_parts, trace_build
 from tests.lowering.test_tflite_networks import mirrored
 from tests.quantize.networks import residual_network, samples

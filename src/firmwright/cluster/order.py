@@ -22,9 +22,9 @@ LOG = "build.log"
 class Order:
     """A job for a worker, which has access to the same files. ``root`` is the repository.
 
-    ``program`` is a module. It gets the job's ``folder`` and ``words``, and reads ``text`` from its
-    standard input. ``environment`` has variables that replace the worker's variables. ``files`` has
-    the SHA-256 of each file of the recipe, by its path from ``root``.
+    ``program`` is a module. It gets the job's ``folder`` and ``arguments``, and reads ``text`` from
+    its standard input. ``environment`` has variables that replace the worker's variables. ``files``
+    has the SHA-256 of each file of the recipe, by its path from ``root``.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Order:
     files: Mapping[str, str]
     root: str
     folder: str
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     environment: Mapping[str, str]
     text: str = ""
 
@@ -42,14 +42,14 @@ def make_order(
     program: str,
     files: Iterable[Path],
     folder: Path,
-    words: Iterable[str],
+    arguments: Iterable[str],
     environment: Mapping[str, str],
     text: str = "",
 ) -> Order:
     """Return the order of a job that reads a recipe. Paths start at the current folder."""
     return Order(
         name, program, {str(file): digest_file(file) for file in files},
-        str(Path.cwd()), str(folder), tuple(words), environment, text,
+        str(Path.cwd()), str(folder), tuple(arguments), environment, text,
     )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def run_program(order: Order, watched: int) -> str:
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror or error}") from None
     done = run_python(
-        *(order.program, str(watched), order.folder, *order.words),
+        *(order.program, str(watched), order.folder, *order.arguments),
         cwd=order.root, env={**os.environ, **order.environment}, pass_fds=(watched,),
         input=order.text, capture_output=True, start_new_session=True,
         text=True, encoding="utf-8", errors="replace",

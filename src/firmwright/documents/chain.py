@@ -38,13 +38,13 @@ PACKAGED = re.compile(r"([A-Za-z_]\w*):([^/].*)", re.ASCII)
 class Layers:
     """A file, its overlays and values of the command line, each merged over the earlier ones.
 
-    ``words`` are texts in YAML by their keys, such as ``run.samples``. Their paths start at the
+    ``overrides`` are texts in YAML by their keys, such as ``run.samples``. Their paths start at the
     file's folder.
     """
 
     path: Path
     overlays: tuple[Path, ...] = ()
-    words: Mapping[str, str] = field(default_factory=dict)
+    overrides: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -176,7 +176,7 @@ def read_chain(layers: Layers) -> Chain:
         reader.read(path, read_bytes(path, str(path)))
     documents = list(reader.documents.values())
     merger = Merger()
-    values, found = read_values(layers.words)
+    values, found = read_values(layers.overrides)
     root: Node | None = None
     for document in [*documents, values]:
         node = drop_fragments(make_node(document.data, document.positions))

@@ -39,12 +39,12 @@ def parse_key(key: str) -> Pointer:
     return (*parts[:-1], f"{before}{parts[-1]}{after}")
 
 
-def read_values(words: Mapping[str, str]) -> tuple[Document, list[Diagnostic]]:
+def read_values(overrides: Mapping[str, str]) -> tuple[Document, list[Diagnostic]]:
     """Return a document with the values of the keys, which are in YAML, and its errors."""
     findings: list[Diagnostic] = []
     positions: dict[Pointer, Position] = {(): make_position(0)}
     data: dict[str, Any] = {}
-    for number, (key, text) in enumerate(words.items(), 1):
+    for number, (key, text) in enumerate(overrides.items(), 1):
         try:
             pointer = parse_key(key)
             value, places, found = read_yaml(text, COMMAND_LINE)

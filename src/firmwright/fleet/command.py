@@ -20,12 +20,12 @@ from firmwright.pipeline.command_line import (
     refuse_repeated_words,
     set_variables,
 )
-from firmwright.pipeline.platform_words import read_platforms
-from firmwright.pipeline.recipe_words import enter_repository, find_recipes, find_start
+from firmwright.pipeline.platform_arguments import read_platforms
+from firmwright.pipeline.recipe_arguments import enter_repository, find_recipes, find_start
 from firmwright.recipe.overrides import is_key, list_overrides, refuse_unknown_key
 from firmwright.terminal.pipes import end_with_reader
 
-from .matrix import FleetJob, check_words, cross, read_fleet
+from .matrix import FleetJob, check_overrides, cross, read_fleet
 
 PRINTED, REFUSED = 0, 2
 """Exit codes of ``matrix``."""
@@ -53,16 +53,16 @@ def add_commands(commands: Any) -> None:
     matrix.add_argument("--json", action="store_true", help="print JSON for GitHub's matrix")
     for parser in (fleet, matrix):
         help = f"a fleet file (default: {FLEET_FILE}), or name=value as with doit"
-        parser.add_argument("words", nargs="*", metavar="FLEET", help=help)
+        parser.add_argument("arguments", nargs="*", metavar="FLEET", help=help)
 
 
 def run_command(options: argparse.Namespace) -> int:
     """Run one of the commands of ``firmwright``; return the exit code."""
-    files = [word for word in options.words if "=" not in word]
+    files = [argument for argument in options.arguments if "=" not in argument]
     if len(files) > 1:
         print(f"{' '.join(files)}: one fleet file at a time", file=sys.stderr)
         return REFUSED
-    given = [word if "=" in word else f"fleet={word}" for word in options.words]
+    given = [argument if "=" in argument else f"fleet={argument}" for argument in options.arguments]
     for name in ("scheduler", "workers", "outdir"):
         if getattr(options, name, None) is not None:
             given.append(f"{name}={getattr(options, name)}")
@@ -87,10 +87,10 @@ class DoitCommand(Command):  # type: ignore[misc]
     doc_usage = "fleet=fleet.yaml workers=4 scheduler=tcp://…"
     doc_description = None
 
-    def execute(self, _options: Any, words: list[str]) -> int:
-        if words:
-            print(f"fleet: unknown argument '{words[0]}'; write fleet={words[0]} to name a fleet",
-                  file=sys.stderr)  # fmt: skip
+    def execute(self, _options: Any, arguments: list[str]) -> int:
+        if arguments:
+            hint = f"write fleet={arguments[0]} to name a fleet"
+            print(f"fleet: unknown argument '{arguments[0]}'; {hint}", file=sys.stderr)
             return REFUSED
         enter_repository()
         return run()
@@ -111,11 +111,11 @@ def print_matrix(as_json: bool) -> int:
             file=sys.stderr,
         )
         return REFUSED
-    lines = {job.name: shlex.join(job.list_words()) for job in jobs}
+    lines = {job.name: shlex.join(job.list_arguments()) for job in jobs}
     if as_json:
-        print(json.dumps({"include": [{"name": n, "words": w} for n, w in lines.items()]}))
+        print(json.dumps({"include": [{"name": n, "arguments": a} for n, a in lines.items()]}))
     else:
-        print("\n".join(f"{name}  {words}" for name, words in lines.items()))
+        print("\n".join(f"{name}  {arguments}" for name, arguments in lines.items()))
     return PRINTED
 
 
@@ -128,23 +128,25 @@ def read_jobs() -> list[FleetJob]:
             refuse_unknown_key(name, VARIABLES)
         if not value:
             raise UserError(f"{name}=: a value is missing")
-    words = {name: text for name, text in given.items() if is_key(name)}
+    overrides = {name: text for name, text in given.items() if is_key(name)}
     if "recipe" in given:
         if "fleet" in given:
             raise UserError("fleet= and recipe= both name recipes; leave one of them out")
-        words.pop("platform", None)
+        overrides.pop("platform", None)
         jobs = cross(find_recipes(), read_platforms(), find_start())
     else:
         jobs = read_fleet(find_start() / get_var("fleet", FLEET_FILE))
-    words = place_paths(words, Path(FLEET_FILE))
-    check_words(words)
+    overrides = place_paths(overrides, Path(FLEET_FILE))
+    check_overrides(overrides)
     if NO_USER_CODE in given:
-        words[NO_USER_CODE] = given[NO_USER_CODE]
-    return [add_words(job, words) for job in jobs]
+        overrides[NO_USER_CODE] = given[NO_USER_CODE]
+    return [add_overrides(job, overrides) for job in jobs]
 
 
-def add_words(job: FleetJob, words: dict[str, str]) -> FleetJob:
+def add_overrides(job: FleetJob, overrides: dict[str, str]) -> FleetJob:
     """Return a job with the arguments for all jobs; UserError for one that it has already."""
-    for name in words.keys() & job.words.keys():
-        raise UserError(f"{name}={words[name]}: the fleet says {name}={job.words[name]} itself")
-    return replace(job, words={**job.words, **words})
+    for name in overrides.keys() & job.overrides.keys():
+        raise UserError(
+            f"{name}={overrides[name]}: the fleet says {name}={job.overrides[name]} itself"
+        )
+    return replace(job, overrides={**job.overrides, **overrides})

@@ -16,7 +16,7 @@ from firmwright.documents.document import check_document, read_bytes
 from firmwright.documents.schema_check import Finding
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
-from firmwright.pipeline.recipe_words import find_layers
+from firmwright.pipeline.recipe_arguments import find_layers
 from firmwright.recipe.moved_paths import place_word
 from firmwright.recipe.overrides import complete_key, is_key, list_overrides
 from firmwright.recipe.schema import load_schema
@@ -32,15 +32,18 @@ class FleetJob:
 
     name: str
     recipe: str
-    words: dict[str, str]
+    overrides: dict[str, str]
 
     def list_files(self) -> list[Path]:
         """Return the files that make up the recipe."""
         return list_chain(parse_layers(self.recipe, Path()))
 
-    def list_words(self) -> list[str]:
+    def list_arguments(self) -> list[str]:
         """Return the arguments of its build command: ``recipe=…``, ``platform=…``."""
-        return [f"recipe={self.recipe}", *(f"{name}={text}" for name, text in self.words.items())]
+        return [
+            f"recipe={self.recipe}",
+            *(f"{name}={text}" for name, text in self.overrides.items()),
+        ]
 
 
 @dataclass
@@ -51,14 +54,14 @@ class Matrix:
     jobs: dict[str, FleetJob] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
-    def add(self, pointer: Pointer, recipe: Layers, words: Mapping[str, str]) -> None:
+    def add(self, pointer: Pointer, recipe: Layers, overrides: Mapping[str, str]) -> None:
         """Add a job; two jobs with one name are an error, because they would share a folder."""
-        job = make_job(recipe, {name: self.place(name, text) for name, text in words.items()})
+        job = make_job(recipe, {name: self.place(name, text) for name, text in overrides.items()})
         other = self.jobs.setdefault(job.name, job)
         if other == job and other is not job:
             self.tell(pointer, f"the job '{job.name}' already exists; remove one of the two")
         elif other is not job:
-            both = " and ".join(" ".join(each.list_words()) for each in (other, job))
+            both = " and ".join(" ".join(each.list_arguments()) for each in (other, job))
             hint = "rename one of the files"
             self.tell(pointer, f"two jobs are named '{job.name}': {both}; {hint}")
 
@@ -72,12 +75,12 @@ class Matrix:
     def tell(self, pointer: Pointer, message: str, key: bool = False) -> None:
         self.findings.append(Finding(pointer, message, key))
 
-    def find_recipes(self, pointer: Pointer, word: str) -> list[Layers]:
-        """Return the recipes that a word names; record an error."""
+    def find_recipes(self, pointer: Pointer, argument: str) -> list[Layers]:
+        """Return the recipes that an argument names; record an error."""
         try:
-            return find_layers(word, self.folder)
+            return find_layers(argument, self.folder)
         except UserError as error:
-            self.tell(pointer, str(error).removeprefix(f"recipe={word}: "))
+            self.tell(pointer, str(error).removeprefix(f"recipe={argument}: "))
             return []
 
     def check_value(self, pointer: Pointer, name: str, text: str) -> None:
@@ -108,13 +111,13 @@ def list_platform_words() -> set[str]:
     return {*platform_names(), *aliases}
 
 
-def make_job(recipe: Layers, words: Mapping[str, str]) -> FleetJob:
-    """Return the job of a recipe, named after its files and all words."""
+def make_job(recipe: Layers, overrides: Mapping[str, str]) -> FleetJob:
+    """Return the job of a recipe, named after its files and all overrides."""
     parts = [file.stem for file in recipe.files]
-    for name, text in words.items():
+    for name, text in overrides.items():
         parts.append(Path(text).stem if name == "platform" else f"{name}-{text}")
     files = ":".join(os.path.relpath(file) for file in recipe.files)
-    return FleetJob(UNFIT.sub("-", "-".join(parts)), files, dict(words))
+    return FleetJob(UNFIT.sub("-", "-".join(parts)), files, dict(overrides))
 
 
 def read_fleet(path: Path) -> list[FleetJob]:
@@ -161,14 +164,14 @@ def multiply(matrix: Matrix, data: Mapping[str, Any]) -> None:
     combinations = [dict(zip(axes, map(to_text, v), strict=True)) for v in product(*axes.values())]
     excluded = dict(read_exclusions(matrix, data.get("exclude", ()), ("recipe", *axes)))
     unused = set(excluded)
-    for number, word in enumerate(data["recipes"]):
+    for number, argument in enumerate(data["recipes"]):
         pointer = ("recipes", number)
-        for recipe, words in product(matrix.find_recipes(pointer, word), combinations):
-            named = {"recipe": recipe.path.stem, **words}
+        for recipe, overrides in product(matrix.find_recipes(pointer, argument), combinations):
+            named = {"recipe": recipe.path.stem, **overrides}
             fitting = {number for number, entry in excluded.items() if fits(entry, named)}
             unused -= fitting
             if not fitting:
-                matrix.add(pointer, recipe, words)
+                matrix.add(pointer, recipe, overrides)
     for number in unused if not matrix.findings else ():
         matrix.tell(("exclude", number), "fits no build of the matrix; leave it out")
 
@@ -184,7 +187,7 @@ def check_option(matrix: Matrix, name: str, values: Sequence[Any]) -> bool:
 
 
 def is_option(name: str) -> bool:
-    """Return whether a name is a key of recipes with no short word, such as ``budget.flash``."""
+    """Return whether a name is a key of recipes with no short name, such as ``budget.flash``."""
     return is_key(name) and complete_key(name) == name and name != "platform"
 
 
@@ -197,26 +200,26 @@ def read_exclusions(
             yield number, {name: to_text(value) for name, value in entry.items()}
 
 
-def fits(patterns: Mapping[str, str], words: Mapping[str, str]) -> bool:
-    return all(fnmatchcase(words[name], pattern) for name, pattern in patterns.items())
+def fits(patterns: Mapping[str, str], overrides: Mapping[str, str]) -> bool:
+    return all(fnmatchcase(overrides[name], pattern) for name, pattern in patterns.items())
 
 
 def include(matrix: Matrix, pointer: Pointer, entry: Mapping[str, Any]) -> None:
     """Add the jobs of an entry in addition to the matrix."""
-    words = {name: to_text(value) for name, value in entry.items() if name != "recipe"}
-    known = ("recipe", *list_overrides(), *filter(is_option, words))
-    if not matrix.check_axes(pointer, words, known):
+    overrides = {name: to_text(value) for name, value in entry.items() if name != "recipe"}
+    known = ("recipe", *list_overrides(), *filter(is_option, overrides))
+    if not matrix.check_axes(pointer, overrides, known):
         return
-    for name, text in words.items():
+    for name, text in overrides.items():
         matrix.check_value((*pointer, name), name, text)
     for recipe in matrix.find_recipes((*pointer, "recipe"), entry["recipe"]):
-        matrix.add(pointer, recipe, words)
+        matrix.add(pointer, recipe, overrides)
 
 
-def check_words(words: Mapping[str, str]) -> None:
+def check_overrides(overrides: Mapping[str, str]) -> None:
     """Raise UserError for a value that no recipe accepts; paths are from the current folder."""
     matrix = Matrix(Path())
-    for name, text in words.items():
+    for name, text in overrides.items():
         matrix.check_value((), name, text)
         for finding in matrix.findings:
             raise UserError(f"{name}={text}: {finding.message}")
@@ -236,8 +239,8 @@ def cross(recipes: Sequence[Layers], platforms: Sequence[str], start: Path) -> l
     for number, platform in enumerate(platforms):
         matrix.check_value((number,), "platform", platform)
     for recipe in recipes:
-        for words in [{"platform": platform} for platform in platforms] or [{}]:
-            matrix.add((), recipe, words)
+        for overrides in [{"platform": platform} for platform in platforms] or [{}]:
+            matrix.add((), recipe, overrides)
     if matrix.findings:
         raise UserError("\n".join(finding.message for finding in matrix.findings))
     return list(matrix.jobs.values())

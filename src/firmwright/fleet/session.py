@@ -58,7 +58,7 @@ def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
     Errors of ``read_jobs`` are printed like all errors of the user.
     """
     try:
-        fleet = read_words(read_jobs())
+        fleet = read_fleet_arguments(read_jobs())
         require_extra()
         open_cache()  # reports an error in its settings once, not for each job
         before = read_results(fleet.folder / RESULTS)
@@ -68,7 +68,7 @@ def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
         return STOPPED
 
 
-def read_words(jobs: list[FleetJob]) -> Fleet:
+def read_fleet_arguments(jobs: list[FleetJob]) -> Fleet:
     """Return the jobs of the command line; UserError for an error in it."""
     workers = get_var("workers", str(count_cores()))
     if not (workers.isascii() and workers.isdigit() and int(workers)):
@@ -134,7 +134,7 @@ def make_orders(fleet: Fleet) -> list[Order]:
             BUILD_PROCESS,
             job.list_files(),
             fleet.folder / job.name,
-            [*job.list_words(), f"outdir={os.path.relpath(fleet.folder / job.name)}"],
+            [*job.list_arguments(), f"outdir={os.path.relpath(fleet.folder / job.name)}"],
             environment,
         )
         for job in fleet.jobs

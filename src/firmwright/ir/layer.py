@@ -73,7 +73,7 @@ class Scaling:
     offsets: Array | int = 0
 
     @property
-    def has_own_steps(self) -> bool:
+    def has_offsets(self) -> bool:
         """Return whether results begin at sums that do not follow from the factors alone."""
         return self.rounding in (LayerRounding.FLOAT, LayerRounding.SHIFT)
 

@@ -21,7 +21,7 @@ from firmwright.created_folders import (
 from firmwright.errors import UserError
 from firmwright.folders import PACKAGE
 
-from .recipe_words import find_recipes
+from .recipe_arguments import find_recipes
 
 STATE_FILE = ".doit.db"
 """The file in the build root with doit's record of every task."""

@@ -1,4 +1,4 @@
-"""Reads the command line: recipes, and words that replace the values of recipes."""
+"""Reads the command line: recipes, and arguments that replace the values of recipes."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ from .job import Job, find_toolchain
 from .networks import make_network_jobs
 from .ownership import refuse_taken_folder
 from .places import read_overrides
-from .platform_words import read_platforms
+from .platform_arguments import read_platforms
 from .profile import PROFILE
-from .recipe_words import find_recipes, find_start
+from .recipe_arguments import find_recipes, find_start
 from .stage import Stage
 from .switches import DRY_RUN, WHY
 
@@ -61,13 +61,13 @@ SCHEDULER = "scheduler"
 UPDATE = "update"
 SWITCHES = (NO_USER_CODE, PROFILE, WHY, DRY_RUN)
 VARIABLES = ("recipe", "outdir", *SWITCHES, SCHEDULER, UPDATE, *list_overrides())
-"""The words of the command line, ``name=value``. Any other key of a recipe is also valid."""
+"""The arguments of the command line, ``name=value``. Any other key of a recipe is also valid."""
 
 LISTS = ("recipe", "platform")
-"""The words with several values. The words in SWITCHES have the value 1 or 0."""
+"""The arguments with several values. The arguments in SWITCHES have the value 1 or 0."""
 
-given_words: list[str] = []
-"""The words of a command other than doit."""
+given_arguments: list[str] = []
+"""The arguments of a command other than doit."""
 
 
 def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> list[Job]:
@@ -83,9 +83,9 @@ def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> li
     load = partial(load_each, root=root, catalogue=make_catalog(), alone=len(recipes) == 1)
     found: list[Diagnostic] = []
     jobs: list[Job] = []
-    for layers, words in product(recipes, list_words()):
+    for layers, overrides in product(recipes, list_overrides_by_platform()):
         try:
-            made = load(layers, words, pipeline, of_networks)
+            made = load(layers, overrides, pipeline, of_networks)
             for job in made:
                 refuse_taken_folder(job)
             jobs += made
@@ -102,7 +102,7 @@ def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> li
 
 def load_each(
     layers: Layers,
-    words: Mapping[str, str],
+    overrides: Mapping[str, str],
     pipeline: tuple[Stage, ...],
     of_networks: tuple[Stage, ...],
     root: Path,
@@ -111,11 +111,13 @@ def load_each(
 ) -> list[Job]:
     """Return the jobs of a recipe for one platform: several if it names several networks.
 
-    ``words`` replace values of the recipe. An ``alone`` recipe may use the whole build root.
+    ``overrides`` replace values of the recipe. An ``alone`` recipe may use the whole build root.
     """
     several = names_networks(layers)
-    make = partial(make_job, words=words, root=root, pipeline=pipeline, alone=alone and not several)
-    place = partial(place_overrides, words)
+    make = partial(
+        make_job, overrides=overrides, root=root, pipeline=pipeline, alone=alone and not several
+    )
+    place = partial(place_overrides, overrides)
     cache = root / ".recipes"
     if several:
         return make_network_jobs(layers, place, catalogue, cache, make, of_networks)
@@ -123,8 +125,8 @@ def load_each(
 
 
 def set_variables(arguments: Sequence[str]) -> None:
-    """Pass the ``name=value`` words of a command line to doit's ``get_var``."""
-    given_words[:] = arguments
+    """Pass the ``name=value`` arguments of a command line to doit's ``get_var``."""
+    given_arguments[:] = arguments
     DoitMain.process_args(DoitMain, arguments)
 
 
@@ -137,7 +139,7 @@ def run_tasks(task_file: ModuleType | Mapping[str, Any], arguments: Sequence[str
 
 
 def check_variables() -> None:
-    """Raise UserError for words ``name=value`` that have no value or contradict each other."""
+    """Raise UserError for arguments ``name=value`` that have no value or contradict each other."""
     given = doit_cmd._CMDLINE_VARS or {}
     refuse_repeated_words()
     for name in SWITCHES:
@@ -148,7 +150,7 @@ def check_variables() -> None:
     for name, value in sorted(given.items()):
         if not value:
             raise UserError(f"{name}=: a value is missing")
-    if SCHEDULER in given and "tune" not in {word.partition(":")[0] for word in sys.argv}:
+    if SCHEDULER in given and "tune" not in {argument.partition(":")[0] for argument in sys.argv}:
         message = "only `doit tune` and `doit fleet` run on a cluster"
         raise UserError(f"{SCHEDULER}={given[SCHEDULER]}: {message}")
     read_platforms()
@@ -156,12 +158,12 @@ def check_variables() -> None:
 
 def refuse_repeated_words() -> None:
     """Raise UserError for a variable or a key that is twice on the command line."""
-    words = [word.partition("=")[0] for word in given_words or sys.argv[1:] if "=" in word]
-    names = [complete_key(word) for word in words if not word.startswith("-")]
-    for word, name in zip(words, names, strict=False):
+    typed = [text.partition("=")[0] for text in given_arguments or sys.argv[1:] if "=" in text]
+    names = [complete_key(key) for key in typed if not key.startswith("-")]
+    for key, name in zip(typed, names, strict=False):
         if names.count(name) > 1:
             hint = "join the values with commas" if name in LISTS else "leave one out"
-            raise UserError(f"{word}=: is set {names.count(name)} times; {hint}")
+            raise UserError(f"{key}=: is set {names.count(name)} times; {hint}")
 
 
 def add_no_user_code(parser: ArgumentParser) -> None:
@@ -198,22 +200,22 @@ def say_once(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
 
-def list_words() -> list[dict[str, str]]:
-    """Return the words that replace values of a recipe, once for each platform that they name."""
-    words = read_overrides()
-    return [{**words, "platform": name} for name in read_platforms()] or [words]
+def list_overrides_by_platform() -> list[dict[str, str]]:
+    """Return the overrides that replace values of a recipe, once per platform that they name."""
+    overrides = read_overrides()
+    return [{**overrides, "platform": name} for name in read_platforms()] or [overrides]
 
 
-def place_overrides(words: Mapping[str, str], layers: Layers) -> dict[str, str]:
-    """Return the words that replace values of this recipe, after a report of its custom code."""
-    # A user types the short words. The file of a fleet may state any key.
-    stated = {key: text for key, text in words.items() if key not in list_overrides()}
+def place_overrides(overrides: Mapping[str, str], layers: Layers) -> dict[str, str]:
+    """Return the overrides of this recipe, after a report of its custom code."""
+    # A user types the short names. The file of a fleet may state any key.
+    stated = {key: text for key, text in overrides.items() if key not in list_overrides()}
     check_own_code(make_layers(layers, stated))
-    return place_paths(words, layers.path)
+    return place_paths(overrides, layers.path)
 
 
 def place_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
-    """Return the words with paths that are relative to the recipe's folder.
+    """Return the overrides with paths that are relative to the recipe's folder.
 
     The given paths are relative to the command's folder. Raises UserError for a missing file.
     """
@@ -264,7 +266,11 @@ class ReadyPlatforms(Mapping[str, KnownPlatform]):
 
 
 def make_job(
-    recipe: Recipe, words: Mapping[str, str], root: Path, pipeline: tuple[Stage, ...], alone: bool
+    recipe: Recipe,
+    overrides: Mapping[str, str],
+    root: Path,
+    pipeline: tuple[Stage, ...],
+    alone: bool,
 ) -> Job:
     platform = load_platform(recipe.platform, recipe.path.parent)
     if not recipe.compile_for_device:
@@ -276,7 +282,7 @@ def make_job(
     check_board_access(recipe, platform)
     build = Build(toolchain, platform, recipe.cflags)
     outdir = root if alone and get_var("outdir") is not None else root / recipe.name
-    job = Job(recipe, platform, build, outdir, pipeline, words)
+    job = Job(recipe, platform, build, outdir, pipeline, overrides)
     check_measurable(job)
     for note in list_idle_keys(job):
         say_once(note)
@@ -366,7 +372,7 @@ def refuse_shared_folders(jobs: list[Job]) -> None:
         name, place = job.recipe.name, "would share a build folder"
         other = recipes.setdefault(name, job)
         if str(other.recipe.layers) != str(job.recipe.layers) or (
-            other is not job and other.words == job.words
+            other is not job and other.overrides == job.overrides
         ):
             both = f"{other.recipe.layers} and {job.recipe.layers}"
             raise UserError(
@@ -374,7 +380,7 @@ def refuse_shared_folders(jobs: list[Job]) -> None:
             )
         same = platforms.setdefault((name, job.platform.name), job)
         if same is not job:
-            words = f"platform={same.words['platform']},{job.words['platform']}"
+            typed = f"platform={same.overrides['platform']},{job.overrides['platform']}"
             raise UserError(
-                f"{words}: both are named '{job.platform.name}' and {place}; leave one of them out"
+                f"{typed}: both are named '{job.platform.name}' and {place}; leave one of them out"
             )

@@ -134,7 +134,7 @@ def add_request(job: Job, found: lock.Lock, locked: lock.Lock | None = None) -> 
     files = lock.name_files(job.recipe.bases, folder)
     bases = {name: file_digest(path) for name, path in sorted(files.items())}
     short = {complete_key(word) for word in list_overrides()}
-    given = {word.strip("+") for word in job.words if complete_key(word) not in short}
+    given = {word.strip("+") for word in job.overrides if complete_key(word) not in short}
     values = find_values(job, given.union(locked.values or () if locked else ()))
     return replace(found, bases=bases or UNSET, values=values or UNSET)
 

@@ -42,8 +42,8 @@ def find_toolchain(recipe: Recipe, platform: Platform) -> str:
 class Job:
     """One recipe to build on one platform, in one output folder.
 
-    ``pipeline`` has the stages of all jobs; devices add their stages. ``words`` are values of the
-    command line that replace the recipe's values for this job only.
+    ``pipeline`` has the stages of all jobs; devices add their stages. ``overrides`` are values of
+    the command line that replace the recipe's values for this job only.
 
     ``origin`` is the job whose network this job compiles for a second target, for a comparison.
     ``members`` are the jobs whose networks are in the firmware of this job, in the order in which
@@ -58,7 +58,7 @@ class Job:
     build: Build
     outdir: Path
     pipeline: tuple[StageDeclaration[Job], ...]
-    words: Mapping[str, str] = field(default_factory=dict)
+    overrides: Mapping[str, str] = field(default_factory=dict)
     origin: Job | None = None
     members: tuple[Job, ...] = ()
     concurrent: bool = False
@@ -148,7 +148,7 @@ class Job:
             "target": self.recipe.data["compare"],
             "allow_fallback": True,
         }
-        recipe = self.recipe.restate({**kept, **changed})
+        recipe = self.recipe.replace_data({**kept, **changed})
         outdir = self.outdir / "compared"
         return replace(self, recipe=recipe, outdir=outdir, origin=self)
 

@@ -58,7 +58,7 @@ def check_lock(job: Job, found: Lock) -> None:
 
 def lock_command(job: Job) -> str:
     """Return the command that locks the recipe with the values of the command line."""
-    overrides = [f"{name}={value}" for name, value in job.words.items()]
+    overrides = [f"{name}={value}" for name, value in job.overrides.items()]
     return shlex.join(["firmwright", "lock", str(job.recipe.layers), *overrides])
 
 
@@ -174,7 +174,7 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
         yield make_task(job, "locked", check_all, read, False)
         if job.lock_files:
             files = [*inputs.user_files(job), *job.recipe.bases, *job.lock_files]
-            decisive = {"tools": inputs.stamp_tools(job), "words": job.words}
+            decisive = {"tools": inputs.stamp_tools(job), "overrides": job.overrides}
             unchanged = config_changed(decisive)
             yield make_task(job, "locked-files", check_files, [*map(str, files)], unchanged)
 

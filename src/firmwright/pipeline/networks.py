@@ -37,7 +37,7 @@ MakeJob = Callable[[Recipe], Job]
 
 def make_network_jobs(
     layers: Layers,
-    overrides: Callable[[Layers], Mapping[str, str]],
+    place_overrides: Callable[[Layers], Mapping[str, str]],
     catalogue: Catalog,
     cache: Path,
     make_job: MakeJob,
@@ -45,17 +45,17 @@ def make_network_jobs(
 ) -> list[Job]:
     """Return the jobs of all networks that a recipe names, and after them the firmware's job.
 
-    ``overrides`` returns the words of the command line, with paths relative to a recipe.
+    ``place_overrides`` returns the overrides of the command line, with paths relative to a recipe.
     ``pipeline`` has the stages of the firmware. Raises DiagnosticError with the errors of all
     recipes.
     """
     networks = load_networks(layers, catalogue)
-    words = overrides(layers)
-    refuse_own_keys(words)
+    overrides = place_overrides(layers)
+    refuse_own_keys(overrides)
     found: list[Diagnostic] = []
     members: list[Job] = []
     for prefix, file in networks.recipes.items():
-        stated = {**networks.list_overrides(file), **overrides(file)}
+        stated = {**networks.list_overrides(file), **place_overrides(file)}
         try:
             recipe = load_recipe(file, stated, catalogue, cache)
             members.append(share_memory(make_job(networks.make_member(prefix, recipe))))
@@ -66,16 +66,16 @@ def make_network_jobs(
     refuse_differences(members)
     asked = replace(
         networks,
-        platform=words.get("platform", networks.platform),
-        toolchain=words.get("toolchain", networks.toolchain),
+        platform=overrides.get("platform", networks.platform),
+        toolchain=overrides.get("toolchain", networks.toolchain),
     )
     return [*members, join_jobs(asked, members, make_job, pipeline)]
 
 
-def refuse_own_keys(words: Mapping[str, str]) -> None:
+def refuse_own_keys(overrides: Mapping[str, str]) -> None:
     """Raise DiagnosticError for command-line keys that only the networks' file may state."""
     message = "the file of several networks states this key; values go to the networks' recipes"
-    found = [name for name in words if name.split(".")[0] in OWN_KEYS]
+    found = [name for name in overrides if name.split(".")[0] in OWN_KEYS]
     if found:
         raise DiagnosticError(Diagnostic(COMMAND_LINE, 0, 0, f"{n}: {message}") for n in found)
 

@@ -127,7 +127,7 @@ def publish(job: Job, folder: Path, targets: Sequence[Path]) -> None:
 def note_replaced(job: Job) -> None:
     """Add a note if the bundle replaces a bundle with other overlays or other values."""
     files = ":".join(map(os.path.relpath, job.recipe.layers.files))
-    given = shlex.join([files, *(f"{key}={text}" for key, text in job.words.items())])
+    given = shlex.join([files, *(f"{key}={text}" for key, text in job.overrides.items())])
     path = find_build_root() / ".recipes" / f"{job.bundle_name}.given"
     if path.is_file() and job.bundle.exists() and (before := path.read_text("utf-8")) != given:
         job.note(f"{job.bundle}: replaces the bundle of `{before}`; outdir= keeps both")

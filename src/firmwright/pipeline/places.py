@@ -16,7 +16,7 @@ from firmwright.recipe.overrides import is_key, list_overrides
 def read_overrides() -> dict[str, str]:
     """Return the values of the command line for recipe keys.
 
-    The short words come first, in the order of the schema.
+    The short names come first, in the order of the schema.
     """
     given = doit_cmd._CMDLINE_VARS or {}
     ordered = dict.fromkeys([*(name for name in list_overrides() if name in given), *given])

@@ -16,7 +16,7 @@ BUILD_PROCESS = "firmwright.tasks.build_process"
 
 
 def run_build(
-    words: Sequence[str],
+    arguments: Sequence[str],
     folder: Path,
     environment: Mapping[str, str] = os.environ,
     umask: int = -1,
@@ -24,14 +24,14 @@ def run_build(
 ) -> Path:
     """Build one bundle with the working directory ``folder``, and return the bundle's path.
 
-    ``words`` are options of ``doit run`` and ``name=value``. The build has the ``umask`` of this
-    process by default. ``wrapper`` is the start of a command line that runs the rest of the line.
-    The build ends with this process, even if this process is killed.
+    ``arguments`` are options of ``doit run`` and ``name=value``. The build has the ``umask`` of
+    this process by default. ``wrapper`` is the start of a command line that runs the rest of the
+    line. The build ends with this process, even if this process is killed.
     Raises UserError with the errors of the build.
     """
     with hold_lifeline() as watched:
         done = run_python(
-            *(BUILD_PROCESS, str(watched), "", *words), wrapper=wrapper,
+            *(BUILD_PROCESS, str(watched), "", *arguments), wrapper=wrapper,
             env=environment, cwd=folder, umask=umask, pass_fds=(watched,),
             stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True,
             text=True, encoding="utf-8", errors="replace",

@@ -25,7 +25,7 @@ class RecipeText(msgspec.Struct):
 
     path: str
     overlays: list[str]
-    words: dict[str, str]
+    overrides: dict[str, str]
     files: list[str]
     digest: str
 
@@ -58,17 +58,17 @@ def collect_texts(found: Iterable[tuple[Layers, Iterable[Path]]]) -> RecipeTexts
     recipes: dict[str, RecipeText] = {}
     places: dict[str, Loose] = {}
     for layers, files in found:
-        overlays, words = [*map(str, layers.overlays)], dict(layers.words)
+        overlays, overrides = [*map(str, layers.overlays)], dict(layers.overrides)
         named = [str(file) for file in files]
-        text = RecipeText(str(layers.path), overlays, words, named, digest_text(layers))
-        recipes[json.dumps([text.path, overlays, words])] = text
+        text = RecipeText(str(layers.path), overlays, overrides, named, digest_text(layers))
+        recipes[json.dumps([text.path, overlays, overrides])] = text
         for path in (*named, *(str(Path(file).parent) for file in named)):
             places.setdefault(path, Loose(read_identity(path), digest_place(path)))
     return RecipeTexts(list(recipes.values()), places)
 
 
 def to_layers(text: RecipeText) -> Layers:
-    return Layers(Path(text.path), tuple(map(Path, text.overlays)), text.words)
+    return Layers(Path(text.path), tuple(map(Path, text.overlays)), text.overrides)
 
 
 def digest_place(path: str) -> str:

@@ -24,8 +24,14 @@ from firmwright.recipe.origins import (
 )
 from firmwright.recipe.overrides import complete_key, list_keys
 
-from .command_line import check_variables, list_words, make_catalog, place_paths, set_variables
-from .recipe_words import enter_repository, find_layers, find_recipes
+from .command_line import (
+    check_variables,
+    list_overrides_by_platform,
+    make_catalog,
+    place_paths,
+    set_variables,
+)
+from .recipe_arguments import enter_repository, find_layers, find_recipes
 
 SAME, DIFFERS, WRONG = 0, 1, 2
 """Exit codes: success, or the recipes are equal; the recipes differ; an error."""
@@ -37,7 +43,7 @@ def add_command(commands: Any) -> None:
     codes = "exit code: 0, 1 if the recipe differs from the recipe of --against, 2 for an error"
     show = commands.add_parser("show", help=sentence, description=sentence, epilog=codes)
     show.add_argument(
-        "words", nargs="+", metavar="RECIPE", help="a recipe, RECIPE:OVERLAY, or name=value"
+        "arguments", nargs="+", metavar="RECIPE", help="a recipe, RECIPE:OVERLAY, or name=value"
     )
     forms = show.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="print JSON: values and origins")
@@ -47,7 +53,7 @@ def add_command(commands: Any) -> None:
 
 def run_command(options: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
-    given = [word if "=" in word else f"recipe={word}" for word in options.words]
+    given = [name if "=" in name else f"recipe={name}" for name in options.arguments]
     enter_repository()
     set_variables(given)
     try:
@@ -67,14 +73,14 @@ def run_command(options: argparse.Namespace) -> int:
 
 def resolve(layers: Layers) -> Origins:
     """Return a recipe with the values of the command line. Raises UserError."""
-    words, *others = list_words()
+    overrides, *others = list_overrides_by_platform()
     if others:
         raise UserError("show prints a recipe for one platform")
     catalog = make_catalog()
     if names_networks(layers):
         load_networks(layers, catalog)
         return read_origins(layers, read_chain(layers).document.data)
-    recipe = load_recipe(layers, place_paths(words, layers.path), catalog)
+    recipe = load_recipe(layers, place_paths(overrides, layers.path), catalog)
     return read_origins(recipe.layers, recipe.data)
 
 

@@ -26,8 +26,8 @@ from firmwright.folders import FOLDERS
 
 from .build_root import STATE_FILE, find_build_root
 from .freshness import FileState, Identity, identify, is_settled, text_digest
-from .platform_words import name_build
-from .recipe_words import find_recipes
+from .platform_arguments import name_build
+from .recipe_arguments import find_recipes
 from .same_recipes import RecipeTexts
 from .switches import DRY_RUN, WHY
 
@@ -76,11 +76,11 @@ def load_tasks() -> list[Task]:
 
 
 def find_snapshot() -> Path:
-    return find_build_root() / FOLDER / text_digest(json.dumps(list_words()))
+    return find_build_root() / FOLDER / text_digest(json.dumps(list_decisive_arguments()))
 
 
-def list_words() -> list[tuple[str, str]]:
-    """Return the words of the command line that decide a build, sorted."""
+def list_decisive_arguments() -> list[tuple[str, str]]:
+    """Return the arguments of the command line that decide a build, sorted."""
     given = (doit_cmd._CMDLINE_VARS or {}).items()
     return sorted((name, text) for name, text in given if name not in (WHY, DRY_RUN))
 
@@ -93,7 +93,7 @@ def collect_circumstances() -> str:
         sorted(os.environ.items()),
         [str(Path.cwd()), get_initial_workdir()],
         [str(layers) for layers in find_recipes()],
-        list_words(),
+        list_decisive_arguments(),
     ]
     return json.dumps(stated)
 

@@ -138,7 +138,7 @@ def refuse(
 
 def tune_command(job: Job) -> str:
     """Return the command that tunes the recipe with the values of the command line."""
-    overrides = [f"{name}={value}" for name, value in job.words.items()]
+    overrides = [f"{name}={value}" for name, value in job.overrides.items()]
     return shlex.join(["firmwright", "tune", str(job.recipe.layers), *overrides])
 
 

@@ -43,8 +43,8 @@ class Rebuilt:
         rmtree(self.place)
 
 
-def rebuild(bundle: Bundle, words: Sequence[str] = ()) -> Rebuilt:
-    """Build a bundle again in a new folder; ``words`` are options of the build.
+def rebuild(bundle: Bundle, arguments: Sequence[str] = ()) -> Rebuilt:
+    """Build a bundle again in a new folder; ``arguments`` are options of the build.
 
     Raises RebuildError if tools or files are missing here, or if the build fails.
     """
@@ -53,8 +53,8 @@ def rebuild(bundle: Bundle, words: Sequence[str] = ()) -> Rebuilt:
     recipe, missing = write_inputs(bundle, place / "inputs")
     environment = os.environ | {"FIRMWRIGHT_CACHE": ""}  # cached results are not a proof
     try:
-        words = [f"recipe={recipe.name}", f"outdir={place / 'build'}", *words]
-        built = read_bundle(run_build(words, recipe.parent, environment))
+        arguments = [f"recipe={recipe.name}", f"outdir={place / 'build'}", *arguments]
+        built = read_bundle(run_build(arguments, recipe.parent, environment))
     except UserError as error:
         rmtree(place)
         raise RebuildError("\n".join([str(error), *tell_missing(missing)])) from None

@@ -21,7 +21,7 @@ from firmwright.pipeline.inputs import to_absolute, user_files
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.lock import list_distant_bases
 from firmwright.pipeline.networks import leave_out_members
-from firmwright.pipeline.recipe_words import find_start
+from firmwright.pipeline.recipe_arguments import find_start
 from firmwright.pipeline.run_build import run_build
 from firmwright.pipeline.task import Title, run_action
 
@@ -106,8 +106,8 @@ def reproduce(job: Job) -> None:
 
 def prepare(place: Path) -> tuple[Variation, dict[str, str]]:
     """Return the conditions of the second build, and the reasons for missing variations."""
-    usable = {name: words for name, words in OTHER.wrappers.items() if runs(words)}
-    missing = {name: words[0] for name, words in OTHER.wrappers.items() if name not in usable}
+    usable = {name: command for name, command in OTHER.wrappers.items() if runs(command)}
+    missing = {name: command[0] for name, command in OTHER.wrappers.items() if name not in usable}
     left_out = {name: f"{program} does not run here" for name, program in missing.items()}
     installation = None
     try:
@@ -131,12 +131,12 @@ def build(job: Job, place: Path, variation: Variation) -> Path:
         found = [str(variation.installation), environment.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
     outdir = folder / "build"
-    words = [f"recipe={':'.join(files)}", f"outdir={outdir}"]
-    words += [f"{name}={value}" for name, value in job.words.items()]
-    words += [f"{NO_USER_CODE}=1"] if refuses_code() else []
-    words += ["-n", str(variation.jobs)]
-    wrapper = [word for words in variation.wrappers.values() for word in words]
-    run_build(words, start, environment, variation.umask, wrapper)
+    arguments = [f"recipe={':'.join(files)}", f"outdir={outdir}"]
+    arguments += [f"{name}={value}" for name, value in job.overrides.items()]
+    arguments += [f"{NO_USER_CODE}=1"] if refuses_code() else []
+    arguments += ["-n", str(variation.jobs)]
+    wrapper = [part for command in variation.wrappers.values() for part in command]
+    run_build(arguments, start, environment, variation.umask, wrapper)
     return outdir / job.recipe.name if job.members else outdir
 
 
@@ -251,10 +251,10 @@ def make_wheel(place: Path) -> Path:
     return wheel
 
 
-def run_pip(command: str, *words: str) -> None:
+def run_pip(command: str, *arguments: str) -> None:
     """Run a pip command. Raises UserError with its last line of output."""
     options = "--quiet", "--disable-pip-version-check"
-    done = run_python("pip", command, *options, *words, capture_output=True, text=True)
+    done = run_python("pip", command, *options, *arguments, capture_output=True, text=True)
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
         raise UserError(f"pip {command} failed: {lines[-1] if lines else done.returncode}")

@@ -14,11 +14,11 @@ from firmwright.errors import UserError
 from firmwright.pipeline.run_build import run_build
 
 
-def open_bundle(text: str, place: Path, words: Sequence[str] = ()) -> Bundle:
+def open_bundle(text: str, place: Path, arguments: Sequence[str] = ()) -> Bundle:
     """Return the bundle of a file, or build a recipe: ``net.yaml``, ``HEAD~1:net.yaml``.
 
     Overlays may follow: ``net.yaml:small.yaml``. As for git, a path after a revision starts at the
-    top of the repository. The folder ``place`` contains the build; ``words`` are options of the
+    top of the repository. The folder ``place`` contains the build; ``arguments`` are options of the
     build. Raises UserError if the bundle cannot be read or built.
     """
     if not text.endswith((".yaml", ".yml")) or text.startswith("-"):
@@ -28,8 +28,8 @@ def open_bundle(text: str, place: Path, words: Sequence[str] = ()) -> Bundle:
     revision, name = (head, rest) if is_revision else ("", text)
     try:
         start = check_out(revision, place / "files") if revision else Path.cwd()
-        words = (f"recipe={name}", f"outdir={place / 'build'}", *words)
-        return read_bundle(run_build(words, start))
+        arguments = (f"recipe={name}", f"outdir={place / 'build'}", *arguments)
+        return read_bundle(run_build(arguments, start))
     except UserError as error:
         raise UserError(f"{text}: {error}") from None
 
@@ -48,21 +48,21 @@ def check_out(revision: str, folder: Path) -> Path:
         run_git("init", "--quiet", "--bare", "--template=", f"--object-format={form}", empty)
         Path(empty, "objects/info/alternates").write_text(f"{place / 'objects'}\n")
         stored = Path(empty, "files.tar")
-        words = ("archive", "--format=tar", f"--output={stored}", found)
-        run_git("--git-dir", empty, "-c", f"lfs.storage={place / 'lfs'}", *words)
+        arguments = ("archive", "--format=tar", f"--output={stored}", found)
+        run_git("--git-dir", empty, "-c", f"lfs.storage={place / 'lfs'}", *arguments)
         folder.mkdir(parents=True)
         with tarfile.open(stored) as archive:
             archive.extractall(folder, filter="data")
     return folder
 
 
-def run_git(*words: str) -> str:
+def run_git(*arguments: str) -> str:
     """Return the output of a git command. Raises UserError if it fails.
 
     The command reads no repository that is among the tracked files of another, and fetches no
     files. Both would run programs that the configuration of a repository names.
     """
-    command = ("git", "-c", "safe.bareRepository=explicit", *words)
+    command = ("git", "-c", "safe.bareRepository=explicit", *arguments)
     variables = {**os.environ, "GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1"}
     try:
         done = subprocess.run(command, env=variables, capture_output=True, check=False)

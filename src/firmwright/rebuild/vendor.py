@@ -22,7 +22,7 @@ from firmwright.pipeline.build_root import list_package_folders
 from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.inputs import find_packages, to_absolute, user_files
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.recipe_words import find_start
+from firmwright.pipeline.recipe_arguments import find_start
 from firmwright.rebuild.wheels import LIST, fill_wheels, list_missing, list_requirements
 
 COMPLETE, INCOMPLETE, WRONG = 0, 1, 2
@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
     sentence = "copy every input of recipes into a folder, for builds without internet access"
     codes = "exit code: 0 complete, 1 an input is missing (with --check), 2 an error"
     vendor = commands.add_parser("vendor", help=sentence, description=sentence, epilog=codes)
-    vendor.add_argument("words", nargs="+", metavar="RECIPE", help="a recipe, or name=value")
+    vendor.add_argument("arguments", nargs="+", metavar="RECIPE", help="a recipe, or name=value")
     vendor.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="the new folder")
     vendor.add_argument("--check", action="store_true", help="list missing inputs without copying")
     tools = "also download the wheels of the installed Python packages with pip"

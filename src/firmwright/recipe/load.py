@@ -24,19 +24,19 @@ from firmwright.recipe.schema import load_schema
 
 def load_recipe(
     source: Path | Layers,
-    words: Mapping[str, str],
+    overrides: Mapping[str, str],
     catalogue: Catalog,
     cache: Path | None = None,
 ) -> Recipe:
     """Read, check and complete a recipe.
 
-    ``words`` are values of the command line, as texts in YAML by their keys. Their paths start at
-    the recipe's folder. ``cache`` is a folder that stores valid recipes by content. Raises
+    ``overrides`` are values of the command line, as texts in YAML by their keys. Their paths start
+    at the recipe's folder. ``cache`` is a folder that stores valid recipes by content. Raises
     DiagnosticError with all errors in YAML, schema, names, rules, and missing files.
     """
-    layers = make_layers(source, words)
+    layers = make_layers(source, overrides)
     decisive = (
-        *(__version__, load_schema(), str(layers), layers.words, sys.path, catalogue.decisive),
+        *(__version__, load_schema(), str(layers), layers.overrides, sys.path, catalogue.decisive),
     )
     key = make_cache_key(decisive)
     if cache:
@@ -50,10 +50,10 @@ def load_recipe(
     return recipe
 
 
-def make_layers(source: Path | Layers, words: Mapping[str, str]) -> Layers:
+def make_layers(source: Path | Layers, overrides: Mapping[str, str]) -> Layers:
     """Return the files of a recipe with values of the command line, by the keys of recipes."""
     layers = source if isinstance(source, Layers) else Layers(source)
-    return replace(layers, words={complete_key(word): text for word, text in words.items()})
+    return replace(layers, overrides={complete_key(word): text for word, text in overrides.items()})
 
 
 def _check_recipe(layers: Layers, catalogue: Catalog) -> Recipe:

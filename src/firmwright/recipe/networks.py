@@ -59,7 +59,7 @@ class Networks:
         """Return the recipe of a network as a part of this firmware."""
         name = f"{self.name}-{prefix}"
         own = {"name": name, "c_prefix": prefix, "arena": "caller"}
-        return recipe.restate({**recipe.data, **own})
+        return recipe.replace_data({**recipe.data, **own})
 
 
 def names_networks(layers: Layers) -> bool:
@@ -72,7 +72,7 @@ def load_networks(layers: Layers, catalogue: Catalog) -> Networks:
 
     Values of the command line belong to those recipes. Raises DiagnosticError with all errors.
     """
-    chain = read_chain(replace(layers, words={}))
+    chain = read_chain(replace(layers, overrides={}))
     document, found = complete_document(
         place_names(chain.document, layers.folder), load_schema("networks"), chain.findings
     )

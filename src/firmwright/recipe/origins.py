@@ -9,8 +9,8 @@ from typing import Any
 from firmwright.documents.chain import Chain, Layers, read_chain
 from firmwright.documents.merge import Node, to_plain
 from firmwright.documents.yaml_text import Pointer, Position, format_pointer, write_yaml
-from firmwright.recipe.restated import SUPPLIED, drop_empty
 from firmwright.recipe.schema import load_schema
+from firmwright.recipe.serialize import SUPPLIED, drop_empty
 
 DEFAULT = "default"
 LONGEST_LINE, LONGEST_COLUMN = 100, 60

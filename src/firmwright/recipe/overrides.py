@@ -1,4 +1,4 @@
-"""Defines the recipe keys of the command line: every key by name, some by a short word."""
+"""Defines the recipe keys of the command line: every key by name, some by a short name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from firmwright.recipe.schema import load_schema
 
 @dataclass(frozen=True)
 class Override:
-    """A key with a short word: its pointer, the schema of its value, and a sentence of help."""
+    """A key with a short name: its pointer, the schema of its value, and a sentence of help."""
 
     pointer: Pointer
     schema: Schema
@@ -38,7 +38,7 @@ class Override:
 
 @cache
 def list_overrides() -> Mapping[str, Override]:
-    """Return the keys with a short word, by this word, in the order of the schema."""
+    """Return the keys with a short name, by this name, in the order of the schema."""
     schema = load_schema()
     return dict(_find_overrides(schema, (), schema["$defs"]))
 
@@ -53,16 +53,16 @@ def _find_overrides(
         yield from _find_overrides(part, (*pointer, name), definitions)
 
 
-def complete_key(word: str) -> str:
-    """Return the key of a word of the command line: ``run.samples`` for ``samples``."""
-    known = list_overrides().get(word)
-    return word if known is None else format_pointer(known.pointer)
+def complete_key(name: str) -> str:
+    """Return the key of a name in the command line: ``run.samples`` for ``samples``."""
+    known = list_overrides().get(name)
+    return name if known is None else format_pointer(known.pointer)
 
 
-def is_key(word: str) -> bool:
-    """Return whether a word of the command line is a recipe key, or adds to a key's list."""
+def is_key(name: str) -> bool:
+    """Return whether a name in the command line is a recipe key, or adds to a key's list."""
     try:
-        *parents, last = parse_key(complete_key(word))
+        *parents, last = parse_key(complete_key(name))
     except ValueError:
         return False
     pointer = (*parents, str(last).strip("+"))
@@ -81,16 +81,16 @@ def knows(pointer: Pointer, schema: Schema) -> bool:
     return isinstance(part, Mapping) and knows(rest, part)
 
 
-def refuse_unknown_key(word: str, others: tuple[str, ...] = ()) -> None:
-    """Raise UserError for a word that is not a key of recipes; ``others`` are known words."""
-    if word.strip("+") == EXTENDS:
-        raise UserError(f"{word}=: overlays follow the recipe: recipe=a.yaml:b.yaml")
-    if not is_key(word):
+def refuse_unknown_key(name: str, others: tuple[str, ...] = ()) -> None:
+    """Raise UserError for a name that is not a key of recipes; ``others`` are known names."""
+    if name.strip("+") == EXTENDS:
+        raise UserError(f"{name}=: overlays follow the recipe: recipe=a.yaml:b.yaml")
+    if not is_key(name):
         known = (*others, *list_keys())
-        hint = did_you_mean(word, known)
+        hint = did_you_mean(name, known)
         if not hint.endswith("?"):
             hint = "; docs/reference/recipe.md lists all keys"
-        raise UserError(f"{word}=: unknown variable or key '{word}'{hint}")
+        raise UserError(f"{name}=: unknown variable or key '{name}'{hint}")
 
 
 @cache

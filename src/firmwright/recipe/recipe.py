@@ -285,7 +285,7 @@ class Recipe:
         """Return whether a file or the command line states a value, so it is not a default."""
         return pointer in self.document.positions
 
-    def restate(self, data: Mapping[str, Any]) -> Recipe:
+    def replace_data(self, data: Mapping[str, Any]) -> Recipe:
         """Return the recipe with other complete, valid data, and with the same files."""
         return replace(read_recipe(self.path, data), layers=self.layers, chain=self.chain)
 

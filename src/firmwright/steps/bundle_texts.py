@@ -15,7 +15,7 @@ from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.interface import Port
 from firmwright.project.locations import arena_name
 from firmwright.project.write import make_ports
-from firmwright.recipe.restated import restate
+from firmwright.recipe.serialize import serialize
 from firmwright.toolchain.boards import is_built_elsewhere
 from firmwright.toolchain.layout import BOARD, FOLDERS
 
@@ -30,7 +30,7 @@ def write_texts(job: Job, result: str) -> dict[str, bytes]:
     described = {name: path.read_bytes() for name, path in job.description_files.items()}
     return {
         "README.md": write_readme(job, recipe, result).encode(),
-        f"recipe/{recipe}": restate(job.recipe).encode(),
+        f"recipe/{recipe}": serialize(job.recipe).encode(),
         **{f"recipe/{name}": content for name, content in described.items()},
     }
 

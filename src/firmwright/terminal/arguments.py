@@ -17,10 +17,10 @@ class Parser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """Return the parsed arguments; the parser of a command rejects unknown options."""
         options, others = super().parse_known_args(args, namespace)
-        for word in (other.partition("=")[0] for other in others):
-            if word.startswith("-"):
+        for argument in (other.partition("=")[0] for other in others):
+            if argument.startswith("-"):
                 known = [option for option in self._option_string_actions if option[1] == "-"]
-                self.error(f"unknown option '{word}'{did_you_mean(word, known)}")
+                self.error(f"unknown option '{argument}'{did_you_mean(argument, known)}")
         for action in self._actions:
             if action.nargs in ("+", "*") and not action.option_strings:
                 getattr(options, action.dest).extend(others)

@@ -92,7 +92,7 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
         if params["num_process"] < 0:  # doit would run no task, and call that a success
             message = f"-n {params['num_process']}: expected a whole number from 0 on"
             raise InvalidCommand(message)
-        if any(word.partition(":")[0] == "tune" for word in args):
+        if any(name.partition(":")[0] == "tune" for name in args):
             self.loader.load_tasks = partial(load_search, params, self.loader.load_tasks)
         altered = params._non_default_keys or params["always"] or params["single"]
         if args in ([], ["build"]) and not altered:
@@ -107,8 +107,8 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
             if error.not_found is None:
                 raise
             known = {*self.loader.cmd_names, *(task.name for task in self.task_list)}
-            word = f"'{error.not_found}'{did_you_mean(error.not_found, known)}"
-            raise InvalidCommand(f"no command, task or file of a task is named {word}") from None
+            name = f"'{error.not_found}'{did_you_mean(error.not_found, known)}"
+            raise InvalidCommand(f"no command, task or file of a task is named {name}") from None
 
     def print_plan(self, outfile: Any) -> int:
         """Print the stages that would run, without running them."""

@@ -110,9 +110,9 @@ def make_orders(
 ) -> list[Order]:
     """Return the orders of trials. Without ``outdir``, each builds in a separate folder."""
     recipe = job.recipe.layers
-    words = [f"{name}={value}" for name, value in place_paths(job.words, Path("_")).items()]
-    words += [f"{NO_USER_CODE}=1"] if refuses_code() else []
-    words += [f"recipe={recipe}"]
+    arguments = [f"{name}={value}" for name, value in place_paths(job.overrides, Path("_")).items()]
+    arguments += [f"{NO_USER_CODE}=1"] if refuses_code() else []
+    arguments += [f"recipe={recipe}"]
     own = {name: folder / job.platform.name / name for name in trials}
     return [
         make_order(
@@ -120,7 +120,7 @@ def make_orders(
             TRIAL,
             [recipe.path, *job.recipe.bases],
             own[name],
-            [*words, f"outdir={outdir or own[name]}"],
+            [*arguments, f"outdir={outdir or own[name]}"],
             environment,
             format_tuned({job.platform.name: network}),
         )

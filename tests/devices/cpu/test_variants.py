@@ -34,12 +34,12 @@ def make(kind: LayerKind, shape: Shape) -> AnyLayer:
 
 def take(layer: AnyLayer, context: Context) -> str:
     """Return the form, the function, and the tile (if it is not the default) of a layer."""
-    usual = choose(layer, context.platform.features, FORMS)
-    found = choose_variant("region", layer, usual, context)
+    default = choose(layer, context.platform.features, FORMS)
+    found = choose_variant("region", layer, default, context)
     if found.form is None:
         return "loops"
     tile = "" if found.form in FORMS else f" tile={found.form.list_tiles(layer)[0]}"
-    return f"{found.form.name} {'shared' if found.shared else 'own'}{tile}"
+    return f"{found.form.name} {'shared' if found.shared else 'separate'}{tile}"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def take(layer: AnyLayer, context: Context) -> str:
         (SMALL, "speed", "rv32m separate, rv32m separate tile=4x2, portable separate, loops"),
     ],
 )  # fmt: skip
-def test_ways_are_forms_with_functions_and_tiles_and_the_first_is_usual(
+def test_variants_are_forms_with_functions_and_tiles_and_the_first_is_the_default(
     shape: Shape, specialize: str, variants: str
 ) -> None:
     layer, context = make(LayerKind.CONV2D, shape), make_context(specialize)
@@ -71,10 +71,10 @@ def test_floats_are_not_written_as_loops() -> None:
     assert name_variants(layer, make_context()) == ("float_conv2d separate", "float_conv2d shared")
 
 
-def test_a_condition_that_does_not_hold_leaves_a_way_out() -> None:
+def test_a_condition_that_does_not_hold_leaves_a_variant_out() -> None:
     """The form for 32-bit RISC-V needs four pixels."""
     names = name_variants(make(LayerKind.CONV2D, Shape(4, 2, 1, 3)), make_context())
-    functions = ("own", "shared", "own tile=3x2")
+    functions = ("separate", "shared", "separate tile=3x2")
     assert names == (*(f"portable_conv2d {function}" for function in functions), "loops")
 
 
@@ -99,12 +99,12 @@ def test_tiles_are_no_larger_than_the_output_and_the_usual_one_has_no_name(
     layer, context = make(kind, shape), make_context(platform=platform)
     form = choose(layer, context.platform.features, FORMS).form
     assert form is not None
-    usual, *others = tiles.split()
+    default, *others = tiles.split()
     named = [
         name.partition(" tile=")[2] for name in name_variants(layer, context) if "tile" in name
     ]
     assert named == others
-    assert str(form.list_tiles(layer)[0]) == usual
+    assert str(form.list_tiles(layer)[0]) == default
 
 
 def test_only_the_usual_form_is_tried_in_other_tiles() -> None:

@@ -208,7 +208,7 @@ def describe_requantization(layer: Layer, float_scaled: bool) -> dict[str, Any]:
     If ``float_scaled``, the core's floats scale the sums, as in ONNX Runtime.
     """
     once = layer.scaling.rounding is LayerRounding.ONCE
-    steps = layer.scaling.has_own_steps and not float_scaled
+    steps = layer.scaling.has_offsets and not float_scaled
     emulated = steps and bool((make_requantization(layer).multipliers == 0).any())
     one_shift = once or steps or layer.low >= layer.zero_point
     return {

@@ -59,7 +59,7 @@ def find_offsets(layer: Layer, numbers: Requantization) -> Array:
 
 def is_given(layer: Layer) -> bool:
     """Return whether offsets do not follow from shifts."""
-    return layer.scaling.has_own_steps
+    return layer.scaling.has_offsets
 
 
 def order_taps(run: int) -> Array:

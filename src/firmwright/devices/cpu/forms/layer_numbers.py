@@ -16,7 +16,7 @@ def scale_arrays(layer: Layer) -> dict[str, Array]:
         "multipliers": numbers.multipliers.astype("int32"),
         "shifts": numbers.shifts.astype("int8"),
     }
-    if layer.scaling.has_own_steps:
+    if layer.scaling.has_offsets:
         arrays["offsets"] = numbers.offsets.astype("int32")
     return arrays
 

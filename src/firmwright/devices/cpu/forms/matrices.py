@@ -41,7 +41,7 @@ def describe_product(product: MatrixProduct) -> dict[str, int]:
         "multiplier": int(numbers.multipliers[0]),
         "shift": int(numbers.shifts[0]),
     }
-    return {**record, "offset": int(numbers.offsets[0])} if sums.scaling.has_own_steps else record
+    return {**record, "offset": int(numbers.offsets[0])} if sums.scaling.has_offsets else record
 
 
 def lower_by(product: MatrixProduct) -> int:

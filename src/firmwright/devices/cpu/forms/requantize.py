@@ -42,7 +42,7 @@ def fits_fixed_point(layer: Layer) -> bool:
     """Return whether a layer's sums are scaled in fixed point, with supported sums and shifts."""
     scaling = layer.scaling
     return bool(
-        not scaling.has_own_steps
+        not scaling.has_offsets
         and layer.largest_sum < SUM_LIMIT
         and scaling.shifts.min() >= 1
         and scaling.shifts.max() <= LARGEST_SHIFT
@@ -51,7 +51,7 @@ def fits_fixed_point(layer: Layer) -> bool:
 
 def fits_integers(layer: Layer) -> bool:
     """Return whether a layer's sums can be scaled with integers, for every kind of rounding."""
-    if layer.scaling.has_own_steps:
+    if layer.scaling.has_offsets:
         return fits_steps(layer)
     return fits_fixed_point(layer)
 
@@ -59,7 +59,7 @@ def fits_integers(layer: Layer) -> bool:
 def make_requantization(layer: Layer) -> Requantization:
     """Return the numbers of a layer whose sums can be scaled with integers."""
     scaling = layer.scaling
-    if scaling.has_own_steps:
+    if scaling.has_offsets:
         return Requantization(True, *find_steps(layer))
     once = scaling.rounding is LayerRounding.ONCE
     one_shift = once or layer.low >= layer.zero_point

@@ -8,7 +8,7 @@ import pytest
 
 from firmwright.pipeline.command_line import make_catalog
 from firmwright.recipe import load_recipe
-from firmwright.recipe.restated import restate
+from firmwright.recipe.serialize import serialize
 from tests.quality.test_repository import ROOT
 
 FOLDERS = ("recipes", "examples/extending", "examples/diana")
@@ -25,9 +25,9 @@ def test_it_is_the_same_recipe(path: Path, tmp_path: Path) -> None:
     for used in {file.split("/")[1] for file in find_outside(recipe.data)}:
         (tmp_path / used).symlink_to(ROOT / used)
     again = folder / "again.yaml"
-    again.write_text(restate(recipe), encoding="utf-8")
+    again.write_text(serialize(recipe), encoding="utf-8")
     assert load_recipe(again, {}, make_catalog()).sha256 == recipe.sha256
-    assert restate(load_recipe(again, {}, make_catalog())) == restate(recipe)
+    assert serialize(load_recipe(again, {}, make_catalog())) == serialize(recipe)
 
 
 def find_outside(data: object) -> list[str]:

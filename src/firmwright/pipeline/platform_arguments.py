@@ -1,4 +1,4 @@
-"""Reads the word ``platform=`` of a command line: the platforms to build each recipe for."""
+"""Reads the argument ``platform=`` of a command line: the platforms to build each recipe for."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 def read_platforms() -> list[str]:
-    """Return the platforms of the word, which commas separate; empty without the word.
+    """Return the platforms of the argument, which commas separate; empty without the argument.
 
     Raises UserError if a name is empty or is there twice.
     """
-    word = get_var("platform")
-    if word is None:
+    argument = get_var("platform")
+    if argument is None:
         return []
-    names = [name.strip() for name in word.split(",")]
+    names = [name.strip() for name in argument.split(",")]
     if "" in names:
-        raise UserError(f"platform={word}: a name is missing next to a comma")
+        raise UserError(f"platform={argument}: a name is missing next to a comma")
     for name in names:
         if names.count(name) > 1:
-            raise UserError(f"platform={word}: '{name}' is there twice")
+            raise UserError(f"platform={argument}: '{name}' is there twice")
     return names
 
 

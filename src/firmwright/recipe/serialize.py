@@ -12,7 +12,7 @@ from firmwright.recipe.recipe import Recipe
 from firmwright.recipe.schema import rewrite_data
 
 
-def restate(recipe: Recipe) -> str:
+def serialize(recipe: Recipe) -> str:
     """Return a recipe's YAML with the values of the command line, sorted, without comments.
 
     Defaults of the schema are left out. Only the file name of each absolute path stays.

@@ -1,4 +1,4 @@
-"""Finds the files of the words ``recipe=`` of a command line."""
+"""Finds the files of the arguments ``recipe=`` of a command line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RECIPES = Path("recipes")
 
 
 def enter_repository() -> None:
-    """Change to the nearest folder with a task file. Words still start at the old folder."""
+    """Change to the nearest folder with a task file. Arguments still start at the old folder."""
     start = Path.cwd()
     loader.initial_workdir = str(start)
     roots = (folder for folder in (start, *start.parents) if (folder / TASK_FILE).is_file())
@@ -44,76 +44,81 @@ def find_start() -> Path:
 
 
 def find_recipes() -> list[Layers]:
-    """Return the recipes that the words name, each once; by default all of ``recipes/``.
+    """Return the recipes that the arguments name, each once; by default all of ``recipes/``.
 
-    A word is a path, a name in ``recipes/``, or a pattern. Commas and repeated words add recipes.
-    Overlays follow a recipe after colons. Raises UserError for a word that matches no file.
+    An argument is a path, a name in ``recipes/``, or a pattern. Commas and repeated arguments add
+    recipes. Overlays follow a recipe after colons. Raises UserError for an argument that matches no
+    file.
     """
-    words = read_words()
-    if words is None:
+    arguments = read_arguments()
+    if arguments is None:
         return [Layers(path) for path in sorted(RECIPES.glob("*.yaml"))]
-    found = [layers for word in words for layers in find_layers(word)]
+    found = [layers for argument in arguments for layers in find_layers(argument)]
     return list({str(layers): layers for layers in found}.values())
 
 
-def find_layers(word: str, start: Path | None = None) -> list[Layers]:
-    """Return the recipes of one word, each with each combination of its overlays.
+def find_layers(argument: str, start: Path | None = None) -> list[Layers]:
+    """Return the recipes of one argument, each with each combination of its overlays.
 
     Paths are relative to ``start``, by default the folder of the command. Raises UserError.
     """
-    first, *names = split_overlays(word, start)
+    first, *names = split_overlays(argument, start)
     overlays = product(*(find_files(name, start) for name in names))
     return [Layers(path, each) for path, each in product(find_files(first, start), overlays)]
 
 
-def split_overlays(word: str, start: Path | None) -> list[str]:
+def split_overlays(argument: str, start: Path | None) -> list[str]:
     """Return a recipe and its overlays. Colons separate them unless a file has the whole name."""
     folder = find_start() if start is None else start
-    return [word] if (folder / word).is_file() else word.split(":")
+    return [argument] if (folder / argument).is_file() else argument.split(":")
 
 
-def read_words() -> Sequence[str] | None:
-    """Return the values of ``recipe=`` on the command line, or None without the word.
+def read_arguments() -> Sequence[str] | None:
+    """Return the values of ``recipe=`` on the command line, or None without the argument.
 
-    doit itself keeps only the last of repeated words.
+    doit itself keeps only the last of repeated arguments.
     """
     last = get_var("recipe")
     if last is None:
         return None
-    typed = [word.partition("=")[2] for word in sys.argv[1:] if word.startswith("recipe=")]
+    typed = [
+        argument.partition("=")[2] for argument in sys.argv[1:] if argument.startswith("recipe=")
+    ]
     given = typed if last in typed else [last]
-    return [part.strip() for word in given for part in word.split(",") if part.strip()]
+    return [part.strip() for argument in given for part in argument.split(",") if part.strip()]
 
 
-def find_files(word: str, start: Path | None = None) -> list[Path]:
-    """Return the files of one word, as a path or as a name in ``recipes/``.
+def find_files(argument: str, start: Path | None = None) -> list[Path]:
+    """Return the files of one argument, as a path or as a name in ``recipes/``.
 
     A path is relative to ``start``, by default the folder of the command. Raises UserError.
     """
     folders = list(dict.fromkeys((find_start() if start is None else start, Path(), RECIPES)))
     for folder in folders:
-        if any(c in word for c in WILDCARDS):
-            found = [path for path in match(folder / word) if not is_description(path)]
+        if any(c in argument for c in WILDCARDS):
+            found = [path for path in match(folder / argument) if not is_description(path)]
         else:
-            named = (folder / word, folder / f"{word}.yaml")
+            named = (folder / argument, folder / f"{argument}.yaml")
             found = [p for p in named if p.is_file()][:1]
         if found and is_model(found[0]):
-            advice = f"`firmwright init {word}` writes a recipe for it"
-            raise UserError(f"recipe={word}: this is a model; {advice}")
+            advice = f"`firmwright init {argument}` writes a recipe for it"
+            raise UserError(f"recipe={argument}: this is a model; {advice}")
         if found and is_description(found[0]):
             advice = (
                 "platforms and toolchains are named by platform= and toolchain=, and a fleet is "
                 "built by `firmwright fleet`"
             )
-            raise UserError(f"recipe={word}: this describes no network; {advice}")
+            raise UserError(f"recipe={argument}: this describes no network; {advice}")
         if found:
             return found
-    if Path(word).is_dir():
-        raise UserError(f"recipe={word}: this is a folder; for all of it write {Path(word)}/*.yaml")
+    if Path(argument).is_dir():
+        raise UserError(
+            f"recipe={argument}: this is a folder; for all of it write {Path(argument)}/*.yaml"
+        )
     known = list(list_names(folders))
     begin = "; `firmwright init` writes one for a model"
-    hint = did_you_mean(word.removesuffix(".yaml"), known) or begin
-    raise UserError(f"recipe={word}: no such recipe{hint}")
+    hint = did_you_mean(argument.removesuffix(".yaml"), known) or begin
+    raise UserError(f"recipe={argument}: no such recipe{hint}")
 
 
 def match(pattern: Path) -> list[Path]:

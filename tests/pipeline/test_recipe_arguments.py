@@ -11,7 +11,7 @@ from doit import doit_cmd, loader
 
 from firmwright.errors import UserError
 from firmwright.pipeline.command_line import set_variables
-from firmwright.pipeline.recipe_words import enter_repository, find_recipes
+from firmwright.pipeline.recipe_arguments import enter_repository, find_recipes
 
 
 @pytest.fixture
