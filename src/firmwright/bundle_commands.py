@@ -9,8 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import msgspec
-
 from firmwright.bundle.bundle import read_bundle
 from firmwright.bundle.inspect import compare_bundles, inspect_file
 from firmwright.bundle.mcuboot_signing import ImageLayout, make_mcuboot_image
@@ -28,7 +26,7 @@ from firmwright.bundle.signing import (
 from firmwright.documents.sizes import parse_size
 from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
-from firmwright.ir.records import to_plain
+from firmwright.ir.records import format_record
 from firmwright.pipeline.command_line import NO_USER_CODE, add_no_user_code
 from firmwright.rebuild.bundle import rebuild, search_in
 from firmwright.rebuild.revisions import open_bundle
@@ -131,7 +129,7 @@ def run_command(options: argparse.Namespace) -> int:
 def run_inspect(options: argparse.Namespace) -> int:
     found = inspect_file(options.file)
     if options.json:
-        print_json(found, "inspection.schema.json")
+        print(format_record(found, "inspection.schema.json"), end="")
     else:
         print(format_inspection(found))
     return 0
@@ -144,7 +142,7 @@ def run_diff(options: argparse.Namespace) -> int:
         after = open_bundle(options.after, Path(folder, "after"), words)
     found = compare_bundles(before, after)
     if options.json:
-        print_json(found, "difference.schema.json")
+        print(format_record(found, "difference.schema.json"), end="")
     elif options.html:
         write_page(options.html, render_bundles(before, after, found))
         print(f"wrote {options.html}")
@@ -239,12 +237,6 @@ def run_pull(options: argparse.Namespace) -> int:
     for line in pull_bundle(parse_reference(options.reference), options.folder):
         print(line, flush=True)
     return 0
-
-
-def print_json(record: object, schema: str) -> None:
-    """Print a record as JSON; ``schema`` is the file in ``firmwright/report`` that describes it."""
-    content = {"$schema": schema, **to_plain(record)}
-    print(msgspec.json.format(msgspec.json.encode(content), indent=1).decode())
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {

@@ -87,6 +87,7 @@ OWN_OPTIONS: dict[str, Options] = {
             "help": "text (default), mermaid or svg",
         }
     },
+    "list": {("--json",): {"action": "store_true", "help": "print JSON"}},
     "watch": BUILD_OPTIONS,
     "tune": {
         ("-n", "--jobs"): {"type": parse_jobs, "help": "maximum number of parallel trials"},
@@ -134,7 +135,8 @@ def make_parser() -> argparse.ArgumentParser:
     show.add_command(commands)
     vendor.add_command(commands)
     for name, (sentence, _) in LISTS.items():
-        commands.add_parser(name, help=sentence, description=sentence)
+        listing = commands.add_parser(name, help=sentence, description=sentence)
+        listing.add_argument("--json", action="store_true", help="print JSON")
     sentence = "print a script for a shell that completes commands, recipes and names"
     completion = commands.add_parser("completion", help=sentence, description=sentence)
     completion.add_argument("shell", choices=("bash", "zsh"), help="source <(firmwright … SHELL)")
@@ -195,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return run(options)
     if options.command in LISTS:
         end_with_reader()
-        return print_lists(options.command)
+        return print_lists(options.command, options.json)
     if options.command == "completion":
         from firmwright.terminal.completion import render_completion
 
@@ -330,7 +332,21 @@ def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
         return print_explanations(jobs, options.json)
 
 
-PRINTING = {"explain": explain, "graph": print_graph}
+def list_tasks(options: argparse.Namespace, given: Sequence[str]) -> int:
+    """Print the tasks of the recipes, as doit or as JSON; return the exit code."""
+    from firmwright.tasks import dodo
+
+    if not options.json:
+        return run_tasks(dodo, given)
+    from firmwright.ir.records import format_record
+    from firmwright.terminal.doit_commands import list_all
+
+    end_with_reader()
+    print(format_record(list_all(dodo), "tasks.schema.json"), end="")
+    return 0
+
+
+PRINTING = {"explain": explain, "graph": print_graph, "list": list_tasks}
 """Commands that print information about the jobs, in place of doit's commands."""
 
 

@@ -11,9 +11,11 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import onnx
 import pytest
@@ -142,7 +144,8 @@ def test_a_build_of_hostile_names_shows_and_writes_none_of_them(hostile: Reposit
 
 
 COMMANDS = (
-    ("list", "net.yaml"),
+    ("list", "net.yaml", "--json"),
+    ("show", "net.yaml", "--json"),
     ("info", "net.yaml"),
     ("info", "net.yaml", "--task", "model"),
     ("explain", "net.yaml"),
@@ -160,11 +163,14 @@ COMMANDS = (
 
 
 def test_commands_show_none_of_them(hostile: Repository) -> None:
+    """JSON also fits the schema that it names, which is in the package."""
     firmwright(hostile, "build", "net.yaml")
     for words in COMMANDS:
-        found = firmwright(hostile, *words)
+        text = firmwright(hostile, *words)
         if "--json" in words:
-            json.loads(found)
+            found = json.loads(text)
+            schema = files("firmwright.report").joinpath(found["$schema"])
+            jsonschema.validate(found, json.loads(schema.read_text("utf-8")))
     check((hostile.folder / "net.lock").read_text())
     (hostile.folder / "net.lock").unlink()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
 
+import jsonschema
 import pytest
 from doit import doit_cmd, loader
 
@@ -38,6 +40,8 @@ def test_json_has_values_and_origins(capsys: pytest.CaptureFixture[str]) -> None
     code, text, _ = show(capsys, "net.yaml", "--json")
     shown = json.loads(text)
     assert (code, shown["recipe"]["run"]["seed"]) == (0, 3)
+    schema = files("firmwright.report").joinpath(shown["$schema"]).read_text("utf-8")
+    jsonschema.validate(shown, json.loads(schema))
     origins = shown["origins"]
     names = ("model.path", "run.samples", "run.seed", "platform")
     places = ["net.yaml:2", "parts/base.yaml:2", "net.yaml:3", "default"]

@@ -40,6 +40,11 @@ def encode_record(record: object) -> bytes:
     return f"{to_printable(text)}\n".encode()
 
 
+def format_record(record: object, schema: str) -> str:
+    """Return a record as JSON that names its schema, a file in ``firmwright/report``."""
+    return encode_record({"$schema": schema, **to_plain(record)}).decode()
+
+
 def to_plain(record: object) -> Any:
     """Return a dataclass as dictionaries, with every field that is set."""
     return msgspec.to_builtins(record)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from shutil import get_terminal_size
 
-import msgspec
-
 from firmwright.errors import Diagnostic
+from firmwright.ir.records import format_record
 from firmwright.report.advice import Advice
 from firmwright.report.explanation import Explanation, check_offload, explain, format_table
 from firmwright.report.memories import LayerMemories, find_memories
@@ -32,7 +31,7 @@ def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
     for job in jobs:
         found = explain_kernels(job)
         if as_json:
-            print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+            print(format_record(found, "explanation.schema.json"), end="")
         else:
             width = get_terminal_size().columns if sys.stdout.isatty() else None
             print(f"{job.title}\n{format_table(found, width)}")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import platform as machine
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from firmwright import __version__
 from firmwright.emulator import find_emulator_version
 from firmwright.errors import UserError
+from firmwright.ir.records import format_record
+from firmwright.report.listings import Installed, ListedPlatform, ListedProgram, ListedTarget
 from firmwright.report.text_table import align_columns
 from firmwright.targets.load import load_target, target_names
 from firmwright.toolchain import (
-    Toolchain,
     find_compiler,
     load_platform,
     load_toolchain,
@@ -21,91 +23,114 @@ from firmwright.toolchain import (
 )
 from firmwright.tvm_import import find_versions
 
-Row = tuple[str, ...]
-
 PACKAGES = {"onnx": "", "onnxruntime": "", "torch": "torch"}
 """Packages that decide what can be built, and firmwright's extra for each package or ''."""
 
 
-def list_platforms() -> Iterator[Row]:
-    yield "platform", "toolchains", "emulators", "what it is"
+def list_platforms() -> Iterator[ListedPlatform]:
     for name in platform_names():
         found = load_platform(name)
-        emulators = ", ".join(found.emulators) or "none"
-        yield name, ", ".join(found.toolchains), emulators, found.description
+        yield ListedPlatform(
+            name, tuple(found.toolchains), tuple(found.emulators), found.description
+        )
 
 
-def list_targets() -> Iterator[Row]:
-    yield "device", "platforms", "why it runs an operator"
+def list_targets() -> Iterator[ListedTarget]:
+    known = {name: load_platform(name).accelerators for name in platform_names()}
     for name in target_names():
         target = load_target(name)
-        having = [p for p in platform_names() if name in load_platform(p).accelerators]
-        yield name, "all" if target.is_portable else ", ".join(having), target.reason
+        having = (p for p, devices in known.items() if target.is_portable or name in devices)
+        yield ListedTarget(name, tuple(having), target.reason)
 
 
-def list_toolchains() -> Iterator[Row]:
-    yield "toolchain", "version, or how to get it"
+def list_toolchains() -> Iterator[ListedProgram]:
     for name in toolchain_names():
-        yield name, describe_compiler(load_toolchain(name))
+        toolchain = load_toolchain(name)
+        try:
+            compiler = find_compiler(toolchain, next(iter(toolchain.architectures)))
+            yield ListedProgram(name, compiler.version)
+        except UserError as error:
+            yield ListedProgram(name, "", str(error))
 
 
-def describe_compiler(toolchain: Toolchain) -> str:
-    """Return the version of a toolchain's compiler, or the missing part and how to get it."""
-    try:
-        return find_compiler(toolchain, next(iter(toolchain.architectures))).version
-    except UserError as error:
-        return f"missing: {error}"
-
-
-def list_emulators() -> Iterator[Row]:
-    """Yield every emulator of the platforms, one row per program."""
-    yield "emulator", "version, or how to get it"
-    found: dict[str, str] = {}
+def list_emulators() -> Iterator[ListedProgram]:
+    """Yield every emulator of the platforms, one entry per program."""
+    found = set()
     for platform in map(load_platform, platform_names()):
         for name in platform.emulators:
             program = platform.qemu.program if name.startswith("qemu") and platform.qemu else name
             if program in found:
                 continue
+            found.add(program)
             try:
-                found[program] = find_emulator_version(name, platform) or "this machine"
+                known = find_emulator_version(name, platform) or "this machine"
+                yield ListedProgram(program, known)
             except UserError as error:
-                found[program] = f"missing: {error}"
-    yield from found.items()
+                yield ListedProgram(program, "", str(error))
 
 
-def list_packages() -> Iterator[Row]:
-    yield "package", "version, or how to get it"
-    yield "firmwright", __version__
-    yield "python", machine.python_version()
+def list_packages() -> Iterator[ListedProgram]:
+    yield ListedProgram("firmwright", __version__)
+    yield ListedProgram("python", machine.python_version())
     for name, found, wanted in find_versions():
-        remedy = f"; expected {wanted}: python -m pip install {name}=={wanted}"
-        yield name, found if found == wanted else f"{found}{remedy}"
+        remedy = f"expected {wanted}: python -m pip install {name}=={wanted}"
+        yield ListedProgram(name, found, "" if found == wanted else remedy)
     for name, extra in PACKAGES.items():
         try:
-            yield name, version(name)
+            yield ListedProgram(name, version(name))
         except PackageNotFoundError:
             wanted = f"'firmwright[{extra}]'" if extra else name
-            yield name, f"missing: python -m pip install {wanted}"
+            yield ListedProgram(name, "", f"python -m pip install {wanted}")
 
 
-LISTS: Mapping[str, tuple[str, Sequence[Callable[[], Iterator[Row]]]]] = {
-    "platforms": ("list the built-in platforms", (list_platforms,)),
-    "targets": ("list the devices that can run a network or parts of it", (list_targets,)),
-    "toolchains": ("list the compilers: found or missing, and how to get them", (list_toolchains,)),
+LISTS: Mapping[str, tuple[str, Mapping[str, Callable[[], Iterator[Any]]]]] = {
+    "platforms": ("list the built-in platforms", {"platforms": list_platforms}),
+    "targets": (
+        "list the devices that can run a network or parts of it",
+        {"targets": list_targets},
+    ),
+    "toolchains": (
+        "list the compilers: found or missing, and how to get them",
+        {"toolchains": list_toolchains},
+    ),
     "doctor": (
         "list packages, compilers and emulators, and how to get those that are missing",
-        (list_packages, list_toolchains, list_emulators),
+        {"packages": list_packages, "toolchains": list_toolchains, "emulators": list_emulators},
     ),
 }
-"""The commands that only print tables: their sentences, and the functions of the tables."""
+"""The commands that only print lists: their sentences, and their lists by the JSON's key."""
+
+HEADINGS = {
+    "platforms": ("platform", "toolchains", "emulators", "description"),
+    "targets": ("device", "platforms", "why it runs an operator"),
+    "packages": ("package", "version, or how to get it"),
+    "toolchains": ("toolchain", "version, or how to get it"),
+    "emulators": ("emulator", "version, or how to get it"),
+}
+"""The first row of each table."""
 
 
-def print_lists(command: str) -> int:
-    """Print the tables of a command; return its exit code."""
-    _, tables = LISTS[command]
-    texts = []
-    for table in tables:
-        rows = list(table())
-        texts.append("\n".join(align_columns(rows, "<" * len(rows[0]))))
+def print_lists(command: str, as_json: bool) -> int:
+    """Print the lists of a command, as tables or as JSON; return its exit code."""
+    _, lists = LISTS[command]
+    found = {name: tuple(make()) for name, make in lists.items()}
+    if as_json:
+        print(format_record(Installed(**found), "installed.schema.json"), end="")
+        return 0
+    tables = ([HEADINGS[name], *map(make_row, entries)] for name, entries in found.items())
+    texts = ("\n".join(align_columns(rows, "<" * len(rows[0]))) for rows in tables)
     print("\n\n".join(texts))
     return 0
+
+
+def make_row(entry: ListedPlatform | ListedTarget | ListedProgram) -> tuple[str, ...]:
+    """Return the cells of an entry."""
+    if isinstance(entry, ListedPlatform):
+        emulators = ", ".join(entry.emulators) or "none"
+        return entry.name, ", ".join(entry.toolchains), emulators, entry.description
+    if isinstance(entry, ListedTarget):
+        is_everywhere = entry.platforms == tuple(platform_names())
+        return entry.name, "all" if is_everywhere else ", ".join(entry.platforms), entry.reason
+    if entry.version and entry.remedy:
+        return entry.name, f"{entry.version}; {entry.remedy}"
+    return entry.name, entry.version or f"missing: {entry.remedy}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from firmwright.documents.chain import Layers, read_chain
 from firmwright.documents.values import parse_key
 from firmwright.documents.yaml_text import format_pointer
 from firmwright.errors import UserError, did_you_mean
+from firmwright.ir.records import format_record
 from firmwright.recipe import load_recipe
 from firmwright.recipe.networks import load_networks, names_networks
 from firmwright.recipe.origins import (
@@ -23,6 +23,7 @@ from firmwright.recipe.origins import (
     read_origins,
 )
 from firmwright.recipe.overrides import complete_key, list_keys
+from firmwright.report.listings import ResolvedRecipe
 
 from .command_line import (
     check_variables,
@@ -88,7 +89,8 @@ def format_as(shown: Origins, options: argparse.Namespace) -> str:
     """Return the text that the options ask for. Raises UserError for an unknown key."""
     if options.json:
         origins = {format_pointer(p): shown.find(p) for p, _ in shown.list_values()}
-        return json.dumps({"recipe": shown.data, "origins": origins}, indent=1)
+        record = ResolvedRecipe(dict(shown.data), origins)
+        return format_record(record, "resolved_recipe.schema.json").rstrip()
     if options.key is None:
         return format_recipe(shown)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from firmwright.ir.records import encode_record, to_plain
+from firmwright.ir.records import encode_record, format_record
 from firmwright.report.page import render_page
 from firmwright.report.report import SCHEMA_NAME, Report
 from firmwright.report.trace import write_trace
@@ -24,7 +24,7 @@ def write_files(report: Report, code: Mapping[int, str]) -> Mapping[str, bytes]:
     trace = {"report/trace.perfetto-trace": write_trace(report)} if report.total else {}
     return {
         PAGE: render_page(report, code).encode("utf-8"),
-        "report/report.json": encode_record({"$schema": SCHEMA_NAME, **to_plain(report)}),
+        "report/report.json": format_record(report, SCHEMA_NAME).encode(),
         "report/layers.csv": write_csv(report.layers).encode("utf-8"),
         **trace,
         **{f"report/model_explorer/{name}": encode_record(d) for name, d in explorer.items()},

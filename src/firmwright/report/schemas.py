@@ -19,6 +19,7 @@ from firmwright.report.difference import Difference
 from firmwright.report.explanation import Explanation
 from firmwright.report.inspection import Inspection
 from firmwright.report.layer_text import FollowedLayers
+from firmwright.report.listings import Installed, ResolvedRecipe, TaskList
 from firmwright.report.manifest import build_manifest_schema
 from firmwright.report.report import build_report_schema
 from firmwright.report.several_networks import NetworksManifest
@@ -35,9 +36,12 @@ def build_schemas() -> dict[Path, dict[str, Any]]:
         PACKAGE / "report" / "explanation.schema.json": build_schema(Explanation),
         PACKAGE / "report" / "followed_layers.schema.json": build_schema(FollowedLayers),
         PACKAGE / "report" / "inspection.schema.json": build_schema(Inspection),
+        PACKAGE / "report" / "installed.schema.json": build_schema(Installed),
         PACKAGE / "report" / "manifest.schema.json": build_manifest_schema(),
         PACKAGE / "report" / "networks.schema.json": build_schema(NetworksManifest),
         PACKAGE / "report" / "report.schema.json": build_report_schema(),
+        PACKAGE / "report" / "resolved_recipe.schema.json": build_schema(ResolvedRecipe),
+        PACKAGE / "report" / "tasks.schema.json": build_schema(TaskList),
     }
 
 

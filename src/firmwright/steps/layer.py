@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shutil import get_terminal_size
 
 from firmwright.errors import UserError
-from firmwright.ir.records import encode_record
+from firmwright.ir.records import format_record
 from firmwright.pipeline.explain import advise_job
 from firmwright.pipeline.job import Job
 from firmwright.report.layer_text import FollowedLayer, FollowedLayers, find_layers, format_layer
@@ -33,7 +33,7 @@ def print_layer(jobs: Sequence[Job], name: str, as_json: bool) -> int:
             print(f"{job.recipe.path}: {error}", file=sys.stderr)
             return 1
         if as_json:
-            print(encode_record(found).decode(), end="")
+            print(format_record(found, "followed_layers.schema.json"), end="")
             continue
         for followed in found.layers:
             print(format_layer(followed, found.count, width))

@@ -11,7 +11,8 @@ import dbm
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from doit import (
     cmd_clean,
@@ -22,6 +23,7 @@ from doit import (
     cmd_list,
     cmd_run,
     get_var,
+    loader,
     plugin,
 )
 from doit.cmd_base import DoitCmdBase, tasks_and_deps_iter
@@ -38,6 +40,9 @@ from firmwright.pipeline.switches import DRY_RUN, is_asked
 from firmwright.plugins import find_plugins
 from firmwright.process import open_streams, tell_end
 from firmwright.terminal.pipes import end_with_reader
+
+if TYPE_CHECKING:
+    from firmwright.report.listings import TaskList
 
 plugin.entry_points_impl = lambda: find_plugins
 """doit calls this for each kind of plug-ins."""
@@ -170,8 +175,21 @@ class List(Printing, cmd_list.List):  # type: ignore[misc]
     """`doit list`, without the tasks that can only fail."""
 
     def _list_all(self, include_subtasks: bool) -> list[Any]:
-        listed = super()._list_all(include_subtasks)
-        return [task for task in listed if not (task.meta or {}).get("refused")]
+        return [task for task in super()._list_all(include_subtasks) if can_run(task)]
+
+
+def can_run(task: Task) -> bool:
+    """Return whether a task is not one that can only fail."""
+    return not (task.meta or {}).get("refused")
+
+
+def list_all(task_file: ModuleType) -> TaskList:
+    """Return the tasks that `doit list --all` prints."""
+    # Imported late: other commands do not need it.
+    from firmwright.report.listings import ListedTask, TaskList
+
+    found = sorted(filter(can_run, loader.load_tasks(vars(task_file))))
+    return TaskList(tuple(ListedTask(task.name, task.doc or "") for task in found))
 
 
 class Counted:
