@@ -121,6 +121,47 @@ def test_the_words_of_a_shell_end_a_command(command: str) -> None:
     assert read("a.sh")["model"] == "a.onnx"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Compile by `tvmc compile --target c a.onnx` or don't.\n",
+        "tvmc compile --help\nIf it isn't there: tvmc\n$ tvmc compile a.onnx\n",
+        'docker run \\\n image bash -c "tvmc compile \\\n --target \\"c -keys=cpu\\" a.onnx && ls"',
+        "MODEL := a.onnx\nout.tar: $(MODEL)\n\ttvmc compile $(MODEL) --output $@\n",
+        "onnx2c top level README\n - onnx2c built\n\t../../onnx2c -quantize a.onnx > a.c\n",
+    ],
+)
+def test_a_command_is_found_in_other_text(text: str) -> None:
+    Path("a.txt").write_text(text)
+    assert read("a.txt") == {"model": "a.onnx"}
+
+
+def test_numbers_are_keys_in_labels_of_ti() -> None:
+    Path("ti.yaml").write_text(
+        "metric:\n  label_offset_pred:\n    -1: 0\nsession:\n"
+        "  model_path: a.onnx\n  session_name: onnxrt\n"
+    )
+    text = convert("ti.yaml")
+    assert yaml.safe_load(text)["target"] == "tidl, c"
+    assert "# ti.yaml:3: metric.label_offset_pred.-1 '0': " in text
+
+
+def test_a_model_in_the_arguments_of_an_importer() -> None:
+    Path("a.py").write_text(
+        "import afe\n\ndef load(*args, **kwargs):\n    return onnx_source(*args, **kwargs)\n\n"
+        "args = {'model_path': ''}\nargs['model_path'] = 'a.onnx'\nload_model(load(**args))\n"
+    )
+    assert read("a.py")["model"] == "a.onnx"
+
+
+def test_an_export_of_eon_gives_its_other_settings(folder: Path) -> None:
+    shutil.rmtree(folder / "impulse/tflite-model")
+    with pytest.raises(UserError, match=r"names no model \(impulse\S+: EON compiled the model"):
+        convert("impulse")
+    (folder / "given.tflite").write_bytes(TFLITE)
+    assert read("impulse", model="given.tflite").keys() > {"model", "description"}
+
+
 def test_a_name_that_is_unpacked_is_no_text() -> None:
     Path("a.py").write_text("import afe\nname, n = 'a.onnx', 4\nonnx_source(name)\n")
     with pytest.raises(UserError, match=r"names no model"):
@@ -196,12 +237,10 @@ def test_files_that_do_not_fit(folder: Path, capsys: pytest.CaptureFixture[str])
     with Path("huge.sh").open("wb") as file:
         file.truncate((64 << 20) + 1)
     (folder / "net.yaml").write_text("mine")
-    shutil.rmtree(folder / "impulse/tflite-model")
     for words, message in (
         (("huge.sh",), "huge.sh: over 64 MiB; a configuration is smaller\n"),
         (("gone.sh",), "gone.sh: cannot be read: No such file or directory\n"),
         (("compile.sh",), "net.yaml: exists already; remove it, or convert in another folder\n"),
-        (("impulse",), "impulse: the export contains no .tflite model (EON compiles it to C); "),
     ):
         assert cli.main(["init", "--from", *words]) == 1
         assert capsys.readouterr().err.startswith(message)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from firmwright.data.fetch import read_model
 from firmwright.errors import UserError
-from firmwright.migration.source import Setting, Source, read_source
+from firmwright.migration.source import Computed, Setting, Source, read_source
 
 ARRAY = re.compile(
     r"\b(?:char|uint8_t)\s+(?P<name>[A-Za-z_]\w*)\s*\[\s*(?P<size>\w*)\s*\][^;={}]{0,200}=\s*"
@@ -104,7 +104,10 @@ def unescape(text: str) -> str:
 
 
 def find_impulse_model(source: Source, folder: Path) -> Setting:
-    """Return the model in the folder of an export. EON's exports do not contain a model."""
+    """Return the model in the folder of an export, or its C file if EON compiled the model.
+
+    Raises UserError.
+    """
     files = sorted(folder.glob("*")) if folder.is_dir() else []
     models = [path for path in files if path.suffix == ".tflite"]
     if models[1:]:
@@ -119,7 +122,5 @@ def find_impulse_model(source: Source, folder: Path) -> Setting:
             each = read_source(str(path))
             if ARRAY.search(each.text):
                 return read_c_array(each)[0]
-    raise UserError(
-        f"{source.shown}: the export contains no .tflite model (EON compiles it to C); "
-        "download the TensorFlow Lite model of the dashboard, and write `firmwright init MODEL`"
-    )
+    compiled = next((path for path in files if path.suffix == ".cpp"), folder)
+    return Setting("EON", Computed(compiled.name), str(compiled), 1)

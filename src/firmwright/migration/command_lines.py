@@ -8,10 +8,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from firmwright.migration.documents import read_options
-from firmwright.migration.source import Computed, Setting, Source, read_source
+from firmwright.migration.source import MODEL_SUFFIXES, Computed, Setting, Source, read_source
 
 END = re.compile(r"[|;&>]+|\d>.*|>.*")
 """A word at which a command ends."""
+
+ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*[:?]?=\s*(\S*|'.*'|\".*\")\s*")
+VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\}|\((\w+)\))")
+"""A variable of a shell or of a Makefile: its value, and its use."""
+
+Command = tuple[list[tuple[str, int]], int]
+"""The words after the name of a tool, each with its line, and the line of the name."""
+
+MARKS = "`\"'"
+"""The marks around a command in a Markdown text, or in another command."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +40,14 @@ class Tool:
 
 
 TVMC = Tool(
-    re.compile(r"(?:^|[\s/.])-?m?(?:tvm\.driver\.)?tvmc\s+compile(?=\s|$)", re.M),
+    re.compile(r"(?:^|[\s/.'\"`])(?:-m)?(?:tvm\.driver\.)?tvmc\s+compile(?=\s|$)", re.M),
     flags=frozenset({"-v", "--verbose", "-h", "--help"}),
 )
 ONNX2C = Tool(
-    re.compile(r"(?:^|[\s/])onnx2c(?=\s|$)", re.M),
-    valued=frozenset({"-l", "--log", "-d", "--define", "-f", "--func-name", "-p", "-o"}),
+    re.compile(r"(?:^|[\s/'\"`])onnx2c(?=\s|$)", re.M),
+    valued=frozenset(
+        {"-l", "--log", "-d", "--define", "-f", "--func-name", "-p", "--optimizations", "-o"}
+    ),
 )
 DEEPLOY = Tool(
     re.compile(r"(?:^|[\s/])(?:deeployRunner|testRunner)_?\w*\.py(?=\s|$)", re.M),
@@ -99,7 +111,7 @@ def read_command(source: Source, tool: Tool) -> Iterator[Setting]:
 
     Raises DiagnosticError for quotes without an end, and for several commands.
     """
-    found = [*find_commands(source, tool)]
+    found = choose([*find_commands(source, tool)])
     if len(found) > 1:
         first, second = (line for _, line in found[:2])
         raise source.make_error(second, f"line {first} has such a command, too; keep one of them")
@@ -117,10 +129,22 @@ def read_command(source: Source, tool: Tool) -> Iterator[Setting]:
             yield Setting(word, True, source.shown, line)
 
 
-def find_commands(source: Source, tool: Tool) -> Iterator[tuple[list[tuple[str, int]], int]]:
-    """Yield the words after each command of a tool, each with its line, and the command's line.
+def choose(found: list[Command]) -> list[Command]:
+    """Return the commands that name a model, or else the commands with an option.
 
-    Variables that an earlier line sets are replaced.
+    A README also mentions the tool in sentences, and its ``--help``.
+    """
+    for pattern in (rf"\$|(?:{'|'.join(map(re.escape, MODEL_SUFFIXES))})$", r"^--?\w"):
+        kept = [each for each in found if any(re.search(pattern, word) for word, _ in each[0])]
+        if kept:
+            return kept
+    return []
+
+
+def find_commands(source: Source, tool: Tool) -> Iterator[Command]:
+    """Yield the commands of a tool.
+
+    Variables that an earlier line sets are replaced. A command may be in quotes.
     """
     variables: dict[str, str] = {}
     lines = source.text.split("\n")
@@ -131,14 +155,25 @@ def find_commands(source: Source, tool: Tool) -> Iterator[tuple[list[tuple[str, 
             end += 1
         block = [line.rstrip().rstrip("\\") for line in lines[start : end + 1]]
         block[0] = re.sub(r"^\s*\$ ", "", block[0])  # a prompt
-        found = tool.pattern.search(block[0])
-        stated = re.fullmatch(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*|'.*'|\".*\")\s*", block[0])
+        names = ((n, tool.pattern.search(line)) for n, line in enumerate(block))
+        skipped, found = next((pair for pair in names if pair[1]), (0, None))
+        stated = ASSIGNMENT.fullmatch(block[0])
         if stated:
             variables[stated[1]] = stated[2].strip("'\"")
-        elif found and not block[0].lstrip().startswith("#"):
-            block[0] = block[0][found.end() :]
-            yield [*split_words(source, block, start, variables)], start + 1
+        elif found and not found.string.lstrip().startswith("#"):
+            before, rest = found.string[: found.end()], found.string[found.end() :]
+            block = [rest, *block[skipped + 1 :]]
+            for mark in MARKS:
+                block = cut(block, mark) if before.count(mark) % 2 else block
+            line = start + skipped
+            yield [*split_words(source, block, line, variables)], line + 1
         start = end + 1
+
+
+def cut(block: list[str], mark: str) -> list[str]:
+    """Return the lines of a command up to the mark that closes its quotes."""
+    text, *_ = re.split(rf"(?<!\\){mark}", "\n".join(block), maxsplit=1)
+    return text.replace(f"\\{mark}", mark).split("\n")
 
 
 def split_words(
@@ -154,7 +189,7 @@ def split_words(
             if END.fullmatch(word):
                 return
             if word or not semicolon:
-                yield re.sub(r"\$\{?(\w+)\}?", lambda m: variables.get(m[1], m[0]), word), number
+                yield VARIABLE.sub(lambda m: variables.get(m[m.lastindex or 0], m[0]), word), number
             if semicolon:
                 return
 

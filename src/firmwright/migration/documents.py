@@ -14,9 +14,11 @@ from firmwright.migration.source import Setting, Source
 def read_document(source: Source) -> list[Setting]:
     """Return the values of a YAML file by their keys: ``session.model_path``.
 
-    Raises DiagnosticError for a text that is not YAML, or not a mapping.
+    A key that is a number, as in TI's maps of labels, becomes text. Raises DiagnosticError for a
+    text that is not YAML, or not a mapping.
     """
-    data, places, found = read_yaml(source.text, source.shown)
+    text = re.sub(r"^(\s*)(-?[0-9]+)(?=:(?:\s|$))", r'\1"\2"', source.text, flags=re.M)
+    data, places, found = read_yaml(text, source.shown)
     if found:
         raise DiagnosticError(found)
     if not isinstance(data, dict):

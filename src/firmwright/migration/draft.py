@@ -72,7 +72,8 @@ class Draft:
         elif rule.option:
             self.put_option(setting, rule)
         elif isinstance(setting.value, Computed) and rule.value is None:
-            self.note(setting, f"computed by the script; state `{rule.key or rule.use}`")
+            reason = rule.note or "computed by the script"
+            self.note(setting, f"{reason}; state `{rule.key or rule.use}`")
         else:
             self.put_value(setting, rule, pattern)
 

@@ -88,9 +88,13 @@ TIDL_MAPPINGS = (
 )
 """The functions and the dicts of options in scripts for TI's tools."""
 
+TIDL_KEYS = r"^\s*(?:(?:compile|runtime)_options|session_name)\s*:"
+"""Keys that only TI's YAML files have."""
+
 
 def read_afe(source: Source) -> list[Setting]:
-    return read_script(source, AFE_CALLS, ())
+    """Return the settings of a script. SiMa's model zoo passes a dict ``args`` to the importer."""
+    return read_script(source, AFE_CALLS, ("args",))
 
 
 def read_ti_script(source: Source) -> list[Setting]:
@@ -130,7 +134,7 @@ FORMATS = (
     ),
     Format(
         *("tidl", "compile options of TI"),
-        lambda s: is_yaml(s) and re.search(r"^\s*(?:compile|runtime)_options\s*:", s.text, re.M),
+        lambda s: is_yaml(s) and re.search(TIDL_KEYS, s.text, re.M),
         read_options,
         "ti.md",
         ("tidl",),

@@ -6,6 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from firmwright.migration.source import Computed, Setting, Source
@@ -108,7 +109,8 @@ class Script:
         parameters = self.calls[self.name_call(node)]
         if not node.args and not node.keywords:
             yield self.make_setting(name, True, node)
-        arguments = [*zip(parameters, node.args, strict=False)]
+        positional = takewhile(lambda value: not isinstance(value, ast.Starred), node.args)
+        arguments = [*zip(parameters, positional, strict=False)]
         arguments += [(each.arg, each.value) for each in node.keywords if each.arg]
         for parameter, value in arguments:
             if parameter in self.mappings:

@@ -40,7 +40,8 @@ def write_converted(given: str, stated: Mapping[str, str]) -> tuple[list[Path], 
     draft.apply(kind.read(source))
     data = make_recipe(draft, kind, stated)
     if "model" not in data:
-        raise UserError(f"{given}: names no model; write `firmwright init MODEL --from {given}`")
+        advice = f"write `firmwright init MODEL --from {given}`"
+        raise UserError(f"{given}: names no model{explain_model(draft)}; {advice}")
     recipe = Path(f"{name_recipe(data)}.yaml")
     files = {recipe: render(data, draft, kind).encode("utf-8")}
     files |= {} if "model" in stated else find_models(draft)
@@ -59,6 +60,12 @@ def find_errors(recipe: Path, catalog: Catalog) -> list[str]:
     except DiagnosticError as error:
         return [str(each) for each in error.diagnostics]
     return []
+
+
+def explain_model(draft: Draft) -> str:
+    """Return the reason why a configuration names no model, from the notes on its settings."""
+    found = (f" ({s.place}: {text})" for s, text in draft.notes if text.endswith("state `model`"))
+    return next(found, "")
 
 
 def find_models(draft: Draft) -> dict[Path, bytes]:
