@@ -52,6 +52,7 @@ def find(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
         (("own/*",), ["own/kws.yaml", "own/vad.yaml"]),
         (("k*",), ["recipes/kws.yaml"]),
         (("*lo",), ["recipes/yolo.yaml"]),
+        ((":".join(["a"] * 1001),), [":".join(["a.yaml"] * 1001)]),
         (("yolo,a", "kws", "a.yaml"), ["recipes/yolo.yaml", "a.yaml", "recipes/kws.yaml"]),
     ],
 )
@@ -78,6 +79,8 @@ def test_words_name_files(
             "platform= and toolchain=, and a fleet is built by `firmwright fleet`",
         ),
         ("own", "recipe=own: this is a folder; for all of it write own/*.yaml"),
+        ("a:", "recipe=a:: expected a file before and after each colon"),
+        ("x" * 5000, f"recipe={'x' * 5000}: no such recipe; known: a, kws, yolo"),
     ],
 )
 @pytest.mark.usefixtures("repository")

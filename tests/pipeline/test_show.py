@@ -67,6 +67,11 @@ def test_the_history_and_the_differences(capsys: pytest.CaptureFixture[str]) -> 
     [
         (("net.yaml", "--key", "run.sampels"), "--key run.sampels: the recipe has no such value"),
         (("net.yaml", "--key", "run["), "--key: not a key: 'run['"),
+        (
+            ("net.yaml", "inputs.a.b.shape=[1]"),
+            "inputs.a.b.shape=: unknown variable or key 'inputs.a.b.shape'; if a name has dots, "
+            "write inputs['a.b'].shape=",
+        ),
     ],
 )
 def test_errors_are_one_line(

@@ -159,6 +159,9 @@ def test_a_base_that_cannot_be_read() -> None:
     Path("base.yaml").write_bytes(b"\x7fELF\xff\x00")
     with pytest.raises(DiagnosticError, match=r"base\.yaml:1:5: not UTF-8"):
         read("net.yaml")
+    write("odd.yaml", 'extends: "a\\0b"\n')
+    with pytest.raises(DiagnosticError, match=r"odd\.yaml:1:10: .* expected the name of a file"):
+        read("odd.yaml")
     write("base.yaml", "x-a: &a [1,1,1,1,1,1,1,1]\n" + "".join(
         f"x-{n}: &{n} [{', '.join([f'*{chr(ord(n) - 1)}'] * 8)}]\n" for n in "bcdefgh"
     ))  # fmt: skip

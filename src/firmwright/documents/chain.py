@@ -133,9 +133,15 @@ def parse(content: bytes, shown: str) -> tuple[Document, list[Diagnostic]]:
     return parse_document(content, shown)
 
 
+def split_overlays(text: str, folder: Path) -> list[str]:
+    """Return a recipe and its overlays. Colons separate them unless a file has the whole name."""
+    is_file = os.path.isfile(folder / text)  # noqa: PTH113  # False for a name that is too long
+    return [text] if is_file else text.split(":")
+
+
 def parse_layers(text: str, folder: Path) -> Layers:
     """Return the files that a text names in a folder: ``net.yaml``, ``net.yaml:release.yaml``."""
-    first, *overlays = [text] if (folder / text).is_file() else text.split(":")
+    first, *overlays = split_overlays(text, folder)
     return Layers(folder / first, tuple(folder / overlay for overlay in overlays))
 
 
@@ -144,6 +150,8 @@ def find_base(name: str, folder: Path) -> Path:
     if re.match(r"[A-Za-z][\w+.-]*://", name):
         message = "is an address; expected a file, or one of an installed package (package:path)"
         raise UserError(f"{quote(name)} {message}")
+    if "\0" in name:
+        raise UserError(f"expected the name of a file, found {describe(name)}")
     packaged = PACKAGED.fullmatch(name)
     if packaged:
         return find_packaged(packaged[1], packaged[2])

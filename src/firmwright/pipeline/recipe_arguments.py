@@ -13,7 +13,7 @@ from pathlib import Path
 from doit import get_initial_workdir, get_var, loader
 
 from firmwright.data.patterns import WILDCARDS
-from firmwright.documents.chain import Layers
+from firmwright.documents.chain import Layers, split_overlays
 from firmwright.errors import UserError, did_you_mean
 
 TASK_FILE = "dodo.py"
@@ -62,15 +62,11 @@ def find_layers(argument: str, start: Path | None = None) -> list[Layers]:
 
     Paths are relative to ``start``, by default the folder of the command. Raises UserError.
     """
-    first, *names = split_overlays(argument, start)
+    first, *names = split_overlays(argument, find_start() if start is None else start)
+    if not all((first, *names)):
+        raise UserError(f"recipe={argument}: expected a file before and after each colon")
     overlays = product(*(find_files(name, start) for name in names))
     return [Layers(path, each) for path, each in product(find_files(first, start), overlays)]
-
-
-def split_overlays(argument: str, start: Path | None) -> list[str]:
-    """Return a recipe and its overlays. Colons separate them unless a file has the whole name."""
-    folder = find_start() if start is None else start
-    return [argument] if (folder / argument).is_file() else argument.split(":")
 
 
 def read_arguments() -> Sequence[str] | None:
@@ -99,7 +95,7 @@ def find_files(argument: str, start: Path | None = None) -> list[Path]:
             found = [path for path in match(folder / argument) if not is_description(path)]
         else:
             named = (folder / argument, folder / f"{argument}.yaml")
-            found = [p for p in named if p.is_file()][:1]
+            found = [p for p in named if os.path.isfile(p)][:1]  # noqa: PTH113  # any length
         if found and is_model(found[0]):
             advice = f"`firmwright init {argument}` writes a recipe for it"
             raise UserError(f"recipe={argument}: this is a model; {advice}")
@@ -111,7 +107,7 @@ def find_files(argument: str, start: Path | None = None) -> list[Path]:
             raise UserError(f"recipe={argument}: this describes no network; {advice}")
         if found:
             return found
-    if Path(argument).is_dir():
+    if os.path.isdir(argument):  # noqa: PTH112  # False for a name that is too long
         raise UserError(
             f"recipe={argument}: this is a folder; for all of it write {Path(argument)}/*.yaml"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -88,7 +89,10 @@ def refuse_unknown_key(name: str, others: tuple[str, ...] = ()) -> None:
     if not is_key(name):
         known = (*others, *list_keys())
         hint = did_you_mean(name, known)
-        if not hint.endswith("?"):
+        quoted = re.sub(r"\.(.+)(?=\.\w+$)", r"['\1']", name)
+        if is_key(quoted):
+            hint = f"; if a name has dots, write {quoted}="
+        elif not hint.endswith("?"):
             hint = "; docs/reference/recipe.md lists all keys"
         raise UserError(f"{name}=: unknown variable or key '{name}'{hint}")
 
