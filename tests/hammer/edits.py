@@ -121,6 +121,9 @@ FILES: Mapping[str, Callable[[int], str]] = {
 }
 """The user's files, as functions of a number that an edit changes."""
 
+CHAIN = ("base.yaml", "middle.yaml", "r.yaml")
+"""The files of a recipe, from the base on."""
+
 
 class EditHammer:
     """A folder for each recipe, with a build that all edits continue."""
@@ -145,14 +148,14 @@ class EditHammer:
         number = draw.randrange(len(RECIPES))
         place, recipe = self.folder / str(number), self.recipes[number]
         if not (place / "r.yaml").exists():
-            (place / "r.yaml").write_text(yaml.safe_dump(recipe))
-            build(place, "kept")
+            write_chain(place, recipe, draw)
+            build(place, "kept", recipe)
         before = copy.deepcopy(recipe)
         edit = edit_file(place, draw) if draw.random() < 0.3 else edit_key(recipe, draw)
-        (place / "r.yaml").write_text(yaml.safe_dump(recipe))
-        kept = build(place, "kept")
+        write_chain(place, recipe, draw)
+        kept = build(place, "kept", recipe)
         shutil.rmtree(place / "clean", ignore_errors=True)
-        clean = build(place, "clean")
+        clean = build(place, "clean", recipe)
         if kept != clean:
             raise FindingError(f"recipe {number}, {edit}: {kept} is not {clean}, of {recipe}")
         if not clean:
@@ -160,6 +163,15 @@ class EditHammer:
             recipe.update(before)
             return "rejected alike"
         return "the same"
+
+
+def write_chain(place: Path, recipe: Mapping[str, Any], draw: random.Random) -> None:
+    """Write the recipe as a chain of three files, with each key in a random file of it."""
+    parts: list[dict[str, Any]] = [{}, {"extends": "base.yaml"}, {"extends": "middle.yaml"}]
+    for key, value in recipe.items():
+        draw.choice(parts)[key] = value
+    for name, part in zip(CHAIN, parts, strict=True):
+        (place / name).write_text(f"# {draw.random()}\n{yaml.safe_dump(part)}")
 
 
 def edit_key(recipe: dict[str, Any], draw: random.Random) -> str:
@@ -192,7 +204,7 @@ def write_samples(place: Path, seed: int) -> None:
     np.save(place / "calibration.npy", np.stack([s["x"] for s in samples(8, seed=seed)]))
 
 
-def build(place: Path, outdir: str) -> str:
+def build(place: Path, outdir: str, recipe: Mapping[str, Any]) -> str:
     """Return the digest of the bundle, or '' if the build fails."""
     done = subprocess.run(
         [sys.executable, "-m", "firmwright", "build", "r.yaml", f"outdir={outdir}"],
@@ -205,8 +217,7 @@ def build(place: Path, outdir: str) -> str:
         raise FindingError(done.stderr.decode(errors="replace"))
     if done.returncode:
         return ""
-    platform = yaml.safe_load((place / "r.yaml").read_text())["platform"]
-    bundle = place / outdir / f"r-{Path(platform).stem}.tar.gz"
+    bundle = place / outdir / f"r-{Path(recipe['platform']).stem}.tar.gz"
     return hashlib.sha256(bundle.read_bytes()).hexdigest()
 
 
