@@ -1,6 +1,7 @@
 /*
  * Counts the instructions that one function of a firmware executes, including its callees, and the
- * instructions of the parts that it calls. This is a hook that unicorn calls when it enters a
+ * instructions of the parts that it calls. Adds up their clock cycles if the caller passes the cycles
+ * of each instruction. This is a hook that unicorn calls when it enters a
  * block. A block is straight-line code up to a jump. The same hook in Python is a hundred times
  * slower.
  *
@@ -12,10 +13,16 @@
 typedef int (*register_reader)(void *engine, int register_id, void *value);
 typedef int (*engine_stopper)(void *engine);
 
+/* Instructions, and the clock cycles that they need. */
 typedef struct {
-    uint32_t bytes;        /* the block's size when it was last decoded */
-    uint32_t instructions; /* ... and the number of instructions in it */
-    uint64_t counted;      /* instructions executed on behalf of the counted function */
+    uint64_t instructions;
+    uint64_t cycles;
+} amount;
+
+typedef struct {
+    uint32_t bytes; /* the block's size when it was last decoded */
+    amount once;    /* one execution of the block, without waits for the memory */
+    amount counted; /* all executions on behalf of the counted function */
 } block;
 
 /* A call that has not returned yet. */
@@ -30,10 +37,18 @@ typedef struct {
  * successive calls belong to successive parts. _Part in block_counter.py has the same members.
  */
 typedef struct {
-    uint64_t counted; /* instructions executed in it, callees included */
+    amount counted; /* executed in it, callees included */
     uint32_t function;
     uint32_t calls;
 } part;
+
+/* The time model of a processor. _Timing in block_counter.py has the same members. */
+typedef struct {
+    const uint16_t *cycles; /* one per halfword of the code; NULL: count no cycles */
+    uint32_t refill;        /* cycles that a taken branch needs in addition */
+    uint32_t line;          /* bytes of code that the memory provides with one access */
+    uint32_t wait_states;   /* cycles before the memory provides a line */
+} timing;
 
 /* _Counter in block_counter.py has the same members. */
 typedef struct {
@@ -42,6 +57,7 @@ typedef struct {
     const uint8_t *code; /* a copy of the code from code_start to code_end */
     block *blocks;       /* one per halfword, because an instruction can begin at each halfword */
     part *parts;
+    timing time;
     uint64_t budget;     /* stop after about this number of instructions, counted or not */
     uint64_t executed;   /* instructions since start-up */
     uint32_t code_start;
@@ -55,6 +71,7 @@ typedef struct {
     call counted_call;
     call part_call;
     uint32_t last_block;
+    uint32_t last_line; /* the last line that the memory provided */
 } counter;
 
 /* In both instruction sets, the first halfword determines whether a second one follows. */
@@ -67,14 +84,56 @@ static uint32_t instruction_bytes(const counter *self, uint32_t address)
     return (at[0] & 3) == 3 ? 4 : 2; /* RISC-V unprivileged ISA, 1.5 */
 }
 
-uint32_t count_instructions(const counter *self, uint32_t start, uint32_t end)
+static amount measure_code(const counter *self, uint32_t start, uint32_t end)
 {
-    uint32_t instructions = 0;
+    amount found = {0, 0};
     while (start < end && start < self->code_end) {
+        if (self->time.cycles != NULL) {
+            found.cycles += self->time.cycles[(start - self->code_start) / 2];
+        }
         start += instruction_bytes(self, start);
-        instructions++;
+        found.instructions++;
     }
-    return instructions;
+    return found;
+}
+
+/* Add to the counts of a block, and to the counts of the part that runs. */
+static void count(counter *self, block *executed, amount added)
+{
+    if (self->counted_call.inside) {
+        executed->counted.instructions += added.instructions;
+        executed->counted.cycles += added.cycles;
+    }
+    if (self->part_call.inside) {
+        amount *all = &self->parts[self->current_part].counted;
+        all->instructions += added.instructions;
+        all->cycles += added.cycles;
+    }
+}
+
+/* Count the refill of the pipeline if the last block did not continue into this block. */
+static void count_jump(counter *self, uint32_t address)
+{
+    if (self->time.cycles == NULL || self->executed == 0) {
+        return;
+    }
+    block *left = &self->blocks[(self->last_block - self->code_start) / 2];
+    if (self->last_block + left->bytes != address) {
+        const amount refill = {0, self->time.refill};
+        count(self, left, refill);
+    }
+}
+
+/* Return the cycles in which the processor waits for the lines of a block. */
+static uint32_t count_waits(counter *self, uint32_t start, uint32_t end)
+{
+    if (self->time.wait_states == 0) {
+        return 0;
+    }
+    const uint32_t first = start / self->time.line, last = (end - 1) / self->time.line;
+    const uint32_t lines = last - first + (first != self->last_line);
+    self->last_line = last;
+    return lines * self->time.wait_states;
 }
 
 static uint32_t read_register(const counter *self, void *engine, int32_t id)
@@ -134,17 +193,15 @@ void enter_block(void *engine, uint64_t block_address, uint32_t bytes, void *use
     block *entered = &self->blocks[(address - self->code_start) / 2];
     if (entered->bytes != bytes) {
         entered->bytes = bytes;
-        entered->instructions = count_instructions(self, address, address + bytes);
+        entered->once = measure_code(self, address, address + bytes);
     }
+    count_jump(self, address);
     follow_calls(self, engine, address);
-    if (self->counted_call.inside) {
-        entered->counted += entered->instructions;
-    }
-    if (self->part_call.inside) {
-        self->parts[self->current_part].counted += entered->instructions;
-    }
+    amount added = entered->once;
+    added.cycles += count_waits(self, address, address + bytes);
+    count(self, entered, added);
     self->last_block = address;
-    self->executed += entered->instructions;
+    self->executed += entered->once.instructions;
     if (self->executed > self->budget) {
         self->stop(engine);
     }
@@ -160,14 +217,11 @@ void leave_block(counter *self, uint32_t address)
     if (address < self->last_block || address >= self->last_block + left->bytes) {
         return;
     }
-    uint32_t rest = left->instructions - count_instructions(self, self->last_block, address) - 1;
-    if (self->counted_call.inside) {
-        left->counted -= rest;
-    }
-    if (self->part_call.inside) {
-        self->parts[self->current_part].counted -= rest;
-    }
-    self->executed -= rest;
+    const amount done = measure_code(self, self->last_block, address + 1);
+    const amount rest = {done.instructions - left->once.instructions,
+                         done.cycles - left->once.cycles}; /* negative, modulo 2^64 */
+    count(self, left, rest);
+    self->executed += rest.instructions;
     self->counted_call.inside = 0;
     self->part_call.inside = 0;
 }

@@ -6,18 +6,23 @@ import ctypes
 import importlib.resources
 from collections import Counter
 
+import numpy as np
+from numpy.typing import NDArray
+
 from firmwright.emulator.engine import add_native_block_hook, unicorn_function
 from firmwright.emulator.execution import Run
+from firmwright.emulator.instruction_cycles import compute_cycles
 from firmwright.emulator.machine import Machine
 from firmwright.emulator.native_library import build_library
+from firmwright.toolchain import Platform
+
+
+class _Amount(ctypes.Structure):
+    _fields_ = (("instructions", ctypes.c_uint64), ("cycles", ctypes.c_uint64))
 
 
 class _Block(ctypes.Structure):
-    _fields_ = (
-        ("bytes", ctypes.c_uint32),
-        ("instructions", ctypes.c_uint32),
-        ("counted", ctypes.c_uint64),
-    )
+    _fields_ = (("bytes", ctypes.c_uint32), ("once", _Amount), ("counted", _Amount))
 
 
 class _Call(ctypes.Structure):
@@ -30,9 +35,18 @@ class _Call(ctypes.Structure):
 
 class _Part(ctypes.Structure):
     _fields_ = (
-        ("counted", ctypes.c_uint64),
+        ("counted", _Amount),
         ("function", ctypes.c_uint32),
         ("calls", ctypes.c_uint32),
+    )
+
+
+class _Timing(ctypes.Structure):
+    _fields_ = (
+        ("cycles", ctypes.c_void_p),
+        ("refill", ctypes.c_uint32),
+        ("line", ctypes.c_uint32),
+        ("wait_states", ctypes.c_uint32),
     )
 
 
@@ -43,6 +57,7 @@ class _Counter(ctypes.Structure):
         ("code", ctypes.c_char_p),
         ("blocks", ctypes.POINTER(_Block)),
         ("parts", ctypes.POINTER(_Part)),
+        ("time", _Timing),
         ("budget", ctypes.c_uint64),
         ("executed", ctypes.c_uint64),
         ("code_start", ctypes.c_uint32),
@@ -56,6 +71,7 @@ class _Counter(ctypes.Structure):
         ("counted_call", _Call),
         ("part_call", _Call),
         ("last_block", ctypes.c_uint32),
+        ("last_line", ctypes.c_uint32),
     )
 
 
@@ -78,7 +94,10 @@ class BlockCounter:
         # Attributes keep objects alive to which the C code has pointers.
         self._library = library
         self._blocks = (_Block * (len(code) // 2 + 1))()
-        self._parts = (_Part * len(run.parts))(*(_Part(0, address_of(n), 0) for n in run.parts))
+        calls = (_Part(_Amount(), address_of(name), 0) for name in run.parts)
+        self._parts = (_Part * len(run.parts))(*calls)
+        table = run.platform.cycle_table
+        self._cycles = compute_cycles(table, code) if table else None
         self._counter = _Counter(
             read_register=unicorn_function("uc_reg_read"),
             stop=unicorn_function("uc_emu_stop"),
@@ -86,6 +105,7 @@ class BlockCounter:
             blocks=self._blocks,
             parts=self._parts,
             part_count=len(run.parts),
+            time=make_timing(run.platform, self._cycles),
             budget=run.budget,
             code_start=start,
             code_end=start + len(code),
@@ -121,10 +141,33 @@ class BlockCounter:
         start, _ = self._firmware.code
         counts: Counter[str] = Counter()
         for index, block in enumerate(self._blocks):
-            if block.counted:
-                counts[self._firmware.symbols.name_at(start + 2 * index)] += block.counted
+            if block.counted.instructions:
+                name = self._firmware.symbols.name_at(start + 2 * index)
+                counts[name] += block.counted.instructions
         return dict(sorted(counts.items()))
 
     def count_by_part(self) -> tuple[int, ...]:
         """Return the instructions executed in calls of each part, callees included."""
-        return tuple(int(part.counted) for part in self._parts)
+        return tuple(int(part.counted.instructions) for part in self._parts)
+
+    def count_cycles(self) -> int | None:
+        """Return the cycles of the counted function, None without a table of cycles."""
+        if self._cycles is None:
+            return None
+        return sum(int(block.counted.cycles) for block in self._blocks)
+
+    def count_cycles_by_part(self) -> tuple[int, ...]:
+        """Return the cycles of each part's calls, empty without a table of cycles."""
+        if self._cycles is None:
+            return ()
+        return tuple(int(part.counted.cycles) for part in self._parts)
+
+
+def make_timing(platform: Platform, cycles: NDArray[np.uint16] | None) -> _Timing:
+    """Return the time model of the platform, without cycles if the platform names no table."""
+    if platform.cycle_table is None or cycles is None:
+        return _Timing()
+    code = platform.memories[platform.constants_memory]
+    return _Timing(
+        cycles.ctypes.data, platform.cycle_table.refill, code.fetch_bytes, code.wait_states
+    )

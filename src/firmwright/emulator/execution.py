@@ -35,6 +35,10 @@ class Execution:
     its return, callees included, summed over all calls. It is None if the emulator cannot count.
     ``by_symbol`` divides this number among the functions whose code was executed. ``by_part`` has
     the instructions of each part's calls, callees included, in the order of the parts.
+
+    ``cycles`` are the clock cycles of the same instructions by the platform's cycle table, and
+    ``cycles_by_part`` those of the parts. They are None, and empty, without a table or if the
+    emulator cannot apply it.
     """
 
     emulator: str  # with version, as in "unicorn 2.1.4"
@@ -43,6 +47,8 @@ class Execution:
     instructions: int | None = None
     by_symbol: Mapping[str, int] = field(default_factory=dict)
     by_part: tuple[int, ...] = ()
+    cycles: int | None = None
+    cycles_by_part: tuple[int, ...] = ()
 
 
 class Emulator(Protocol):

@@ -127,6 +127,8 @@ class _Session:
             instructions=sum(counts.values()),
             by_symbol=counts,
             by_part=self._counter.count_by_part(),
+            cycles=self._counter.count_cycles(),
+            cycles_by_part=self._counter.count_cycles_by_part(),
         )
 
     def _load(self) -> None:

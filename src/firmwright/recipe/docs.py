@@ -41,7 +41,7 @@ A build reports all errors of a recipe at once, each with file, line and column.
 
 _DESCRIPTION_FILES = """\
 <!-- Generated from the schemas in toolchains/ by `python -m firmwright.recipe.docs`. -->
-# The files of platforms, toolchains and boards
+# The files of platforms, toolchains, cycle tables and boards
 
 This page lists all keys. [Platforms and toolchains](platforms.md) describes the built-in files, \
 [a custom board](../howto/own-board.md) how to write new ones.
@@ -49,6 +49,7 @@ This page lists all keys. [Platforms and toolchains](platforms.md) describes the
 _KINDS = {
     "platform": "platform",
     "toolchain": "toolchain",
+    "cycles": "cycle table",
     "board": "board",
     "board_access": "connected board",
 }

@@ -12,6 +12,7 @@ from firmwright.documents.sizes import parse_size
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError, did_you_mean, suggest_known
 from firmwright.toolchain.boards import board_names, has_board_file, load_board
+from firmwright.toolchain.cycle_tables import load_cycle_table
 from firmwright.toolchain.descriptions import is_own_file, resolve_own
 from firmwright.toolchain.families import find_family, find_features
 from firmwright.toolchain.toolchains import TOOLCHAINS, Toolchain, load_toolchain
@@ -27,6 +28,9 @@ WIDE_FAMILIES = ("rv64", "linux", "native")
 ADDRESS_LIMIT = 1 << 32
 WORD, UNICORN_PAGE = 4, 0x1000
 """Alignment of a memory's address in bytes: on any board, and in unicorn."""
+
+INSTRUCTION_SETS = {"thumb": "cortex-m"}
+"""The family of architectures with the instructions of a cycle table."""
 
 Data = Mapping[str, Any]
 
@@ -48,6 +52,7 @@ def find_platform_errors(data: Data, folder: Path) -> Iterator[Finding]:
     yield from _find_architecture_errors(data["architecture"], compilers)
     yield from _find_board_errors(data, folder, [*compilers.values()])
     yield from _find_unknown_features(data)
+    yield from _find_cycle_table_errors(data, folder)
     yield from _find_unknown_memories(data)
     yield from _find_unknown_devices(data)
     yield from _find_overlaps(data.get("memories", {}))
@@ -124,6 +129,27 @@ def _find_unknown_features(data: Data) -> Iterator[Finding]:
             message = f"the architecture '{data['architecture']}' has no '{feature}'"
             can_have = f"it can have: {', '.join(possible)}" if possible else "it has no features"
             yield Finding(("features", index), f"{message}; {can_have}")
+
+
+def _find_cycle_table_errors(data: Data, folder: Path) -> Iterator[Finding]:
+    """Yield a cycle table that does not exist, or that is for other instructions."""
+    if "cycles" not in data:
+        return
+    name = resolve_own(data["cycles"], folder)
+    if is_own_file(name) and not Path(name).is_file():
+        yield Finding(("cycles",), f"no such file: '{name}'; a path starts at this file")
+        return
+    try:
+        table = load_cycle_table(name)
+    except DiagnosticError:
+        raise
+    except UserError as error:
+        yield Finding(("cycles",), str(error))
+        return
+    family = find_family(data["architecture"])
+    if family not in (None, INSTRUCTION_SETS[table.instruction_set]):
+        message = f"the table '{data['cycles']}' is for {table.core}, not for "
+        yield Finding(("cycles",), f"{message}'{data['architecture']}'; use a table for its core")
 
 
 def _find_unknown_memories(data: Data) -> Iterator[Finding]:

@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 
+from firmwright.documents.quantities import parse_frequency
 from firmwright.documents.sizes import read_sizes
 from firmwright.errors import UserError
+from firmwright.toolchain.cycle_tables import CycleTable, load_cycle_table
 from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, resolve_own
 from firmwright.toolchain.platform_checks import find_platform_errors
 
@@ -32,6 +34,10 @@ class Memory:
     size: int
     cost: float | None = None
     read_only: bool = False
+    wait_states: int = 0
+    """The cycles in which the processor waits for an access to code."""
+    fetch_bytes: int = 16
+    """The bytes of code that such an access provides."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +111,12 @@ class Platform:
     timing: Timing | None = None
     features: tuple[str, ...] = ()
     """The processor features for which forms of the device ``c`` are made."""
+    clock: int | None = None
+    """The clock frequency of the processor in Hz. A recipe may state another one."""
+    cycles: str | None = None
+    """The table of the core's cycles per instruction: a built-in name, or the path of a file."""
+    cycle_table: CycleTable | None = None
+    """The content of the table."""
 
     @property
     def is_bare_metal(self) -> bool:
@@ -140,11 +152,18 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
     if flash := data.get("memories", {}).get("flash"):
         flash["read_only"] = True
     data["toolchains"] = [resolve_own(name, folder) for name in data["toolchains"]]
+    if "clock" in data:
+        data["clock"] = parse_frequency(data["clock"])
+    table = None
+    if "cycles" in data:
+        data["cycles"] = resolve_own(data["cycles"], folder)
+        table = load_cycle_table(data["cycles"])
     modules = data.get("modules", {}).items()
     data["modules"] = {device: resolve_own(name, folder) for device, name in modules}
     numbers = data.get("accelerators", {})
     accelerators = {device: _find_numbers(device, entry) for device, entry in numbers.items()}
-    return msgspec.convert({**data, "accelerators": accelerators}, Platform)
+    platform = msgspec.convert({**data, "accelerators": accelerators}, Platform)
+    return replace(platform, cycle_table=table)
 
 
 def to_host_platform(platform: Platform) -> Platform:

@@ -42,11 +42,20 @@ def join_executions(ran: Sequence[Execution], samples: Sequence[int]) -> Executi
     by_symbol: Counter[str] = Counter()
     for execution in ran:
         by_symbol.update(execution.by_symbol)
-    counted = [execution.instructions for execution in ran]
     return replace(
         ran[0],
         console=join_consoles([execution.console for execution in ran], samples),
-        instructions=None if None in counted else sum(filter(None, counted)),
+        instructions=add_counts([execution.instructions for execution in ran]),
         by_symbol=dict(by_symbol),
-        by_part=tuple(map(sum, zip(*(execution.by_part for execution in ran), strict=True))),
+        by_part=add_parts([execution.by_part for execution in ran]),
+        cycles=add_counts([execution.cycles for execution in ran]),
+        cycles_by_part=add_parts([execution.cycles_by_part for execution in ran]),
     )
+
+
+def add_counts(counted: Sequence[int | None]) -> int | None:
+    return None if None in counted else sum(filter(None, counted))
+
+
+def add_parts(counted: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*counted, strict=True)))

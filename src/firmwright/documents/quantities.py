@@ -1,0 +1,34 @@
+"""Parses frequencies and times, as recipes and platforms write them."""
+
+from __future__ import annotations
+
+import re
+
+_FREQUENCY = re.compile(r"(\d+(?:\.\d+)?) ?(Hz|kHz|MHz|GHz)")
+_HERTZ = {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9}
+_TIME = re.compile(r"(\d+(?:\.\d+)?) ?(us|ms|s)")
+_MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
+
+
+def parse_frequency(frequency: int | str) -> int:
+    """Return a frequency in Hz, stated as a number of Hz or as ``64 MHz``."""
+    if isinstance(frequency, int):
+        return frequency
+    match = _FREQUENCY.fullmatch(frequency)
+    if match is None:
+        raise ValueError(f"expected a frequency, as 64 MHz, found {frequency!r}")
+    return round(float(match[1]) * _HERTZ[match[2]])
+
+
+def parse_time(time: str) -> float:
+    """Return a time in milliseconds, stated as ``10 ms`` (us, ms, s)."""
+    match = _TIME.fullmatch(time)
+    if match is None:
+        raise ValueError(f"expected a time, as 10 ms, found {time!r}")
+    return round(float(match[1]) * _MILLISECONDS[match[2]], 6)
+
+
+def format_frequency(hertz: int) -> str:
+    """Return e.g. ``64 MHz``, in the largest unit that leaves at least one whole unit."""
+    unit = max((u for u in _HERTZ if _HERTZ[u] <= hertz), key=_HERTZ.__getitem__)
+    return f"{hertz / _HERTZ[unit]:g} {unit}"

@@ -1,0 +1,75 @@
+"""Loads the tables of clock cycles per instruction that the suppliers of cores publish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, read_own_yaml
+
+CYCLE_TABLES = DescriptionKind("cycle table", "cycles", "cycles.schema.json")
+
+
+@dataclass(frozen=True)
+class InstructionCost:
+    """The cycles of one kind of instruction, with memories that answer at once.
+
+    ``each`` is added per register of a list. ``pipelined`` replaces ``cycles`` if the next
+    instruction also accesses memory.
+    """
+
+    cycles: int
+    each: int = 0
+    pipelined: int | None = None
+
+
+@dataclass(frozen=True)
+class CycleTable:
+    """The cycles of a core by kind of instruction; ``other`` is the rest.
+
+    ``refill`` are the cycles that a branch needs in addition if it is taken. The costs of
+    instructions that always jump include them.
+    """
+
+    core: str
+    instruction_set: str
+    refill: int
+    kinds: Mapping[str, InstructionCost]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The encodings of one kind of instruction: those that equal ``match`` in the bits of ``mask``.
+
+    Both have 16 bits or, with the first halfword on top, 32 bits. ``registers`` is the mask of a
+    list of registers, ``words`` the mask of their number. With ``jump`` the instruction always
+    jumps.
+    """
+
+    kind: str
+    match: int
+    mask: int
+    registers: int = 0
+    words: int = 0
+    jump: bool = False
+
+
+@keep_ready
+def load_cycle_table(name_or_path: str, relative_to: Path | None = None) -> CycleTable:
+    """Return the table of this name, or of a custom YAML file.
+
+    Raises UserError for an unknown name, and DiagnosticError for a file with errors.
+    """
+    return msgspec.convert(CYCLE_TABLES.load(name_or_path, relative_to), CycleTable)
+
+
+@cache
+def load_patterns(instruction_set: str) -> tuple[Pattern, ...]:
+    """Return the patterns of an instruction set in the order in which they are tried."""
+    file = files("firmwright.toolchains") / "instruction_sets" / f"{instruction_set}.yaml"
+    return msgspec.convert(read_own_yaml(file.read_text(encoding="utf-8")), tuple[Pattern, ...])

@@ -1,0 +1,123 @@
+"""Cycle tables: the kinds of instructions, known numbers of cycles, and wait states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from firmwright.documents.document import load_document
+from firmwright.emulator import run_firmware
+from firmwright.emulator.instruction_cycles import compute_cycles
+from firmwright.toolchain import load_platform
+from firmwright.toolchain.cycle_tables import (
+    CYCLE_TABLES,
+    CycleTable,
+    InstructionCost,
+    load_cycle_table,
+    load_patterns,
+)
+
+from .conftest import BuildFirmware
+
+KINDS = {
+    "4849": "load",             # ldr r0, [pc, #292]
+    "5650": "load",             # ldrsb r0, [r2, r1]
+    "6808": "load",             # ldr r0, [r1]
+    "9801": "load",             # ldr r0, [sp, #4]
+    "5488": "store",            # strb r0, [r1, r2]
+    "8008": "store",            # strh r0, [r1]
+    "b5f0": "store_multiple",   # push {r4-r7, lr}
+    "bdf0": "return",           # pop {r4-r7, pc}
+    "bc10": "load_multiple",    # pop {r4}
+    "c90d": "load_multiple",    # ldm r1!, {r0, r2, r3}
+    "4348": "multiply",         # muls r0, r1
+    "1840": "other",            # adds r0, r0, r1
+    "d0fe": "other",            # beq .
+    "f000f800": "call",         # bl
+    "e8bd83f0": "return",       # pop.w {r4-r9, pc}
+    "e89103fc": "load_multiple",  # ldm.w r1, {r2-r9}
+    "e92d43f0": "store_multiple",  # push.w {r4-r9, lr}
+    "e9d10100": "load_two",     # ldrd r0, r1, [r1]
+    "e8e10102": "store_two",    # strd r0, r1, [r1], #8
+    "e8dff000": "table_branch",  # tbb [pc, r0]
+    "f8510b04": "load_update",  # ldr r0, [r1], #4
+    "f8d10040": "load",         # ldr.w r0, [r1, #64]
+    "f8df0104": "load",         # ldr.w r0, [pc, #260]
+    "f8c10040": "store",        # str.w r0, [r1, #64]
+    "fb01f002": "multiply",     # mul r0, r1, r2
+    "fb013002": "multiply_add",  # mla r0, r1, r2, r3
+    "fb810102": "long_multiply",  # smull r0, r1, r1, r2
+    "fbc10102": "long_multiply_add",  # smlal r0, r1, r1, r2
+    "fb91f0f2": "divide",       # sdiv r0, r1, r2
+    "fb21f002": "other",        # smuad r0, r1, r2
+    "ed910a01": "float_load",   # vldr s0, [r1, #4]
+    "ed810a01": "float_store",  # vstr s0, [r1, #4]
+    "ecb10a08": "load_multiple",  # vldm r1!, {s0-s7}
+    "ee010a81": "float_multiply_add",  # vmla.f32 s0, s3, s2
+    "eea10a81": "float_multiply_add",  # vfma.f32 s0, s3, s2
+    "ee810a81": "float_divide",  # vdiv.f32 s0, s3, s2
+    "eeb10ae0": "float_divide",  # vsqrt.f32 s0, s1
+    "ee310a81": "other",        # vadd.f32 s0, s3, s2
+    "eeb40ae0": "other",        # vcmpe.f32 s0, s1
+}  # fmt: skip
+"""Instructions, the first halfword first, and their kinds."""
+
+
+def encode(*instructions: str) -> bytes:
+    """Return the code in memory: halfwords in little-endian order."""
+    text = "".join(instructions)
+    return b"".join(bytes.fromhex(text[i : i + 4])[::-1] for i in range(0, len(text), 4))
+
+
+def test_each_instruction_has_its_kind() -> None:
+    names = sorted({"other", *(pattern.kind for pattern in load_patterns("thumb"))})
+    numbers = {name: InstructionCost(number) for number, name in enumerate(names)}
+    table = CycleTable("", "thumb", 0, numbers)
+    found = {each: names[compute_cycles(table, encode(each))[0]] for each in KINDS}
+    assert found == KINDS
+    assert {*KINDS.values(), "system"} == {*names}
+
+
+@pytest.mark.parametrize(
+    ("instructions", "cycles"),
+    [
+        (("6808", "6849", "1840", "4770"), 1 + 2 + 1 + 1),  # the first load is pipelined
+        (("f8510b04", "6808"), 2 + 2),                      # a changed base: not pipelined
+        (("e89103fc",), 1 + 8),
+        (("b5f0", "bdf0"), 1 + 5 + 3 + 5 - 2),              # the counter adds the jump's refill
+        (("ecb10a08",), 1 + 8),
+    ],
+)  # fmt: skip
+def test_the_table_of_cortex_m4(instructions: tuple[str, ...], cycles: int) -> None:
+    code, total, place = encode(*instructions), 0, 0
+    found = compute_cycles(load_cycle_table("cortex-m4"), code)
+    for each in instructions:
+        total += found[place]
+        place += len(each) // 4
+    assert total == cycles
+
+
+@pytest.mark.parametrize("name", CYCLE_TABLES.names())
+def test_every_table_follows_the_schema(name: str) -> None:
+    schema = CYCLE_TABLES.load_schema()
+    load_document(CYCLE_TABLES.find_file(name), schema)
+    known = {"other", *(pattern.kind for pattern in load_patterns("thumb"))}
+    assert known == {*schema["properties"]["kinds"]["propertyNames"]["enum"]}
+
+
+def test_known_number_of_cycles(build: BuildFirmware) -> None:
+    platform = load_platform("cortex-m4-bare")
+    elf = build("known_count.c", platform.name)
+
+    def count(wait_states: int) -> int | None:
+        flash = replace(platform.memories["flash"], wait_states=wait_states, fetch_bytes=16)
+        slow = replace(platform, memories={**platform.memories, "flash": flash})
+        return run_firmware(elf, slow, "unicorn", b"", "counted", 10**6).cycles
+
+    # Each of the 1,000 rounds takes 4 instructions, and its branch refills the pipeline.
+    fast = count(0)
+    assert fast == 2 * (1 + 1000 * 4 + 999 * 2 + 2 + 2)
+    slow = count(3)
+    assert slow is not None
+    assert 0 < slow - fast <= 2 * 1000 * 2 * 3
