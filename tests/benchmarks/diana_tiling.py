@@ -121,7 +121,7 @@ def network_row(network: str, folder: Path, layers: list[Compared]) -> str:
     offloaded = sum(r.macs for r in partition.regions if r.device == "soma_dory")
     compute = sum(c.ours.cycles.compute for c in layers)
     transfer = sum(c.ours.cycles.transfer for c in layers)
-    assert compute + transfer == manifest["cycles"]["modelled"]
+    assert compute + transfer == manifest["timeline"]["modelled"]
     cells = [
         network,
         f"{100 * offloaded / partition.macs:.2f}",

@@ -288,7 +288,7 @@ def explore(model: Path, data: Path) -> Iterator[str]:
         server.terminate()
 
 
-def test_model_explorer_shows_the_cycles_over_the_users_own_model(
+def test_model_explorer_shows_the_times_over_the_users_own_model(
     chromium: Browser, report: Path, tmp_path: Path
 ) -> None:
     if "kws" not in report.name:
@@ -298,7 +298,7 @@ def test_model_explorer_shows_the_cycles_over_the_users_own_model(
     made = tmp_path / report.stem / "report"
     folders = os.environ["FIRMWRIGHT_MIRROR"].split(os.pathsep)
     own = next(p for f in folders if (p := Path(f) / "kws_ref_model.tflite").exists())
-    with explore(own, made / "model_explorer/over_model_cycles.json") as place:
+    with explore(own, made / "model_explorer/over_model_time.json") as place:
         opened = chromium.new_page(viewport={"width": 1600, "height": 1000})
         opened.goto(place)
         table = opened.get_by_role("row").filter(has_text="depthwise_conv_2d").first

@@ -139,15 +139,15 @@ def test_on_diana_the_profile_is_the_timeline(models: Repository, tmp_path: Path
     ran = run_firmware(elf, load_platform("diana"), "unicorn", b"", "network_run", 10**9)
     profile = read_profile(ran.console)
     manifest = models.manifest("build/d/d-diana.tar.gz")
-    *layers, _ = manifest["cycles"]["layers"]
+    *layers, _ = manifest["timeline"]["layers"]
     assert list(profile) == [layer["name"] for layer in layers]
     assert any(layer["modelled"] for layer in layers)
     for layer in layers:
-        length = layer["end_cycle"] - layer["start_cycle"] + 1
+        length = layer["end"] - layer["start"] + 1
         assert 0 < profile[layer["name"]] - length < CLOCK_READING, layer["name"]
     total = manifest["comparison"]["total"]
     assert (total["own"]["modelled"], total["other"]["modelled"]) == (
-        manifest["cycles"]["modelled"], 0,
+        manifest["timeline"]["modelled"], 0,
     )  # fmt: skip
     assert total["speed_up"] > 10
 
@@ -167,7 +167,7 @@ def test_without_transfers_the_profile_is_the_rest(models: Repository, tmp_path:
     assert ran.exit_code == 0
     less = read_profile(ran.console)
     whole = read_profile((stages / "demo-run/console.txt").read_bytes())
-    *layers, _ = models.manifest("build/d/d-diana.tar.gz")["cycles"]["layers"]
+    *layers, _ = models.manifest("build/d/d-diana.tar.gz")["timeline"]["layers"]
     moved = {layer["name"]: (layer["modelled"] or {"transfer": 0})["transfer"] for layer in layers}
     assert any(moved.values())
     for name, transfer in moved.items():

@@ -82,7 +82,7 @@ def test_without_an_emulator_there_is_a_bundle(
     change(copy, "acme.yaml", {"emulators: [unicorn]": "emulators: []"})
     assert not {"run", "stats"} & {*copy.build(RECIPE)}
     manifest = copy.manifest("build/digits/digits-acme.tar.gz")
-    assert (manifest["run"], manifest["cycles"]) == (None, None)
+    assert (manifest["run"], manifest["timeline"]) == (None, None)
     assert manifest["not_run"] == "the platform 'acme' lists no emulator"
     assert manifest["memory"]["flash_bytes"] > 4096
     assert {"firmware.elf", "firmware.hex"} < {file["path"] for file in manifest["files"]}

@@ -28,7 +28,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     assert sorted(ran(done.stdout)) == sorted(stages)
     for bundle in BUNDLES:
         assert f"  bundle     {bundle} (" in done.stdout
-    rows = [line.split("  ") for line in done.stdout.splitlines()[-3:]]
+    rows = [line.split("  ") for line in done.stdout.splitlines()[-4:-1]]
     assert [row[0] for row in rows] == [
         "2 of 2 built",
         "digits on host",
@@ -36,10 +36,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     ]
     for row, bundle in zip(rows[1:], BUNDLES, strict=True):
         manifest = repository.manifest(bundle)
-        cycles, memory = manifest["cycles"], manifest["memory"]
+        timeline, memory = manifest["timeline"], manifest["memory"]
         assert [cell.strip() for cell in row[1:] if cell] == [
             "exact",
-            f"{cycles['cycles']:,}" if cycles else "-",
+            f"{timeline['milliseconds']:.3g} ms" if timeline else "-",
             f"{memory['flash_bytes']:,}",
             f"{memory['ram_bytes']:,}",
         ]

@@ -48,7 +48,7 @@ def test_parallel_stages_tell_what_serial_ones_do(copy_of_built: Repository) -> 
     assert f"%  {memory['flash_bytes']:,} of 4,194,304 bytes" in done.stdout
     assert f"%  {memory['ram_bytes']:,} of 1,048,576 bytes" in done.stdout
     assert "  MACs       100.0 % on c" in lines
-    slowest = max(manifest["cycles"]["layers"], key=lambda x: x["end_cycle"] - x["start_cycle"])
+    slowest = max(manifest["timeline"]["layers"], key=lambda x: x["end"] - x["start"])
     assert f"  layers     {slowest['name']} " in done.stdout
     assert lines[-1].startswith(f"  bundle     {BUNDLE} (")
 

@@ -24,7 +24,7 @@ from firmwright.partition.by_cost import partition_by_cost
 from firmwright.partition.outline import partition_module
 from firmwright.partition.prices import PriceList
 from firmwright.recipe import parse_target
-from firmwright.report.timeline import LayerCycles, Timeline
+from firmwright.report.timeline import TimedLayer, Timeline
 from firmwright.targets import Context
 from firmwright.targets.custom import load_custom_target
 from firmwright.targets.load import load_mix
@@ -100,10 +100,10 @@ def test_the_timeline_has_devices_beside_each_other(chip: Repository) -> None:
     post, pool = layers["fine_flat"], layers["pool"]
     deep, fine = layers["deep_convolution"], layers["fine_convolution"]
     assert (post.device, deep.device, pool.device, fine.device) == ("dsp", "dla", "c", "dla")
-    assert overlap(post, deep) == post.cycles
-    assert overlap(pool, fine) == fine.cycles
-    assert stats.cycles < stats.modelled + stats.counted
-    assert layers["coarse_flat"].start_cycle > layers["coarse_convolution"].end_cycle
+    assert overlap(post, deep) == post.length
+    assert overlap(pool, fine) == fine.length
+    assert stats.total < stats.modelled + stats.counted
+    assert layers["coarse_flat"].start > layers["coarse_convolution"].end
 
 
 def test_a_tensor_passes_between_devices_without_a_copy_where_they_share_a_memory(
@@ -141,12 +141,12 @@ def test_the_dla_has_the_next_image_while_the_dsp_finds_boxes_in_one(chip: Repos
     post = [x for x in stats.layers if x.device == "dsp" and "_0_" in x.sources[0]]
     next_image = [x for x in stats.layers if x.device == "dla" and "_1_" in x.sources[0]]
     assert len(post) == 2 and len(next_image) == 6
-    assert [sum(overlap(x, job) for job in next_image) == x.cycles for x in post] == [True, True]
+    assert [sum(overlap(x, job) for job in next_image) == x.length for x in post] == [True, True]
 
 
-def overlap(one: LayerCycles, other: LayerCycles) -> int:
-    last = min(one.end_cycle, other.end_cycle)
-    return max(0, last - max(one.start_cycle, other.start_cycle) + 1)
+def overlap(one: TimedLayer, other: TimedLayer) -> int:
+    last = min(one.end, other.end)
+    return max(0, last - max(one.start, other.start) + 1)
 
 
 def test_results_are_wrong_where_a_wait_is_missing(chip: Repository) -> None:
@@ -175,9 +175,9 @@ def test_a_mailbox_starts_the_dsp_without_the_processor(chip: Repository) -> Non
         name: read_record(built / name / "stats/stats.json", Timeline)
         for name in ("shared", "mailbox")
     }
-    assert times["mailbox"].cycles < times["shared"].cycles
+    assert times["mailbox"].total < times["shared"].total
     layers = {layer.sources[0]: layer for layer in times["mailbox"].layers if layer.sources}
-    assert layers["fine_flat"].start_cycle > layers["fine_convolution"].end_cycle
+    assert layers["fine_flat"].start > layers["fine_convolution"].end
 
 
 def test_results_are_wrong_where_the_mailbox_is_empty(chip: Repository) -> None:

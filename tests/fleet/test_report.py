@@ -13,15 +13,21 @@ from firmwright.fleet.report import read_results, write_report
 
 JOBS = ("slower", "same", "broken", "mended", "new", "late")
 BEFORE = {
-    "slower": Outcome("slower", "", "aa", "exact", 1000, 500, 60, None, 75.0),
+    "slower": Outcome(
+        "slower", "", "aa", "exact", 1000, "cycles", "a table", 0.5, 500, 60, None, 75.0
+    ),
     "same": Outcome("same", "", "bb", "not run"),
     "broken": Outcome("broken", "", "cc", "exact"),
     "mended": Outcome("mended", "an old mistake"),
     "late": Outcome("late", "", "dd", "exact"),
 }
 AFTER = {
-    "new": Outcome("new", "", "ee", "within the tolerance", 12345, batch=8),
-    "slower": Outcome("slower", "", "ff", "exact", 1100, 500, 64, None, 50.0),
+    "new": Outcome(
+        "new", "", "ee", "within the tolerance", 12345, "instructions", "counted", batch=8
+    ),
+    "slower": Outcome(
+        "slower", "", "ff", "exact", 1100, "cycles", "a table", 0.55, 500, 64, None, 50.0
+    ),
     "same": BEFORE["same"],
     "broken": Outcome("broken", "my|net.yaml:1:1: <b>wrong</b>\nand more"),
     "mended": Outcome("mended", "", "99", "exact"),
@@ -29,16 +35,16 @@ AFTER = {
 TABLE = """\
 # Fleet
 
-4 of 6 built, 1 failed, 1 not tried.
+4 of 6 built, 1 failed, 1 not tried. Times: a table; counted.
 
-| job | exact? | cycles | flash | RAM | batch | offload | since the last run |
+| job | exact? | time | flash | RAM | batch | offload | since the last run |
 | --- | --- | --- | --- | --- | --- | --- | --- |
-| slower | exact | 1,100 | 500 | 64 | – | 50.0 % | cycles 1,000 → 1,100 (+10.0 %); \
+| slower | exact | 0.55 ms | 500 | 64 | – | 50.0 % | cycles 1,000 → 1,100 (+10.0 %); \
 RAM 60 → 64 (+6.7 %); offload 75.0 % → 50.0 % |
 | same | not run | – | – | – | – | – |  |
 | broken | failed |  |  |  |  |  | was built before |
 | mended | exact | – | – | – | – | – | failed before, built now |
-| new | within the tolerance | 12,345 | – | – | 8 | – | new |
+| new | within the tolerance | 12,345 instructions | – | – | 8 | – | new |
 | late | not tried |  |  |  |  |  |  |
 
 ## broken

@@ -23,7 +23,7 @@ from firmwright.pipeline.summary import (
 )
 from firmwright.recipe import Tolerance
 from firmwright.report.rows import WARNING, make_row
-from firmwright.report.timeline import CountedCycles, LayerCycles, Timeline
+from firmwright.report.timeline import Counted, TimedLayer, Timeline
 from firmwright.verify.run_records import RunRecord
 
 
@@ -137,10 +137,9 @@ def test_layers_in_float32_show_their_share_of_the_cycles(tmp_path: Path) -> Non
     artifacts.KERNELS.write(tmp_path, Kernels(tuple(kernels)))
     ends = {"region_0": (0, 59), "region_1": (60, 79)}
     layers = tuple(
-        LayerCycles(name, *when, "c", (), (), 0, None, CountedCycles(0))
-        for name, when in ends.items()
+        TimedLayer(name, *when, "c", (), (), 0, None, Counted(0, 0)) for name, when in ends.items()
     )
-    artifacts.TIMELINE.write(tmp_path, Timeline(80, 0, 80, layers))
+    artifacts.TIMELINE.write(tmp_path, Timeline("cycles", "", 80, 0, 80, None, None, layers))
     (row,) = describe_fallbacks(job)
     told = "quantized operators that run in float32: 1 of 4, in layers of 25.0 % of the cycles"
     assert str(row) == told

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firmwright.ir.kernels import Cycles
-from firmwright.report.comparison import compare_timelines, format_cycles
-from firmwright.report.timeline import CountedCycles, LayerCycles, Timeline
+from firmwright.report.comparison import compare_timelines, format_times
+from firmwright.report.timeline import CYCLES, Counted, TimedLayer, Timeline
 
 Layer = tuple[str, str, int, int]
 """Sources (one letter each), device, modelled and counted cycles."""
@@ -12,17 +12,19 @@ Layer = tuple[str, str, int, int]
 
 def timeline(*layers: Layer) -> Timeline:
     rows = tuple(
-        LayerCycles(f"region_{i}", 0, 0, device, tuple(sources), (), 0,
-                    Cycles(modelled, 0, 0) if modelled else None, CountedCycles(counted))
+        TimedLayer(f"region_{i}", 0, 0, device, tuple(sources), (), 0,
+                    Cycles(modelled, 0, 0) if modelled else None, Counted(counted, counted))
         for i, (sources, device, modelled, counted) in enumerate(layers)
     )  # fmt: skip
     modelled, counted = sum(x[2] for x in layers), sum(x[3] for x in layers)
-    return Timeline(modelled + counted, modelled, counted, rows)
+    return Timeline(
+        CYCLES, "by some table", modelled + counted, modelled, counted, None, None, rows
+    )
 
 
 def rows(own: Timeline, other: Timeline) -> list[tuple[str, int, int]]:
     compared = compare_timelines(own, "npu, c", other, "c").layers
-    return [("".join(row.sources), row.own.cycles, row.other.cycles) for row in compared]
+    return [("".join(row.sources), row.own.total, row.other.total) for row in compared]
 
 
 def test_layers_that_compute_the_same_share_a_row() -> None:
@@ -33,7 +35,7 @@ def test_layers_that_compute_the_same_share_a_row() -> None:
     first = compared.layers[0]
     assert (first.devices, first.own.modelled, first.own.counted) == (("npu",), 90, 10)
     assert [row.speed_up for row in compared.layers] == [10.0, 1.0, 1.4]
-    assert (compared.total.own.cycles, compared.total.other.cycles) == (175, 1077)
+    assert (compared.total.own.total, compared.total.other.total) == (175, 1077)
 
 
 def test_a_layer_without_a_name_belongs_to_the_one_after_it() -> None:
@@ -55,10 +57,10 @@ def test_without_common_names_there_is_one_row() -> None:
 
 def test_the_table_ends_with_the_total() -> None:
     own = timeline(("a", "npu", 1000, 200), ("", "c", 0, 34))
-    lines = format_cycles(
+    lines = format_times(
         compare_timelines(own, "npu, c", timeline(("a", "c", 0, 9000)), "c")
     ).split("\n")
-    assert lines[0].split() == ["layer", "cycles", "modelled", "counted", "with", "c", "speed-up"]
+    assert lines[0].split() == ["layer", "cycles", "modelled", "processor", "with", "c", "speed-up"]
     assert lines[1].split() == ["a", "1,200", "1,000", "200", "9,000", "7.50"]
     assert lines[-1].split() == ["total", "1,234", "1,000", "234", "9,000", "7.29"]
     assert len({len(line) for line in lines}) == 1

@@ -17,6 +17,7 @@ from firmwright.recipe import Tolerance
 from firmwright.report.timeline import Timeline, draw_tracks, make_timeline, write_timeline
 from firmwright.verify.run_records import RunRecord
 
+CLOCK = 64_000_000
 MODELLED = Cycles(compute=700, transfer=200, stall=30)
 
 
@@ -59,23 +60,23 @@ def counted(total: int | None, samples: int = 1, **by_region: int) -> RunRecord:
 
 
 def found(record: RunRecord) -> Timeline:
-    return make_timeline(SCHEDULE, PARTITION, KERNELS, record, "network_run")
+    return make_timeline(SCHEDULE, PARTITION, KERNELS, record, "network_run", "by models", CLOCK)
 
 
 def test_layers_follow_one_another_and_a_view_takes_no_time() -> None:
     layers = found(counted(100, conv=20, softmax=70)).layers
-    assert [(x.name, x.start_cycle, x.end_cycle) for x in layers] == [
+    assert [(x.name, x.start, x.end) for x in layers] == [
         ("conv", 0, 949), ("softmax", 950, 1019), ("network_run", 1020, 1029),
     ]  # fmt: skip
-    assert (layers[0].modelled, layers[0].counted.cpu, layers[0].macs) == (MODELLED, 20, 5)
+    assert (layers[0].modelled, layers[0].counted.instructions, layers[0].macs) == (MODELLED, 20, 5)
     assert (layers[1].modelled, layers[1].device) == (None, "c")
 
 
 def test_means_of_several_runs_add_up() -> None:
     whole = found(counted(200, samples=3, conv=50, softmax=100))
-    assert [x.counted.cpu for x in whole.layers] == [16, 34, 16]
-    assert (whole.counted, whole.modelled, whole.cycles) == (66, 930, 996)
-    assert sum(x.cycles for x in whole.layers) == whole.cycles
+    assert [x.counted.instructions for x in whole.layers] == [16, 34, 16]
+    assert (whole.counted, whole.modelled, whole.total) == (66, 930, 996)
+    assert sum(x.length for x in whole.layers) == whole.total
 
 
 def test_the_file_is_a_mapping_of_layers_numbered_from_1(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_the_file_is_a_mapping_of_layers_numbered_from_1(tmp_path: Path) -> None
     layers = yaml.safe_load(text)
     assert list(layers) == [1, 2, 3]
     assert layers[1]["modelled"] == {"compute": 700, "transfer": 200, "stall": 30}
-    assert layers[1]["counted"] == {"cpu": 20}
+    assert layers[1]["counted"] == {"instructions": 20, "cycles": None}
     assert layers[2]["sources"] == ["softmax in the model"]
 
 
@@ -116,7 +117,7 @@ def beside(events: dict[str, str]) -> Timeline:
     )
     schedule = schedule_regions(partition, kernels)
     record = counted(30, first=10, second=10)
-    return make_timeline(schedule, partition, kernels, record, "network_run")
+    return make_timeline(schedule, partition, kernels, record, "network_run", "by models")
 
 
 @pytest.mark.parametrize(
@@ -128,9 +129,9 @@ def test_a_job_begins_when_the_processor_or_the_other_job_lets_it(
 ) -> None:
     found = beside(events)
     first, last, _ = found.layers
-    assert (first.start_cycle, first.end_cycle) == (10, 49)
-    assert (last.start_cycle, last.end_cycle) == second
-    assert found.cycles == cycles
+    assert (first.start, first.end) == (10, 49)
+    assert (last.start, last.end) == second
+    assert found.total == cycles
 
 
 def test_each_device_has_a_line_of_when_it_runs() -> None:
@@ -139,3 +140,31 @@ def test_each_device_has_a_line_of_when_it_runs() -> None:
         "dsp  ......#.",
         "c    .......#",
     ]
+
+
+def tabled(total: int, cycles: int, **by_region: tuple[int, int]) -> RunRecord:
+    """Return a run with instructions and cycles by region."""
+    record = counted(total, **{name: each[0] for name, each in by_region.items()})
+    of = {name: each[1] for name, each in by_region.items()}
+    return replace(record, cycles_total=cycles, cycles_by_region=of)
+
+
+def test_cycles_of_a_table_replace_instructions_and_give_milliseconds() -> None:
+    timeline = found(tabled(100, 150, conv=(20, 30), softmax=(70, 100)))
+    assert [(x.length, x.counted.instructions, x.counted.cycles) for x in timeline.layers] == [
+        (960, 20, 30), (100, 70, 100), (20, 10, 20),
+    ]  # fmt: skip
+    assert (timeline.unit, timeline.counted, timeline.total) == ("cycles", 150, 1080)
+    assert timeline.milliseconds == 0.017
+    assert str(timeline) == "about 1,080 cycles, 0.017 ms at 64 MHz (by models)"
+
+
+def test_instructions_are_never_called_cycles(tmp_path: Path) -> None:
+    kernels = Kernels((kernel("conv"), kernel("softmax")))
+    record = counted(100, conv=20, softmax=70)
+    timeline = make_timeline(SCHEDULE, PARTITION, kernels, record, "run", "counted", CLOCK)
+    assert (timeline.unit, timeline.milliseconds) == ("instructions", None)
+    assert str(timeline) == "100 instructions (counted)"
+    write_timeline(tmp_path / "s.yaml", timeline, "")
+    first = yaml.safe_load((tmp_path / "s.yaml").read_text())[1]
+    assert (first["start_instruction"], first["end_instruction"]) == (0, 19)

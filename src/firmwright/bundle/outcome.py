@@ -15,8 +15,9 @@ from .bundle import is_of_networks, parse_any_bundle
 class Outcome:
     """The outcome of a job: a bundle, or a ``failure``, the message with the reason.
 
-    ``exact`` is "exact", "within the tolerance" or "not run". ``cycles`` are per inference,
-    ``flash`` and ``ram`` are bytes. ``offload`` is the percentage of multiply-accumulates that do
+    ``exact`` is "exact", "within the tolerance" or "not run". ``total`` is one inference in
+    ``unit``, "cycles" or "instructions", and ``source`` says how it was found. ``flash`` and
+    ``ram`` are bytes. ``offload`` is the percentage of multiply-accumulates that do
     not run on the target's last device. A number is None if it is unknown.
     """
 
@@ -24,11 +25,21 @@ class Outcome:
     failure: str = ""
     sha256: str = ""
     exact: str = ""
-    cycles: int | None = None
+    total: int | None = None
+    unit: str = ""
+    source: str = ""
+    milliseconds: float | None = None
     flash: int | None = None
     ram: int | None = None
     batch: int | None = None
     offload: float | None = None
+
+    @property
+    def time(self) -> str:
+        """Return e.g. ``64.4 ms`` or ``2,954,662 instructions``; empty if it is unknown."""
+        if self.milliseconds is not None:
+            return f"{self.milliseconds:,.3g} ms"
+        return "" if self.total is None else f"{self.total:,} {self.unit}"
 
 
 def read_outcome(job: str, path: Path) -> Outcome:
@@ -45,11 +56,13 @@ def make_outcome(job: str, manifest: Mapping[str, Any], sha256: str = "") -> Out
 
 def read_network(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the outcome in the manifest of a bundle of one network."""
-    memory, batch, cycles = (manifest.get(key) for key in ("memory", "batch", "cycles"))
+    memory, batch, timeline = (manifest.get(key) for key in ("memory", "batch", "timeline"))
     assert memory is not None  # the manifest's schema requires it
+    keys = ("total", "unit", "source", "milliseconds")
+    time = {key: timeline[key] for key in keys} if timeline else {}
     return {
         "exact": describe_agreement([manifest["run"]]),
-        "cycles": cycles["cycles"] if cycles else None,
+        **time,
         "flash": memory["flash_bytes"],
         "ram": memory["ram_bytes"],
         "batch": batch["actual_batch_size"] if batch else None,

@@ -48,7 +48,4 @@ def describe(outcome: Outcome) -> str:
     """Return the result of a job as one line."""
     if outcome.failure:
         return outcome.job
-    told = [outcome.exact]
-    if outcome.cycles is not None:
-        told.append(f"{outcome.cycles:,} cycles")
-    return f"{outcome.job}: {', '.join(told)}"
+    return f"{outcome.job}: {', '.join(filter(None, [outcome.exact, outcome.time]))}"

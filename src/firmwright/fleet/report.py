@@ -5,7 +5,7 @@ The same outcomes before and after result in the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +21,8 @@ RESULTS = "fleet.json"
 """The data that the next run compares with."""
 MARKDOWN, PAGE = "fleet.md", "fleet.html"
 
-MEASURES = ("exact", "cycles", "flash", "ram", "batch", "offload")
-COLUMNS = ("job", "exact?", "cycles", "flash", "RAM", "batch", "offload", "since the last run")
+MEASURES = ("flash", "ram", "batch", "offload")
+COLUMNS = ("job", "exact?", "time", "flash", "RAM", "batch", "offload", "since the last run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def write_report(
     rows = [make_row(job, outcomes.get(job), before.get(job)) for job in jobs]
     kept = [outcomes.get(job) or before.get(job) for job in jobs]
     results = Results(tuple(outcome for outcome in kept if outcome is not None))
-    head = count(jobs, outcomes)
+    head = ". ".join([count(jobs, outcomes), *describe_sources(outcomes.values())])
     write_whole(folder / MARKDOWN, render_markdown(head, rows).encode())
     write_whole(folder / PAGE, render_page(head, rows).encode())
     write_whole(folder / RESULTS, encode_record(results))
@@ -83,10 +83,16 @@ def count(jobs: Sequence[str], outcomes: Mapping[str, Outcome]) -> str:
     return ", ".join(told)
 
 
+def describe_sources(outcomes: Iterable[Outcome]) -> list[str]:
+    """Return a sentence about the sources of the times, if any time is known."""
+    sources = sorted({outcome.source for outcome in outcomes} - {""})
+    return [f"Times: {'; '.join(sources)}"] if sources else []
+
+
 def make_row(job: str, now: Outcome | None, before: Outcome | None) -> Row:
     if now is None:
         return Row((job, "not tried", *[""] * (len(COLUMNS) - 2)), "")
-    values = (now.cycles, now.flash, now.ram, now.batch, now.offload)
+    values = (now.time or None, now.flash, now.ram, now.batch, now.offload)
     told = ("failed", *[""] * 5) if now.failure else (now.exact, *map(show, values))
     return Row((job, *told, describe_change(now, before)), now.failure)
 
@@ -110,8 +116,16 @@ def describe_change(now: Outcome, before: Outcome | None) -> str:
         return "was built before" if now.failure else "failed before, built now"
     if now.sha256 == before.sha256:
         return ""
-    changes = [compare(name, getattr(before, name), getattr(now, name)) for name in MEASURES]
+    changes = [compare("", before.exact, now.exact), compare_times(before, now)]
+    changes += [compare(name, getattr(before, name), getattr(now, name)) for name in MEASURES]
     return "; ".join(filter(None, changes)) or "other bytes"
+
+
+def compare_times(before: Outcome, now: Outcome) -> str:
+    """Return the change of an inference's time; numbers of different units are not divided."""
+    if before.unit == now.unit:
+        return compare(now.unit, before.total, now.total)
+    return compare("time", before.time or None, now.time or None)
 
 
 def compare(name: str, before: object, now: object) -> str:
@@ -121,7 +135,7 @@ def compare(name: str, before: object, now: object) -> str:
     rate = ""
     if isinstance(before, int) and isinstance(now, int) and before:
         rate = f" ({100 * (now - before) / before:+.1f} %)"
-    label = {"exact": "", "ram": "RAM "}.get(name, f"{name} ")
+    label = {"": "", "ram": "RAM "}.get(name, f"{name} ")
     return f"{label}{show(before)} → {show(now)}{rate}"
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from firmwright.quantize.calibration import CalibrationRecord
     from firmwright.quantize.quantization_record import QuantizationRecord
     from firmwright.report.advice import AdviceRecord
-    from firmwright.report.comparison import CostComparison, CycleComparison
+    from firmwright.report.comparison import CostComparison, TimeComparison
     from firmwright.report.several_networks import NetworksRun
     from firmwright.report.timeline import Timeline
     from firmwright.toolchain.image import FirmwareSize
@@ -141,8 +141,8 @@ BOXES: Artifact[DetectionReport] = Artifact(
 TIMELINE: Artifact[Timeline] = Artifact(
     "stats", "stats.json", "firmwright.report.timeline:Timeline"
 )
-COMPARISON: Artifact[CycleComparison] = Artifact(
-    "comparison", "comparison.json", "firmwright.report.comparison:CycleComparison"
+COMPARISON: Artifact[TimeComparison] = Artifact(
+    "comparison", "comparison.json", "firmwright.report.comparison:TimeComparison"
 )
 MAPPING: Artifact[CostComparison] = Artifact(
     "mapping", "mapping.json", "firmwright.report.comparison:CostComparison"

@@ -15,13 +15,35 @@ def check_measurable(job: Job) -> None:
     if not job.has_firmware:
         message = f"the platform '{job.platform.name}' links no firmware here that could be held"
         raise DiagnosticError([make_diagnostic(job, "", f"{message} to it; leave the key out")])
-    if budget.cycles is not None and not job.counts_instructions:
-        runs = "no firmware runs"
-        if job.is_run:
-            runner = "a board" if job.recipe.run.board else f"'{job.emulator}'"
-            runs = f"{runner} counts no instructions"
-        message = f"{runs} on '{job.platform.name}', so no cycles can be compared with it"
-        raise DiagnosticError([make_diagnostic(job, "cycles", f"{message}; leave the key out")])
+    found = [
+        make_diagnostic(job, key, f"{reason}; {remedy}")
+        for key in ("instructions", "cycles", "latency")
+        if getattr(budget, key) is not None
+        for reason, remedy in [explain_unknown(job, key)]
+        if reason
+    ]
+    if found:
+        raise DiagnosticError(found)
+
+
+def explain_unknown(job: Job, key: str) -> tuple[str, str]:
+    """Return why a measure of time is not known on the platform, and a remedy; empty if it is."""
+    name, remedy = job.platform.name, "remove the key"
+    if not job.is_run:
+        return f"no firmware runs on '{name}'", remedy
+    if not job.counts_instructions:
+        runner = "a board" if job.recipe.run.board else f"the emulator '{job.emulator}'"
+        return f"{runner} counts no instructions on '{name}'", remedy
+    if key == "instructions":
+        return "", ""
+    if not job.counts_cycles:
+        reason = "the platform states no cycle table"
+        if job.platform.cycles is not None:
+            reason = f"the emulator '{job.emulator}' does not apply the cycle table"
+        return f"no cycles are known on '{name}': {reason}", "use `instructions`"
+    if key == "latency" and job.clock is None:
+        return f"the platform '{name}' states no clock", "add `clock: 64 MHz` to the recipe"
+    return "", ""
 
 
 def make_diagnostic(job: Job, key: str, message: str) -> Diagnostic:

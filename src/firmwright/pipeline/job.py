@@ -244,6 +244,17 @@ class Job:
         emulated = self.can_emulate and self.recipe.run.board is None
         return emulated and (self.emulator == "unicorn" or self._has_counting_qemu)
 
+    @property
+    def counts_cycles(self) -> bool:
+        """Whether the cycles of an inference are known: by a table, or by a device's cost model."""
+        table = self.platform.cycles is not None and self.emulator == "unicorn"
+        return self.counts_instructions and (table or len(self.mix) > 1)
+
+    @property
+    def clock(self) -> int | None:
+        """The clock frequency of the processor in Hz, None if it is not stated."""
+        return self.recipe.clock or self.platform.clock
+
     @cached_property
     def _has_counting_qemu(self) -> bool:
         if self.emulator != "qemu" or self.platform.qemu is None:
@@ -321,7 +332,8 @@ class Job:
     def platform_files(self) -> list[Path]:
         """Return the custom files of the board and of the toolchain."""
         toolchain = find_toolchain(self.recipe, self.platform)
-        own = [Path(toolchain)] if is_own_file(toolchain) else []
+        named = (toolchain, self.platform.cycles or "")
+        own = [Path(name) for name in named if is_own_file(name)]
         return [*list_own_files(self.platform.board), *own]
 
     @cached_property

@@ -10,6 +10,7 @@ from firmwright.pipeline.explain import explain_partition
 from firmwright.pipeline.job import Job
 from firmwright.report.explanation import Explanation, compute_mac_share, format_count
 from firmwright.report.rows import GOOD, WARNING, Part, Row, make_row
+from firmwright.report.timeline import CYCLES, Timeline
 from firmwright.verify.run_records import RunRecord
 
 LARGEST = 3
@@ -45,8 +46,16 @@ def describe_run(job: Job) -> Iterator[Row]:
     if record.instructions is not None:
         counted = f"{record.instructions:,} instructions"
     yield make_row("inference", f"{counted}, {record.macs:,} MACs ({record.emulator})")
+    if job.has_stage("stats"):
+        yield from describe_time(artifacts.TIMELINE.read(job))
     if job.has_stage("batch"):
         yield make_row("batch", str(artifacts.BATCH.read(job)))
+
+
+def describe_time(timeline: Timeline) -> Iterator[Row]:
+    """Yield the time of an inference, if more than its instructions is known."""
+    if timeline.unit == CYCLES:
+        yield make_row("time", str(timeline))
 
 
 def describe_networks(job: Job) -> Iterator[Row]:
@@ -103,11 +112,11 @@ def describe_devices(job: Job) -> Iterator[Row]:
 
 
 def describe_layers(job: Job) -> Iterator[Row]:
-    """Yield the layers with the highest costs: cycles if they are counted, or MACs."""
+    """Yield the layers with the highest costs: in the timeline, or in MACs without one."""
     if job.has_stage("stats"):
         found = artifacts.TIMELINE.read(job)
-        unit, total = "cycles", found.cycles
-        costs = [(layer.cycles, layer.name) for layer in found.layers]
+        unit, total = found.unit, found.total
+        costs = [(layer.length, layer.name) for layer in found.layers]
     else:
         partition = artifacts.PARTITION.read(job)
         unit, total = "MACs", partition.macs
@@ -141,13 +150,13 @@ def describe_fallbacks(job: Job) -> Iterator[Row]:
 
 
 def describe_float_cost(job: Job, kernels: Kernels) -> str:
-    """Return ``, in layers of 12.3 % of the cycles``; '' if cycles are not counted."""
+    """Return ``, in layers of 12.3 % of the cycles``; '' without a timeline."""
     if not job.has_stage("stats"):
         return ""
     timeline = artifacts.TIMELINE.read(job)
     floats = {kernel.region for kernel in kernels.kernels if kernel.float_operators}
-    cycles = sum(layer.cycles for layer in timeline.layers if layer.name in floats)
-    return f", in layers of {100 * cycles / timeline.cycles:.1f} % of the cycles"
+    length = sum(layer.length for layer in timeline.layers if layer.name in floats)
+    return f", in layers of {100 * length / timeline.total:.1f} % of the {timeline.unit}"
 
 
 def describe_first_refusal(found: Explanation, device: str) -> str:

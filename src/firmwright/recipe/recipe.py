@@ -31,6 +31,7 @@ BESIDE_THE_NETWORK = frozenset(
     {
         "allow_fallback",
         "budget",
+        "clock",
         "compare",
         "counter",
         "description",
@@ -184,11 +185,16 @@ class Library(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """The limits of the firmware: bytes of ``flash`` and ``ram``, ``cycles`` of one inference."""
+    """The limits of the firmware: bytes of ``flash`` and ``ram``, and the time of one inference.
+
+    ``latency`` is in milliseconds.
+    """
 
     flash: int | None = None
     ram: int | None = None
     cycles: int | None = None
+    instructions: int | None = None
+    latency: float | None = None
 
 
 @dataclass(frozen=True)
@@ -220,6 +226,8 @@ class Recipe:
     require_offload: float | None = None
     """The percentage of multiply-accumulates that the devices before the last must run."""
     budget: Budget | None = None
+    clock: int | None = None
+    """The clock frequency of the processor in Hz, if it differs from the platform's."""
     counter: int | None = None
     """The counter for receivers, whose policy rejects bundles with a lower counter."""
     classes: Classes | None = None

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from firmwright.data.sample_sources import KINDS
+from firmwright.documents.quantities import parse_frequency, parse_time
 from firmwright.documents.schema_check import Schema
 from firmwright.documents.sizes import parse_size
 from firmwright.documents.yaml_text import Pointer
@@ -55,10 +56,12 @@ def _normalize_target(stated: Any) -> Any:
 
 _SPELLINGS: Mapping[str, Callable[[Any], Any]] = {
     "count": int,
+    "frequency": parse_frequency,
     "percentage": lambda text: float(text.removesuffix("%")),
     "sha256": str.lower,
     "size": parse_size,
     "source": _normalize_source,
     "target": _normalize_target,
+    "time": parse_time,
 }
 """The functions that convert a written value to the form in a ``Recipe``, by ``format``."""

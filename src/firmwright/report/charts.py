@@ -93,7 +93,7 @@ def name_style(devices: Sequence[str], device: str) -> str:
 
 
 def draw_timeline(report: Report) -> tuple[Track, ...]:
-    """Return a track for each device with its layers over time; empty if no cycles were counted.
+    """Return a track for each device with its layers over time; empty if nothing was counted.
 
     A layer's time has up to four parts: the processor's instructions for it, and its device's
     computing, transfers and waiting.
@@ -120,20 +120,20 @@ def draw_layer(layer: ReportedLayer, report: Report) -> list[Box]:
     if layer.time is None:
         return []
     style, modelled = name_style(report.devices, layer.device), layer.time.modelled
-    parts = [("counted", layer.time.counted)]
+    parts = [("processor", layer.time.counted)]
     if modelled:
         named = ("compute", modelled.compute), ("transfer", modelled.transfer)
         parts += [*named, ("stall", modelled.stall)]
     # The instructions that start a job in parallel to the processor come before the job.
-    start = layer.time.end - layer.time.cycles
+    start = layer.time.end - layer.time.length
     boxes = []
-    for name, cycles in parts:
-        if cycles:
-            left, width = (percent(n, report.total.cycles) for n in (start, cycles))
-            title = f"{layer.title}: {cycles:,} cycles, {name}"
+    for name, length in parts:
+        if length:
+            left, width = (percent(n, report.total.total) for n in (start, length))
+            title = f"{layer.title}: {length:,} {report.total.unit}, {name}"
             shown = max(width, LEAST_WIDTH)
             boxes.append(Box(left, 0, shown, 100, f"{style} {name}", title, layer.number))
-        start += cycles
+        start += length
     return boxes
 
 
@@ -171,9 +171,9 @@ def draw_buffer(buffer: Buffer, memory: Memory, size: int) -> Box:
 def draw_roofline(report: Report) -> Roofline | None:
     """Return each layer's place below the roofs; None if no layer has both MACs and cycles."""
     found = [
-        (layer, layer.macs / layer.size.moved, layer.macs / layer.cycles)
+        (layer, layer.macs / layer.size.moved, layer.macs / layer.length)
         for layer in report.layers
-        if layer.macs and layer.cycles
+        if layer.macs and layer.length
     ]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""Compares one network on two target mixes, layer by layer: counted cycles and estimated costs.
+"""Compares one network on two target mixes, layer by layer: times and estimated costs.
 
 Files ``comparison/comparison.json`` and ``mapping/mapping.json``.
 """
@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from firmwright.report.estimates import Cost, LayerEstimate, sum_costs
 from firmwright.report.text_table import align_columns
-from firmwright.report.timeline import LayerCycles, Timeline
+from firmwright.report.timeline import CYCLES, TimedLayer, Timeline
 
 ORIGIN = "modelled, not measured"
 """The origin of the numbers in a comparison of costs."""
@@ -34,40 +34,45 @@ LayerT = TypeVar("LayerT", bound=ComparedLayer)
 
 
 @dataclass(frozen=True, slots=True)
-class CycleCount:
-    """Cycles that cost models of devices estimate, and instructions that the CPU executed."""
+class TimeCount:
+    """The cycles that cost models of devices estimate, and the processor's part."""
 
     modelled: int
     counted: int
 
     @property
-    def cycles(self) -> int:
+    def total(self) -> int:
         return self.modelled + self.counted
 
 
 @dataclass(frozen=True, slots=True)
-class CycleRow:
+class TimeRow:
     """The layers of both mixes that compute the same operators of the model, its ``sources``.
 
-    ``devices`` are the devices of ``own``. ``speed_up`` is ``other`` divided by ``own``, in
-    cycles, with three decimals.
+    ``devices`` are the devices of ``own``. ``speed_up`` is ``other`` divided by ``own``,
+    with three decimals.
     """
 
     sources: tuple[str, ...]
     devices: tuple[str, ...]
-    own: CycleCount
-    other: CycleCount
+    own: TimeCount
+    other: TimeCount
     speed_up: float
 
 
 @dataclass(frozen=True, slots=True)
-class CycleComparison:
-    """One inference on ``target`` (``own``) and on ``other_target`` (``other``)."""
+class TimeComparison:
+    """One inference on ``target`` (``own``) and on ``other_target`` (``other``).
+
+    ``source`` says how the numbers of both were found.
+    """
 
     target: str
     other_target: str
-    layers: tuple[CycleRow, ...]
-    total: CycleRow
+    unit: str
+    source: str
+    layers: tuple[TimeRow, ...]
+    total: TimeRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +107,18 @@ class CostComparison:
 
 def compare_timelines(
     own: Timeline, target: str, other: Timeline, other_target: str
-) -> CycleComparison:
-    """Return a comparison of the cycles of two timelines of one network.
+) -> TimeComparison:
+    """Return a comparison of two timelines of one network.
+
+    If only one of them has cycles, each instruction of the other one counts as a cycle.
 
     The last row contains the layers after the last named operator.
     """
-    rows = tuple(make_cycle_row(*stretch) for stretch in align_layers(own.layers, other.layers))
-    return CycleComparison(target, other_target, rows, make_cycle_row(own.layers, other.layers))
+    rows = tuple(make_time_row(*stretch) for stretch in align_layers(own.layers, other.layers))
+    total = make_time_row(own.layers, other.layers)
+    unit = own.unit if own.unit == other.unit else CYCLES
+    source = "; ".join(dict.fromkeys([own.source, other.source]))
+    return TimeComparison(target, other_target, unit, source, rows, total)
 
 
 def compare_costs(
@@ -124,10 +134,10 @@ def compare_costs(
     return CostComparison(target, other_target, ORIGIN, unverified, rows, total)
 
 
-def make_cycle_row(own: Sequence[LayerCycles], other: Sequence[LayerCycles]) -> CycleRow:
-    mine, theirs = count_cycles(own), count_cycles(other)
-    speed_up = round(theirs.cycles / max(mine.cycles, 1), 3)
-    return CycleRow(list_sources(own), list_devices(own), mine, theirs, speed_up)
+def make_time_row(own: Sequence[TimedLayer], other: Sequence[TimedLayer]) -> TimeRow:
+    mine, theirs = count_time(own), count_time(other)
+    speed_up = round(theirs.total / max(mine.total, 1), 3)
+    return TimeRow(list_sources(own), list_devices(own), mine, theirs, speed_up)
 
 
 def make_cost_row(own: Sequence[LayerEstimate], other: Sequence[LayerEstimate]) -> CostRow:
@@ -135,9 +145,9 @@ def make_cost_row(own: Sequence[LayerEstimate], other: Sequence[LayerEstimate]) 
     return CostRow(list_sources(own), list_devices(own), list_devices(other), mine, theirs)
 
 
-def count_cycles(layers: Sequence[LayerCycles]) -> CycleCount:
+def count_time(layers: Sequence[TimedLayer]) -> TimeCount:
     modelled = sum(layer.modelled.total for layer in layers if layer.modelled)
-    return CycleCount(modelled, sum(layer.counted.cpu for layer in layers))
+    return TimeCount(modelled, sum(layer.counted.amount for layer in layers))
 
 
 def list_sources(layers: Sequence[ComparedLayer]) -> tuple[str, ...]:
@@ -174,15 +184,15 @@ def find_milestones(layers: Sequence[ComparedLayer], common: set[str]) -> dict[f
     return found
 
 
-RowT = TypeVar("RowT", bound=CycleRow | CostRow)
+RowT = TypeVar("RowT", bound=TimeRow | CostRow)
 
 
-def format_cycles(comparison: CycleComparison) -> str:
-    """Return the comparison of cycles as a table."""
-    head = ("cycles", "modelled", "counted", f"with {comparison.other_target}", "speed-up")
+def format_times(comparison: TimeComparison) -> str:
+    """Return the comparison of times as a table."""
+    head = (comparison.unit, "modelled", "processor", f"with {comparison.other_target}", "speed-up")
 
-    def format_row(row: CycleRow) -> list[str]:
-        numbers = (row.own.cycles, row.own.modelled, row.own.counted, row.other.cycles)
+    def format_row(row: TimeRow) -> list[str]:
+        numbers = (row.own.total, row.own.modelled, row.own.counted, row.other.total)
         return [*(f"{number:,}" for number in numbers), f"{row.speed_up:.2f}"]
 
     return format_rows(head, comparison.layers, comparison.total, "other", format_row)

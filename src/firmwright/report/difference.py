@@ -68,15 +68,18 @@ def read_devices(manifest: Manifest) -> Values:
     return {name: each["device"] for each in layers for name in each["sources"] or [each["name"]]}
 
 
-def read_cycles(manifest: Manifest) -> Values:
-    timeline = manifest["cycles"]
+def read_time(manifest: Manifest) -> Values:
+    """Return the numbers of a timeline, each with its unit: two units are never compared."""
+    timeline = manifest["timeline"]
     if timeline is None:
         return {}
+    unit = timeline["unit"]
     each = {
-        ", ".join(layer["sources"]) or layer["name"]: layer["end_cycle"] - layer["start_cycle"] + 1
+        f"{', '.join(layer['sources']) or layer['name']}, {unit}": layer["end"] - layer["start"] + 1
         for layer in timeline["layers"]
     }
-    return {"in all": timeline["cycles"], **each}
+    facts = {key: timeline[key] for key in ("milliseconds", "clock", "source")}
+    return {f"in all, {unit}": timeline["total"], **facts, **each}
 
 
 def read_files(manifest: Manifest) -> Values:
@@ -102,7 +105,7 @@ AREAS: Mapping[str, Callable[[Manifest], Values]] = {
     "choice": read_key("name", "build_id", "platform", "target"),
     "model": read_key("model"),
     "device of an operator": read_devices,
-    "cycles": read_cycles,
+    "time": read_time,
     "memory": read_key("memory"),
     "batch": read_key("batch"),
     "run": read_key("run", "not_run", "not_built"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from firmwright.report.explanation import format_count
 from firmwright.report.text_table import align_columns
+from firmwright.report.timeline import CYCLES, Total
 from firmwright.toolchain.image import Section
 from firmwright.toolchain.network_image import NetworkImage
 
@@ -169,13 +170,18 @@ def describe_batch(batch: Mapping[str, Any] | None) -> str:
 
 
 def describe_run(manifest: Manifest) -> str:
-    run, cycles = manifest["run"], manifest["cycles"]
+    run, timeline = manifest["run"], manifest["timeline"]
     if run is None:
         return f"not run: {manifest['not_run']}"
-    counted = f"{cycles['cycles']:,} cycles, " if cycles else ""
+    counted = f"{describe_total(timeline)}; " if timeline else ""
     samples = format_count(run["samples"], "sample", "samples")
     differ = f"{run['differences']:,} of {run['values']:,} values differ from {run['reference']}"
     return f"{counted}{samples}: {differ} ({run['emulator']})"
+
+
+def describe_total(timeline: Mapping[str, Any]) -> Total:
+    """Return the total of a manifest's timeline."""
+    return Total(*(timeline[field.name] for field in fields(Total)))
 
 
 def describe_image(image: InspectedImage) -> list[str]:
@@ -194,10 +200,11 @@ def describe_image(image: InspectedImage) -> list[str]:
 
 
 def list_layers(manifest: Manifest) -> list[str]:
-    """Return a table of the devices, and a table of the layers with their cycles if counted."""
-    layers, timeline = manifest["layers"], manifest["cycles"]
-    cycles = {
-        layer["name"]: f"{layer['end_cycle'] - layer['start_cycle'] + 1:,}"
+    """Return a table of the devices, and a table of the layers with the unit of their lengths."""
+    layers, timeline = manifest["layers"], manifest["timeline"]
+    unit = timeline["unit"] if timeline else CYCLES
+    lengths = {
+        layer["name"]: f"{layer['end'] - layer['start'] + 1:,}"
         for layer in (timeline["layers"] if timeline else ())
     }
     macs, counts = Counter[str](), Counter[str]()
@@ -205,10 +212,10 @@ def list_layers(manifest: Manifest) -> list[str]:
         macs[layer["device"]] += layer["macs"]
         counts[layer["device"]] += 1
     devices = [(name, str(counts[name]), f"{macs[name]:,}") for name in sorted(counts)]
-    rows = [("layer", "device", "MACs", "cycles", "operators of the model")]
+    rows = [("layer", "device", "MACs", unit, "operators of the model")]
     for layer in layers:
         name, sources = layer["name"], format_sources(layer["sources"])
-        counted = cycles.get(name, "-")
+        counted = lengths.get(name, "-")
         rows.append((name, layer["device"], f"{layer['macs']:,}", counted, sources))
     return [
         *align_columns([("device", "layers", "MACs"), *devices], "<>>"),

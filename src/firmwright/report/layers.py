@@ -15,7 +15,7 @@ from firmwright.planning.schedule import Schedule, ScheduleStep, find_dependenci
 from firmwright.quantize.quantization_record import LayerAccuracy
 from firmwright.report.estimates import LayerEstimate
 from firmwright.report.memories import LayerMemories
-from firmwright.report.timeline import LayerCycles, Timeline
+from firmwright.report.timeline import TimedLayer, Timeline
 
 QUANTIZED = "_QuantizeLinear"
 """The suffix of a tensor's name in the name of the operator that quantizes the tensor."""
@@ -32,10 +32,10 @@ class CodeLines:
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """The time at which a layer runs: from cycle ``start`` to cycle ``end``, ``end`` excluded.
+    """The time at which a layer runs: from ``start`` to ``end``, ``end`` excluded.
 
-    ``modelled`` cycles come from the cost model of the layer's device. ``counted`` are
-    instructions that the emulator counted, one cycle each.
+    The unit is the unit of the report's total. ``modelled`` cycles come from the cost model of the
+    layer's device. ``counted`` is the processor's part: its instructions, or their cycles.
     """
 
     start: int
@@ -44,8 +44,8 @@ class LayerTime:
     counted: int
 
     @property
-    def cycles(self) -> int:
-        """Return the cycles of the layer's work, also if it runs in parallel to other layers."""
+    def length(self) -> int:
+        """Return the length of the layer's work, also if it runs in parallel to other layers."""
         return self.counted + (self.modelled_cycles or 0)
 
     @property
@@ -54,7 +54,7 @@ class LayerTime:
 
     @property
     def origin(self) -> str:
-        parts = {"modelled": self.modelled is not None, "counted": self.counted > 0}
+        parts = {"modelled": self.modelled is not None, "processor": self.counted > 0}
         return " + ".join(name for name, is_part in parts.items() if is_part) or "none"
 
 
@@ -104,8 +104,9 @@ class ReportedLayer:
     computes. If its code stands in for a closed tool's result, ``stand_in`` names the tool.
     ``follows`` are the numbers of the layers whose results it reads. ``turn`` is its step in the
     schedule, with the places of its results. ``results`` are the model's names of its results.
-    ``memories`` exist if the platform has several to choose from. ``time`` is None if no cycles
-    were counted; then ``estimated_us`` has microseconds if the platform states its timing.
+    ``memories`` exist if the platform has several to choose from. ``time`` is None if no
+    instructions were counted; then ``estimated_us`` has microseconds if the platform states its
+    timing.
     """
 
     number: int
@@ -137,9 +138,9 @@ class ReportedLayer:
         return self.sources[0] if self.sources else self.name
 
     @property
-    def cycles(self) -> int | None:
-        """Return the cycles of the layer's work, None if no cycles were counted."""
-        return self.time.cycles if self.time else None
+    def length(self) -> int | None:
+        """Return the length of the layer's work in the unit of the total, None if not counted."""
+        return self.time.length if self.time else None
 
     @property
     def snr(self) -> float | None:
@@ -251,7 +252,7 @@ def measure(region: Region, kernel: Kernel, bytes_of: Mapping[str, int]) -> Laye
     )
 
 
-def read_time(layer: LayerCycles | None) -> LayerTime | None:
+def read_time(layer: TimedLayer | None) -> LayerTime | None:
     if layer is None:
         return None
-    return LayerTime(layer.start_cycle, layer.end_cycle + 1, layer.modelled, layer.counted.cpu)
+    return LayerTime(layer.start, layer.end + 1, layer.modelled, layer.counted.amount)

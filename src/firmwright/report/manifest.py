@@ -15,7 +15,7 @@ from firmwright.ir.tensors import ModelInterface, ModelSignature
 from firmwright.planning.batch_size import BatchChoice
 from firmwright.quantize.quantization_record import QuantizationRecord
 from firmwright.recipe.lock import Lock
-from firmwright.report.comparison import CostComparison, CycleComparison
+from firmwright.report.comparison import CostComparison, TimeComparison
 from firmwright.report.timeline import Timeline
 from firmwright.toolchain.network_image import NetworkImage
 from firmwright.verify.detection import DetectionReport
@@ -172,7 +172,7 @@ class Manifest:
     firmware and in the network's header. ``recipe.sha256`` is the digest of the resolved recipe
     (defaults filled in, overrides applied): comments do not change it. ``versions`` are those of
     the tools that affect the bytes. ``stages`` lists the steps of the build and their results.
-    ``detection`` lists the boxes of a recipe with `postprocess`. ``cycles`` is null if the
+    ``detection`` lists the boxes of a recipe with `postprocess`. ``timeline`` is null if the
     emulator counts no instructions; ``comparison`` also without the recipe's `compare`. With
     `compare`, ``mapping`` has estimated costs if the platform states its `timing`. ``stand_ins``
     has, by region, the tool whose result its code replaces. ``artifacts`` is the input of an
@@ -201,8 +201,8 @@ class Manifest:
     detection: DetectionReport | None = None
     quantization: QuantizationRecord | None = None
     accuracy: AccuracyRecord | None = None
-    cycles: Timeline | None = None
-    comparison: CycleComparison | None = None
+    timeline: Timeline | None = None
+    comparison: TimeComparison | None = None
     mapping: CostComparison | None = None
     stand_ins: dict[str, str] = field(default_factory=dict)
     artifacts: ArtifactsReport | None = None

@@ -15,6 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from firmwright.codegen.templates import new_environment, read_template
+from firmwright.documents.quantities import format_frequency
 from firmwright.documents.yaml_text import write_yaml
 from firmwright.report.advice import Advice
 from firmwright.report.charts import (
@@ -27,6 +28,7 @@ from firmwright.report.charts import (
 from firmwright.report.graph import draw_graph
 from firmwright.report.layer_names import shorten_name
 from firmwright.report.report import Report
+from firmwright.report.timeline import format_milliseconds
 
 FOLDER = "report"
 NAMED_LAYERS = 3
@@ -150,11 +152,18 @@ def tell_speed(report: Report) -> Card:
         spent = sum(time for time in estimated if time is not None)
         lines = ("estimated from the platform's numbers, not measured", f"{macs:,} MACs")
         return Card("How fast is it?", f"{spent:,.0f} µs", lines)
-    told = [f"{total.modelled:,} modelled, {total.counted:,} counted; {macs:,} MACs"]
+    told = [total.source, f"{macs:,} MACs"]
+    if total.modelled:
+        told[1:1] = [f"{total.modelled:,} cycles modelled, {total.counted:,} on the processor"]
+    if total.milliseconds is not None and total.clock is not None:
+        told[:0] = [f"at {format_frequency(total.clock)}: about {total.total:,} cycles"]
     if report.layers:  # a network may only hand on its inputs
-        slowest = max(report.layers, key=lambda layer: layer.cycles or 0)
+        slowest = max(report.layers, key=lambda layer: layer.length or 0)
         told.append(f"the slowest layer is {slowest.number}: {shorten_name(slowest.title)}")
-    return Card("How fast is it?", f"{total.cycles:,} cycles", tuple(told))
+    answer = f"{total.total:,} {total.unit}"
+    if total.milliseconds is not None:
+        answer = f"about {format_milliseconds(total.milliseconds)}"
+    return Card("How fast is it?", answer, tuple(told))
 
 
 def tell_fallback(report: Report) -> Card:

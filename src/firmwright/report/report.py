@@ -16,6 +16,7 @@ from firmwright.planning.arena import Buffer
 from firmwright.recipe.lock import Lock
 from firmwright.report.advice import Advice
 from firmwright.report.layers import ReportedLayer
+from firmwright.report.timeline import Total
 from firmwright.toolchain.image import Symbol
 
 REPORT_VERSION = 1
@@ -73,15 +74,6 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
-    """One inference: cycles, and how many are modelled and counted; see the layers' times."""
-
-    cycles: int
-    modelled: int
-    counted: int
-
-
-@dataclass(frozen=True, slots=True)
 class Roof:
     """The peak of a device, as its platform states it: MACs and bytes per cycle."""
 
@@ -95,7 +87,7 @@ class Report:
     """One bundle as the report shows it.
 
     ``devices`` are those of the target, in its order. ``proof`` is None without a run, ``total``
-    without counted cycles. ``advice`` has the changes that would speed up the network.
+    without counted instructions. ``advice`` has the changes that would speed up the network.
     ``accuracy`` has the lines of the table that the stage `accuracy` prints. ``recipe`` is the
     resolved recipe, ``inputs`` are the files that the build read.
     """

@@ -22,7 +22,8 @@ from firmwright.report.page import (
 )
 from firmwright.report.report import Report
 
-NOT_SHOWN = frozenset({"device of an operator", "cycles"})
+MICROSECONDS = "µs"
+NOT_SHOWN = frozenset({"device of an operator", "time"})
 """Areas of a difference that the table of layers shows."""
 
 
@@ -74,7 +75,7 @@ def render_comparison(before: Report, after: Report, found: Difference) -> str:
         layers=layers,
         moved=sum(pair.moved for pair in layers),
         unit=unit,
-        digits=0 if unit == "cycles" else 1,
+        digits=1 if unit == MICROSECONDS else 0,
         areas=[(name, list(each)) for name, each in areas if name not in NOT_SHOWN],
         css=read_asset("report.css.j2"),
         script=read_asset("report.js.j2"),
@@ -89,9 +90,9 @@ def choose_measure(
     before: Report, after: Report
 ) -> tuple[Callable[[ReportedLayer], float | None], str]:
     """Return a function for a layer's cost in a unit that both builds have, and that unit."""
-    if before.total and after.total:
-        return lambda layer: layer.cycles, "cycles"
-    return lambda layer: layer.estimated_us, "µs"
+    if before.total and after.total and before.total.unit == after.total.unit:
+        return lambda layer: layer.length, before.total.unit
+    return lambda layer: layer.estimated_us, MICROSECONDS
 
 
 def pair_layers(

@@ -1,16 +1,18 @@
-"""Computes the clock cycles at which layers run (file ``stats/<name>_stats.yaml``)."""
+"""Computes when layers run, in cycles or instructions (file ``stats/<name>_stats.yaml``)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import yaml
 
+from firmwright.documents.quantities import format_frequency
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles, Kernels
 from firmwright.ir.regions import Partition
@@ -18,11 +20,12 @@ from firmwright.planning.schedule import Schedule, Wait
 from firmwright.verify.run_records import RunRecord
 
 HEADER = """\
-# Clock cycles of one inference of {name} on {platform}, layer by layer in order of execution.
-# start_cycle and end_cycle are inclusive: a layer has end_cycle - start_cycle + 1 cycles.
+# The {unit} of one inference of {name} on {platform}, layer by layer in order of execution:
+#   {time}.
+# start_{one} and end_{one} are inclusive: a layer has end_{one} - start_{one} + 1 {unit}.
 # modelled: cycles of the cost model of the layer's device.
-# counted: instructions that the CPU executed in the layer's function and in functions that it
-#   calls, one cycle each; the mean of {runs} in {emulator}.
+# counted: the instructions that the CPU executed in the layer's function and in functions that it
+#   calls, and their cycles if the platform has a cycle table; the mean of {runs} in {emulator}.
 # The last entry is the run function itself: the instructions between its calls.
 """
 PARALLEL_JOBS_HEADER = """\
@@ -30,17 +33,26 @@ PARALLEL_JOBS_HEADER = """\
 #   job's, after the instructions that start it. Jobs overlap other work in {beside} cycles.
 """
 
-
-@dataclass(frozen=True, slots=True)
-class CountedCycles:
-    """Instructions of the CPU, counted as one cycle each."""
-
-    cpu: int
+CYCLES, INSTRUCTIONS = "cycles", "instructions"
+"""The units of a timeline."""
 
 
 @dataclass(frozen=True, slots=True)
-class LayerCycles:
-    """The cycles in which a region runs; both ends are inclusive.
+class Counted:
+    """Instructions of the CPU, and their clock cycles; None without a cycle table."""
+
+    instructions: int
+    cycles: int | None
+
+    @property
+    def amount(self) -> int:
+        """Return the number in the unit of the timeline."""
+        return self.instructions if self.cycles is None else self.cycles
+
+
+@dataclass(frozen=True, slots=True)
+class TimedLayer:
+    """The cycles or instructions in which a region runs; both ends are inclusive.
 
     For a region that only starts a job in parallel to the processor, they are the job's;
     ``counted`` comes before it. ``sources`` names its operators in the model, ``operators`` their
@@ -49,32 +61,58 @@ class LayerCycles:
     """
 
     name: str
-    start_cycle: int
-    end_cycle: int
+    start: int
+    end: int
     device: str
     sources: tuple[str, ...]
     operators: tuple[str, ...]
     macs: int
     modelled: Cycles | None
-    counted: CountedCycles
+    counted: Counted
 
     @property
-    def cycles(self) -> int:
-        return self.end_cycle - self.start_cycle + 1
+    def length(self) -> int:
+        return self.end - self.start + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
-    """The layers of one inference, in order of execution; the last entry is the run function.
+class Total:
+    """One inference in ``unit``: clock cycles, or instructions if the cycles are not known.
 
-    ``cycles`` is the sum of the ``modelled`` and ``counted`` cycles, minus the cycles in which
-    devices run in parallel.
+    ``source`` says how the numbers were found. ``total`` is the sum of the ``modelled`` and
+    ``counted`` numbers, minus those in which devices run in parallel. ``milliseconds`` is None
+    without a ``clock`` (in Hz) or without cycles.
     """
 
-    cycles: int
+    unit: str
+    source: str
+    total: int
     modelled: int
     counted: int
-    layers: tuple[LayerCycles, ...]
+    clock: int | None
+    milliseconds: float | None
+
+    def __str__(self) -> str:
+        """Return e.g. ``about 640,000 cycles, 10 ms at 64 MHz (by the table of Cortex-M4, …)``."""
+        if self.unit == INSTRUCTIONS:
+            return f"{self.total:,} instructions ({self.source})"
+        time = ""
+        if self.clock is not None and self.milliseconds is not None:
+            time = f", {format_milliseconds(self.milliseconds)} at {format_frequency(self.clock)}"
+        return f"about {self.total:,} cycles{time} ({self.source})"
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline(Total):
+    """The layers of one inference, in order of execution; the last entry is the run function."""
+
+    layers: tuple[TimedLayer, ...]
+
+
+def format_milliseconds(milliseconds: float) -> str:
+    """Return e.g. ``64.4 ms``, with three significant digits or all whole milliseconds."""
+    digits = max(0, 3 - len(str(int(milliseconds)))) if milliseconds >= 1 else 3
+    return f"{milliseconds:,.{digits}f} ms"
 
 
 def make_timeline(
@@ -83,8 +121,10 @@ def make_timeline(
     kernels: Kernels,
     record: RunRecord,
     run_function: str,
+    source: str,
+    clock: int | None = None,
 ) -> Timeline:
-    """Return the timeline of one inference.
+    """Return the timeline of one inference; ``clock`` is the platform's in Hz.
 
     Raises UserError for a run in which no instructions were counted.
     """
@@ -92,38 +132,61 @@ def make_timeline(
         raise UserError(f"{record.emulator} counts no instructions")
     regions = {region.name: region for region in partition.regions}
     steps = [step for step in schedule.steps if not regions[step.region].view]
-    executed = [record.instructions_by_region[step.region] for step in steps]
-    executed.append(record.instructions_total - sum(executed))
-    counted = compute_means(executed, record.samples)
+    counted = count_layers([step.region for step in steps], record)
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
-    clock = Clock()
+    time = Clock()
     layers = []
-    for step, instructions in zip(steps, counted, strict=False):
+    for step, amounts in zip(steps, counted, strict=False):
         region, kernel = regions[step.region], kernel_of[step.region]
-        clock.wait(step.waits)
+        time.wait(step.waits)
         heard = {function: name for name, function in kernel.events.items()}
         after = [Wait(heard[event.function], event.pending) for event in step.events]
-        start, end = clock.run(instructions, kernel.cycles, kernel.wait_function, after)
+        start, end = time.run(amounts.amount, kernel.cycles, kernel.wait_function, after)
         layers.append(
-            LayerCycles(
+            TimedLayer(
                 name=region.name,
-                start_cycle=start,
-                end_cycle=end - 1,
+                start=start,
+                end=end - 1,
                 device=region.device,
                 sources=region.sources,
                 operators=region.operators,
                 macs=region.macs,
                 modelled=kernel.cycles,
-                counted=CountedCycles(instructions),
+                counted=amounts,
             )
         )
-    clock.wait(schedule.last_waits)
-    start, end = clock.run(counted[-1], None)
-    last = LayerCycles(
-        run_function, start, end - 1, "c", (), (), 0, None, CountedCycles(counted[-1])
-    )
+    time.wait(schedule.last_waits)
+    start, end = time.run(counted[-1].amount, None)
+    last = TimedLayer(run_function, start, end - 1, "c", (), (), 0, None, counted[-1])
     modelled = sum(layer.modelled.total for layer in layers if layer.modelled)
-    return Timeline(end, modelled, sum(counted), (*layers, last))
+    unit = INSTRUCTIONS if record.cycles_total is None and not modelled else CYCLES
+    return Timeline(
+        unit=unit,
+        source=source,
+        total=end,
+        modelled=modelled,
+        counted=sum(each.amount for each in counted),
+        clock=clock,
+        milliseconds=round(end * 1000 / clock, 3) if clock and unit == CYCLES else None,
+        layers=(*layers, last),
+    )
+
+
+def count_layers(regions: Sequence[str], record: RunRecord) -> list[Counted]:
+    """Return the means of one inference: of each region, and of the run function at the end."""
+    assert record.instructions_total is not None  # the caller has checked
+    instructions = divide(record.instructions_total, record.instructions_by_region, regions, record)
+    if record.cycles_total is None:
+        return [Counted(number, None) for number in instructions]
+    cycles = divide(record.cycles_total, record.cycles_by_region, regions, record)
+    return [Counted(*each) for each in zip(instructions, cycles, strict=True)]
+
+
+def divide(
+    total: int, by_region: Mapping[str, int], regions: Sequence[str], record: RunRecord
+) -> list[int]:
+    executed = [by_region[name] for name in regions]
+    return compute_means([*executed, total - sum(executed)], record.samples)
 
 
 @dataclass
@@ -146,7 +209,7 @@ class Clock:
 
     def run(
         self,
-        instructions: int,
+        counted: int,
         modelled: Cycles | None,
         beside: str | None = None,
         after: Iterable[Wait] = (),
@@ -157,7 +220,7 @@ class Clock:
         job begins ``after`` jobs of other devices.
         """
         took = modelled.total if modelled else 0
-        before, self.now = self.now, self.now + instructions
+        before, self.now = self.now, self.now + counted
         if not beside:
             self.now += took
             return before, self.now
@@ -174,10 +237,8 @@ def draw_tracks(found: Timeline, width: int = 64) -> list[str]:
     for device in devices:
         columns = ["."] * width
         for layer in found.layers:
-            if layer.device == device and layer.cycles > 0:
-                first, last = (
-                    c * width // found.cycles for c in (layer.start_cycle, layer.end_cycle)
-                )
+            if layer.device == device and layer.length > 0:
+                first, last = (at * width // found.total for at in (layer.start, layer.end))
                 columns[first : last + 1] = "#" * (last + 1 - first)
         lines.append(f"{device:{longest}}  {''.join(columns)}")
     return lines
@@ -191,8 +252,20 @@ def compute_means(totals: Sequence[int], samples: int) -> list[int]:
 
 def write_timeline(path: Path, found: Timeline, header: str) -> None:
     """Write the layers as YAML, numbered from 1; ``header`` is the comment above them."""
-    layers = msgspec.to_builtins(dict(enumerate(found.layers, 1)))
+    layers = {number: name_ends(layer, found) for number, layer in enumerate(found.layers, 1)}
     text = yaml.dump(
         layers, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=96
     )
     path.write_text(header + text, encoding="utf-8", newline="\n")
+
+
+def name_ends(layer: TimedLayer, found: Timeline) -> dict[str, Any]:
+    """Return a layer as plain data, in which the names of both ends contain the unit."""
+    names = {end: f"{end}_{name_one(found)}" for end in ("start", "end")}
+    plain = msgspec.to_builtins(layer)
+    return {names.get(key, key): value for key, value in plain.items()}
+
+
+def name_one(found: Timeline) -> str:
+    """Return the unit's name in the singular."""
+    return found.unit.removesuffix("s")

@@ -1,6 +1,7 @@
 """Writes the timeline as a trace for Perfetto's viewer: TrackEvents, as protobuf.
 
-A cycle is shown as a nanosecond. Sources: perfetto.dev/docs/reference/synthetic-track-event.
+A cycle or an instruction is shown as a nanosecond. Source:
+perfetto.dev/docs/reference/synthetic-track-event.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SEQUENCE = 1
 def write_trace(report: Report) -> bytes:
     """Return a trace with a track for each device, and a track for the transfers of each.
 
-    The trace is empty if no cycles were counted.
+    The trace is empty if no instructions were counted.
     """
     builder = TraceProtoBuilder()
     slices = [part for layer in report.layers for part in list_slices(layer)]
@@ -52,10 +53,10 @@ def list_slices(layer: ReportedLayer) -> Iterator[tuple[str, ReportedLayer, int,
 
     A device's transfers come after its computing, because the cost model adds the two.
     """
-    if layer.time is None or not layer.time.cycles:
+    if layer.time is None or not layer.time.length:
         return
     transfer = layer.time.modelled.transfer if layer.time.modelled else 0
-    yield layer.device, layer, layer.time.end - layer.time.cycles, layer.time.end
+    yield layer.device, layer, layer.time.end - layer.time.length, layer.time.end
     if transfer:
         stall = layer.time.modelled.stall if layer.time.modelled else 0
         end = layer.time.end - stall
@@ -66,7 +67,7 @@ def describe(event: TrackEvent, layer: ReportedLayer) -> None:
     """Set an event's layer name and facts."""
     event.name = layer.title
     origin = layer.time.origin if layer.time else "none"
-    facts = {"region": layer.name, "operator": layer.kind, "cycles": origin}
+    facts = {"region": layer.name, "operator": layer.kind, "time": origin}
     for name, text in facts.items():
         annotation = event.debug_annotations.add()
         annotation.name, annotation.string_value = name, text

@@ -23,9 +23,9 @@ COLUMNS: Mapping[str, Callable[[ReportedLayer], Value]] = {
     "operator": lambda layer: layer.kind,
     "device": lambda layer: layer.device,
     "macs": lambda layer: layer.macs,
-    "start_cycle": lambda layer: layer.time.start if layer.time else None,
-    "end_cycle": lambda layer: layer.time.end - 1 if layer.time else None,
-    "counted_cycles": lambda layer: layer.time.counted if layer.time else None,
+    "start": lambda layer: layer.time.start if layer.time else None,
+    "end": lambda layer: layer.time.end - 1 if layer.time else None,
+    "counted": lambda layer: layer.time.counted if layer.time else None,
     "modelled_cycles": lambda layer: layer.time.modelled_cycles if layer.time else None,
     "estimated_us": lambda layer: layer.estimated_us,
     "bytes_read": lambda layer: layer.size.reads,
@@ -41,7 +41,7 @@ COLUMNS: Mapping[str, Callable[[ReportedLayer], Value]] = {
 """The columns of ``layers.csv``: a name, and the layer's value, None if it is not known."""
 
 OVERLAYS: Mapping[str, tuple[str, Callable[[ReportedLayer], Value]]] = {
-    "cycles": ("cycles", lambda layer: layer.cycles),
+    "time": ("time", lambda layer: layer.length),
     "estimated_us": ("estimated microseconds", lambda layer: layer.estimated_us),
     "memory": ("bytes moved", lambda layer: layer.size.moved),
     "error": ("SNR, dB", lambda layer: layer.snr),

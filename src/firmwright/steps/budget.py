@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from firmwright.documents.quantities import format_frequency
 from firmwright.errors import DiagnosticError
 from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, TIMELINE
 from firmwright.pipeline.budget import make_diagnostic
 from firmwright.pipeline.job import Job
+from firmwright.report.timeline import Timeline
 from firmwright.toolchain.contributors import find_contributors
 from firmwright.toolchain.image import is_in_flash, is_in_ram
 
 MAX_LISTED = 5
 """The maximum number of contributors in a message."""
 
-Use = tuple[str, int, str, Sequence[tuple[str, int]]]
+Number = int | float
+Use = tuple[str, Number, str, Sequence[tuple[str, Number]]]
 """A key of the budget, the used amount, its unit, and the amount of each contributor."""
 
 
@@ -39,15 +42,26 @@ def measure(job: Job) -> Iterator[Use]:
     written = find_contributors(elf, lambda section: is_in_ram(section, job.platform))
     yield "flash", size.flash_bytes, "bytes", stored
     yield "ram", size.ram_bytes, "bytes", written
-    if budget.cycles is not None:
-        timeline = TIMELINE.read(job)
-        layers = [(layer.name, layer.cycles) for layer in timeline.layers]
-        slowest = sorted(layers, key=lambda layer: (-layer[1], layer[0]))
-        yield "cycles", timeline.cycles, "cycles", slowest
+    if job.has_stage("stats"):
+        yield from measure_time(TIMELINE.read(job))
 
 
-def describe(used: int, limit: int, unit: str, parts: Sequence[tuple[str, int]]) -> str:
+def measure_time(timeline: Timeline) -> Iterator[Use]:
+    """Yield an inference's time in each unit that is known."""
+    layers = [(layer.name, layer.length) for layer in timeline.layers]
+    slowest = sorted(layers, key=lambda layer: (-layer[1], layer[0]))
+    yield timeline.unit, timeline.total, f"{timeline.unit} ({timeline.source})", slowest
+    if timeline.milliseconds is not None and timeline.clock is not None:
+        milliseconds = timeline.milliseconds / timeline.total
+        times = [(name, round(length * milliseconds, 3)) for name, length in slowest]
+        unit = f"ms at {format_frequency(timeline.clock)} ({timeline.source})"
+        yield "latency", timeline.milliseconds, unit, times
+
+
+def describe(used: Number, limit: Number, unit: str, parts: Sequence[tuple[str, Number]]) -> str:
     """Return e.g. ``24,020 bytes, 3,540 more than the 20,480 allowed; …``, with the parts."""
-    lines = [f"{used:,} {unit}, {used - limit:,} more than the {limit:,} allowed; the largest:"]
+    lines = [
+        f"{used:,} {unit}, {round(used - limit, 3):,} more than the {limit:,} allowed; the largest:"
+    ]
     lines += [f"  {100 * n / used:4.1f} %  {n:,}  {name}" for name, n in parts[:MAX_LISTED]]
     return "\n".join(lines)

@@ -114,7 +114,7 @@ def make_manifest(
         detection=artifacts.BOXES.read(job) if job.recipe.detection else None,
         quantization=read_optional(job, artifacts.QUANTIZATION),
         accuracy=read_optional(job, artifacts.ACCURACY),
-        cycles=read_optional(job, artifacts.TIMELINE),
+        timeline=read_optional(job, artifacts.TIMELINE),
         comparison=read_optional(job, artifacts.COMPARISON),
         mapping=read_optional(job, artifacts.MAPPING),
         artifacts=read_optional(job, ARTIFACTS),

@@ -1,4 +1,4 @@
-"""Runs the stage ``comparison``: compares the cycles of two targets, layer by layer."""
+"""Runs the stage ``comparison``: compares the times of two targets, layer by layer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from firmwright.pipeline.artifacts import COMPARISON, TIMELINE
 from firmwright.pipeline.job import Job
-from firmwright.report.comparison import compare_timelines, format_cycles
+from firmwright.report.comparison import compare_timelines, format_times
 
 
 def run(job: Job, folder: Path) -> None:
@@ -16,4 +16,5 @@ def run(job: Job, folder: Path) -> None:
         TIMELINE.read(job), job.target, TIMELINE.read(other), other.target
     )
     COMPARISON.write(folder, comparison)
-    job.note(f"clock cycles with {comparison.target}\n{format_cycles(comparison)}")
+    head = f"{comparison.unit} with {comparison.target} ({comparison.source})"
+    job.note(f"{head}\n{format_times(comparison)}")

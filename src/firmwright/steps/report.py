@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TypeVar
 
 import msgspec
@@ -19,7 +19,8 @@ from firmwright.report.accuracy_table import format_accuracy
 from firmwright.report.estimates import LayerEstimate
 from firmwright.report.layers import CodeLines, LayerFacts, ReportedLayer, describe_layers
 from firmwright.report.memories import count_constants
-from firmwright.report.report import REPORT_VERSION, Memory, ModelFacts, Proof, Report, Roof, Total
+from firmwright.report.report import REPORT_VERSION, Memory, ModelFacts, Proof, Report, Roof
+from firmwright.report.timeline import Total
 from firmwright.steps.mapping import estimate_job_layers
 from firmwright.toolchain.image import list_symbols
 
@@ -135,7 +136,9 @@ def read_proof(job: Job) -> Proof | None:
 
 def read_total(job: Job) -> Total | None:
     timeline = read_optional(job, artifacts.TIMELINE)
-    return Total(timeline.cycles, timeline.modelled, timeline.counted) if timeline else None
+    if timeline is None:
+        return None
+    return Total(*(getattr(timeline, field.name) for field in fields(Total)))
 
 
 def read_memory(job: Job) -> Memory:

@@ -59,7 +59,7 @@ def run(job: Job, folder: Path) -> None:
     expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
     arrays = stack_sides({"firmware": found, "reference": expected})
     artifacts.RUN_OUTPUTS.write(folder, arrays)
-    total = count_processor_instructions(execution, layers)
+    total = count_on_processor(execution.instructions, execution.by_part, layers)
     record = RunRecord(
         emulator=execution.emulator,
         reference=reference.runtime,
@@ -75,6 +75,8 @@ def run(job: Job, folder: Path) -> None:
         inputs=tuple(sample_digest(s) for s in alone) if data else (),
         drawn={} if data else samples.find_drawn_ranges(job, single),
         counts=decode_counts(execution.console),
+        cycles_total=count_on_processor(execution.cycles, execution.cycles_by_part, layers),
+        cycles_by_region=dict(zip(layers.functions, execution.cycles_by_part, strict=False)),
     )
     artifacts.RUN.write(folder, record)
     remarks = list_remarks(record)
@@ -157,11 +159,13 @@ def count_box_lines(job: Job, batch: int) -> int:
     return batch if job.recipe.detection else 0
 
 
-def count_processor_instructions(execution: Execution, layers: CountedFunctions) -> int | None:
-    """Return the processor's instructions, without emulated devices during waits, or None."""
-    if execution.instructions is None or layers.stand_in:
+def count_on_processor(
+    total: int | None, by_part: Sequence[int], layers: CountedFunctions
+) -> int | None:
+    """Return the processor's part of a count, without emulated devices during waits, or None."""
+    if total is None or layers.stand_in:
         return None
-    return execution.instructions - sum(execution.by_part[len(layers.functions) :])
+    return total - sum(by_part[len(layers.functions) :])
 
 
 def list_remarks(record: RunRecord) -> list[str]:

@@ -1,9 +1,11 @@
-"""Runs the stage ``stats``: computes the start and end of each layer in clock cycles."""
+"""Runs the stage ``stats``: computes the start and end of each layer, and the time."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from firmwright.ir.kernels import Kernels
+from firmwright.ir.regions import Partition
 from firmwright.pipeline.artifacts import KERNELS, PARTITION, PLAN, RUN, TIMELINE
 from firmwright.pipeline.job import Job
 from firmwright.report.timeline import (
@@ -11,8 +13,11 @@ from firmwright.report.timeline import (
     PARALLEL_JOBS_HEADER,
     draw_tracks,
     make_timeline,
+    name_one,
     write_timeline,
 )
+from firmwright.toolchain import Platform
+from firmwright.verify.run_records import RunRecord
 
 
 def run(job: Job, folder: Path) -> None:
@@ -21,26 +26,56 @@ def run(job: Job, folder: Path) -> None:
     partition = PARTITION.read(job)
     kernels = KERNELS.read(job)
     schedule = PLAN.read(job).schedule
-    found = make_timeline(schedule, partition, kernels, record, f"{job.recipe.c_prefix}_run")
+    source = describe_source(job.platform, kernels, partition, record)
+    run_function = f"{job.recipe.c_prefix}_run"
+    found = make_timeline(schedule, partition, kernels, record, run_function, source, job.clock)
     runs = "1 run" if record.samples == 1 else f"{record.samples} runs"
     header = HEADER.format(
-        name=job.recipe.name, platform=job.platform.name, runs=runs, emulator=record.emulator
+        name=job.recipe.name,
+        platform=job.platform.name,
+        runs=runs,
+        emulator=record.emulator,
+        unit=found.unit,
+        one=name_one(found),
+        time=found,
     )
     waited = {k.region for k in kernels.kernels if k.wait_function}
     devices = sorted({r.device for r in partition.regions if r.name in waited})
-    beside = found.modelled + found.counted - found.cycles
+    beside = found.modelled + found.counted - found.total
     if devices:
         header += PARALLEL_JOBS_HEADER.format(devices=" and ".join(devices), beside=beside)
     write_timeline(folder / job.stats_file, found, header)
     TIMELINE.write(folder, found)
     if not found.modelled:
-        return  # cycles equal instructions then
+        return  # the table at the end of the build has all
+    job.note(str(found))
     overlap = f", {beside:,} of them in parallel" if devices else ""
-    slowest = max(found.layers, key=lambda layer: layer.cycles)
+    slowest = max(found.layers, key=lambda layer: layer.length)
     job.note(
-        f"{found.cycles:,} cycles ({found.modelled:,} modelled, "
-        f"{found.counted:,} instructions counted{overlap}); {slowest.name} needs "
-        f"{100 * slowest.cycles / found.cycles:.1f} % of them"
+        f"{found.modelled:,} cycles modelled, {found.counted:,} on the processor{overlap}; "
+        f"{slowest.name} needs {100 * slowest.length / found.total:.1f} % of them"
     )
     for track in draw_tracks(found) if devices else ():
         job.note(track)
+
+
+def describe_source(
+    platform: Platform, kernels: Kernels, partition: Partition, record: RunRecord
+) -> str:
+    """Return how the numbers of a timeline are found."""
+    modelled = {kernel.region for kernel in kernels.kernels if kernel.cycles is not None}
+    devices = sorted({r.device for r in partition.regions if r.name in modelled})
+    models = f"the cost model{'s' if len(devices) > 1 else ''} of {' and '.join(devices)}"
+    if platform.cycle_table is not None and record.cycles_total is not None:
+        table = f"by the table of {platform.cycle_table.core}, {describe_waits(platform)}"
+        return f"{table}; by {models}" if devices else table
+    if devices:
+        return f"by {models}; one cycle assumed per instruction of the processor"
+    return f"counted by {record.emulator}"
+
+
+def describe_waits(platform: Platform) -> str:
+    memory = platform.memories[platform.constants_memory]
+    if not memory.wait_states:
+        return "zero wait states"
+    return f"{memory.wait_states} wait states per {memory.fetch_bytes} bytes of code"

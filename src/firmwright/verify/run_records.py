@@ -62,11 +62,13 @@ class RunRecord(Agreement):
     inference, rounded down. ``instructions_total`` is the sum over all samples, and
     ``instructions_by_function`` divides it by function. ``instructions_by_region`` has the
     instructions of a region's function and of all functions that it calls. They are None, or empty,
-    if the emulator cannot count. ``inputs`` are the digests of the single samples that the recipe
-    names, empty for random samples. ``drawn`` has the limits between which random floats were
-    drawn, by input. ``counts`` are the events that emulated devices counted in all samples:
-    transfers, calls between cores, their bytes. The instructions of an emulated device while
-    another device waits for it are only in ``instructions_by_function``.
+    if the emulator cannot count. ``cycles_total`` and ``cycles_by_region`` are the clock cycles of
+    these instructions by the platform's cycle table; None and empty without a table. ``inputs`` are
+    the digests of the single samples that the recipe names, empty for random samples. ``drawn`` has
+    the limits between which random floats were drawn, by input. ``counts`` are the events that
+    emulated devices counted in all samples: transfers, calls between cores, their bytes. The
+    instructions of an emulated device while another device waits for it are only in
+    ``instructions_by_function``.
     """
 
     emulator: str
@@ -82,6 +84,8 @@ class RunRecord(Agreement):
     inputs: tuple[str, ...] = ()
     drawn: dict[str, Range] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    cycles_total: int | None = None
+    cycles_by_region: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
