@@ -150,13 +150,3 @@ def test_integers_are_multiplied_by_vectors(
     model = graph([product], inputs, [output], {"za": np.uint8(7), "zb": np.int8(-3)})
     found = run_generated(model.SerializeToString(), [given], tmp_path)[0][0]
     np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.needs("gcc")
-def test_the_slopes_of_old_opsets_are_one_a_channel(tmp_path: Path) -> None:
-    slopes = np.array([0.5, -2, 3], "float32")
-    model = graph([node("PRelu", ["x", "s"], ["y"])], [value("x", [2, 3, 2, 3])],
-                  [value("y", [2, 3, 2, 3])], {"s": slopes}, 6)  # fmt: skip
-    x = normal(2, 3, 2, 3)
-    found = run_generated(model.SerializeToString(), [{"x": x}], tmp_path)[0][0]
-    np.testing.assert_array_equal(found, np.where(x < 0, x * slopes[:, None, None], x))

@@ -16,6 +16,8 @@ from onnx import AttributeProto
 from firmwright.models.onnx.attributes import drop_unknown_attributes
 from firmwright.models.onnx.dialects import expand_dialects
 from firmwright.models.onnx.domains import get_opset
+from firmwright.models.onnx.early_forms import raise_early_forms
+from firmwright.models.onnx.graph.body import replace_nodes
 
 LIST_FIELDS = {
     AttributeProto.FLOATS: "floats",
@@ -30,10 +32,11 @@ TRAINING_RESULTS = frozenset({"BatchNormalization"})
 def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
     """Change the model to the forms that ONNX defines; return notes for the user."""
     expand_dialects(model)
-    remarks = drop_unknown_attributes(model)
     for graph in find_graphs(model.graph):
         sort_nodes(graph)
         open_negative_lengths(graph)
+    raise_early_forms(model, list(find_graphs(model.graph)))
+    remarks = drop_unknown_attributes(model)
     drop_empty_lists(model)
     drop_unread_results(model)
     return remarks
@@ -44,7 +47,8 @@ def find_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
+            single = [attribute.g] if attribute.HasField("g") else []
+            for inner in (*single, *attribute.graphs):
                 yield from find_graphs(inner)
 
 
@@ -59,9 +63,7 @@ def sort_nodes(graph: onnx.GraphProto) -> None:
         return
     order = order_steps(reads)
     if len(order) == len(graph.node):
-        nodes = [onnx.NodeProto.FromString(graph.node[i].SerializeToString()) for i in order]
-        del graph.node[:]
-        graph.node.extend(nodes)
+        replace_nodes(graph, [graph.node[i] for i in order])
 
 
 def order_steps(reads: Sequence[set[int]]) -> list[int]:

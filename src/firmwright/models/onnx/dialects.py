@@ -14,6 +14,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from firmwright.models.onnx.graph.body import replace_nodes
+
 Attributes = Mapping[str, float]
 DOMAINS = ("", "ai.onnx", "ai.onnx.contrib", "PACTOps")
 """The domains in which Deeploy and quantlib have written their operators."""
@@ -92,9 +94,7 @@ def expand_dialects(model: onnx.ModelProto) -> None:
         value.name: value.type.tensor_type.elem_type for value in (*graph.value_info, *graph.output)
     }
     ranks = find_result_ranks(graph)
-    nodes = [new for node in graph.node for new in expand(node, types, ranks)]
-    del graph.node[:]
-    graph.node.extend(nodes)
+    replace_nodes(graph, [new for node in graph.node for new in expand(node, types, ranks)])
 
 
 def find_result_ranks(graph: onnx.GraphProto) -> dict[str, int]:

@@ -152,7 +152,10 @@ def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     if not model.graph.node and not model.graph.output:
         raise UserError(f"{name}: not an ONNX model: it has no graph; export it again")
     name_domains(model)
-    remarks = normalize_forms(model)
+    try:
+        remarks = normalize_forms(model)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
     check_model(model, name)
     return model, remarks
 

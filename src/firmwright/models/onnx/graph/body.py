@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -32,13 +32,21 @@ def read_inputs(node: onnx.NodeProto, count: int) -> list[str]:
     return [*node.input, *[""] * count][:count]
 
 
+def replace_nodes(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> None:
+    """Replace all nodes of a graph; the new nodes may be nodes of the graph."""
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
 def along_axis(axis: int, rank: int) -> list[int]:
     """Return the shape that aligns a vector with an axis: -1 at the axis, 1 elsewhere."""
     return [-1 if a == axis else 1 for a in range(rank)]
 
 
 def refuse(node: onnx.NodeProto, problem: str) -> NoReturn:
-    raise UserError(f"operator {node.op_type} (node '{node.name}'): {problem}")
+    label = node.name or next((o for o in node.output if o), "")
+    raise UserError(f"operator {node.op_type} (node '{label}'): {problem}")
 
 
 def refuse_places(node: onnx.NodeProto, places: Mapping[int, str], way_out: str) -> None:

@@ -7,19 +7,12 @@ import onnx
 from firmwright.models.onnx.graph.body import NodeBuilder, read_inputs, refuse
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
-BROADCAST_OPSET = 7
-"""The first opset in which PRelu's slopes are aligned with the last axes, not the channels."""
-
 
 def rewrite_prelu(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite PRelu; TVM's converter supports only floats. Unsigned integers stay unchanged."""
     data, slope = node.input
     dtype, shape = walk.dtype(data), walk.shape(data)
     channels = walk.shape(slope)
-    if walk.opsets[""] < BROADCAST_OPSET and shape and channels and len(channels) == 1 < len(shape):
-        body = NodeBuilder(node, walk)
-        along = body.constant([-1, *[1] * (len(shape) - 2)], "int64")
-        return body.finish(body.add("PRelu", data, body.add("Reshape", slope, along)))
     if shape is not None and channels is not None:
         refuse_slopes(node, shape, channels)
     if dtype.kind not in "iu":

@@ -1,0 +1,235 @@
+"""Raises the operators of opsets 1 to 6 to opset 7, the first that ONNX Runtime evaluates.
+
+Source: the changelog of ONNX's operators. ONNX's version converter does not convert logical
+operators, and aligns operands with a wrong axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from firmwright.models.onnx.domains import get_opset
+from firmwright.models.onnx.graph.body import get_attribute, refuse, replace_nodes
+
+RUNTIME_OPSET = 7
+DROPPED = frozenset({"consumed_inputs", "output_sequence"})
+"""Attributes that no longer exist, and that do not change the results."""
+
+BROADCAST = frozenset("Add And Div Equal Greater Less Mul Or Pow PRelu Sub Xor".split())
+"""Operators whose second operand is aligned with an axis of the first operand."""
+
+
+def raise_early_forms(model: onnx.ModelProto, graphs: Sequence[onnx.GraphProto]) -> None:
+    """Change a model of opset 1 to 6 to the same model in opset 7.
+
+    ``graphs`` are the model's graphs, each before the graphs inside it. Raises UserError for a node
+    in training mode, and for a node whose form depends on a rank or a value that is unknown.
+    """
+    entry = next((o for o in model.opset_import if o.domain in ("", "ai.onnx")), None)
+    if entry is None or not 1 <= get_opset(model) < RUNTIME_OPSET:
+        return
+    facts = Facts(model, graphs)
+    for graph in reversed(graphs):  # the nodes of a graph copy the graphs inside them
+        replace_nodes(graph, [new for node in graph.node for new in raise_node(node, facts)])
+    entry.version = RUNTIME_OPSET
+
+
+class Facts:
+    """The opset of a model, its constants by name, and the ranks of its tensors as far as known."""
+
+    def __init__(self, model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> None:
+        self.opset = get_opset(model)
+        self.constants = {t.name: t for graph in graphs for t in graph.initializer}
+        self.constants |= {
+            node.output[0]: attribute.t
+            for graph in graphs
+            for node in graph.node
+            if node.op_type == "Constant" and node.output
+            for attribute in node.attribute
+        }
+        self.ranks = {name: len(tensor.dims) for name, tensor in self.constants.items()}
+        self.ranks |= infer_ranks(model)
+
+    def rank(self, node: onnx.NodeProto, place: int) -> int:
+        if node.input[place] not in self.ranks:
+            refuse(node, f"the rank of '{node.input[place]}' is unknown; export with opset 7")
+        return self.ranks[node.input[place]]
+
+    def values(self, node: onnx.NodeProto, place: int) -> list[int]:
+        if node.input[place] not in self.constants:
+            refuse(node, f"'{node.input[place]}' is not a constant; export the model with opset 7")
+        return [int(v) for v in numpy_helper.to_array(self.constants[node.input[place]]).flat]
+
+
+def infer_ranks(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the ranks of the tensors.
+
+    ONNX infers no shapes of early operators with an axis. Their results have the shape of their
+    first operand, so they get this operand twice.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    next(o for o in copy.opset_import if o.domain in ("", "ai.onnx")).version = RUNTIME_OPSET
+    for node in copy.graph.node:
+        if node.op_type in BROADCAST and len(node.input) == 2:
+            node.input[1] = node.input[0]
+    try:
+        graph = onnx.shape_inference.infer_shapes(copy).graph
+    except (onnx.shape_inference.InferenceError, ValueError):  # the checks report damaged models
+        graph = copy.graph
+    known = (*graph.input, *graph.value_info, *graph.output)
+    kinds = {value.name: value.type.tensor_type for value in known}
+    return {name: len(k.shape.dim) for name, k in kinds.items() if k.HasField("shape")}
+
+
+def raise_node(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
+    """Return the nodes that replace a node: the changed node, after the nodes that it reads."""
+    if node.domain not in ("", "ai.onnx") or not all(node.input) or not node.output:
+        return [node]
+    for name in DROPPED:
+        take(node, name)
+    if not take(node, "is_test", 1):
+        refuse(node, "it is in training mode; export the model for inference")
+    if node.op_type in BROADCAST and len(node.input) == 2:
+        return align_operand(node, facts)
+    return FORMS[node.op_type](node, facts) if node.op_type in FORMS else [node]
+
+
+def take(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
+    """Remove an attribute and return its value."""
+    value = get_attribute(node, name, default)
+    for attribute in [a for a in node.attribute if a.name == name]:
+        node.attribute.remove(attribute)
+    return value
+
+
+def state(node: onnx.NodeProto, name: str, value: Any) -> None:
+    """Set the value of an attribute."""
+    take(node, name)
+    node.attribute.append(helper.make_attribute(name, value))
+
+
+def align_operand(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
+    """Append axes of length 1 to the second operand; PRelu has a slope per channel."""
+    axis = take(node, "axis", 1 if node.op_type == "PRelu" else None)
+    is_aligned = not take(node, "broadcast", node.op_type == "PRelu") or axis is None
+    if is_aligned:
+        return [node]
+    rank, length = facts.rank(node, 0), facts.rank(node, 1)
+    if node.op_type == "PRelu" and length != 1:
+        return [node]
+    after = range(length, rank - axis)
+    if axis < 0 or length + axis > rank:
+        refuse(
+            node,
+            f"its axis is {axis}; expected 0 to {rank - length}, because the operands have "
+            f"{rank} and {length} axes",
+        )
+    if not after:
+        return [node]
+    name = f"{node.output[0]}/aligned"
+    part = helper.make_node("Unsqueeze", [node.input[1]], [name], node.name, axes=after)
+    node.input[1] = name
+    return [part, node]
+
+
+def raise_cast(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
+    """State the type by its number instead of its name."""
+    kind = get_attribute(node, "to", None)
+    if isinstance(kind, str):
+        if kind not in list(TensorProto.DataType.keys()):
+            refuse(node, f"its type is '{kind}'; expected the name of a type of ONNX")
+        state(node, "to", TensorProto.DataType.Value(kind))
+    return [node]
+
+
+def raise_concat(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
+    state(node, "axis", get_attribute(node, "axis", 1))
+    return [node]
+
+
+def raise_gemm(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
+    take(node, "broadcast")
+    return [node]
+
+
+def raise_norm(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
+    state(node, "p", int(get_attribute(node, "p", 2)))
+    return [node]
+
+
+def raise_pad(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
+    if facts.opset == 1:
+        state(node, "pads", take(node, "paddings", []))
+    return [node]
+
+
+def raise_reshape(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
+    """State the shape as an input."""
+    return add_input(node, take(node, "shape", [])) if len(node.input) == 1 else [node]
+
+
+def add_input(node: onnx.NodeProto, numbers: Sequence[int]) -> list[onnx.NodeProto]:
+    """Append an input with these integers."""
+    name = f"{node.output[0]}/{len(node.input)}"
+    value = numpy_helper.from_array(np.array(numbers, "int64"))
+    node.input.append(name)
+    return [helper.make_node("Constant", [], [name], node.name, value=value), node]
+
+
+def raise_selu(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
+    """State the default values, which have fewer digits before opset 6."""
+    if facts.opset < 6:
+        state(node, "alpha", get_attribute(node, "alpha", 1.6732))
+        state(node, "gamma", get_attribute(node, "gamma", 1.0507))
+    return [node]
+
+
+def raise_split(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
+    """State the lengths as an attribute."""
+    if len(node.input) == 2:
+        state(node, "split", facts.values(node, 1))
+        del node.input[1]
+    return [node]
+
+
+def raise_tile(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
+    """State a count for each axis instead of one axis and its count."""
+    if len(node.input) != 3:
+        return [node]
+    counts = [1] * facts.rank(node, 0)
+    (count,), (axis,) = facts.values(node, 1), facts.values(node, 2)
+    if not 0 <= axis < len(counts):
+        refuse(node, f"its axis is {axis}; expected 0 to {len(counts) - 1}")
+    counts[axis] = count
+    del node.input[1:]
+    return add_input(node, counts)
+
+
+def raise_upsample(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
+    """State the scales of all axes of images, and linear interpolation by its later name."""
+    scales = [float(take(node, f"{side}_scale", 1)) for side in ("height", "width")]
+    mode = take(node, "mode", "nearest")
+    state(node, "mode", "linear" if mode == "bilinear" else mode)
+    state(node, "scales", [1.0, 1.0, *scales])
+    return [node]
+
+
+FORMS: Mapping[str, Callable[[onnx.NodeProto, Facts], list[onnx.NodeProto]]] = {
+    "Cast": raise_cast,
+    "Concat": raise_concat,
+    "Gemm": raise_gemm,
+    "GlobalLpPool": raise_norm,
+    "LpPool": raise_norm,
+    "Pad": raise_pad,
+    "Reshape": raise_reshape,
+    "Selu": raise_selu,
+    "Split": raise_split,
+    "Tile": raise_tile,
+    "Upsample": raise_upsample,
+}
