@@ -173,8 +173,11 @@ TRAINING_MODE_OPSET = 14
 """The first opset in which an attribute of BatchNormalization states the training mode."""
 
 
-FORM_OPSETS = {("TopK", 10): 11}
-"""Operators and opsets whose form TVM misreads as an earlier one; the value is a fitting opset."""
+FORM_OPSETS = {"ArgMax": (1, 11), "ArgMin": (1, 11), "TopK": (10, 11)}
+"""The first opset whose form TVM misreads or rejects, and an opset that fits, by operator.
+
+TVM rejects a negative axis of ArgMax before opset 11, but rewrites of this package state one.
+"""
 
 
 def find_form(operator: str, inputs: Inputs, attributes: Attributes, opset: int) -> tuple[Any, int]:
@@ -186,7 +189,8 @@ def find_form(operator: str, inputs: Inputs, attributes: Attributes, opset: int)
         limits = [attributes.get(name) for name in ("starts", "ends", "axes")]
         constants = [None if n is None else relax.const(np.array(n, "int64")) for n in limits]
         inputs = onnx_frontend.onnx_input([inputs[0], *constants])
-    return inputs, FORM_OPSETS.get((operator, opset), opset)
+    first, fitting = FORM_OPSETS.get(operator, (opset, opset))
+    return inputs, max(opset, fitting) if opset >= first else opset
 
 
 def refuse_node(

@@ -1,6 +1,6 @@
-"""Rewrites layer normalizations of com.microsoft, which are fused with the operators before them.
+"""Rewrites normalizations: of batches by element, and com.microsoft's fused ones of layers.
 
-ONNX Runtime has two of them in ONNX's domain; ``models/onnx/domains.py`` changes their domain.
+ONNX Runtime has two of the latter in ONNX's domain; ``onnx/domains.py`` changes their domain.
 """
 
 from __future__ import annotations
@@ -52,6 +52,20 @@ def normalize_simply(
     return body.add("Mul", result, gamma)
 
 
+def rewrite_batch_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a BatchNormalization with parameters per element (``spatial=0``) of early opsets."""
+    shape = walk.shape(node.input[0])
+    if shape is None or get_attribute(node, "spatial", 1):
+        return None
+    body = NodeBuilder(node, walk)
+    line = body.constant([-1], "int64")
+    data = body.add("Reshape", node.input[0], body.constant([shape[0], -1], "int64"))
+    parameters = [body.add("Reshape", name, line) for name in node.input[1:]]
+    epsilon = get_attribute(node, "epsilon", 1e-5)
+    result = body.add("BatchNormalization", data, *parameters, epsilon=epsilon)
+    return body.finish(body.add("Reshape", result, body.constant(shape, "int64")))
+
+
 def restore_norm(node: onnx.NodeProto, _: Specializer) -> Nodes:
     """Replace a LayerNormalization of an operator set before 17 by ONNX's operator."""
     copy = onnx.NodeProto()
@@ -88,6 +102,7 @@ def rewrite_skip_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 NORMALIZATIONS: dict[str, Rewrite] = {
+    "BatchNormalization": rewrite_batch_norm,
     "com.microsoft.LayerNormalization": restore_norm,
     "com.microsoft.SimplifiedLayerNormalization": rewrite_simple_norm,
     "com.microsoft.SkipLayerNormalization": rewrite_skip_norm,

@@ -50,6 +50,27 @@ def state_pads(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     return [padded]
 
 
+def rewrite_lp_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Replace ``ceil_mode`` by pads: TVM divides by the pixels inside, and multiplies by all."""
+    shape = walk.shape(node.input[0])
+    if shape is None or not get_attribute(node, "ceil_mode", 0):
+        return state_pads(node, walk)
+    walk.infer_types(node, walk.schema(node))
+    pooled = walk.shape(node.output[0])
+    if pooled is None:
+        return None
+    places = find_window_places(node, shape[2:], pooled[2:]).reshape(-1, len(shape) - 2)
+    begin = np.maximum(-places.min(axis=0), 0)
+    end = np.maximum(places.max(axis=0) + 1 - shape[2:], 0)
+    padded = onnx.NodeProto()
+    padded.CopyFrom(node)
+    kept = [a for a in node.attribute if a.name not in ("auto_pad", "ceil_mode", "pads")]
+    del padded.attribute[:]
+    pads = onnx.helper.make_attribute("pads", [*begin.tolist(), *end.tolist()])
+    padded.attribute.extend([*kept, pads])
+    return [padded]
+
+
 def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a MaxPool with indices: gather the windows, and find maximum and position.
 
@@ -78,7 +99,7 @@ def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         flat = body.add("Concat", flat, outside, axis=1)
     windows = body.add("Gather", flat, body.constant(table, "int64"), axis=1)
     largest = body.reduce("ReduceMax", windows, -1)
-    best = body.add("ArgMax", windows, axis=-1, keepdims=0)
+    best = body.add("ArgMax", windows, axis=2, keepdims=0)
     first = body.constant(np.arange(len(stored)) * stored.shape[1], "int64")
     index = body.add("Gather", body.constant(stored.reshape(-1), "int64"),
                      body.add("Add", best, first), axis=0)  # fmt: skip
@@ -310,6 +331,7 @@ WINDOWS: dict[str, Rewrite] = {
     "AveragePool": state_pads,
     "Conv": state_pads,
     "DeformConv": rewrite_deform_conv,
+    "LpPool": rewrite_lp_pool,
     "MaxPool": rewrite_max_pool,
     "MaxUnpool": rewrite_max_unpool,
     "RoiAlign": rewrite_roi_align,
