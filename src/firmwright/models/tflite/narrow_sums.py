@@ -15,6 +15,7 @@ from tvm import relax, te, tirx
 from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.models.tflite.data_movement import shape_of
+from firmwright.models.tflite.integer_products import add_products, list_operands
 from firmwright.models.tflite.svdf import find_factor
 
 OPTIONS = {"CONV_2D": tflite.Conv2DOptions, "TRANSPOSE_CONV": tflite.TransposeConvOptions}
@@ -24,7 +25,7 @@ def has_narrow_sums(converter: Any, op: Any, kind: str) -> bool:
     """Return whether an operator sums int16 activations in 32 bits."""
     if kind not in OPTIONS:
         return False
-    source = converter.get_input_tensors(op)[2 if kind == "TRANSPOSE_CONV" else 0]
+    source, *_ = list_operands(converter, op, kind)
     stated = converter._get_builtin_options(op, OPTIONS[kind]).QuantizedBiasType()
     of_int16: bool = source.tensor.Type() == tflite.TensorType.INT16
     return of_int16 and stated == tflite.TensorType.INT32
@@ -32,16 +33,13 @@ def has_narrow_sums(converter: Any, op: Any, kind: str) -> bool:
 
 def convert_narrow_sums(converter: Any, op: Any, kind: str) -> relax.Expr:
     """Return the operator's result, computed in integers."""
-    tensors, (target,) = converter.get_input_tensors(op), converter.get_output_tensors(op)
+    source, weights, biases = list_operands(converter, op, kind)
+    (target,) = converter.get_output_tensors(op)
     options = converter._get_builtin_options(op, OPTIONS[kind])
-    if kind == "CONV_2D":
-        (source, weights), bias = tensors[:2], tensors[2:]
-        sums = convolve(converter, source, weights, options)
-    else:
-        (_, weights, source), bias = tensors[:3], tensors[3:]
-        sums = transpose_convolve(converter, source, weights, options, shape_of(converter, target))
-    if bias and bias[0].tensor_idx >= 0:
-        sums = relax.op.add(converter.bb.normalize(sums), converter.get_tensor_expr(bias[0]))
+    data = converter.get_tensor_expr(source)
+    sums = add_products(converter, kind, data, (source, weights, target), options)
+    for bias in biases:
+        sums = relax.op.add(converter.bb.normalize(sums), converter.get_tensor_expr(bias))
     scaled = scale_channels(converter, sums, source, weights, target)
     grid = [tflite_frontend.get_scalar_from_constant(target.qnn_params[n])
             for n in ("scale", "zero_point")]  # fmt: skip
@@ -49,48 +47,6 @@ def convert_narrow_sums(converter: Any, op: Any, kind: str) -> relax.Expr:
         expr=scaled, fused_activation_fn=options.FusedActivationFunction(),
         scale=grid[0], zero_point=grid[1], dtype="int16",
     )  # fmt: skip
-
-
-def convolve(converter: Any, source: Any, weights: Any, options: Any) -> relax.Expr:
-    lengths, window = (shape_of(converter, t)[1:3] for t in (source, weights))
-    strides = [options.StrideH(), options.StrideW()]
-    dilation = [options.DilationHFactor(), options.DilationWFactor()]
-    before, after = [0, 0], [0, 0]
-    if options.Padding() == tflite.Padding.SAME:
-        reach = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
-        pads = map(tflite_frontend.get_pad_value, lengths, reach, strides)
-        before, after = (list(p) for p in zip(*pads, strict=True))
-    channels = shape_of(converter, source)[3] // shape_of(converter, weights)[3]
-    return relax.op.nn.conv2d(
-        *widen(converter, source, weights), strides=strides, padding=[*before, *after],
-        dilation=dilation, groups=channels, data_layout="NHWC", kernel_layout="OHWI",
-    )  # fmt: skip
-
-
-def transpose_convolve(
-    converter: Any, source: Any, weights: Any, options: Any, shape: list[int]
-) -> relax.Expr:
-    lengths, window = (shape_of(converter, t)[1:3] for t in (source, weights))
-    strides = [options.StrideH(), options.StrideW()]
-    before = [0, 0]
-    if options.Padding() == tflite.Padding.SAME:
-        pads = map(tflite_frontend.get_pad_value, shape[1:3], window, strides)
-        before = [first for first, _ in pads]
-    reach = [(n - 1) * s + w for n, s, w in zip(lengths, strides, window, strict=True)]
-    after = [r - b - n for r, b, n in zip(reach, before, shape[1:3], strict=True)]
-    data, kernel = widen(converter, source, weights)
-    result = relax.op.nn.conv2d_transpose(
-        converter.bb.normalize(relax.op.permute_dims(data, [0, 3, 1, 2])),
-        converter.bb.normalize(relax.op.permute_dims(kernel, [3, 0, 1, 2])),
-        strides=strides, padding=[*before, *(max(a, 0) for a in after)],
-        output_padding=[max(-a, 0) for a in after],
-    )  # fmt: skip
-    return relax.op.permute_dims(result, [0, 2, 3, 1])
-
-
-def widen(converter: Any, *tensors: Any) -> list[relax.Expr]:
-    stored = [converter.get_tensor_expr(t) for t in tensors]
-    return [converter.bb.normalize(relax.op.astype(e, "int32")) for e in stored]
 
 
 def scale_channels(
