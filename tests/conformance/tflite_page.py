@@ -39,8 +39,9 @@ The sweep omits two undefined results of LiteRT. Integer DIV overflows if a quot
 a step; firmwright rounds it to 0. Comparisons of integers need scales below 1; firmwright compares
 the real numbers.
 
-Weights in int8 with activations in float (dynamic range) are rejected: quantize the model fully,
-or not at all.
+Layers with weights in int8 and activations in float (dynamic range, `dynamic` in the table)
+quantize their activations in each run, as LiteRT does. The weights stay int8 in flash. LSTM and
+SVDF support such weights too.
 
 ## By operator and type
 """

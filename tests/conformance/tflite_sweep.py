@@ -40,9 +40,9 @@ COLUMNS = ("operator", "type", "exact", "near", "wrong", "rejected", "no kernel"
 
 WEIGHT_TYPES = {
     "float32": ("float32", "float32"), "int8": ("int8", "int32"), "uint8": ("uint8", "int32"),
-    "int16": ("int8", "int64"),
+    "int16": ("int8", "int64"), "dynamic": ("int8", "float32"),
 }  # fmt: skip
-"""The types of weights and biases, by the type of activations."""
+"""The types of weights and biases, by the type of activations; dynamic is float32."""
 
 PLAIN = (
     *(Case(kind, PICTURE) for kind in "CEIL COS FLOOR NEG ROUND SIGN SIN SQRT SQUARE".split()),
@@ -81,7 +81,8 @@ class Entry:
         if isinstance(self.case, Case):
             add_case(builder, self.case, self.dtype, random)
         else:
-            add_weighted(builder, self.case, self.dtype, *WEIGHT_TYPES[self.dtype], random)
+            dtype = "float32" if self.dtype == "dynamic" else self.dtype
+            add_weighted(builder, self.case, dtype, *WEIGHT_TYPES[self.dtype], random)
 
 
 @dataclass
@@ -124,7 +125,13 @@ def draw(count: int, seed: int) -> Iterator[Entry]:
     """Yield this number of operators: all operators of the tables in turn, in every type."""
     random = np.random.default_rng(seed)
     cases: tuple[Case | Weighted, ...] = (*MOVES, *ARITHMETIC, *COMPUTED, *PLAIN, *CASES)
-    pairs = [(c, t) for c in cases for t in WEIGHT_TYPES if (c.kind, t) not in UNDEFINED]
+    pairs = [
+        (case, dtype)
+        for case in cases
+        for dtype in WEIGHT_TYPES
+        if (case.kind, dtype) not in UNDEFINED
+        and (dtype != "dynamic" or isinstance(case, Weighted))
+    ]
     for number in range(count):
         case, dtype = pairs[number * 7919 % len(pairs)]
         yield Entry(vary(case, random), dtype, int(random.integers(2**32)))

@@ -108,8 +108,18 @@ def test_next_values_take_room_of_their_own_for_a_step_alone() -> None:
         write_svdf_network([(6, 2, 5), (4, 1, 3)], quantized=False),
         write_lstm_network(),
         write_lstm_network(coupled=True, time_major=True),
+        write_svdf_network([(6, 2, 5), (4, 1, 3)], quantized=False, dynamic_range=True),
+        write_lstm_network(dynamic_range=True),
+        write_lstm_network(coupled=True, time_major=True, dynamic_range=True),
     ],
-    ids=["svdf", "lstm", "lstm of coupled gates"],
+    ids=[
+        "svdf",
+        "lstm",
+        "lstm of coupled gates",
+        "svdf of bytes",
+        "lstm of bytes",
+        "lstm of bytes and coupled gates",
+    ],
 )
 def test_layers_in_float(data: bytes, tmp_path: Path) -> None:
     samples = random_samples(data, STEPS, 1)

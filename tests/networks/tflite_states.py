@@ -20,6 +20,7 @@ class StatefulBuilder(ModelBuilder):
     """Also writes variables; a second graph assigns their first values."""
 
     first_values: Any = None
+    dynamic_range: bool = False
 
     def variable(self, name: str, initial: Array | None) -> int:
         """Return the handle of a variable, with a first value if one is given."""
@@ -107,10 +108,16 @@ def write_variable_network(first: bool = True) -> bytes:
 
 
 def write_svdf_network(
-    layers: Sequence[tuple[int, int, int]] = ((6, 2, 5),), inputs: int = 7, quantized: bool = True
+    layers: Sequence[tuple[int, int, int]] = ((6, 2, 5),),
+    inputs: int = 7,
+    quantized: bool = True,
+    dynamic_range: bool = False,
 ) -> bytes:
-    """Return SVDF layers with these units, ranks and memories, in int8 or in float."""
-    network = StatefulBuilder()
+    """Return SVDF layers with these units, ranks and memories, in int8 or in float.
+
+    Layers in float have int8 weights with ``dynamic_range``.
+    """
+    network = StatefulBuilder(dynamic_range=dynamic_range)
     dtype, grid = ("int8", Quantization(0.04, 3)) if quantized else ("float32", None)
     value = network.input((1, inputs), dtype, grid)
     for units, rank, memory in layers[:-1]:
@@ -140,6 +147,12 @@ def add_svdf(
             network.constant(times.astype("int16"), Quantization(scales[2])),
             network.constant(bias.astype("int32"), Quantization(scales[1] * scales[2])),
         ]
+    elif network.dynamic_range:
+        weights = [
+            network.constant(features.astype("int8"), Quantization(scales[0])),
+            network.constant((times >> 8).astype("int8"), Quantization(1 / 128)),
+            network.constant((bias / 9000).astype("float32")),
+        ]
     else:
         reals = features * scales[0], times / 2.0**15, bias / 9000
         weights = [network.constant(real.astype("float32")) for real in reals]
@@ -155,8 +168,13 @@ def add_svdf(
     return result
 
 
-def write_lstm_network(coupled: bool = False, time_major: bool = False) -> bytes:
-    """Return an LSTM of 5 units in float over 3 steps of 4 features, with states between runs."""
+def write_lstm_network(
+    coupled: bool = False, time_major: bool = False, dynamic_range: bool = False
+) -> bytes:
+    """Return an LSTM of 5 units in float over 3 steps of 4 features, with states between runs.
+
+    Its weights are int8 with ``dynamic_range``.
+    """
     generator = np.random.default_rng(6)
     network = StatefulBuilder()
     features, units, steps = 4, 5, 3
@@ -168,7 +186,11 @@ def write_lstm_network(coupled: bool = False, time_major: bool = False) -> bytes
         shapes = {1: (units, features), 5: (units, units), 12: (units,)}
         shape = shapes[max(start for start in shapes if start <= position)]
         values = generator.normal(0, 0.7, shape).astype("float32")
-        given[position] = network.constant(values)
+        grid = None
+        if dynamic_range and position < 12:
+            grid = Quantization(0.015 + position / 1000)
+            values = np.rint(values / grid.scale).clip(-127, 127).astype("int8")
+        given[position] = network.constant(values, grid)
     for position in (18, 19):
         given[position] = network.tensor((1, units), "float32", None)
         network.graph.tensors[given[position]].isVariable = True
@@ -176,7 +198,7 @@ def write_lstm_network(coupled: bool = False, time_major: bool = False) -> bytes
     network.operator(
         "UNIDIRECTIONAL_SEQUENCE_LSTM", given, [result], "UnidirectionalSequenceLSTMOptions", 1,
         fusedActivationFunction=schema.ActivationFunctionType.TANH, timeMajor=time_major,
-        cellClip=2.0,
+        cellClip=2.0, asymmetricQuantizeInputs=time_major,
     )  # fmt: skip
     return network.build()
 

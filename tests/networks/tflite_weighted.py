@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.networks.tflite_models import ModelBuilder, Quantization
+from tests.networks.tflite_models import Array, ModelBuilder, Quantization
 from tests.networks.tflite_operators import SAME, VALID, Shape, random_grid
 
 OPTIONS = {
@@ -72,6 +72,23 @@ CASES = (
 )  # fmt: skip
 
 
+def random_scales(random: np.random.Generator, count: int) -> tuple[float, ...]:
+    return tuple(float(np.float32(s)) for s in 10 ** random.uniform(-3, -1, count))
+
+
+def draw_dynamic_range(
+    case: Weighted, random: np.random.Generator
+) -> tuple[Array, Array, Quantization]:
+    """Return int8 weights, a bias in float32, and the weights' scales."""
+    channels = case.weights[case.channel_axis]
+    scales = random_scales(random, channels)
+    if not case.per_channel and case.kind != "DEPTHWISE_CONV_2D":  # LiteRT needs all scales
+        scales = scales[:1]
+    weights = random.integers(-127, 127, case.weights, "int8", endpoint=True)
+    bias = random.normal(0, 1, channels).astype("float32")
+    return weights, bias, Quantization(scales[0], 0, scales, case.channel_axis)
+
+
 def add_weighted(
     builder: ModelBuilder,
     case: Weighted,
@@ -80,14 +97,22 @@ def add_weighted(
     bias_dtype: str,
     random: np.random.Generator,
 ) -> None:
-    """Add one operator with random weights and grids; activations are float32 if ``dtype`` is."""
-    if dtype == "float32":
-        source_grid, weight_grid, bias_grid, output_grid = None, None, None, None
+    """Add one operator with random weights and grids; activations are float32 if ``dtype`` is.
+
+    Weights of integers with activations of float32 are a dynamic range.
+    """
+    source_grid, weight_grid, bias_grid, output_grid = None, None, None, None
+    values = dict(case.values)
+    if weight_dtype == "float32":
         weights = random.normal(0, 1, case.weights).astype("float32")
         bias = random.normal(0, 1, case.weights[case.channel_axis]).astype("float32")
+    elif dtype == "float32":
+        weights, bias, weight_grid = draw_dynamic_range(case, random)
+        if case.kind == "FULLY_CONNECTED":
+            values["asymmetricQuantizeInputs"] = bool(random.integers(0, 2))
     else:
         channels = case.weights[case.channel_axis]
-        scales = tuple(float(np.float32(s)) for s in 10 ** random.uniform(-3, -1, channels))
+        scales = random_scales(random, channels)
         scales = scales if case.per_channel and weight_dtype != "uint8" else scales[:1]
         source_grid = random_grid(random, dtype)
         point = int(random.integers(0, 256)) if weight_dtype == "uint8" else 0
@@ -115,5 +140,5 @@ def add_weighted(
     version = {"FULLY_CONNECTED": 4, "TRANSPOSE_CONV": 3, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3}
     builder.operator(
         case.kind, inputs, [output], OPTIONS[case.kind], version=version[case.kind],
-        **case.values,
+        **values,
     )  # fmt: skip

@@ -26,6 +26,7 @@ FUNCTION_DEFINITION = re.compile(r"^static inline \w+ (\w+)\(([^)]*)\)", re.MULT
 
 HEADERS = {
     "bit_patterns.h": ("sixteen_bit_floats.h",),
+    "dynamic_range.h": (),
     "fixed_point.h": (),
     "lstm_gates.h": (),
     "sixteen_bit_floats.h": (),

@@ -15,10 +15,11 @@ from firmwright.errors import UserError
 from firmwright.models.importing import describe_failure, variable_name
 from firmwright.models.tflite.checks import RENEW
 from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLOAT_ONLY
+from firmwright.models.tflite.hybrid import convert_hybrid, is_hybrid
 from firmwright.models.tflite.narrow_sums import convert_narrow_sums, has_narrow_sums
 
 WEIGHTED_OPERATORS = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}
-"""Operators with hybrid kernels in TFLite: float32 activations and integer weights."""
+"""Operators with integer biases, whose scale in the file LiteRT does not read."""
 
 ON_STORED_INTEGERS = {"FLOOR_DIV": "divides", "FLOOR_MOD": "divides", "NEG": "negates"}
 """Operators that accept quantized tensors in LiteRT, but compute with the stored integers."""
@@ -71,11 +72,6 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         """Return the reason why an operator cannot be converted; '' if it can."""
         inputs, outputs = self.get_input_tensors(operator), self.get_output_tensors(operator)
         quantized = [t.qnn_params is not None for t in inputs + outputs]
-        if kind in WEIGHTED_OPERATORS and quantized[1] and not quantized[-1]:
-            return (
-                "is dynamic-range quantized: its activations would be quantized again in every "
-                "run; quantize the model fully (int8 with a representative dataset) or not at all"
-            )
         if kind in ON_STORED_INTEGERS and quantized[0]:
             return (
                 f"{ON_STORED_INTEGERS[kind]} stored integers in LiteRT and ignores their scale and "
@@ -109,12 +105,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             names = self.output_names(operator)
             try:
                 self.check_sizes(operator, kind)
-                if kind in FLOAT_ONLY and self.is_quantized(operator):
-                    result = self.convert_in_float(operator, kind)
-                elif has_narrow_sums(self, operator, kind):
-                    result = convert_narrow_sums(self, operator, kind)
-                else:
-                    result = self.convert_map[kind](op=operator)
+                result = self.convert_operator(operator, kind)
             except UserError as error:
                 raise UserError(f"operator {kind} (tensor '{names[0]}'): {error}") from error
             except Exception as error:
@@ -137,6 +128,16 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 continue
             for position, name in enumerate(names):
                 self.exp_tab.set_expr(name, result[position])
+
+    def convert_operator(self, operator: Any, kind: str) -> relax.Expr | None:
+        """Return an operator's results; None if they are part of the operators that read them."""
+        if kind in FLOAT_ONLY and self.is_quantized(operator):
+            return self.convert_in_float(operator, kind)
+        if is_hybrid(self, operator, kind):
+            return convert_hybrid(self, operator, kind)
+        if has_narrow_sums(self, operator, kind):
+            return convert_narrow_sums(self, operator, kind)
+        return self.convert_map[kind](op=operator)
 
     def check_sizes(self, operator: Any, kind: str) -> None:
         """Raise UserError if an operand that a shape depends on is not a constant."""

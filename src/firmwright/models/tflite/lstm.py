@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,11 @@ import tflite
 from tvm import relax
 
 from firmwright.errors import UserError
+from firmwright.ir.relax import static_shape
+from firmwright.models.tflite.hybrid import multiply_rows
+from firmwright.models.tflite.integer_products import reshape
 from firmwright.models.tflite.lstm_integers import advance, read_cell
+from firmwright.models.tflite.svdf import read_scale
 
 INPUT, OUTPUT_STATE, CELL_STATE = 0, 18, 19
 WEIGHTS, RECURRENT, BIASES = (1, 2, 3, 4), (5, 6, 7, 8), (12, 13, 14, 15)
@@ -37,31 +43,48 @@ def convert_lstm(converter: Any, op: Any) -> relax.Expr:
             "convert the layer without these options"
         )
     options = converter._get_builtin_options(op, tflite.UnidirectionalSequenceLSTMOptions)
-    if any(tensors[i].qnn_params is not None for i in given):
+    if source.qnn_params is not None:
         return convert_integers(converter, op, options)
     coupled = WEIGHTS[0] not in given
     first = 1 if coupled else 0
-    weights, recurrent, biases = (
-        [converter.get_tensor_value(tensors[i]) for i in each[first:]]
-        for each in (WEIGHTS, RECURRENT, BIASES)
-    )
+    weights, recurrent, biases = ([tensors[i] for i in each[first:]]
+                                  for each in (WEIGHTS, RECURRENT, BIASES))  # fmt: skip
+    bias = np.concatenate([converter.get_tensor_value(tensor) for tensor in biases])
+    symmetric = not options.AsymmetricQuantizeInputs()
     hidden, cell = (converter.get_tensor_expr(tensors[i]) for i in (OUTPUT_STATE, CELL_STATE))
     # The products with the input do not depend on earlier steps: one product serves all steps.
     axis = 0 if options.TimeMajor() else 1
     data = converter.get_tensor_expr(source)
-    whole = relax.op.matmul(data, relax.const(np.concatenate(weights).T.copy()))
-    whole = converter.bb.emit(relax.op.add(whole, relax.const(np.concatenate(biases))))
+    whole = multiply(converter, data, weights, symmetric)
+    whole = converter.bb.emit(relax.op.add(whole, relax.const(bias)))
     steps = [int(d) for d in converter.get_tensor_shape(source)][axis]
-    factors = relax.const(np.concatenate(recurrent).T.copy())
     outputs = []
     for step in range(steps):
         at = relax.op.strided_slice(whole, axes=[axis], begin=[step], end=[step + 1])
-        product = relax.op.matmul(hidden, factors)
+        product = multiply(converter, hidden, recurrent, symmetric)
         sums = converter.bb.emit(relax.op.add(relax.op.squeeze(at, [axis]), product))
         hidden, cell = update_cell(converter, options, sums, cell, coupled)
         outputs.append(relax.op.expand_dims(hidden, axis))
     result = outputs[0] if steps == 1 else relax.op.concat(outputs, axis=axis)
     return relax.Tuple([result, hidden, cell])
+
+
+def multiply(
+    converter: Any, data: relax.Expr, weights: Sequence[Any], symmetric: bool
+) -> relax.Expr:
+    """Return the product (…, all units) of data (…, length) and the weights of all gates.
+
+    ``symmetric`` is the quantization of the data, if the weights are int8.
+    """
+    gates = [converter.get_tensor_value(tensor) for tensor in weights]
+    stored = np.concatenate(gates).T.copy()
+    if weights[0].qnn_params is None:
+        return relax.op.matmul(data, relax.const(stored))
+    scales = [np.full(len(g), read_scale(t)) for g, t in zip(gates, weights, strict=True)]
+    *axes, length = static_shape(converter.bb.normalize(data))
+    rows = reshape(converter, data, [prod(axes), length])
+    product = multiply_rows(converter, rows, stored, np.concatenate(scales), symmetric)
+    return reshape(converter, product, [*axes, stored.shape[1]])
 
 
 def convert_integers(converter: Any, op: Any, options: Any) -> relax.Expr:

@@ -16,6 +16,7 @@ import tflite
 from tvm import relax, te, tirx
 
 from firmwright.errors import UserError
+from firmwright.models.tflite.hybrid import multiply_rows
 
 Array = npt.NDArray[Any]
 
@@ -61,18 +62,23 @@ def convert_svdf(converter: Any, op: Any) -> relax.Expr:
 
 def convert_float(converter: Any, op: Any, lengths: Lengths) -> tuple[relax.Expr, relax.Expr]:
     source, features, times, bias, state = converter.get_input_tensors(op)
-    if features.qnn_params is not None:
-        raise UserError(
-            "is dynamic-range quantized: its activations would be quantized again in every run; "
-            "quantize the model fully (int8 with a representative dataset) or not at all"
+    options = converter._get_builtin_options(op, tflite.SVDFOptions)
+    weights = converter.get_tensor_value(features).T.copy()
+    of_times = converter.get_tensor_value(times)
+    data = converter.get_tensor_expr(source)
+    if features.qnn_params is None:
+        newest = relax.op.matmul(data, relax.const(weights))
+    else:  # LiteRT dequantizes the time weights
+        symmetric = not options.AsymmetricQuantizeInputs()
+        newest = multiply_rows(
+            converter, data, weights, np.atleast_1d(read_scale(features)), symmetric
         )
-    weights = relax.const(converter.get_tensor_value(features).T.copy())
-    newest = relax.op.matmul(converter.get_tensor_expr(source), weights)
+        of_times = of_times * read_scale(times)
     after = shift_in(converter, state, newest, lengths)
-    total = filter_over_time(converter, after, converter.get_tensor_value(times), lengths)
+    total = filter_over_time(converter, after, of_times, lengths)
     if bias.tensor_idx >= 0:
         total = converter.bb.emit(relax.op.add(total, converter.get_tensor_expr(bias)))
-    activation = converter._get_builtin_options(op, tflite.SVDFOptions).FusedActivationFunction()
+    activation = options.FusedActivationFunction()
     return converter.convert_fused_activation_function(total, activation), after
 
 

@@ -1,0 +1,128 @@
+"""Converts layers with int8 weights and float32 activations (dynamic range) as LiteRT computes.
+
+LiteRT quantizes the activations in each run, with the range of each sample or row. It adds the
+products in int32, multiplies the sums by both scales, and then adds the bias in float32. Weights
+stay int8 in flash. Results equal LiteRT's bit for bit, because each operation of float32 is in
+LiteRT's order. Sources: tensorflow/lite/kernels/fully_connected.cc (EvalHybrid), conv.cc
+(EvalHybrid, EvalHybridPerChannel) and depthwise_conv.cc (EvalHybridPerChannel).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy.typing as npt
+import tflite
+from tvm import relax, te, tirx
+
+from firmwright.errors import UserError
+from firmwright.models.tflite.data_movement import shape_of
+from firmwright.models.tflite.integer_products import add_products, list_operands, reshape
+
+Array = npt.NDArray[Any]
+
+OPTIONS = {
+    "CONV_2D": tflite.Conv2DOptions,
+    "DEPTHWISE_CONV_2D": tflite.DepthwiseConv2DOptions,
+    "FULLY_CONNECTED": tflite.FullyConnectedOptions,
+    "TRANSPOSE_CONV": tflite.TransposeConvOptions,
+}
+
+
+def is_hybrid(converter: Any, op: Any, kind: str) -> bool:
+    """Return whether an operator has quantized weights and float32 activations."""
+    if kind not in OPTIONS:
+        return False
+    source, weights, _ = list_operands(converter, op, kind)
+    return source.qnn_params is None and weights.qnn_params is not None
+
+
+def convert_hybrid(converter: Any, op: Any, kind: str) -> relax.Expr:
+    """Return the operator's result in float32; UserError if its weights are not int8."""
+    source, weights, biases = list_operands(converter, op, kind)
+    (target,) = converter.get_output_tensors(op)
+    if weights.tensor.Type() != tflite.TensorType.INT8:
+        stored = converter.get_tensor_type_str(weights.tensor.Type())
+        raise UserError(
+            f"has {stored} weights and float32 activations; firmwright supports int8 weights: "
+            "convert the model again with int8 weights"
+        )
+    options = converter._get_builtin_options(op, OPTIONS[kind])
+    scales = weights.qnn_params["scale"].value.numpy().reshape(-1)
+    shape = shape_of(converter, source)
+    is_dense = kind == "FULLY_CONNECTED"
+    count = prod(shape) // shape_of(converter, weights)[1] if is_dense else shape[0]
+    # LiteRT has no kernel with a zero point for a CONV_2D whose channels have one scale.
+    symmetric = (
+        not options.AsymmetricQuantizeInputs()
+        if is_dense
+        else kind == "CONV_2D" and bool((scales == scales[0]).all())
+    )
+    data = reshape(converter, converter.get_tensor_expr(source), [count, prod(shape) // count])
+    if is_dense:
+        stored = converter.get_tensor_value(weights).T.copy()
+        result = multiply_rows(converter, data, stored, scales, symmetric)
+    else:
+        quantized, step = quantize_rows(converter, data, symmetric)
+        sums = add_products(converter, kind, quantized, (source, weights, target), options)
+        counts = relax.op.astype(converter.bb.normalize(sums), "float32")
+        factors, step = relax.const(scales), reshape(converter, step, [count, 1, 1, 1])
+        if kind == "CONV_2D" and not symmetric:
+            result = relax.op.multiply(relax.op.multiply(counts, factors), step)
+        else:
+            result = relax.op.multiply(counts, relax.op.multiply(step, factors))
+    if biases:
+        result = relax.op.add(result, converter.get_tensor_expr(biases[0]))
+    result = converter.convert_fused_activation_function(
+        converter.bb.normalize(result), options.FusedActivationFunction()
+    )
+    return reshape(converter, result, shape_of(converter, target))
+
+
+def multiply_rows(
+    converter: Any, data: relax.Expr, weights: Array, scales: Array, symmetric: bool
+) -> relax.Expr:
+    """Return the product (rows, units) in float32 of rows and int8 weights (length, units).
+
+    ``scales`` are the scales of the weights, one per unit or only one.
+    """
+    quantized, step = quantize_rows(converter, data, symmetric)
+    sums = relax.op.matmul(quantized, relax.const(weights), out_dtype="int32")
+    counts = relax.op.astype(converter.bb.normalize(sums), "float32")
+    factors = relax.op.multiply(step, relax.const(scales))
+    return converter.bb.normalize(relax.op.multiply(counts, factors))
+
+
+def quantize_rows(
+    converter: Any, data: relax.Expr, symmetric: bool
+) -> tuple[relax.Expr, relax.Expr]:
+    """Return rows (rows, length) as int16 minus their zero points, and their scales (rows, 1).
+
+    The functions of C are in ``templates/network/dynamic_range.h``.
+    """
+    data = converter.bb.emit(data)
+    ends = [converter.bb.emit(find(data, 1)) for find in (relax.op.min, relax.op.max)]
+    flag = tirx.const(int(symmetric), "int32")
+
+    def choose(low: te.Tensor, high: te.Tensor) -> te.Tensor:
+        def parameter(row: Any, which: Any) -> Any:
+            scale, steps, point = (
+                tirx.call_pure_extern("float32", name, low[row], high[row], flag)
+                for name in ("row_scale", "row_steps", "row_zero_point")
+            )
+            return tirx.Select(which == 0, scale, tirx.Select(which == 1, steps, point))
+
+        return te.compute((*low.shape, 3), parameter, "parameters")
+
+    def quantize(data: te.Tensor, chosen: te.Tensor) -> te.Tensor:
+        def element(row: Any, at: Any) -> Any:
+            given = (data[row, at], chosen[row, 1], chosen[row, 2])
+            return tirx.call_pure_extern("int32", "row_quantize", *given).astype("int16")
+
+        return te.compute(data.shape, element, "quantized")
+
+    chosen = converter.bb.emit_te(choose, *ends, primfunc_name_hint="choose_range")
+    stored = converter.bb.emit_te(quantize, data, chosen, primfunc_name_hint="quantize")
+    scale = relax.op.strided_slice(chosen, axes=[1], begin=[0], end=[1])
+    return stored, converter.bb.normalize(scale)
