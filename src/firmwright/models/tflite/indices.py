@@ -6,6 +6,8 @@ from typing import Any
 
 from tvm import relax
 
+from firmwright.ir.relax import static_shape
+
 
 def convert_gather_nd(converter: Any, op: Any) -> relax.Expr:
     """Convert GATHER_ND; TVM moves index vectors to the first axis, but Relax expects the last."""
@@ -27,6 +29,19 @@ def convert_scatter_nd(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_embedding_lookup(converter: Any, op: Any) -> relax.Expr:
-    """Convert EMBEDDING_LOOKUP; TVM reads the first input as rows, but it has the indices."""
-    indices, rows = (converter.get_tensor_expr(t) for t in converter.get_input_tensors(op))
-    return relax.op.take(rows, indices, axis=0)
+    """Convert EMBEDDING_LOOKUP; TVM reads the first input as rows, but it has the indices.
+
+    Rows of bytes with a result in float32 are scaled, by one scale or one per row.
+    """
+    places, table = converter.get_input_tensors(op)
+    (target,) = converter.get_output_tensors(op)
+    indices, rows = map(converter.get_tensor_expr, (places, table))
+    found = converter.bb.normalize(relax.op.take(rows, indices, axis=0))
+    if table.qnn_params is None or target.qnn_params is not None:
+        return found
+    scale = table.qnn_params["scale"]
+    if scale.ty.shape:
+        axes = [-1] + [1] * (len(static_shape(rows)) - 1)
+        scale = converter.bb.normalize(relax.op.take(scale, indices, axis=0))
+        scale = converter.bb.normalize(relax.op.reshape(scale, axes))
+    return relax.op.multiply(relax.op.astype(found, "float32"), scale)
