@@ -56,6 +56,9 @@ OTHERS = """
 The import accepts these, but the sweep does not have them: {imported}, and operators of StableHLO.
 The run of each build compares them with LiteRT.
 
+RFFT2D transforms one row. Its complex numbers can be reshaped, and COMPLEX_ABS, REAL and IMAG read
+them; other operators on complex numbers are rejected.
+
 IF and WHILE become the operators of their subgraphs: of both branches, or of the chosen one if the
 condition is constant, and of each step of a loop. A loop whose number of steps depends on an input
 is rejected.

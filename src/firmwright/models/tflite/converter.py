@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import tflite
 from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError
 from firmwright.models.importing import describe_failure, variable_name
 from firmwright.models.tflite.checks import RENEW
+from firmwright.models.tflite.complex_numbers import CONVERSIONS as COMPLEX_CONVERSIONS
+from firmwright.models.tflite.complex_numbers import has_complex
 from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLOAT_ONLY
 from firmwright.models.tflite.hybrid import convert_hybrid, is_hybrid
 from firmwright.models.tflite.narrow_sums import convert_narrow_sums, has_narrow_sums
@@ -23,8 +24,6 @@ WEIGHTED_OPERATORS = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSP
 
 ON_STORED_INTEGERS = {"FLOOR_DIV": "divides", "FLOOR_MOD": "divides", "NEG": "negates"}
 """Operators that accept quantized tensors in LiteRT, but compute with the stored integers."""
-
-COMPLEX = (tflite.TensorType.COMPLEX64, tflite.TensorType.COMPLEX128)
 
 WITH_SUBGRAPHS = {
     "CALL": "inline the function",
@@ -78,11 +77,10 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 "zero point: its result differs from the result on real numbers; keep the operator "
                 "in float32"
             )
-        present = [t.tensor for t in inputs + outputs if t.tensor_idx >= 0]
-        if any(tensor.Type() in COMPLEX for tensor in present):
+        if kind not in COMPLEX_CONVERSIONS and has_complex(self, operator):
             return (
-                "computes with complex numbers, which firmwright does not support: end the model "
-                "before the operator, and compute the transform in the program"
+                "computes with complex numbers; firmwright supports their size, real and imaginary "
+                "part: end the model before the operator"
             )
         if kind in WITH_SUBGRAPHS:
             return (
@@ -133,6 +131,8 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         """Return an operator's results; None if they are part of the operators that read them."""
         if kind in FLOAT_ONLY and self.is_quantized(operator):
             return self.convert_in_float(operator, kind)
+        if has_complex(self, operator):
+            return COMPLEX_CONVERSIONS[kind](self, operator)
         if is_hybrid(self, operator, kind):
             return convert_hybrid(self, operator, kind)
         if has_narrow_sums(self, operator, kind):
