@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,10 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     formats = "convert a command, script or settings file of another tool to a recipe"
     begin.add_argument("--from", dest="source", metavar="FILE", help=formats)
     begin.add_argument("--signature-name", help="the network to use, if a TFLite file has several")
+    shape = "the shape of an input with open lengths, such as x=1,3,32,32"
+    begin.add_argument("--shape", action="append", default=[], metavar="INPUT=SHAPE", help=shape)
+    value = "the value of an input that becomes a constant, such as sr=16000"
+    begin.add_argument("--value", action="append", default=[], metavar="INPUT=VALUE", help=value)
     sentence = "write the schema of recipes for editors, with all keys and all installed names"
     schema = commands.add_parser("schema", help=sentence, description=sentence)
     schema.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="default: .")
@@ -55,24 +61,60 @@ def begin_board(options: argparse.Namespace) -> list[str]:
 
 def begin_repository(options: argparse.Namespace) -> list[str]:
     """Write the first files of a repository; return the lines to print."""
-    from firmwright.project.new_repository import write_new_repository
+    from firmwright.project.new_repository import describe_model, write_new_repository
 
     if options.source is not None:
         return convert_settings(options)
     if options.model is None:
         raise UserError("init: expected MODEL, or --from FILE")
     platform, target = options.platform or "rv32-bare", options.target or "c"
-    written = write_new_repository(options.model, platform, target, Path(), options.signature_name)
+    network = describe_model(
+        options.model,
+        options.signature_name,
+        dict(map(read_shape, options.shape)),
+        dict(map(read_value, options.value)),
+    )
+    written = write_new_repository(options.model, network, platform, target, Path())
     lines = [f"{'wrote' if new else 'kept:'} {path}" for path, new in written.items()]
+    if network["open_shapes"]:
+        names = ", ".join(network["open_shapes"])
+        first = next(iter(written))
+        return [*lines, f"The recipe does not build yet: state the shape of {names} in {first}"]
     return [*lines, f"Build with: firmwright build {next(iter(written))}"]
+
+
+def read_shape(text: str) -> tuple[str, list[int]]:
+    """Return the input and the lengths of an argument such as x=1,3,32,32."""
+    name, lengths = read_numbers(text)
+    if not name or not lengths or not all(type(n) is int and n > 0 for n in lengths):
+        raise UserError(f"init: --shape {text}: expected INPUT=LENGTH,LENGTH,…, e.g. x=1,3,32,32")
+    return name, lengths
+
+
+def read_value(text: str) -> tuple[str, list[Any]]:
+    """Return the input and the numbers or truth values of an argument such as sr=16000."""
+    name, numbers = read_numbers(text)
+    if not name or not numbers or not all(isinstance(n, int | float) for n in numbers):
+        raise UserError(f"init: --value {text}: expected INPUT=NUMBER,NUMBER,…, e.g. sr=16000")
+    return name, numbers
+
+
+def read_numbers(text: str) -> tuple[str, list[Any]]:
+    """Return the text before the last equals sign, and the list after it; empty if it is none."""
+    name, _, numbers = text.rpartition("=")
+    with suppress(json.JSONDecodeError):
+        return name, list(json.loads(f"[{numbers}]"))
+    return name, []
 
 
 def convert_settings(options: argparse.Namespace) -> list[str]:
     """Convert another tool's settings to a recipe; return the lines to print."""
     from firmwright.migration.recipe_file import write_converted
 
-    if options.signature_name is not None:
-        raise UserError("init: --signature-name has no effect with --from; leave it out")
+    for option in ("signature_name", "shape", "value"):
+        if getattr(options, option):
+            name = option.replace("_", "-")
+            raise UserError(f"init: --{name} has no effect with --from; leave it out")
     given = {key: getattr(options, key) for key in ("model", "platform", "target")}
     stated = {key: value for key, value in given.items() if value is not None}
     written, errors = write_converted(options.source, stated)

@@ -82,6 +82,32 @@ def save_relu(path: Path, shape: Sequence[int | str]) -> None:
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
 
 
+def test_init_fixes_shapes_and_values(folder: Repository) -> None:
+    values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "time"]),
+              helper.make_tensor_value_info("rate", TensorProto.FLOAT, [])]  # fmt: skip
+    nodes = [helper.make_node("Mul", ["x", "rate"], ["y"])]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", "time"])
+    opsets = [helper.make_opsetid("", 17)]
+    graph = helper.make_graph(nodes, "g", values, [output])
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    onnx.save(model, folder.folder / "scaled.onnx")
+    begin = ("firmwright", "init", "scaled.onnx", "--platform", "host", "--value", "rate=2.5")
+    recipe = folder.folder / "scaled.yaml"
+    done = folder.run(*begin)
+    last = "The recipe does not build yet: state the shape of x in scaled.yaml"
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, last), done.stderr
+    assert '\n  "x": {shape: ["N", "time"]}\n' in recipe.read_text()
+    listed = folder.run("firmwright", "list", "scaled")
+    found = "scaled.yaml:8:17: inputs.x.shape[0]: expected a whole number, found the text 'N'"
+    assert found in listed.stderr
+    recipe.unlink()
+    done = folder.run(*begin, "--shape", "x=1,8")
+    assert done.stdout.splitlines()[-1] == "Build with: firmwright build scaled.yaml", done.stderr
+    stated = '  "x": {shape: [1, 8]}\n  "rate": {value: 2.5}\n'
+    assert stated in recipe.read_text()
+    assert folder.run("firmwright", "list", "scaled").returncode == 0
+
+
 def test_init_gives_the_recipe_a_name_that_is_fit(folder: Repository) -> None:
     (folder.folder / "größe 1 (neu).onnx").write_bytes((EXAMPLE / "digits.onnx").read_bytes())
     done = folder.run("firmwright", "init", "größe 1 (neu).onnx")
@@ -146,6 +172,9 @@ def test_init_and_build_select_one_network_of_a_file(folder: Repository) -> None
             "net.bin: the suffix '.bin' is not the suffix of a format; expected .lite, ",
         ),
         (("digits.onnx", "--signature-name", "step"), "the model is onnx; only TFLite models have"),
+        (("digits.onnx", "--shape", "x=1,-3"), "init: --shape x=1,-3: expected INPUT=LENGTH"),
+        (("digits.onnx", "--value", "x=high"), "init: --value x=high: expected INPUT=NUMBER"),
+        (("digits.onnx", "--value", "rate=1"), "digits.onnx: inputs: the model has no input"),
         (("digits.onnx", "--platform", "hots"), "unknown platform 'hots'; did you mean 'host'?"),
         (("digits.onnx", "--target", "tidel, c"), "target: unknown device 'tidel'; did you mean"),
     ],

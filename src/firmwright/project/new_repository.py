@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from firmwright.codegen.names import c_identifier, make_unique_identifiers
 from firmwright.codegen.templates import make_environment, render
 from firmwright.data.fetch import read_model
 from firmwright.errors import UserError, did_you_mean
+from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models import FORMATS
-from firmwright.models.formats import OpenShapesError
+from firmwright.models.formats import Importer, OpenShapesError
+from firmwright.models.onnx.fixed_inputs import fix_inputs
 from firmwright.recipe.defaults import FORMATS_BY_SUFFIX, describe_unknown_format
 from firmwright.recipe.editor_schema import FILE_NAME, FIRST_LINE, format_editor_schema
 from firmwright.recipe.files import is_description_file
@@ -36,14 +38,14 @@ def make_file_name(text: str) -> str:
 
 
 def write_new_repository(
-    model: str, platform: str, target: str, folder: Path, signature: str | None = None
+    model: str, network: Mapping[str, Any], platform: str, target: str, folder: Path
 ) -> dict[Path, bool]:
     """Write the files into ``folder``, where the path ``model`` starts; return which are new.
 
-    ``signature`` selects one network of a TFLite file. Existing files stay. Then the samples are
+    ``network`` is the result of :func:`describe_model`. Existing files stay. Then the samples are
     in a file with the recipe's name, and the steps that the workflow lacks are printed on stderr.
-    Raises UserError for a model that cannot be read, an unknown platform or device, and an existing
-    recipe with the model's name.
+    Raises UserError for an unknown platform or device, and an existing recipe with the model's
+    name.
     """
     known = load_platform(platform)
     check_devices(target)
@@ -56,7 +58,7 @@ def write_new_repository(
         "name": name,
         "model": model,
         "platform": stated,
-        **describe_model(model, signature),
+        **network,
     }
     variables |= {"first_line": FIRST_LINE, "version": __version__, "target": target}
     variables["others"] = [] if target != "c" else list(known.accelerators)
@@ -65,7 +67,7 @@ def write_new_repository(
     module = variables["module"] = name_samples(folder, name, samples)
     rendered = {
         recipe.name: render(env, "repository/recipe.yaml.j2", variables),
-        f"{module}.py": samples,
+        **({f"{module}.py": samples} if network["inputs"] else {}),
         WORKFLOW: render(env, "repository/workflow.yml.j2", variables),
         FILE_NAME: format_editor_schema(),
     }
@@ -107,10 +109,18 @@ def check_devices(target: str) -> None:
             raise UserError(f"target: unknown device '{device.name}'{hint}")
 
 
-def describe_model(model: str, signature: str | None) -> Mapping[str, Any]:
+def describe_model(
+    model: str,
+    signature: str | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Sequence[Any]] | None = None,
+) -> Mapping[str, Any]:
     """Return the inputs and outputs of a model file, and a function's name for each input.
 
-    A ``signature`` selects its network. Raises UserError if it is unknown.
+    A ``signature`` selects its network. ``shapes`` are those of inputs with open lengths,
+    ``values`` those of inputs that become constants. ``open_shapes`` of the result are the shapes
+    that are still open; the inputs and outputs are then unknown. Raises UserError for a model that
+    cannot be read, and for arguments that do not fit the model.
     """
     kind = FORMATS_BY_SUFFIX.get(Path(model).suffix.lower())
     if kind is None:
@@ -118,20 +128,42 @@ def describe_model(model: str, signature: str | None) -> Mapping[str, Any]:
     data = read_model(Path(model), model, None)
     if signature is not None:
         data = FORMATS[kind].select_network(data, model, signature)
-    importer, shapes = FORMATS[kind].load(), dict[str, tuple[int, ...]]()
+    fixed = {n: v[0] if len(v) == 1 else list(v) for n, v in (values or {}).items()}
+    if fixed:
+        if kind != "onnx":
+            raise UserError(f"{model}: the model is {kind}; only ONNX models have --value")
+        data = fix_inputs(data, model, fixed, {})
+    importer = FORMATS[kind].load()
+    stated = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    still_open: Mapping[str, Sequence[int | str]] = {}
+    inputs: Sequence[Tensor] = ()
+    outputs: Sequence[Tensor] = ()
     try:
-        _, interface = importer.import_model(data, model, shapes)
+        interface = import_one_sample(importer, data, model, stated)
+        inputs, outputs = interface.inputs, interface.outputs
     except OpenShapesError as error:
-        shapes = choose_one_sample(error)
-        _, interface = importer.import_model(data, model, shapes)
-    functions = make_unique_identifiers([tensor.name for tensor in interface.inputs])
+        still_open = error.shapes
+    functions = make_unique_identifiers([tensor.name for tensor in inputs])
     return {
         "signature": signature,
-        "inputs": interface.inputs,
-        "outputs": interface.outputs,
-        "shapes": shapes,
-        "named_inputs": [*zip(interface.inputs, functions, strict=True)],
+        "inputs": inputs,
+        "outputs": outputs,
+        "shapes": stated,
+        "open_shapes": still_open,
+        "values": fixed,
+        "named_inputs": [*zip(inputs, functions, strict=True)],
     }
+
+
+def import_one_sample(
+    importer: Importer, data: bytes, model: str, shapes: dict[str, tuple[int, ...]]
+) -> ModelInterface:
+    """Return the interface of a model for one sample, and add the chosen shapes to ``shapes``."""
+    try:
+        return importer.import_model(data, model, shapes)[1]
+    except OpenShapesError as error:
+        shapes |= choose_one_sample(error)
+        return importer.import_model(data, model, shapes)[1]
 
 
 def choose_one_sample(error: OpenShapesError) -> dict[str, tuple[int, ...]]:
