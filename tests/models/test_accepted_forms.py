@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from firmwright.errors import UserError
 from firmwright.models.onnx.importer import import_model, run_reference
 from tests.networks.firmware import run_generated
+from tests.networks.imported import run_imported
 from tests.networks.onnx_models import graph, node, value
 
 INT64 = TensorProto.INT64
@@ -150,3 +151,37 @@ def test_integers_are_multiplied_by_vectors(
     model = graph([product], inputs, [output], {"za": np.uint8(7), "zb": np.int8(-3)})
     found = run_generated(model.SerializeToString(), [given], tmp_path)[0][0]
     np.testing.assert_array_equal(found, expected)
+
+
+def test_results_without_a_name_are_computed() -> None:
+    nodes = [
+        node("Split", ["x"], ["a", "", "c"], axis=1, num_outputs=3),
+        node("Add", ["a", "c"], ["sum"]),
+        node("TopK", ["x", "one"], ["", "y"], sorted=0),
+        node("DynamicQuantizeLinear", ["x"], ["", "scale", ""]),
+    ]
+    outputs = [value("sum", [2, 2]), value("y", [2, 1], INT64), value("scale", [])]
+    model = graph(nodes, [value("x", [2, 6])], outputs, {"one": np.array([1])})
+    x = normal(2, 6)
+    data = model.SerializeToString()
+    (reference,) = run_reference(data, [{"x": x}]).outputs
+    np.testing.assert_array_equal(reference[0], x[:, :2] + x[:, 4:])
+    for ours, theirs in zip(run_imported(data, x), reference, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_largest_elements_need_an_order() -> None:
+    nodes = [node("TopK", ["x", "k"], ["v", "y"], sorted=0)]
+    model = graph(nodes, [value("x", [4])], [value("y", [2], INT64)], {"k": np.array([2])})
+    with pytest.raises(UserError, match=r"TopK .*no defined order; export the model with sorted=1"):
+        import_model(model.SerializeToString(), "m.onnx", {})
+
+
+@pytest.mark.parametrize("axis", [None, 1])
+def test_a_constant_condition_compresses(axis: int | None) -> None:
+    nodes = [node("Compress", ["x", "c"], ["y"], axis=axis)]
+    condition, x = np.array([True, False, True]), normal(2, 4)
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    model = graph(nodes, [value("x", [2, 4])], [output], {"c": condition})
+    (found,) = run_imported(model.SerializeToString(), x)
+    np.testing.assert_array_equal(found, np.compress(condition, x, axis))

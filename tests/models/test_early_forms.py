@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tvm
 from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.errors import UserError
-from firmwright.ir.virtual_machine import make_virtual_machine
 from firmwright.models.onnx.importer import import_model, run_reference
+from tests.networks.imported import run_imported
 from tests.networks.onnx_models import node, value
 
 Array = np.ndarray[Any, Any]
@@ -53,12 +52,6 @@ def make_model(
         made, opset_imports=opsets, ir_version=version
     ).SerializeToString()
     return data
-
-
-def run(data: bytes, sample: Array) -> list[Array]:
-    module, _ = import_model(data, "m.onnx", {})
-    found = make_virtual_machine(module)["main"](tvm.runtime.tensor(sample))
-    return [a.numpy() for a in (found if hasattr(found, "__len__") else [found])]
 
 
 def check(found: Sequence[Array], expected: Sequence[Array]) -> None:
@@ -129,19 +122,44 @@ def test_a_batch_is_normalized_by_element(opset: int) -> None:
         spatial=0, epsilon=0.5,
     )  # fmt: skip
     expected = (IMAGE - mean) / np.sqrt(variance + 0.5) * scale + bias
-    check(run(data, IMAGE), [expected.astype("float32")])
+    check(run_imported(data, IMAGE), [expected.astype("float32")])
 
 
 def test_windows_beyond_an_image_have_no_more_weight() -> None:
     data = make_model(18, "LpPool", [IMAGE], 1, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)
     windows = [[np.linalg.norm(IMAGE[..., y : y + 3, x : x + 3], axis=(2, 3)) for x in (0, 2)]
                for y in (0, 2)]  # fmt: skip
-    check(run(data, IMAGE), [np.moveaxis(np.array(windows), (0, 1), (2, 3))])
+    check(run_imported(data, IMAGE), [np.moveaxis(np.array(windows), (0, 1), (2, 3))])
 
 
 def test_the_axis_of_a_maximum_is_negative_before_opset_11() -> None:
     data = make_model(10, "ArgMax", [CUBE], 1, axis=-1, kind=TensorProto.INT64)
-    check(run(data, CUBE), [CUBE.argmax(2)[..., None]])
+    check(run_imported(data, CUBE), [CUBE.argmax(2)[..., None]])
+
+
+ELU = np.where(CUBE < 0, np.expm1(np.float64(CUBE)), CUBE)
+CENTERED = IMAGE.astype("float64") - IMAGE.mean((2, 3), "float64", keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("operator", "operands", "attributes", "expected"),
+    [
+        ("Elu", [CUBE], {"alpha": 0.5}, np.where(CUBE < 0, ELU / 2, CUBE)),
+        ("Selu", [CUBE], {"alpha": 1.0, "gamma": 2.0}, 2 * ELU),
+        ("ThresholdedRelu", [CUBE], {"alpha": 0.25}, np.where(CUBE > 0.25, CUBE, 0)),
+        ("LayerNormalization", [CUBE, normal(4)], {"epsilon": 0.5},
+         (CUBE - CUBE.mean(2, "float64", keepdims=True))
+         / np.sqrt(CUBE.var(2, "float64", keepdims=True) + 0.5) * normal(4)),
+        ("InstanceNormalization", [IMAGE, np.ones(3), np.zeros(3)], {"epsilon": 0.5},
+         CENTERED / np.sqrt((CENTERED**2).mean((2, 3), keepdims=True) + 0.5)),
+    ],
+)  # fmt: skip
+def test_an_operator_is_computed_in_float64(
+    operator: str, operands: list[Array], attributes: dict[str, Any], expected: Array
+) -> None:
+    wide = [a.astype("float64") for a in operands]
+    (found,) = run_imported(make_model(21, operator, wide, 1, **attributes), wide[0])
+    np.testing.assert_allclose(found, expected, 1e-14, 1e-14)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,8 @@ def drop_empty_lists(model: onnx.ModelProto) -> None:
     """Remove optional attributes without elements: ONNX Runtime uses their default."""
     version = get_opset(model)
     for node in (node for graph in find_graphs(model.graph) for node in graph.node):
-        known = find_schema_attributes(node, version)
+        schema = find_schema(node, version)
+        known = schema.attributes if schema else {}
         for attribute in list(node.attribute):
             field = LIST_FIELDS.get(attribute.type)
             optional = attribute.name in known and not known[attribute.name].required
@@ -110,32 +111,37 @@ def drop_empty_lists(model: onnx.ModelProto) -> None:
                 node.attribute.remove(attribute)
 
 
-def find_schema_attributes(
-    node: onnx.NodeProto, version: int
-) -> dict[str, onnx.defs.OpSchema.Attribute]:
-    """Return the attributes that ONNX defines for the node's operator."""
+def find_schema(node: onnx.NodeProto, version: int) -> onnx.defs.OpSchema | None:
+    """Return ONNX's definition of the node's operator; None if ONNX does not define it."""
     if node.domain not in ("", "ai.onnx") or not isinstance(node.op_type, str):
-        return {}
+        return None
     if not onnx.defs.has(node.op_type, version):
-        return {}
-    return dict(onnx.defs.get_schema(node.op_type, version).attributes)
+        return None
+    return onnx.defs.get_schema(node.op_type, version)
 
 
 def drop_unread_results(model: onnx.ModelProto) -> None:
-    """Remove optional results that are never read, such as the mask of Dropout."""
+    """Remove optional results that are never read, such as the mask of Dropout.
+
+    Other results without a name get one, because ONNX Runtime crashes for some of them.
+    """
     version = get_opset(model)
     graphs = list(find_graphs(model.graph))
     read = {name for graph in graphs for node in graph.node for name in node.input}
     read |= {output.name for graph in graphs for output in graph.output}
     for node in (node for graph in graphs for node in graph.node):
-        if node.op_type in TRAINING_RESULTS or not find_schema_attributes(node, version):
+        schema = find_schema(node, version)
+        if schema is None or not schema.outputs or not any(node.output):
             continue
-        results = onnx.defs.get_schema(node.op_type, version).outputs
-        optional = onnx.defs.OpSchema.FormalParameterOption.Optional
-        for i, result in enumerate(results[: len(node.output)]):
-            if result.option == optional and node.output[i] not in read:
+        results = schema.outputs
+        scope = next(name for name in node.output if name)
+        for i, name in enumerate(node.output):
+            kind = results[min(i, len(results) - 1)].option
+            if kind != onnx.defs.OpSchema.FormalParameterOption.Optional:
+                node.output[i] = name or f"{scope}/unread{i}"
+            elif name not in read and node.op_type not in TRAINING_RESULTS:
                 node.output[i] = ""
-        while len(node.output) > 1 and not node.output[-1]:
+        while not node.output[-1]:
             del node.output[-1]
 
 

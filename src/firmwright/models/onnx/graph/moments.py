@@ -60,7 +60,7 @@ def narrow(body: NodeBuilder, walk: Specializer, result: str) -> str:
 def rewrite_layer_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a LayerNormalization that returns its moments, or whose factors are broadcast.
 
-    TVM's converter returns placeholders for the moments.
+    TVM's converter returns placeholders for the moments, and has no LayerNormalization in float64.
     """
     shape = walk.shape(node.input[0])
     data, scale, bias = read_inputs(node, 3)
@@ -68,7 +68,8 @@ def rewrite_layer_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         return None
     axis = get_attribute(node, "axis", -1) % len(shape)
     whole = all(walk.shape(name) == shape[axis:] for name in (scale, bias) if name)
-    if whole and sum(map(bool, node.output)) == 1:
+    is_double = walk.dtype(data) == np.float64
+    if whole and sum(map(bool, node.output)) == 1 and not is_double:
         return None
     body = NodeBuilder(node, walk)
     data, dtype = widen(body, walk)
@@ -83,6 +84,17 @@ def rewrite_layer_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     stash = get_attribute(node, "stash_type", TensorProto.FLOAT)
     returned = (body.add("Cast", n, to=stash) for n in (moments.mean, inverse))
     return body.finish(result, *returned)
+
+
+def rewrite_instance_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite an InstanceNormalization in float64, which TVM lacks, as groups of one channel."""
+    shape = walk.shape(node.input[0])
+    if shape is None or walk.dtype(node.input[0]) != np.float64:
+        return None
+    body = NodeBuilder(node, walk)
+    epsilon = get_attribute(node, "epsilon", 1e-5)
+    groups = {"num_groups": shape[1], "epsilon": epsilon}
+    return body.finish(body.add("GroupNormalization", *node.input, **groups))
 
 
 def rewrite_group_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -117,6 +129,7 @@ def rewrite_mean_variance_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes
 
 MOMENTS: dict[str, Rewrite] = {
     "GroupNormalization": rewrite_group_norm,
+    "InstanceNormalization": rewrite_instance_norm,
     "LayerNormalization": rewrite_layer_norm,
     "MeanVarianceNormalization": rewrite_mean_variance_norm,
 }

@@ -20,7 +20,6 @@ from firmwright.models.onnx.graph.attention import ATTENTION
 from firmwright.models.onnx.graph.blocks import has_blocks, rewrite_dequantize, rewrite_quantize
 from firmwright.models.onnx.graph.body import (
     NodeBuilder,
-    along_axis,
     get_attribute,
     parse_rewrite,
 )
@@ -42,6 +41,7 @@ from firmwright.models.onnx.graph.ranks import RANKS
 from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
 from firmwright.models.onnx.graph.reductions import REDUCTIONS
 from firmwright.models.onnx.graph.resize import rewrite_resize
+from firmwright.models.onnx.graph.selections import SELECTIONS
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 from firmwright.models.onnx.graph.strings import STRINGS
 from firmwright.models.onnx.graph.trees import TREES
@@ -126,24 +126,6 @@ def raise_as(body: NodeBuilder, dtype: np.dtype[Any], result: np.dtype[Any]) -> 
     return body.add("Cast", power, to=back)
 
 
-def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite OneHot; TVM's converter requires constant values, and integers as indices."""
-    shape, depth = walk.shape(node.input[0]), walk.constants.get(node.input[1])
-    if shape is None or depth is None:
-        return None
-    body = NodeBuilder(node, walk)
-    axis = get_attribute(node, "axis", -1) % (len(shape) + 1)
-    index = body.add("Cast", node.input[0], to=TensorProto.INT64)
-    count = body.constant(int(depth.item()), "int64")
-    negative = body.add("Less", index, body.constant(0, "int64"))
-    index = body.add("Where", negative, body.add("Add", index, count), index)
-    index = body.unsqueeze(index, axis)
-    places = np.arange(int(depth.item())).reshape(along_axis(axis, len(shape) + 1))
-    hot = body.add("Equal", index, body.constant(places, "int64"))
-    off, on = (body.add("Gather", node.input[2], body.constant(i, "int64"), axis=0) for i in (0, 1))
-    return body.finish(body.add("Where", hot, on, off))
-
-
 def rewrite_conv_integer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite ConvInteger as Conv; TVM lacks ConvInteger, but its Conv accepts integers."""
     body = NodeBuilder(node, walk)
@@ -159,43 +141,6 @@ def rewrite_conv_integer(node: onnx.NodeProto, walk: Specializer) -> Nodes | Non
         operands.append(number)
     stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     return body.finish(body.add("Conv", *operands, **stated))
-
-
-def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite ReverseSequence, for which TVM has no converter."""
-    shape = walk.shape(node.input[0])
-    if shape is None:
-        return None
-    body = NodeBuilder(node, walk)
-    time, batch = get_attribute(node, "time_axis", 0), get_attribute(node, "batch_axis", 1)
-    step = np.arange(shape[time]).reshape(along_axis(time, len(shape)))
-    place = body.constant(step, "int64")
-    along = body.constant(along_axis(batch, len(shape)), "int64")
-    length = body.add("Reshape", node.input[1], along)
-    last = body.add("Sub", length, body.constant(1, "int64"))
-    source = body.add("Where", body.add("Less", place, length), body.add("Sub", last, place), place)
-    indices = body.add("Expand", source, body.constant(shape, "int64"))
-    return body.finish(body.add("GatherElements", node.input[0], indices, axis=time))
-
-
-def rewrite_tensor_scatter(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite TensorScatter, which TVM lacks; it writes into a cache from a position on."""
-    shape, part = (walk.shape(i) for i in node.input[:2])
-    if shape is None or part is None:
-        return None
-    axis = get_attribute(node, "axis", -2) % len(shape)
-    body = NodeBuilder(node, walk)
-    steps = np.arange(part[axis]).reshape(along_axis(axis, len(shape)))
-    places = body.constant(steps, "int64")
-    if len(node.input) > 2 and node.input[2]:
-        begin = body.constant(along_axis(0, len(shape)), "int64")
-        begin = body.add("Reshape", node.input[2], begin)
-        places = body.add("Add", places, body.add("Cast", begin, to=TensorProto.INT64))
-    if get_attribute(node, "mode", "linear") == "circular":
-        places = body.add("Mod", places, body.constant(shape[axis], "int64"))
-    places = body.add("Expand", places, body.constant(part, "int64"))
-    data = node.input[:2]
-    return body.finish(body.add("ScatterElements", data[0], places, data[1], axis=axis))
 
 
 def rewrite_conv_transpose(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -315,6 +260,57 @@ def compute_wide(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     return body.finish(body.add("Cast", result, to=kind))
 
 
+ELU = """
+    Elu <alpha> (x) => (y) {
+        alpha_value = Constant <value_float: float = @alpha> ()
+        scale = CastLike (alpha_value, x)
+        zero_value = Constant <value = float {0.0}> ()
+        zero = CastLike (zero_value, x)
+        below = Less (x, zero)
+        part = Min (x, zero)
+        power = Exp (part)
+        scaled = Mul (scale, power)
+        lowered = Sub (scaled, scale)
+        y = Where (below, lowered, x)
+    }
+"""
+
+SELU = """
+    Selu <alpha, gamma> (x) => (y) {
+        gamma_value = Constant <value_float: float = @gamma> ()
+        scale = CastLike (gamma_value, x)
+        part = Elu <alpha: float = @alpha> (x)
+        y = Mul (scale, part)
+    }
+"""
+
+THRESHOLDED_RELU = """
+    ThresholdedRelu <alpha> (x) => (y) {
+        alpha_value = Constant <value_float: float = @alpha> ()
+        limit = CastLike (alpha_value, x)
+        zero_value = Constant <value = float {0.0}> ()
+        zero = CastLike (zero_value, x)
+        above = Less (limit, x)
+        y = Where (above, x, zero)
+    }
+"""
+
+
+def rewrite_by_width(text: str) -> Rewrite:
+    """Return a rewrite of an operator whose constants have 32 bits in TVM's converter.
+
+    The operator is computed in float32 for 16-bit floats, and as the function ``text`` in float64.
+    """
+    define = parse_rewrite(text)
+
+    def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+        if is_16bit_float(node, walk):
+            return compute_wide(node, walk)
+        return define(node, walk) if walk.dtype(node.input[0]) == np.float64 else None
+
+    return rewrite
+
+
 def rewrite_shrink(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     is_integer = walk.dtype(node.input[0]).kind in "iu"
     return (compute_wide if is_integer else parse_rewrite(SHRINK))(node, walk)
@@ -340,7 +336,6 @@ REWRITES: dict[str, Rewrite] = {
     # x - floor(x / y) * y is not the remainder of infinities.
     "Mod": rewrite_if(is_float_modulo, parse_rewrite(FLOORED_MODULO)),
     **MOMENTS,
-    "OneHot": rewrite_one_hot,
     "Pad": rewrite_pad,
     "Pow": rewrite_pow,
     "QLinearConv": parse_rewrite(QUANTIZED_CONVOLUTION),
@@ -354,18 +349,19 @@ REWRITES: dict[str, Rewrite] = {
     **REDUCTIONS,
     **RUNTIME_REWRITES,
     "Resize": rewrite_resize,
-    "ReverseSequence": rewrite_reverse_sequence,
+    **SELECTIONS,
     "STFT": rewrite_stft,
     **STRINGS,
     "Scan": unroll_scan,
-    **dict.fromkeys(("Elu", "HardSigmoid", "Selu", "ThresholdedRelu"),
-                    rewrite_if(is_16bit_float, compute_wide)),
+    "Elu": rewrite_by_width(ELU),
+    "HardSigmoid": rewrite_if(is_16bit_float, compute_wide),
+    "Selu": rewrite_by_width(SELU),
+    "ThresholdedRelu": rewrite_by_width(THRESHOLDED_RELU),
     "Shrink": rewrite_shrink,
     # Each step of ONNX's definition rounds to 16 bits.
     "Softmax": rewrite_if(is_16bit_float, inline_definition),
     # TVM ignores the mode CRD.
     "SpaceToDepth": rewrite_if(has_mode("CRD"), inline_definition),
-    "TensorScatter": rewrite_tensor_scatter,
     **TREES,
     "Upsample": rewrite_resize,
     **VECTOR_MACHINES,

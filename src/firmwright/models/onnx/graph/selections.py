@@ -1,0 +1,106 @@
+"""Rewrites operators that select or place elements, if TVM's converter is missing or limited."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    along_axis,
+    get_attribute,
+    read_inputs,
+    refuse,
+)
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+
+
+def rewrite_compress(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a Compress with a constant condition as a Gather."""
+    condition = walk.constants.get(node.input[1])
+    if condition is None:
+        return None
+    body, data = NodeBuilder(node, walk), node.input[0]
+    axis = get_attribute(node, "axis", None)
+    if axis is None:
+        axis, data = 0, body.add("Reshape", data, body.constant([-1], "int64"))
+    kept = body.constant(np.flatnonzero(condition), "int64")
+    return body.finish(body.add("Gather", data, kept, axis=axis))
+
+
+def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite OneHot; TVM's converter requires constant values, and integers as indices."""
+    shape, depth = walk.shape(node.input[0]), walk.constants.get(node.input[1])
+    if shape is None or depth is None:
+        return None
+    body = NodeBuilder(node, walk)
+    axis = get_attribute(node, "axis", -1) % (len(shape) + 1)
+    index = body.add("Cast", node.input[0], to=TensorProto.INT64)
+    count = body.constant(int(depth.item()), "int64")
+    negative = body.add("Less", index, body.constant(0, "int64"))
+    index = body.add("Where", negative, body.add("Add", index, count), index)
+    index = body.unsqueeze(index, axis)
+    places = np.arange(int(depth.item())).reshape(along_axis(axis, len(shape) + 1))
+    hot = body.add("Equal", index, body.constant(places, "int64"))
+    off, on = (body.add("Gather", node.input[2], body.constant(i, "int64"), axis=0) for i in (0, 1))
+    return body.finish(body.add("Where", hot, on, off))
+
+
+def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite ReverseSequence, for which TVM has no converter."""
+    shape = walk.shape(node.input[0])
+    if shape is None:
+        return None
+    body = NodeBuilder(node, walk)
+    time, batch = get_attribute(node, "time_axis", 0), get_attribute(node, "batch_axis", 1)
+    step = np.arange(shape[time]).reshape(along_axis(time, len(shape)))
+    place = body.constant(step, "int64")
+    along = body.constant(along_axis(batch, len(shape)), "int64")
+    length = body.add("Reshape", node.input[1], along)
+    last = body.add("Sub", length, body.constant(1, "int64"))
+    source = body.add("Where", body.add("Less", place, length), body.add("Sub", last, place), place)
+    indices = body.add("Expand", source, body.constant(shape, "int64"))
+    return body.finish(body.add("GatherElements", node.input[0], indices, axis=time))
+
+
+def rewrite_tensor_scatter(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite TensorScatter, which TVM lacks; it writes into a cache from a position on."""
+    shape, part = (walk.shape(i) for i in node.input[:2])
+    if shape is None or part is None:
+        return None
+    axis = get_attribute(node, "axis", -2) % len(shape)
+    body = NodeBuilder(node, walk)
+    steps = np.arange(part[axis]).reshape(along_axis(axis, len(shape)))
+    places = body.constant(steps, "int64")
+    if len(node.input) > 2 and node.input[2]:
+        begin = body.constant(along_axis(0, len(shape)), "int64")
+        begin = body.add("Reshape", node.input[2], begin)
+        places = body.add("Add", places, body.add("Cast", begin, to=TensorProto.INT64))
+    if get_attribute(node, "mode", "linear") == "circular":
+        places = body.add("Mod", places, body.constant(shape[axis], "int64"))
+    places = body.add("Expand", places, body.constant(part, "int64"))
+    data = node.input[:2]
+    return body.finish(body.add("ScatterElements", data[0], places, data[1], axis=axis))
+
+
+def rewrite_top_k(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Sort the results of a TopK without ``sorted``, which TVM lacks, if it has one of them."""
+    count = walk.constants.get(read_inputs(node, 2)[1])
+    if get_attribute(node, "sorted", 1):
+        return None
+    if count is None or count.item() != 1:
+        refuse(node, "its results are in no defined order; export the model with sorted=1")
+    ordered = onnx.NodeProto()
+    ordered.CopyFrom(node)
+    ordered.attribute.remove(next(a for a in ordered.attribute if a.name == "sorted"))
+    return [ordered]
+
+
+SELECTIONS: dict[str, Rewrite] = {
+    "Compress": rewrite_compress,
+    "OneHot": rewrite_one_hot,
+    "ReverseSequence": rewrite_reverse_sequence,
+    "TensorScatter": rewrite_tensor_scatter,
+    "TopK": rewrite_top_k,
+}
