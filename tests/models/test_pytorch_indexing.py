@@ -131,38 +131,3 @@ def test_a_linear_layer_rounds_once(kind: Any, tmp_path: Path) -> None:
     found = run_generated(data, given, tmp_path, format_name="pt2")
     wanted = FORMATS["pt2"].load().run_reference(data, given).outputs
     np.testing.assert_array_equal(found, wanted)
-
-
-class Dynamic(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """A layer whose input is quantized by its range at run time, as PT2E writes it."""
-
-    def __init__(self, symmetric: bool) -> None:
-        super().__init__()
-        self.symmetric = symmetric
-        self.layer = nn.Linear(6, 5)
-
-    def forward(self, x: Any) -> Any:
-        operators = torch.ops.quantized_decomposed
-        choose = operators.choose_qparams
-        if self.symmetric:
-            choose = operators.choose_qparams_symmetric
-        limits = -128, 127
-        scale, zero = choose.tensor(x, *limits, 2**-12, torch.int8)
-        q = operators.quantize_per_tensor.tensor(x, scale, zero, *limits, torch.int8)
-        return self.layer(
-            operators.dequantize_per_tensor.tensor(q, scale, zero, *limits, torch.int8)
-        ), q
-
-
-@pytest.mark.needs("gcc")
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_dynamic_quantization_is_that_of_torch(symmetric: bool, tmp_path: Path) -> None:
-    from torch.ao.quantization.fx import _decomposed  # noqa: F401 (defines the operators)
-
-    data = exported(Dynamic(symmetric), torch.zeros(3, 6))
-    given = [*samples(data, 3), {"x": np.zeros((3, 6), "float32")}]
-    found = run_generated(data, given, tmp_path, format_name="pt2")
-    wanted = FORMATS["pt2"].load().run_reference(data, given).outputs
-    for (result, quantized), (their_result, theirs) in zip(found, wanted, strict=True):
-        np.testing.assert_array_equal(quantized, theirs)
-        np.testing.assert_allclose(result, their_result, 1e-5, 1e-6)

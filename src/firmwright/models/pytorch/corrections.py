@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.ao.quantization.fx import _decomposed  # noqa: F401 (defines the quantized operators)
 from tvm import relax, topi
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
@@ -20,10 +19,10 @@ from firmwright.errors import first_line
 from firmwright.ir.relax import dtype_of
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 from firmwright.models.pytorch.cumulative import CUMULATIVE
-from firmwright.models.pytorch.dynamic_quantization import DYNAMIC_QUANTIZATION
 from firmwright.models.pytorch.indexing import INDEXING
 from firmwright.models.pytorch.nodes import describe
 from firmwright.models.pytorch.numbers import evaluate_numbers, may_mask_rows
+from firmwright.models.pytorch.quantized import QUANTIZED
 from firmwright.models.pytorch.recurrent import write_out_recurrent
 from firmwright.models.pytorch.resampling import RESIZES, SAMPLING, resize, scale_to_divisor
 
@@ -47,8 +46,8 @@ FIRST_RESULT_ALONE = frozenset(
 """Operators whose other results the converters omit, or fill with zeros."""
 
 
-OTHERS = {**INDEXING, **CUMULATIVE, **DYNAMIC_QUANTIZATION, **SAMPLING}
-"""Converters that need only the values and the builder of TVM's importer."""
+OTHERS = {**INDEXING, **CUMULATIVE, **QUANTIZED, **SAMPLING}
+"""Converters that are functions of the importer and a node."""
 
 
 class TypedBuilder(relax.BlockBuilder):  # type: ignore[misc]
@@ -108,11 +107,9 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
             **super().create_convert_map(),
             **dict.fromkeys(("gru.input", "lstm.input", "rnn_tanh.input"), self.write_out),
             "any.default": self._any,
+            "full_like.default": self.fill,
             "amax.default": self.reduce,
             "amin.default": self.reduce,
-            "quantize_per_tensor.default": self.quantize,
-            "dequantize_per_tensor.default": self.dequantize,
-            "dequantize_per_channel.default": self.dequantize_per_channel,
             "_safe_softmax.default": self.safe_softmax,
             "_prelu_kernel.default": self.prelu,
             "adaptive_max_pool2d.default": self.largest_of_parts,
@@ -130,31 +127,6 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
 
     def write_out(self, node: torch.fx.Node) -> relax.Tuple:
         return write_out_recurrent(self, node)
-
-    def quantize(self, node: torch.fx.Node) -> relax.Var:
-        """Import ``quantize_per_tensor(x, scale, zero point, lowest, highest, type)``."""
-        x, scale, zero_point, lowest, highest, kind = node.args
-        dtype = self._convert_data_type(kind)
-        grid = [relax.const(scale, "float32"), relax.const(zero_point, "int32")]
-        stored = self.block_builder.emit(relax.op.quantize(self.env[x], *grid, -1, dtype))
-        limits = np.iinfo(dtype)
-        if (lowest, highest) == (limits.min, limits.max):
-            return stored
-        return self.block_builder.emit(relax.op.clip(stored, lowest, highest))
-
-    def dequantize(self, node: torch.fx.Node) -> relax.Var:
-        """Import ``dequantize_per_tensor(x, scale, zero point, lowest, highest, type)``."""
-        x, scale, zero_point = node.args[:3]
-        grid = [relax.const(scale, "float32"), relax.const(zero_point, "int32")]
-        return self.block_builder.emit(relax.op.dequantize(self.env[x], *grid, -1))
-
-    def dequantize_per_channel(self, node: torch.fx.Node) -> relax.Var:
-        """Import ``dequantize_per_channel(x, scales, zero points, axis, …)``."""
-        x, scales, zero_points, axis = node.args[:4]
-        scale = self.stored[scales.name].float().numpy()
-        zeros = np.zeros(len(scale)) if zero_points is None else self.stored[zero_points.name]
-        grid = [relax.const(scale, "float32"), relax.const(np.asarray(zeros, "int32"), "int32")]
-        return self.block_builder.emit(relax.op.dequantize(self.env[x], *grid, axis))
 
     def safe_softmax(self, node: torch.fx.Node) -> relax.Var:
         """Import the softmax of attention, which is 0 if a whole row is masked by -inf.
@@ -187,6 +159,13 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         window = [whole // parts for whole, parts in zip(image, size, strict=True)]
         found = self.block_builder.emit(relax.op.nn.max_pool2d(x, window, window))
         return found, found
+
+    def fill(self, node: torch.fx.Node) -> relax.Var:
+        """Import ``full_like(x, value)`` without x, whose elements are not read."""
+        result = node.meta["val"]
+        dtype = self._convert_data_type(result.dtype)
+        value = relax.const(node.args[1], dtype)
+        return self.block_builder.emit(relax.op.full([*result.shape], value, dtype))
 
     def shift(self, operator: Any) -> Any:
         def convert(node: torch.fx.Node) -> relax.Var:

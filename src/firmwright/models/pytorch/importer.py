@@ -34,6 +34,7 @@ from firmwright.models.pytorch.corrections import FIRST_RESULT_ALONE, WHOLE, Tor
 from firmwright.models.pytorch.dynamic_shapes import fix_shapes
 from firmwright.models.pytorch.nodes import describe, draws_numbers, find_call_nodes, kind_of
 from firmwright.models.pytorch.promotion import state_types
+from firmwright.models.pytorch.quantization import define_torchao, list_decompositions
 from firmwright.models.pytorch.recurrent import CELLS, are_written_out
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
 from firmwright.models.sequence import run_in_sequence
@@ -95,12 +96,20 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
     """Read the file without executing its code; UserError if it is not an exported program."""
     check_archive(data, name)
+    if uses_torchao(data):
+        define_torchao()
     with suppress_output(), force_weights_only():
         try:
             return torch.export.load(io.BytesIO(data))
         except Exception as error:  # torch raises exceptions of many types
             failure = explain_load(error)
     raise UserError(f"{name}: torch {torch.__version__} cannot read the program: {failure}")
+
+
+def uses_torchao(data: bytes) -> bool:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        programs = [n for n in archive.namelist() if n.endswith(".json")]
+        return any(b"torch.ops.torchao." in archive.read(n) for n in programs)
 
 
 def explain_load(error: Exception) -> str:
@@ -169,6 +178,7 @@ def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.
             table = torch.export.default_decompositions()
             for kept in WHOLE:
                 table.pop(kept, None)
+            table.update(list_decompositions())
             if are_written_out(program):
                 for kind in CELLS:
                     table.pop(kind, None)
