@@ -63,28 +63,35 @@ def lock_command(job: Job) -> str:
 
 
 def update_lock(job: Job, platforms: list[Job]) -> None:
-    """Write the lock. Keep its entries for other toolchains and emulators.
+    """Write the lock. Keep its entries for other platforms.
 
     Raises UserError if one lock cannot hold for all ``platforms`` of the recipe.
     """
     refuse_other_files(job, platforms)
     found = inputs.add_request(job, inputs.collect_inputs(job))
     key = get_var(UPDATE)
-    merged = merge_locks(job, found) if key is None else update_entry(job, found, key)
+    before = found
+    with suppress(UserError):  # a damaged lock is replaced
+        before = read_lock(job.recipe.path) or found
+    merged = merge_locks(before, found) if key is None else update_entry(job, found, key)
     changed = write_lock(job.recipe.path, merged)
     job.note(f"{lock_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
     for base in list_distant_bases(job):
         job.note(f"{base}: the recipe builds on this file outside of its repository")
 
 
-def merge_locks(job: Job, found: Lock) -> Lock:
-    """Return the found lock, with the old entries of other toolchains and emulators."""
-    before = found
-    with suppress(UserError):  # a damaged lock is replaced
-        before = read_lock(job.recipe.path) or found
+def merge_locks(before: Lock, found: Lock) -> Lock:
+    """Return the found lock, with the old entries of other toolchains and emulators.
+
+    A platform without an emulator runs no samples, so the old samples of the run also remain.
+    """
     kept = {n: version for n, version in before.versions.items() if n in list_alternatives()}
+    samples = dict(found.samples)
+    if before.files == found.files and not samples.get("run") and "run" in before.samples:
+        samples["run"] = before.samples["run"]
     return replace(
         found,
+        samples=samples,
         versions=dict(sorted({**kept, **found.versions}.items())),
         programs=dict(sorted({**before.programs, **found.programs}.items())),
     )
