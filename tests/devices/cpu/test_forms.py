@@ -28,7 +28,7 @@ from firmwright.verify.protocol import decode_outputs, encode_samples
 from tests.devices.cpu.float_layers import FLOAT_KINDS
 from tests.devices.cpu.layers import AnyLayer, draw, evaluate, make_layer, make_network
 from tests.devices.cpu.shapes import Shape
-from tests.networks.firmware import SANITIZED, link_network
+from tests.networks.firmware import SANITIZED, join_sources, link_network
 from tests.toolchain.folders import arm64_gcc_folder
 
 COUNT = int(os.environ.get("FIRMWRIGHT_FORM_LAYERS", "4"))
@@ -96,7 +96,7 @@ def run_layers(
         find_compiler(build.toolchain, platform.architecture)
     except UserError as error:
         pytest.skip(str(error))
-    elf = link_network(network, build, folder, cache)
+    elf = link_network(network, build, folder, cache, list_files=join_sources)
     generator = np.random.default_rng(1)
     sample = {}
     for port in network.interface.inputs:

@@ -15,7 +15,7 @@ from firmwright.toolchain import Build, load_platform, load_toolchain
 from firmwright.verify.protocol import decode_outputs, encode_samples
 from tests.devices.cpu.layers import make_network
 from tests.devices.cpu.softmax_rows import evaluate_softmax
-from tests.networks.firmware import SANITIZED, link_network
+from tests.networks.firmware import SANITIZED, join_sources, link_network
 
 FORM = next(form for form in portable.FORMS if form.name == "softmax")
 
@@ -51,7 +51,8 @@ def test_every_pair_and_ties_of_many(scale: float, tmp_path: Path, cache: Path) 
         for port, values in zip(network.interface.inputs, given, strict=True)
     }
     host = load_platform("host")
-    elf = link_network(network, Build(load_toolchain("gcc"), host, SANITIZED), tmp_path, cache)
+    build = Build(load_toolchain("gcc"), host, SANITIZED)
+    elf = link_network(network, build, tmp_path, cache, list_files=join_sources)
     samples = encode_samples(network.interface.inputs, [sample])
     ran = run_firmware(elf, host, "native", samples, "network_run", 10**10)
     (found,) = decode_outputs(ran.console, network.interface.outputs, 1, ran.exit_code)
