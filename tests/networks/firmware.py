@@ -187,6 +187,14 @@ def lowered(
     """Import and compile a model with the rounding of its format."""
     format_name = format_name or format_of(data)
     rounding = rounding or ("tflite" if format_name == "tflite" else "onnx")
+    return compile_model(data, format_name, rounding, target, platform)
+
+
+@lru_cache(maxsize=1)
+def compile_model(
+    data: bytes, format_name: str, rounding: str, target: str, platform: str
+) -> Network:
+    """Import and compile a model; two calls in a row with equal arguments share the network."""
     module, interface = FORMATS[format_name].load().import_model(data, "test model", {})
     mix = load_mix(parse_target(target), load_platform(platform), rounding)
     return compile_network(module, interface, mix)
