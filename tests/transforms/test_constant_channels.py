@@ -25,9 +25,9 @@ from firmwright.targets import Context, Device, find_rewrites
 from firmwright.targets.load import load_mix
 from firmwright.toolchain import load_platform
 from firmwright.transforms.optional import apply_transforms
-from firmwright.verify.host_run import run_on_host
+from firmwright.verify.protocol import decode_outputs
 from tests.lowering.test_tflite_networks import mirrored
-from tests.networks.firmware import lowered, random_samples, run_generated
+from tests.networks.firmware import executed, lowered, random_samples, run_generated
 from tests.networks.quantized_relax import RELU, SIGNED, Bias, Build, Net, Tensor, make_module
 
 HOST = load_platform("host")
@@ -180,7 +180,8 @@ def outputs(
     network = compile_network(
         imported, interface, [Device(target, Context(HOST, rounding, {"specialize": "size"}))]
     )
-    return run_on_host(network, HOST, samples, folder / target.__class__.__name__, folder).outputs
+    ran = executed(network, samples, folder / target.__class__.__name__, ("-O1",))
+    return decode_outputs(ran.console, network.interface.outputs, len(samples), ran.exit_code)
 
 
 def random_network(net: Net, x: Tensor) -> Tensor:
@@ -202,6 +203,7 @@ def extreme_samples(names: list[str], shape: list[int]) -> list[Sample]:
     return [{name: random.choice(v, shape).astype("int8") for name in names} for v in chosen]
 
 
+@pytest.mark.needs("gcc")
 @pytest.mark.parametrize(("layout", "rounding"), [("NHWC", "tflite"), ("NCHW", "onnx")])
 def test_no_bit_changes(layout: str, rounding: str, tmp_path: Path) -> None:
     networks: dict[str, Build] = {name: build for name, (build, _) in CASES.items()}
