@@ -18,6 +18,7 @@ from firmwright.models.onnx.dialects import expand_dialects
 from firmwright.models.onnx.domains import get_opset
 from firmwright.models.onnx.early_forms import raise_early_forms
 from firmwright.models.onnx.graph.body import replace_nodes
+from firmwright.models.onnx.qonnx import expand_quantizers
 
 LIST_FIELDS = {
     AttributeProto.FLOATS: "floats",
@@ -32,6 +33,7 @@ TRAINING_RESULTS = frozenset({"BatchNormalization"})
 def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
     """Change the model to the forms that ONNX defines; return notes for the user."""
     expand_dialects(model)
+    quantizers = expand_quantizers(model)
     for graph in find_graphs(model.graph):
         sort_nodes(graph)
         open_negative_lengths(graph)
@@ -39,7 +41,7 @@ def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
     remarks = drop_unknown_attributes(model)
     drop_empty_lists(model)
     drop_unread_results(model)
-    return remarks
+    return (*quantizers, *remarks)
 
 
 def find_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:

@@ -1,0 +1,223 @@
+"""Replaces the quantizers of QONNX, which Brevitas and QKeras export, by ONNX's operators.
+
+Source: the custom operators of github.com/fastmachinelearning/qonnx. A quantizer becomes
+QuantizeLinear, Clip and DequantizeLinear, so that the layers compute on integers, if these have
+the same result. Other quantizers become arithmetic on floats, as QONNX defines it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from firmwright.models.onnx.dialects import Body
+from firmwright.models.onnx.domains import MICROSOFT_DOMAIN, get_opset
+from firmwright.models.onnx.graph.body import get_attribute, refuse, replace_nodes
+
+Array = npt.NDArray[Any]
+
+DOMAINS = ("onnx.brevitas", "qonnx.custom_op.general", "finn.custom_op.general")
+OPERATORS = ("BipolarQuant", "IntQuant", "Quant", "Trunc")
+ROUNDINGS = {"ROUND": "Round", "HALF_EVEN": "Round", "CEIL": "Ceil", "FLOOR": "Floor"}
+INTEGER_OPSET = 13
+"""The first opset with quantization per axis."""
+
+CHANGED = frozenset("Hardmax LogSoftmax ReduceSum Softmax Split Squeeze Unsqueeze".split())
+"""Operators whose form differs between opset 11 and opset 13."""
+
+
+class Quantizer(Body):
+    """The nodes that replace a quantizer, whose parameters are constants of the model."""
+
+    def __init__(self, node: onnx.NodeProto, constants: Mapping[str, Array], opset: int) -> None:
+        super().__init__(node)
+        self.data, *names = node.input
+        unknown = [name for name in names if name not in constants]
+        if unknown:
+            refuse(node, f"its parameter '{unknown[0]}' is not a constant; export it as one")
+        self.parameters = [constants[name] for name in names]
+        self.opset = opset
+        self.is_integer = False
+
+    def constant(self, value: npt.ArrayLike, dtype: npt.DTypeLike = "float32") -> str:
+        return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))
+
+    def find_limits(self, bits: int, signed: bool) -> tuple[int, int]:
+        """Return the least and the largest integer, as QONNX defines them."""
+        narrow = bool(get_attribute(self.node, "narrow", 0))
+        if signed:
+            return narrow - 2 ** (bits - 1), 2 ** (bits - 1) - 1
+        return 0, 2**bits - 1 - narrow
+
+    def round(self, value: str, default: str) -> str:
+        mode = get_attribute(self.node, "rounding_mode", default).upper()
+        if mode not in ROUNDINGS:
+            known = ", ".join(ROUNDINGS)
+            refuse(self.node, f"its rounding_mode is {mode}; expected one of {known}")
+        return self.add(ROUNDINGS[mode], value)
+
+    def scale_back(self, value: str, scale: Array, zero: Array) -> None:
+        if zero.any():
+            value = self.add("Sub", value, self.constant(zero))
+        self.add("Mul", value, self.constant(scale), result=self.node.output[0])
+
+    def clamp(self, value: str, limits: tuple[int, int]) -> str:
+        low, high = (self.constant(limit) for limit in limits)
+        return self.add("Min", self.add("Max", value, low), high)
+
+    def dequantize(self, value: str, scale: Array, zero: Array, domain: str = "") -> None:
+        grid, axis = self.grid(scale, zero)
+        result = self.node.output[0]
+        self.add("DequantizeLinear", value, *grid, result=result, domain=domain, **axis)
+        self.is_integer = True
+
+    def grid(self, scale: Array, zero: Array) -> tuple[list[str], dict[str, Any]]:
+        """Append a scale and its zero points; return them, and the axis along which they differ."""
+        axis: dict[str, Any] = {}
+        if scale.size > 1:
+            axis = {"axis": int(np.argmax(scale.shape)) - scale.ndim}
+        shape = (-1,) if scale.size > 1 else ()
+        zeros = np.broadcast_to(zero, scale.shape).reshape(shape)
+        return [self.constant(scale.reshape(shape)), self.constant(zeros, zero.dtype)], axis
+
+
+def quantize_bipolar(body: Quantizer) -> None:
+    """Append the sign of the data, with a positive zero, times the scale."""
+    scale = body.parameters[0]
+    below = body.add("Less", body.data, body.constant(0))
+    signs = (body.constant(sign, "int8") for sign in (-1, 1))
+    value = body.add("Where", below, *signs)
+    if is_grid(scale) and body.opset >= INTEGER_OPSET:
+        body.dequantize(value, scale, np.zeros((), "int8"))
+    else:
+        value = body.add("Cast", value, to=TensorProto.FLOAT)
+        body.scale_back(value, scale, np.zeros(()))
+
+
+def quantize(body: Quantizer) -> None:
+    """Append clip(round(x / scale + zero)), minus zero, times the scale."""
+    scale, zero, widths = body.parameters
+    bits, signed = int(widths.item()), bool(get_attribute(body.node, "signed", 1))
+    if bits == 1 and signed and not zero.any():
+        quantize_bipolar(body)
+        return
+    limits = body.find_limits(bits, signed)
+    mode = ROUNDINGS.get(get_attribute(body.node, "rounding_mode", "ROUND").upper())
+    # An odd zero point changes the direction in which a middle is rounded.
+    is_even = not (zero % 2).any() and (zero >= limits[0]).all() and (zero <= limits[1]).all()
+    has_form = bits <= 16 and body.opset >= INTEGER_OPSET and zero.size in (1, scale.size)
+    if mode == "Round" and is_even and is_grid(scale) and has_form:
+        quantize_integers(body, bits, signed, limits)
+        return
+    value = body.add("Div", body.data, body.constant(scale))
+    if zero.any():
+        value = body.add("Add", value, body.constant(zero))
+    body.scale_back(body.round(body.clamp(value, limits), "ROUND"), scale, zero)
+
+
+def quantize_integers(body: Quantizer, bits: int, signed: bool, limits: tuple[int, int]) -> None:
+    """Append QuantizeLinear, Clip and DequantizeLinear; ONNX Runtime has no Clip of 16 bits."""
+    scale, zero, _ = body.parameters
+    dtype = np.dtype(f"{'' if signed else 'u'}int{8 if bits <= 8 else 16}")
+    domain = MICROSOFT_DOMAIN if dtype.itemsize == 2 and body.opset < 21 else ""
+    whole = limits == (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    data = body.data
+    if not whole and dtype.itemsize == 2:
+        ends = ((limit - zero) * scale for limit in limits)
+        low, high = (body.constant(end) for end in ends)
+        data = body.add("Min", body.add("Max", data, low), high)
+    grid, axis = body.grid(scale, zero.astype(dtype))
+    value = body.add("QuantizeLinear", data, *grid, domain=domain, **axis)
+    if not whole and dtype.itemsize == 1:
+        value = body.add("Clip", value, *(body.constant(limit, dtype) for limit in limits))
+    body.dequantize(value, scale, zero.astype(dtype), domain)
+
+
+def truncate(body: Quantizer) -> None:
+    """Append the integers without their last bits; later versions state the scale and width."""
+    scale, zero, bits, *rest = body.parameters
+    value = body.add("Div", body.data, body.constant(scale))
+    if zero.any():
+        value = body.add("Add", value, body.constant(zero))
+    value = body.add("Round", value)
+    if len(rest) == 1:
+        exponent, result = bits - rest[0], scale
+    else:
+        exponent, result = np.log2(rest[0] / scale), rest[0]
+    part = np.exp2(np.round(exponent))
+    if len(rest) == 3:
+        zero = zero / part
+    value = body.add("Div", value, body.constant(part))
+    if len(rest) == 3:
+        signed = bool(get_attribute(body.node, "signed", 1))
+        value = body.clamp(value, body.find_limits(int(rest[2].item()), signed))
+    body.scale_back(body.round(value, "FLOOR"), result, zero)
+
+
+def is_grid(scale: Array) -> bool:
+    """Return whether scales are positive, and differ along one axis at most."""
+    return bool((scale > 0).all()) and sum(length > 1 for length in scale.shape) <= 1
+
+
+EXPANSIONS = {
+    "BipolarQuant": (quantize_bipolar, (2,)),
+    "IntQuant": (quantize, (4,)),
+    "Quant": (quantize, (4,)),
+    "Trunc": (truncate, (5, 7)),
+}
+"""The function of each operator, and its possible numbers of inputs."""
+
+
+def expand_quantizers(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Replace QONNX's quantizers of a model; return a note on those that compute on floats.
+
+    Raises UserError for parameters that are not constants and for unknown roundings.
+    """
+    graph = model.graph
+    if not any(is_quantizer(node) for node in graph.node):
+        return ()
+    raise_opset(model)
+    constants = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
+    constants |= {
+        node.output[0]: numpy_helper.to_array(attribute.t)
+        for node in graph.node
+        if node.op_type == "Constant"
+        for attribute in node.attribute
+        if attribute.name == "value"
+    }
+    nodes, on_floats = [], []
+    for node in graph.node:
+        if not is_quantizer(node):
+            nodes.append(node)
+            continue
+        body = Quantizer(node, constants, get_opset(model))
+        expand, counts = EXPANSIONS[node.op_type]
+        if len(node.input) not in counts:
+            expected = " or ".join(map(str, counts))
+            refuse(node, f"it has {len(node.input)} inputs; expected {expected}")
+        expand(body)
+        nodes += body.nodes
+        if not body.is_integer:
+            on_floats.append(node.name or node.output[0])
+    replace_nodes(graph, nodes)
+    if all(o.domain != MICROSOFT_DOMAIN for o in model.opset_import):
+        model.opset_import.append(helper.make_opsetid(MICROSOFT_DOMAIN, 1))
+    if not on_floats:
+        return ()
+    return (f"quantizers that compute on floats, not on integers: {', '.join(on_floats)}",)
+
+
+def is_quantizer(node: onnx.NodeProto) -> bool:
+    return node.domain in DOMAINS and node.op_type in OPERATORS and bool(node.input)
+
+
+def raise_opset(model: onnx.ModelProto) -> None:
+    """State opset 13 for a model of opset 11 or 12 whose operators have the same forms in both."""
+    if get_opset(model) in (11, 12) and not any(n.op_type in CHANGED for n in model.graph.node):
+        entry = next(o for o in model.opset_import if o.domain in ("", "ai.onnx"))
+        entry.version = INTEGER_OPSET
