@@ -24,9 +24,9 @@ def test_names_that_collide_get_numbers(names: list[str]) -> None:
 
 
 def test_good_names_stay() -> None:
-    names = ["input_1", "dense/BiasAdd;resource", "for", "8bit", "a.b", "a_b"]
+    names = ["input_1", "dense/BiasAdd;resource", "for", "8bit", "a.b", "a_b", "INPUT"]
     assert make_unique_identifiers(names) == [
-        "input_1", "dense_BiasAdd_resource", "for_", "_8bit", "a_b", "a_b_2",
+        "input_1", "dense_BiasAdd_resource", "for_", "_8bit", "a_b", "a_b_2", "INPUT_",
     ]  # fmt: skip
 
 

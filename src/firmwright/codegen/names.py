@@ -31,6 +31,15 @@ RESERVED_MACROS = frozenset(
 )
 """Names that a header of the C library, or a compiler, may define as macros."""
 
+ARDUINO_MACROS = frozenset(
+    """
+    CHANGE DEFAULT DEG_TO_RAD DISPLAY EULER EXTERNAL FALLING HALF_PI HIGH INPUT INPUT_PULLDOWN
+    INPUT_PULLUP INTERNAL LED_BUILTIN LOW LSBFIRST MSBFIRST NOT_AN_INTERRUPT NOT_A_PIN NOT_A_PORT
+    NOT_ON_TIMER OUTPUT OUTPUT_OPENDRAIN PI RAD_TO_DEG RISING SERIAL TWO_PI
+    """.split()
+)
+"""Macros without parameters that Arduino.h defines in some cores."""
+
 NUMBER_MACRO = re.compile(
     r"U?INT\w*_(C|MAX|MIN)|[SU]?CHAR_\w+|U?(SHRT|LONG|LLONG)_(MAX|MIN)"
     r"|(FLT|DBL|LDBL)_\w+|M_\w+|(PRI|SCN)[diouxX]\w+"
@@ -42,8 +51,9 @@ MAX_LENGTH = 60
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether an identifier is a keyword, or may be a macro of the C library."""
-    return name in KEYWORDS or name in RESERVED_MACROS or bool(NUMBER_MACRO.fullmatch(name))
+    """Return whether an identifier is a keyword, or may be a macro of the C library or Arduino."""
+    reserved = KEYWORDS | RESERVED_MACROS | ARDUINO_MACROS
+    return name in reserved or bool(NUMBER_MACRO.fullmatch(name))
 
 
 def c_identifier(name: str) -> str:

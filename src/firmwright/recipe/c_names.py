@@ -23,7 +23,7 @@ def find_c_name_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
             pointer = (key, name, "c_name")
             other = taken.setdefault(chosen.lower(), name)
             if is_reserved(chosen):
-                reason = "is a keyword of C or C++, or a macro of the C library"
+                reason = "is a keyword of C or C++, or a macro of the C library or Arduino"
                 yield Finding(pointer, f"{quote(chosen)} {reason}; choose another name")
             elif other != name:
                 message = f"{quote(chosen)} is also the C name of {quote(other)}"
