@@ -73,10 +73,10 @@ def test_parts_make_one_stream_on_any_number_of_cores(
 ATTACKS = {
     "symbolic link": (pack(entry("b/file", tarfile.SYMTYPE)), "is a link"),
     "hard link": (pack(entry("b/file", tarfile.LNKTYPE)), "is a link"),
-    "folder": (pack(entry("b/folder", tarfile.DIRTYPE)), "no plain file"),
-    "device": (pack(entry("b/null", tarfile.CHRTYPE)), "no plain file"),
-    "pipe": (pack(entry("b/pipe", tarfile.FIFOTYPE)), "no plain file"),
-    "contiguous file": (pack(entry("b/file", tarfile.CONTTYPE)), "no plain file"),
+    "folder": (pack(entry("b/folder", tarfile.DIRTYPE)), "not a plain file"),
+    "device": (pack(entry("b/null", tarfile.CHRTYPE)), "not a plain file"),
+    "pipe": (pack(entry("b/pipe", tarfile.FIFOTYPE)), "not a plain file"),
+    "contiguous file": (pack(entry("b/file", tarfile.CONTTYPE)), "not a plain file"),
     "up": (pack(entry("b/../../etc/passwd")), "'..'"),
     "up first": (pack(entry("../file")), "'..'"),
     "absolute": (pack(entry("/etc/passwd")), "absolute"),
@@ -100,7 +100,7 @@ ATTACKS = {
     ),
     "extended header": (
         pack(entry("b/" + "n" * 300), form=tarfile.PAX_FORMAT),
-        "no plain file",
+        "not a plain file",
     ),
     "time": (pack(changed("mtime", 1)), "not packed by firmwright"),
     "owner": (pack(changed("uname", "root")), "not packed by firmwright"),
@@ -183,7 +183,7 @@ def test_a_small_file_is_read_with_little_memory(tmp_path: Path) -> None:
 
 
 MANIFESTS: dict[str, tuple[bytes, str]] = {
-    "key twice": (b'{"a": 1, "b": {"c": 1, "c": 2}}', "'c' stands twice"),
+    "key twice": (b'{"a": 1, "b": {"c": 1, "c": 2}}', "duplicate key 'c'"),
     "not a number": (b'{"a": NaN}', "NaN is not JSON"),
     "deep": (b"[" * 100_000, "not JSON"),
     "text": (b"hello", "not JSON"),

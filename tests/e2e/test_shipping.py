@@ -179,7 +179,7 @@ def test_a_damaged_manifest_is_refused(sent: Sent, tmp_path: Path) -> None:
     path.write_bytes(whole.replace(b"team", b"Team") + b" ")
     assert "the registry returned another digest" in by_digest.refuse(tmp_path / "new")
     path.write_bytes(whole.replace(b'"size":', b'"size":1,"size":'))
-    assert "stands twice" in sent.refuse(tmp_path / "new")
+    assert "duplicate key" in sent.refuse(tmp_path / "new")
     path.write_bytes(whole.replace(b'"digest":"sha256:', b'"digest":"sha256:../'))
     assert sent.refuse(tmp_path / "new")
 

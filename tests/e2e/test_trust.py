@@ -192,7 +192,7 @@ def test_a_broken_bundle_is_neither_the_same_nor_another(
     other = str(repack(built.folder / BUNDLE, tmp_path / "other.tar.gz", edit))
     code, text = firmwright(built, "diff", BUNDLE, other)
     assert code == 2
-    assert text.startswith(f"{other}: the files are not those that manifest.json lists:")
+    assert text.startswith(f"{other}: the files differ from the list in manifest.json:")
     assert firmwright(built, "inspect", other)[0] == 2
 
 
@@ -363,7 +363,7 @@ def test_changes_of_a_signed_bundle_are_detected(built: Repository) -> None:
         ('{"payload": 1, "payloadType": "", "signatures": []}', "not an envelope"),
         ('{"payload": "", "payloadType": "", "signatures": [1]}', "not an envelope"),
         ('{"payload": "", "payloadType": [], "signatures": []}', "not an envelope"),
-        ('{"payload": "", "payload": "", "payloadType": "", "signatures": []}', "stands twice"),
+        ('{"payload": "", "payload": "", "payloadType": "", "signatures": []}', "duplicate key"),
         ('{"payload": "", "payloadType": "", "signatures": []}', "fewer than 1"),
     ],
 )

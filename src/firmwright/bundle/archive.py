@@ -75,7 +75,7 @@ def read_archive(content: bytes, shown: str) -> tuple[str, dict[str, bytes]]:
                 "times, modes or the order differ, or bytes follow its end"
             )
     except (BrokenBundleError, ValueError) as error:  # ValueError: the name is too long to pack
-        raise BrokenBundleError(f"{shown}: {error}") from None
+        raise BrokenBundleError(f"{shown}: {error}; fetch or build the bundle again") from None
     return folder, kept
 
 
@@ -92,7 +92,7 @@ def read_capped(path: Path) -> bytes:
     except OSError as error:
         raise BrokenBundleError(f"{path}: {error.strerror}") from None
     if len(content) > MAX_PACKED_BYTES:
-        raise BrokenBundleError(f"{path}: larger than {MAX_PACKED_BYTES:,} bytes")
+        raise BrokenBundleError(f"{path}: larger than {MAX_PACKED_BYTES:,} bytes, the maximum")
     return content
 
 
@@ -145,8 +145,8 @@ def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         if number > MAX_ENTRIES:
             raise BrokenBundleError(f"more than {MAX_ENTRIES:,} entries")
         if entry.type != tarfile.REGTYPE or entry.pax_headers:
-            kind = "a link" if entry.issym() or entry.islnk() else "no plain file"
-            raise BrokenBundleError(f"the entry {entry.name!r} is {kind}; a bundle has files alone")
+            kind = "a link" if entry.issym() or entry.islnk() else "not a plain file"
+            raise BrokenBundleError(f"the entry {entry.name!r} is {kind}; a bundle has only files")
         yield entry
 
 

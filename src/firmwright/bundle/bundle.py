@@ -19,6 +19,7 @@ from firmwright.report.manifest import MANIFEST_VERSION
 
 MANIFEST = "manifest.json"
 MAX_LISTED = 5
+AGAIN = "fetch or build the bundle again"
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def read_json(content: bytes, name: str) -> Any:
         found = dict(pairs)
         if len(found) != len(pairs):
             twice = next(key for key, _ in pairs if sum(k == key for k, _ in pairs) > 1)
-            raise BrokenBundleError(f"{name}: the key {twice!r} stands twice")
+            raise BrokenBundleError(f"{name}: duplicate key {twice!r}")
         return found
 
     def refuse_constant(text: str) -> None:
@@ -115,12 +116,15 @@ def load_manifest_schema(name: str) -> dict[str, Any]:
 def read_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
     """Return the manifest; BrokenBundleError if it is missing or does not fit its schema."""
     if MANIFEST not in files:
-        raise BrokenBundleError(f"not a bundle: it has no {MANIFEST}")
+        raise BrokenBundleError(
+            f"not a bundle: it has no {MANIFEST}; expected a .tar.gz of a build"
+        )
     manifest = read_json(files[MANIFEST], MANIFEST)
     version = manifest.get("manifest_version") if isinstance(manifest, dict) else None
     if isinstance(version, int) and version > MANIFEST_VERSION:
         raise BrokenBundleError(
-            f"{MANIFEST} is of version {version}, this firmwright reads {MANIFEST_VERSION}"
+            f"{MANIFEST} is of version {version}, this firmwright reads {MANIFEST_VERSION}; update "
+            "firmwright"
         )
     schema = load_manifest_schema("networks" if is_of_networks(manifest) else "manifest")
     wrong = [
@@ -128,7 +132,9 @@ def read_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
         for finding in islice(find_errors(manifest, schema), MAX_LISTED)
     ]
     if wrong:
-        raise BrokenBundleError("\n".join([f"{MANIFEST} does not fit its schema:", *wrong]))
+        raise BrokenBundleError(
+            "\n".join([f"{MANIFEST} does not fit its schema:", *wrong, f"  {AGAIN}"])
+        )
     checked: dict[str, Any] = manifest
     return checked
 
@@ -138,7 +144,8 @@ def compare_recipe(manifest: Mapping[str, Any]) -> None:
     recipe = manifest["recipe"]
     text = json.dumps(recipe["resolved"], sort_keys=True, separators=(",", ":"))
     if hashlib.sha256(text.encode("ascii")).hexdigest() != recipe["sha256"]:
-        raise BrokenBundleError(f"{MANIFEST}: recipe.sha256 is not the digest of recipe.resolved")
+        problem = f"{MANIFEST}: recipe.sha256 is not the digest of recipe.resolved"
+        raise BrokenBundleError(f"{problem}; {AGAIN}")
 
 
 def compare_files(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
@@ -159,5 +166,5 @@ def compare_files(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> No
         ),
     ]
     if wrong:
-        head = f"the files are not those that {MANIFEST} lists:"
-        raise BrokenBundleError("\n".join([head, *wrong]))
+        head = f"the files differ from the list in {MANIFEST}:"
+        raise BrokenBundleError("\n".join([head, *wrong, f"  {AGAIN}"]))

@@ -57,7 +57,9 @@ def inspect_network(content: bytes, name: str) -> NetworkImage:
     try:
         return network_image.read_image(content)
     except (struct.error, ValueError) as error:
-        raise BrokenBundleError(f"{name}: a damaged image of a network: {error}") from None
+        raise BrokenBundleError(
+            f"{name}: a damaged image of a network: {error}; build it again"
+        ) from None
 
 
 def inspect_image(content: bytes, name: str) -> InspectedImage:
@@ -69,7 +71,7 @@ def inspect_image(content: bytes, name: str) -> InspectedImage:
         return InspectedImage(name, machine, find_build_id(image), read_sections(image))
     # pyelftools trusts the tables of a file: damaged tables raise any of these errors.
     except (ELFError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise BrokenBundleError(f"{name}: a damaged ELF image: {error}") from None
+        raise BrokenBundleError(f"{name}: a damaged ELF image: {error}; build it again") from None
 
 
 def find_build_id(image: ELFFile) -> str | None:

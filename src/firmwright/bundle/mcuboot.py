@@ -49,7 +49,9 @@ def read_mcuboot_image(content: bytes, name: str) -> McubootImage:
     try:
         return read_parts(content)
     except (struct.error, ValueError) as error:
-        raise BrokenBundleError(f"{name}: a damaged image for MCUboot: {error}") from None
+        raise BrokenBundleError(
+            f"{name}: a damaged image for MCUboot: {error}; sign it again"
+        ) from None
 
 
 def read_parts(content: bytes) -> McubootImage:
@@ -92,5 +94,5 @@ def read_area(
         kind, length = ENTRY.unpack_from(content, place)
         place += ENTRY.size + length
         if place > end:
-            raise ValueError(f"an entry of type {kind:#x} leaves its area")
+            raise ValueError(f"an entry of type {kind:#x} ends after its area")
         yield kind, content[place - length : place]

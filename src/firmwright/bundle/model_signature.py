@@ -127,7 +127,9 @@ def read_model_key(path: Path) -> Any:
     curve = getattr(getattr(key, "curve", None), "name", "")
     if curve not in HASHES:
         found = f"found one on {curve}" if curve else "found another kind"
-        raise UserError(f"{path}: a model is signed by a key on {', '.join(HASHES)}; {found}")
+        raise UserError(
+            f"{path}: expected a key on {', '.join(HASHES)}, which signs models; {found}"
+        )
     return key
 
 
@@ -144,11 +146,14 @@ def read_sigstore(path: Path) -> SigstoreBundle:
     shown = str(path)
     bundle: SigstoreBundle = convert(read_json(read_capped(path), shown), SigstoreBundle, shown)
     if bundle.media_type != BUNDLE_TYPE:
-        raise UserError(f"{shown}: expected a bundle of {BUNDLE_TYPE}, found {bundle.media_type!r}")
+        raise UserError(
+            f"{shown}: expected the media type {BUNDLE_TYPE!r} of `model_signing sign key`, found "
+            f"{bundle.media_type!r}"
+        )
     if any(kind in bundle.verification_material for kind in CERTIFICATES):
         raise UserError(
-            f"{shown}: signed with a certificate, which is not checked here; the maker has to sign "
-            "it with a key: `model_signing sign key`"
+            f"{shown}: signed with a certificate, which firmwright does not check; the supplier "
+            "has to sign the model with a key: `model_signing sign key`"
         )
     return bundle
 
@@ -169,9 +174,12 @@ def verify_envelope(path: Path, key: Any) -> bytes:
         except InvalidSignature:
             continue
     else:
-        raise UserError(f"{shown}: not signed by this key, or changed since")
+        raise UserError(f"{shown}: not signed by this key, or changed since; fetch it again")
     if envelope.payload_type != PAYLOAD_TYPE:
-        raise UserError(f"{shown}: signed is a {envelope.payload_type!r}, not a statement")
+        raise UserError(
+            f"{shown}: signed is a {envelope.payload_type!r}; expected {PAYLOAD_TYPE!r}, from "
+            "`model_signing sign key`"
+        )
     return envelope.payload
 
 
@@ -191,7 +199,7 @@ def read_statement(payload: bytes, shown: str) -> tuple[Subject, dict[str, str]]
     if (listed.method, listed.hash_type) != ("files", "sha256"):
         raise UserError(
             f"{shown}: the files are listed as {listed.method!r} with {listed.hash_type!r}; only "
-            "whole files ('files') with 'sha256' are checked here"
+            "whole files ('files') with 'sha256' are supported: sign the model again"
         )
     signed = {each.name: each.digest for each in predicate.resources}
     for name, digest in signed.items():
@@ -203,7 +211,8 @@ def read_statement(payload: bytes, shown: str) -> tuple[Subject, dict[str, str]]
     )
     together = b"".join(bytes.fromhex(each.digest) for each in predicate.resources)
     if hashlib.sha256(together).hexdigest() != subject.digest.sha256:
-        raise UserError(f"{shown}: the subject's digest is not that of the files")
+        problem = "the subject's digest is not the digest of the listed files"
+        raise UserError(f"{shown}: {problem}; sign the model again")
     return subject, signed
 
 
@@ -213,7 +222,8 @@ def check_alone(signed: Mapping[str, str], data: bytes, shown: str) -> None:
     if [*signed.values()] != [digest]:
         listed = list_names(signed)
         raise UserError(
-            f"{shown}: the model differs from the signed model: {listed}; sha256 {digest}"
+            f"{shown}: the model differs from the signed model: {listed}; fetch both again; "
+            f"sha256 {digest}"
         )
 
 
@@ -225,16 +235,17 @@ def check_files(
     root = find_root(signed, model, digest)
     if root is None:
         raise UserError(
-            f"{shown}: {model.name!r} was changed, or this is the signature of another model, of "
-            f"{list_names(signed)}; sha256 {digest}"
+            f"{shown}: {model.name!r} was changed, or the signature is of another model, of "
+            f"{list_names(signed)}; fetch both again; sha256 {digest}"
         )
     for name in sorted(signed):
         content = data if root / name == model else read_signed(root / name, shown)
         if hashlib.sha256(content).hexdigest() != signed[name]:
-            raise UserError(f"{shown}: {name!r} is not the file that was signed")
+            raise UserError(f"{shown}: {name!r} is not the file that was signed; fetch it again")
     unsigned = {*others} - {root / name for name in signed}
     if unsigned:
-        raise UserError(f"{shown}: {str(min(unsigned))!r} belongs to the model, and is not signed")
+        name = repr(str(min(unsigned)))
+        raise UserError(f"{shown}: {name} belongs to the model, and is not signed; sign it, too")
 
 
 def find_root(signed: Mapping[str, str], model: Path, digest: str) -> Path | None:
@@ -261,7 +272,9 @@ def read_signed(path: Path, shown: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UserError(f"{shown}: it also signs {str(path)!r}: {error.strerror}") from None
+        raise UserError(
+            f"{shown}: cannot read the signed {str(path)!r}: {error.strerror}"
+        ) from None
 
 
 def convert(content: Any, kind: Any, shown: str) -> Any:
@@ -269,4 +282,4 @@ def convert(content: Any, kind: Any, shown: str) -> Any:
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
-        raise UserError(f"{shown}: not a signature of a model: {error}") from None
+        raise UserError(f"{shown}: not a signature of a model: {error}; sign it again") from None

@@ -11,7 +11,7 @@ from typing import Any
 
 from firmwright.bundle import cyclonedx
 from firmwright.bundle.archive import BrokenBundleError
-from firmwright.bundle.bundle import Bundle, read_bundle, read_json
+from firmwright.bundle.bundle import AGAIN, Bundle, read_bundle, read_json
 from firmwright.bundle.signing import UntrustedBundleError, read_public_key, verify_signatures
 from firmwright.documents.document import Document, load_document
 from firmwright.errors import Diagnostic, DiagnosticError
@@ -41,8 +41,9 @@ def verify_bundle(path: Path, policy: Path, envelope: Path) -> Bundle:
     keys = [read_public_key(policy.parent / name) for name in stated.data["keys"]]
     wanted = stated.data["signatures"]
     if wanted > len({key.keyid for key in keys}):
+        message = f"{wanted} are demanded of {len(keys)} keys"
         raise DiagnosticError(
-            [stated.make_diagnostic(("signatures",), f"{wanted} are demanded of {len(keys)} keys")]
+            [stated.make_diagnostic(("signatures",), f"{message}; add keys, or lower the number")]
         )
     bundle = read_bundle(path)
     verify_signatures(bundle, envelope, keys, wanted)
@@ -81,12 +82,12 @@ def list_licenses(bundle: Bundle) -> list[tuple[str, str]]:
     Raises BrokenBundleError if the SBOM is missing or has another form than firmwright writes.
     """
     if cyclonedx.FILE not in bundle.files:
-        raise BrokenBundleError(f"{bundle.path}: it has no {cyclonedx.FILE} with the licenses")
+        raise BrokenBundleError(f"{bundle.path}: the SBOM {cyclonedx.FILE} is missing; {AGAIN}")
     content = read_json(bundle.files[cyclonedx.FILE], cyclonedx.FILE)
     try:
         return [(part["name"], read_license(part)) for part in content["components"]]
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise BrokenBundleError(f"{bundle.path}: {cyclonedx.FILE} is damaged") from None
+        raise BrokenBundleError(f"{bundle.path}: {cyclonedx.FILE} is damaged; {AGAIN}") from None
 
 
 def read_license(part: dict[str, Any]) -> str:

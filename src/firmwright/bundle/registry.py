@@ -119,7 +119,9 @@ def decode(content: bytes, record: type[T], shown: str) -> T:
     try:
         return msgspec.convert(read_json(content, shown), record)
     except msgspec.ValidationError as error:
-        raise BrokenBundleError(f"{shown}: not a record of a registry: {error}") from None
+        raise BrokenBundleError(
+            f"{shown}: not a record of a registry: {error}; check the address"
+        ) from None
 
 
 class Registry:
@@ -149,7 +151,7 @@ class Registry:
         found = describe(content, answer.headers.get("Content-Type", ""))
         if version.startswith("sha256:") and found.digest != version:
             raise BrokenBundleError(
-                f"{shown}: the registry returned another digest, {found.digest}"
+                f"{shown}: the registry returned another digest, {found.digest}; try again"
             )
         return decode(content, record, shown), found
 
@@ -173,13 +175,13 @@ class Registry:
         """Return a blob, compared with its digest; BrokenBundleError above ``most`` bytes."""
         shown = f"{self.shown}, blob {wanted.digest}"
         if wanted.size > most:
-            raise BrokenBundleError(f"{shown}: {wanted.size:,} bytes; at most {most:,} are read")
+            raise BrokenBundleError(f"{shown}: {wanted.size:,} bytes; the maximum is {most:,}")
         url = f"{self.address}/blobs/{wanted.digest}"
         answer, content = self.ask("GET", url, max(wanted.size, MAX_ANSWER_BYTES))
         self.require(answer, content, 200)
         found = describe(content, wanted.media_type)
         if (found.digest, found.size) != (wanted.digest, wanted.size):
-            raise BrokenBundleError(f"{shown}: digest mismatch in {found.size:,} bytes")
+            raise BrokenBundleError(f"{shown}: digest mismatch in {found.size:,} bytes; try again")
         return content
 
     def put_blob(self, content: bytes, media_type: str) -> Descriptor:
@@ -218,7 +220,7 @@ class Registry:
                 return found
             url = f"{first}?{urlsplit(following).query}"  # always the list of this host
         raise BrokenBundleError(
-            f"{self.shown}: more than {MAX_PAGES} pages of references to one manifest"
+            f"{self.shown}: more than {MAX_PAGES} pages of references to one manifest; delete some"
         )
 
     def list_tagged(self, digest: str) -> list[Descriptor]:
@@ -276,7 +278,8 @@ class Registry:
         told = parse_dict_header(rest)
         place = urlsplit(str(told.get("realm", "")))
         if place.scheme != "https" and not LOOPBACK.fullmatch(place.netloc):
-            raise web.WebError(f"it wants a password to be sent to {place.geturl()!r}, without TLS")
+            name = repr(place.geturl())
+            raise web.WebError(f"it asks for a password at {name}, which is not https")
         asked = urlencode({key: told[key] for key in ("service", "scope") if told.get(key)})
         url = place._replace(query=asked).geturl()
         found = decode(web.download(self.session, url, MAX_ANSWER_BYTES), Token, url)

@@ -33,5 +33,5 @@ def read_report(bundle: Bundle) -> Report:
         return msgspec.convert(content, Report)
     except msgspec.ValidationError as error:
         raise BrokenBundleError(
-            f"{bundle.path}: {REPORT} does not fit its schema: {error}"
+            f"{bundle.path}: {REPORT} does not fit its schema: {error}; build the bundle again"
         ) from None

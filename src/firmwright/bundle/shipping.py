@@ -100,7 +100,7 @@ def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
     registry = Registry(reference)
     found = registry.get_manifest(reference.version, Manifest)
     if found is None:
-        raise UserError(f"{reference}: there is none")
+        raise UserError(f"{reference}: there is none; check the name and the tag")
     manifest, described = found
     content = get_layer(registry, manifest, BUNDLE_TYPE, MAX_PACKED_BYTES)
     bundle = parse_bundle(content, Path(str(reference)))
@@ -133,7 +133,8 @@ def get_signatures(
     ]
     if len(found) > MAX_SIGNATURES:
         raise BrokenBundleError(
-            f"{registry.shown}: more than {MAX_SIGNATURES} statements refer to {subject.digest}"
+            f"{registry.shown}: more than {MAX_SIGNATURES} statements refer to {subject.digest}; "
+            "delete some in the registry"
         )
     envelopes, others = [], []
     for referrer in found:
@@ -150,7 +151,8 @@ def get_referrer(registry: Registry, referrer: Descriptor, subject: Descriptor) 
     found = registry.get_manifest(referrer.digest, Manifest)
     if found is None or found[0].subject is None or found[0].subject.digest != subject.digest:
         raise BrokenBundleError(
-            f"{registry.shown}: {referrer.digest} is listed, but does not refer to {subject.digest}"
+            f"{registry.shown}: the registry lists {referrer.digest}, which does not refer to "
+            f"{subject.digest}; delete it in the registry"
         )
     return get_layer(registry, found[0], ENVELOPE_TYPE, MAX_ENVELOPE_BYTES)
 
@@ -159,5 +161,8 @@ def get_layer(registry: Registry, manifest: Manifest, media_type: str, most: int
     """Return the only file of an artifact; BrokenBundleError for other kinds of artifacts."""
     if [layer.media_type for layer in manifest.layers] != [media_type]:
         kinds = ", ".join(layer.media_type for layer in manifest.layers) or "nothing"
-        raise BrokenBundleError(f"{registry.shown}: expected one {media_type}, found {kinds}")
+        raise BrokenBundleError(
+            f"{registry.shown}: expected one {media_type}, found {kinds}; name an address to which "
+            "`firmwright push` has written"
+        )
     return registry.get_blob(manifest.layers[0], most)

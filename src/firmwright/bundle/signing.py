@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "FIRMWRIGHT_SIGNING_KEY"
 """Holds a private key as PEM, for machines that pass secrets in the environment."""
 MAX_SIGNATURES = 100
+SIGN_AGAIN = "sign it again with `firmwright sign`"
 
 
 class UntrustedBundleError(UserError):
@@ -96,7 +97,9 @@ def join_envelopes(envelopes: Sequence[bytes], shown: str) -> bytes | None:
     signatures: dict[str, Any] = {}
     for key, signature in (pair for envelope in found for pair in envelope.signatures.items()):
         if signatures.setdefault(key, signature) != signature:
-            raise BrokenBundleError(f"{shown}: two signatures of the key {key} differ")
+            raise BrokenBundleError(
+                f"{shown}: two signatures of the key {key} differ; {SIGN_AGAIN}"
+            )
     return encode_envelope(make_envelope(found[0].payload, dict(sorted(signatures.items()))))
 
 
@@ -116,11 +119,11 @@ def verify_signatures(bundle: Bundle, envelope: Path, keys: Sequence[Any], wante
             f"{envelope}: fewer than {wanted} of the policy's {len(keys)} keys have signed it"
         ) from None
     if found.payload_type != PAYLOAD_TYPE:
-        raise UntrustedBundleError(f"{envelope}: signed is a {found.payload_type!r}")
+        raise UntrustedBundleError(f"{envelope}: signed is a {found.payload_type!r}; {SIGN_AGAIN}")
     if found.payload != encode_statement(make_statement(bundle)):
         raise UntrustedBundleError(
             f"{envelope}: the signatures are valid, but for another bundle: the provenance does "
-            f"not match {bundle.path}"
+            f"not match {bundle.path}; {SIGN_AGAIN}"
         )
 
 
@@ -168,7 +171,8 @@ def load_private_key(pem: bytes) -> Ed25519PrivateKey:
         ) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise UserError(
-            "the key to sign with is not of ed25519; signatures of ed25519 are repeatable"
+            "the key to sign with is not of ed25519, whose signatures are repeatable; make one "
+            "with `openssl genpkey -algorithm ed25519 -out key.pem`"
         )
     return key
 
@@ -180,7 +184,7 @@ def read_public_key(path: Path) -> SSlibKey:
     from securesystemslib.signer import SSlibKey
 
     if not isinstance(key, Ed25519PublicKey):
-        raise UserError(f"{path}: not a key of ed25519")
+        raise UserError(f"{path}: not a public key of ed25519, with which bundles are signed")
     return SSlibKey.from_crypto(key)
 
 
@@ -236,12 +240,15 @@ def parse_envelope(encoded: bytes, shown: str) -> Envelope:
     content = read_json(encoded, shown)
     signatures = content.get("signatures") if isinstance(content, Mapping) else None
     if not isinstance(signatures, list) or len(signatures) > MAX_SIGNATURES:
-        raise BrokenBundleError(f"{shown}: not an envelope (DSSE) of at most 100 signatures")
+        raise BrokenBundleError(
+            f"{shown}: not an envelope (DSSE) of at most 100 signatures; {SIGN_AGAIN}"
+        )
     try:
         msgspec.convert(content, StatedEnvelope)
         return Envelope.from_dict(dict(content))
     except (Error, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BrokenBundleError(f"{shown}: not an envelope (DSSE): {first_line(error)}") from None
+        problem = f"{shown}: not an envelope (DSSE): {first_line(error)}"
+        raise BrokenBundleError(f"{problem}; {SIGN_AGAIN}") from None
 
 
 def require_extra() -> None:

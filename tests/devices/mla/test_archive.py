@@ -105,7 +105,7 @@ ENTRIES: dict[str, tuple[dict[str, bytes], str]] = {
     "flattened": ({**files(), "lib/net_stage1_mla.elf": b""}, "two files are named"),
     "many": ({**files(), **{f"{i}.so": b"" for i in range(2047)}}, "more than 2,048 members"),
     "bomb": ({**files(), "a.json": b" " * 32 * 1024**2}, "unpack to more than 16,777,216"),
-    "keys twice": ({**PROGRAM, "net_mpk.json": b'{"a": 1, "a": 2}'}, "the key 'a' stands twice"),
+    "keys twice": ({**PROGRAM, "net_mpk.json": b'{"a": 1, "a": 2}'}, "duplicate key 'a'"),
     "deep": ({**PROGRAM, "net_mpk.json": b"[" * 70 + b"]" * 70}, "nested more than 64 deep"),
     "no JSON": ({**PROGRAM, "net_mpk.json": b"{"}, "not JSON"),
 }
