@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
@@ -69,6 +69,14 @@ def check_input_names(name: str, stated: Iterable[str], inputs: Iterable[str]) -
     for label in sorted(set(stated) - known):
         hint = did_you_mean(label, known)
         raise UserError(f"{name}: inputs: the model has no input '{label}'{hint}")
+
+
+def refuse_shape(name: str, label: str, shape: Sequence[object], declared: object) -> NoReturn:
+    """Raise UserError if the recipe states a shape that does not fit the model's input."""
+    problem = f"shape {list(shape)} does not fit the model's {declared}"
+    raise UserError(
+        f"{name}: inputs: {label}: {problem}; only the lengths that have a name can be chosen"
+    )
 
 
 def check_element_type(name: str, label: str, dtype: str) -> None:

@@ -34,6 +34,7 @@ from firmwright.models.importing import (
     check_input_names,
     describe_failure,
     refuse_operators,
+    refuse_shape,
     run_importer,
     variable_name,
 )
@@ -227,10 +228,7 @@ def collect_inputs(graph: onnx.GraphProto, name: str, shapes: Shapes) -> tuple[T
         if len(shape) < len(wanted):
             left_open[value.name] = declared
         elif not is_compatible(shape, declared):
-            raise UserError(
-                f"{name}: inputs: {value.name}: shape {list(shape)} does not fit the "
-                f"model's {declared}"
-            )
+            refuse_shape(name, value.name, shape, declared)
         else:
             tensors.append(make_tensor(value, shape, name))
     if left_open:

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from firmwright.errors import UserError, did_you_mean, first_line
 from firmwright.models.formats import OpenShapesError, Shapes
-from firmwright.models.importing import suppress_output
+from firmwright.models.importing import refuse_shape, suppress_output
 
 Lengths = Sequence[Any]
 
@@ -79,17 +79,14 @@ def check_lengths(
     found: dict[str, int] = {}
     remarks = []
     for label, shape in chosen.items():
-        wrong = UserError(
-            f"{name}: inputs: {label}: shape {list(shape)} does not fit the model's "
-            f"[{', '.join(map(str, declared[label]))}]"
-        )
+        wanted = f"[{', '.join(map(str, declared[label]))}]"
         if len(shape) != len(declared[label]):
-            raise wrong
+            refuse_shape(name, label, shape, wanted)
         for length, stated in zip(shape, declared[label], strict=True):
             symbol = str(stated)
             fixed = isinstance(stated, int) and stated != length
             if fixed or found.setdefault(symbol, length) != length:
-                raise wrong
+                refuse_shape(name, label, shape, wanted)
             if symbol not in ranges:
                 continue
             low, high = int(ranges[symbol].lower), ranges[symbol].upper
@@ -99,5 +96,6 @@ def check_lengths(
                     "begins at 2: torch.export's automatic ranges do"
                 )
             elif not low <= length <= high:
-                raise UserError(f"{wrong}: '{symbol}' is {low} to {high} in the export")
+                limited = f"{wanted}: '{symbol}' is {low} to {high} in the export"
+                refuse_shape(name, label, shape, limited)
     return remarks

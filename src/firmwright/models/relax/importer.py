@@ -35,6 +35,7 @@ from firmwright.models.importing import (
     check_input_names,
     refuse_open_shape,
     refuse_operators,
+    refuse_shape,
 )
 from firmwright.models.sequence import run_in_sequence
 
@@ -107,10 +108,7 @@ def bind_shapes(module: tvm.IRModule, shapes: Shapes, name: str) -> tvm.IRModule
         label = str(parameter.name)
         found = make_tensor(label, parameter.ty, name).shape
         if shapes.get(label, found) != found:
-            raise UserError(
-                f"{name}: inputs: {label}: shape {list(shapes[label])} does not fit the model's "
-                f"{format_shape(declared[label])}"
-            )
+            refuse_shape(name, label, shapes[label], format_shape(declared[label]))
     return module
 
 

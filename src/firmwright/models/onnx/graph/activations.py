@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    get_attribute,
+    refuse_inconsistent,
+)
 
 DEFAULTS: Mapping[str, tuple[float, ...]] = {
     "Affine": (0, 0),
@@ -70,7 +74,7 @@ def read_activations(
     known = {name.lower(): name for name in DEFAULTS}
     unknown = [name for name in names if name.lower() not in known]
     if unknown or len(names) != len(standard) * directions:
-        refuse(
+        refuse_inconsistent(
             node,
             f"its activations are {', '.join(names)}; expected {len(standard)} for each of "
             f"{directions} directions, of {', '.join(DEFAULTS)}",

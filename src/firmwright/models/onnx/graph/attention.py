@@ -18,6 +18,7 @@ from firmwright.models.onnx.graph.body import (
     get_attribute,
     read_inputs,
     refuse,
+    refuse_inconsistent,
     refuse_places,
 )
 from firmwright.models.onnx.graph.microsoft import dequantize
@@ -39,7 +40,7 @@ def read_heads(node: onnx.NodeProto, *hidden: int) -> int:
     """Return the number of heads; UserError unless it divides all lengths ``hidden``."""
     heads = int(get_attribute(node, "num_heads", 0))
     if heads < 1 or any(size % heads for size in hidden):
-        refuse(node, f"its num_heads is {heads}, which does not divide {list(hidden)}")
+        refuse_inconsistent(node, f"its num_heads is {heads}, which does not divide {list(hidden)}")
     return heads
 
 
@@ -97,7 +98,7 @@ def add_padding(body: NodeBuilder, walk: Specializer, mask: str, scores: Scores)
         whole = body.constant([batch, 1, -1, keys], "int64")
         counts = add("Greater", add("Reshape", mask, whole), body.constant(0, "int32"))
     else:
-        refuse(
+        refuse_inconsistent(
             body.node,
             f"its mask has shape {list(shape)}, for {batch} sequences of {keys} keys; expected "
             f"{[batch, keys]} or {[batch, scores.queries, keys]}",
@@ -121,8 +122,11 @@ def attend_to_itself(
     sizes = get_attribute(node, "qkv_hidden_sizes", [weights[1] // 3] * 3)
     heads = read_heads(node, *sizes)
     if len(sizes) != 3 or sum(sizes) != weights[1] or sizes[0] != sizes[1]:
-        refuse(node, f"its weights have {weights[1]} columns, for queries, keys and values of "
-                     f"{list(sizes)}; expected their sum, and queries as wide as keys")  # fmt: skip
+        refuse_inconsistent(
+            node,
+            f"its weights have {weights[1]} columns, for queries, keys and values of "
+            f"{list(sizes)}; expected their sum, and queries as wide as keys",
+        )
     begins = (0, sizes[0], 2 * sizes[0])
     parts = [split_heads(body, project(*place), heads) for place in zip(begins, sizes, strict=True)]
     scores = Scores(shape[0], shape[1], shape[1], sizes[0] // heads)
@@ -154,7 +158,11 @@ def rewrite_quantized(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     data, weights, bias, scale, steps, mask, zero, zeros = read_inputs(node, 8)
     refuse_places(node, {8: "past"}, NO_CACHE)
     if get_attribute(node, "do_rotary", 0):
-        refuse(node, "it has do_rotary, which ONNX Runtime's CPU kernel has not")
+        refuse(
+            node,
+            "it has do_rotary, which ONNX Runtime's CPU kernel does not support; write it as "
+            "RotaryEmbedding before the quantization",
+        )
     body = NodeBuilder(node, walk)
     values = dequantize(body, data, scale, zero)
 

@@ -23,7 +23,11 @@ def begin(node: onnx.NodeProto, walk: Specializer) -> tuple[NodeBuilder, str]:
     """
     shape = walk.shape(node.input[0])
     if shape is None:
-        refuse(node, "it quantizes in blocks, and its input has no known shape")
+        refuse(
+            node,
+            "it quantizes in blocks, and its input has no known shape; infer the shapes before the "
+            "export",
+        )
     body = NodeBuilder(node, walk)
     length = shape[get_attribute(node, "axis", 1)]
     places = np.arange(length) // get_attribute(node, "block_size", 0)

@@ -49,6 +49,11 @@ def refuse(node: onnx.NodeProto, problem: str) -> NoReturn:
     raise UserError(f"operator {node.op_type} (node '{label}'): {problem}")
 
 
+def refuse_inconsistent(node: onnx.NodeProto, problem: str) -> NoReturn:
+    """Raise UserError for a node whose inputs and attributes contradict each other."""
+    refuse(node, f"{problem}; export the model again")
+
+
 def refuse_places(node: onnx.NodeProto, places: Mapping[int, str], way_out: str) -> None:
     """Raise UserError if a node has one of these inputs (0, 1, …) or outputs (-1, -2, …)."""
     for place, name in places.items():

@@ -12,7 +12,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    get_attribute,
+    refuse,
+    refuse_inconsistent,
+)
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 
@@ -103,7 +108,8 @@ def rewrite_feature_vectorizer(node: onnx.NodeProto, walk: Specializer) -> Nodes
     for name, width in zip(node.input, get_attribute(node, "inputdimensions", []), strict=False):
         shape = walk.shape(name) or ()
         if shape[-1:] != (width,) or len(shape) > 2:
-            refuse(node, f"its input '{name}' has shape {list(shape)}; expected {width} columns")
+            problem = f"its input '{name}' has shape {list(shape)}; expected {width} columns"
+            refuse_inconsistent(node, problem)
         rows = body.add("Reshape", name, body.constant([-1, width], "int64"))
         columns.append(body.add("Cast", rows, to=TensorProto.FLOAT))
     return body.finish(body.add("Concat", *columns, axis=1))
@@ -188,7 +194,9 @@ def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a LinearClassifier: the label, and all scores."""
     labels = get_labels(node)
     if len(get_attribute(node, "intercepts", labels)) != len(labels):
-        refuse(node, f"it has no row of coefficients for each of its {len(labels)} labels")
+        refuse_inconsistent(
+            node, f"it has no row of coefficients for each of its {len(labels)} labels"
+        )
     body, x = begin(node, walk)
     scores = add_scores(body, x, len(labels))
     best = body.add("ArgMax", scores, axis=-1, keepdims=0)
@@ -221,7 +229,9 @@ def add_transform(body: NodeBuilder, scores: str, transform: str) -> str:
         return body.add(TRANSFORMS[transform], scores)
     if transform != "NONE":
         refuse(
-            body.node, f"its post_transform is {transform}; known are NONE, LOGISTIC and SOFTMAX"
+            body.node,
+            f"its post_transform is {transform}; expected NONE, LOGISTIC or SOFTMAX: export the "
+            "model with one of them",
         )
     return scores
 

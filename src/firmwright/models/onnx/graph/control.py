@@ -11,16 +11,23 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    get_attribute,
+    refuse,
+    refuse_inconsistent,
+)
 from firmwright.models.onnx.graph.recurrent import MAX_NODES, add_step
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+
+USE_CONSTANT = "firmware needs a constant: write it into the model"
 
 
 def get_sequence(node: onnx.NodeProto, walk: Specializer) -> list[str]:
     """Return the tensors of the sequence that is a node's first input."""
     tensors = walk.sequences.get(node.input[0])
     if tensors is None:
-        refuse(node, f"the length of '{node.input[0]}' is not known")
+        refuse(node, f"the length of '{node.input[0]}' is known only at run time; {USE_CONSTANT}")
     return tensors
 
 
@@ -28,7 +35,7 @@ def get_number(node: onnx.NodeProto, walk: Specializer, index: int, default: int
     """Return the value of a constant input, or the default if the input is omitted."""
     name = node.input[index] if len(node.input) > index else ""
     if name and name not in walk.constants:
-        refuse(node, f"'{name}' is known only at run time; firmware needs a constant")
+        refuse(node, f"'{name}' is known only at run time; {USE_CONSTANT}")
     return int(walk.constants[name].item()) if name else default
 
 
@@ -63,7 +70,7 @@ def pick(node: onnx.NodeProto, walk: Specializer) -> Nodes:
 def find_place(node: onnx.NodeProto, walk: Specializer, tensors: list[str], default: int) -> int:
     place = get_number(node, walk, 1, default)
     if not -len(tensors) <= place < len(tensors):
-        refuse(node, f"its position is {place}, in a sequence of {len(tensors)}")
+        refuse_inconsistent(node, f"its position is {place}, in a sequence of {len(tensors)}")
     return place
 
 
@@ -88,7 +95,7 @@ def split(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     axis = get_attribute(node, "axis", 0) % len(shape)
     name = node.input[1] if len(node.input) > 1 else ""
     if name and name not in walk.constants:
-        refuse(node, f"'{name}' is known only at run time; firmware needs a constant")
+        refuse(node, f"'{name}' is known only at run time; {USE_CONSTANT}")
     stated = walk.constants[name] if name else np.array(1)
     step = int(stated.item()) if stated.ndim == 0 else 0
     ends = [*range(step, shape[axis], step), shape[axis]] if step else stated.cumsum().tolist()
@@ -122,7 +129,7 @@ def wrap(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 def unwrap(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     if walk.sequences.get(node.input[0], []) is None:
-        refuse(node, f"'{node.input[0]}' has no element")
+        refuse_inconsistent(node, f"the optional value '{node.input[0]}' has no element")
     return hand_on(node, walk)
 
 
@@ -144,7 +151,11 @@ def unroll_loop(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     step = 0
     while goes and step < limit:
         if step * len(graph.node) > MAX_NODES:
-            refuse(node, f"written out it has more than {MAX_NODES} operators")
+            refuse(
+                node,
+                f"its steps have more than {MAX_NODES} operators in total; export it with fewer "
+                "steps, or keep its state between runs",
+            )
         given = [body.constant(step, "int64"), body.constant(goes, bool), *states]
         results = add_step(body, graph, given, f"{node.output[0]}/loop_{step}")
         walk.visit(body.nodes)
@@ -153,13 +164,15 @@ def unroll_loop(node: onnx.NodeProto, walk: Specializer) -> Nodes:
         for steps_of_output, name in zip(collected, results[1 + len(states) :], strict=True):
             steps_of_output.append(name)
         if condition not in walk.constants:
-            refuse(
-                node, "its number of steps is known only at run time; firmware needs a fixed number"
-            )
+            refuse(node, f"its number of steps is known only at run time; {USE_CONSTANT}")
         goes = bool(walk.constants[condition].item())
         step += 1
     if collected and not step:
-        refuse(node, "it has no steps, so its collected outputs have no elements")
+        refuse(
+            node,
+            "it has no steps, so its collected outputs have no elements; export it with one step "
+            "or more",
+        )
     return body.finish(*states, *(body.stack(names, 0) for names in collected))
 
 
@@ -199,7 +212,8 @@ def compute_both_branches(node: onnx.NodeProto, walk: Specializer) -> Nodes:
             refuse(
                 node,
                 f"one of its branches has a {inner.op_type} (node '{inner.name}'), which is not "
-                "defined for all values, and firmware computes both branches",
+                "defined for all values, and firmware computes both branches; limit its second "
+                "input to valid values",
             )
     return body.finish(*(
         choose(body, walk, output, *pair)
@@ -212,8 +226,11 @@ def choose(body: NodeBuilder, walk: Specializer, output: str, yes: str, no: str)
     ends = [walk.sequences.get(name, [name]) for name in (yes, no)]
     shapes = [[walk.shape(t) for t in tensors or []] for tensors in ends]
     if any(tensors is None for tensors in ends) or shapes[0] != shapes[1] or None in shapes[0]:
-        refuse(body.node, f"the shape of '{output}' is known only at run time; its branches have "
-                          f"{shapes[0]} and {shapes[1]}, and firmware needs one shape")  # fmt: skip
+        refuse(
+            body.node,
+            f"the shape of '{output}' is known only at run time; its branches have {shapes[0]} and "
+            f"{shapes[1]}: give both the same shape, or make the condition a constant",
+        )
     chosen = [
         body.add("Where", body.node.input[0], *pair)
         for pair in zip(*(tensors or [] for tensors in ends), strict=True)

@@ -143,7 +143,10 @@ def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[
         return body.add("Clip", result, low, high)
     if kind not in ACTIVATIONS:
         known = ", ".join(sorted([*ACTIVATIONS, "Clip"]))
-        refuse(body.node, f"its activation is {kind}; known are {known}")
+        refuse(
+            body.node,
+            f"its activation is {kind}; known are {known}: export it without fused operators",
+        )
     return body.add(kind, result, **dict(zip(ACTIVATIONS[kind], numbers, strict=False)))
 
 

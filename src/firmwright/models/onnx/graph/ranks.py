@@ -31,7 +31,7 @@ def refuse_slopes(node: onnx.NodeProto, shape: tuple[int, ...], slopes: tuple[in
         refuse(
             node,
             f"its slopes have shape {list(slopes)}, which cannot be broadcast to {list(shape)}; "
-            "one slope per channel needs a length of 1 along each later axis",
+            "for one slope per channel, export them with a length of 1 along each later axis",
         )
 
 

@@ -11,7 +11,12 @@ import onnx
 from onnx import helper
 
 from firmwright.models.onnx.graph.activations import Activation, read_activations
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    get_attribute,
+    refuse,
+    refuse_inconsistent,
+)
 from firmwright.models.onnx.graph.specialize import (
     Array,
     Nodes,
@@ -104,7 +109,7 @@ class Direction:
             return self.pick(name, self.index, axis)
         known = self.walk.constants[name].take(self.index, axis) if name else np.zeros(())
         if known.shape not in ((), (self.batch, self.size)):
-            refuse(
+            refuse_inconsistent(
                 self.node,
                 f"its initial state '{name}' has shape {list(known.shape)} per direction; the "
                 f"batch and the weights need {[self.batch, self.size]}",

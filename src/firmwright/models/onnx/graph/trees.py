@@ -17,7 +17,12 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    get_attribute,
+    refuse,
+    refuse_inconsistent,
+)
 from firmwright.models.onnx.graph.classical import add_transform, get_labels
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
@@ -119,12 +124,12 @@ def read_trees(node: onnx.NodeProto, read: Callable[[], Forest], features: int) 
         forest = read()
         forest.measure_depth()
     except (KeyError, ValueError, IndexError):
-        refuse(
-            node, "its lists differ in length, or a tree leads to a missing node; export it again"
-        )
+        refuse_inconsistent(node, "its lists differ in length, or a tree leads to a missing node")
     unknown = [s.feature for s in forest.splits if not 0 <= s.feature < features]
     if unknown:
-        refuse(node, f"it reads feature {unknown[0]}; its input has 0 to {features - 1}")
+        refuse_inconsistent(
+            node, f"it reads feature {unknown[0]}; its input has 0 to {features - 1}"
+        )
     return forest
 
 
@@ -268,7 +273,9 @@ def finish_results(
     """Append base values and the last transform; the results have the type of the output."""
     known = {result for _, result in forest.leaves}
     if known != {*range(results)}:
-        refuse(body.node, f"it has {results} results, and weights of {sorted(known)} only")
+        refuse_inconsistent(
+            body.node, f"it has {results} results, and weights of {sorted(known)} only"
+        )
     if results == 1 and transform != "NONE":
         refuse(
             body.node,

@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 import onnx
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    get_attribute,
+    refuse,
+    refuse_inconsistent,
+)
 from firmwright.models.onnx.graph.classical import add_transform, begin, get_labels
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
@@ -47,7 +52,7 @@ def read_vectors(node: onnx.NodeProto, count: int) -> Any:
     """Return the ``count`` support vectors as rows; reject another number of elements."""
     vectors, factors = read_floats(node, "support_vectors"), read_floats(node, "coefficients")
     if len(vectors) % count or len(factors) % count or not min(len(vectors), len(factors)):
-        refuse(
+        refuse_inconsistent(
             node,
             f"it has {len(vectors)} elements of support vectors and {len(factors)} coefficients; "
             f"expected multiples of its number of support vectors, {count}",
@@ -58,7 +63,9 @@ def read_vectors(node: onnx.NodeProto, count: int) -> Any:
 def read_kernel(node: onnx.NodeProto) -> str:
     kind = str(get_attribute(node, "kernel_type", "LINEAR"))
     if kind not in KERNELS:
-        refuse(node, f"its kernel_type is {kind}; expected one of {', '.join(KERNELS)}")
+        refuse_inconsistent(
+            node, f"its kernel_type is {kind}; expected one of {', '.join(KERNELS)}"
+        )
     return kind
 
 
@@ -66,9 +73,11 @@ def check_input(node: onnx.NodeProto, walk: Specializer, width: int) -> None:
     """Reject an input whose rows do not have ``width`` elements, and a model without rho."""
     shape = walk.shape(node.input[0])
     if shape is not None and (len(shape) not in (1, 2) or shape[-1] != width):
-        refuse(node, f"its input has shape {list(shape)}; expected rows of {width} elements")
+        refuse_inconsistent(
+            node, f"its input has shape {list(shape)}; expected rows of {width} elements"
+        )
     if not len(read_floats(node, "rho")):
-        refuse(node, "it has no rho; export the model again")
+        refuse_inconsistent(node, "it has no rho")
 
 
 def add_rows(body: NodeBuilder, x: str, width: int) -> str:
@@ -109,18 +118,20 @@ def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite an SVMClassifier: the label, and the scores of pairs or probabilities of classes."""
     labels, sizes = get_labels(node), get_attribute(node, "vectors_per_class", [])
     if len(labels) < 2 or (sizes and len(sizes) != len(labels)):
-        refuse(
+        refuse_inconsistent(
             node,
             f"it has {len(labels)} labels and {len(sizes)} numbers of support vectors; expected "
             "two labels or more, and one number per label",
         )
     if min(sizes, default=0) < 0:
-        refuse(node, f"its vectors_per_class are {list(sizes)}; expected 0 or more")
+        refuse_inconsistent(node, f"its vectors_per_class are {list(sizes)}; expected 0 or more")
     body, x = begin(node, walk)
     if not sum(sizes):
         count = len(read_floats(node, "coefficients"))
         if not count or count % len(labels):
-            refuse(node, f"it has {count} coefficients; expected a multiple of {len(labels)}")
+            refuse_inconsistent(
+                node, f"it has {count} coefficients; expected a multiple of {len(labels)}"
+            )
         check_input(node, walk, count // len(labels))
         best, scores = add_linear_scores(body, x, len(labels))
     else:
@@ -192,7 +203,7 @@ def add_pair_sums(
     factors, rho = (read_floats(body.node, name) for name in ("coefficients", "rho"))
     factors = factors.reshape(-1, sum(sizes))
     if len(factors) < count - 1 or len(rho) < len(pairs):
-        refuse(
+        refuse_inconsistent(
             body.node,
             f"it has {len(factors)} rows of coefficients and {len(rho)} values of rho for "
             f"{count} classes; expected {count - 1} and {len(pairs)}",
@@ -223,7 +234,7 @@ def add_probabilities(body: NodeBuilder, sums: str, pairs: list[tuple[int, int]]
     """Append the probability of each class, from the sums of all pairs."""
     slopes, offsets = (read_floats(body.node, name) for name in ("prob_a", "prob_b"))
     if min(len(slopes), len(offsets)) < len(pairs):
-        refuse(
+        refuse_inconsistent(
             body.node,
             f"it has {len(slopes)} values of prob_a and {len(offsets)} of prob_b; expected "
             f"{len(pairs)}, one per pair of classes",

@@ -18,7 +18,12 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, refuse
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    get_attribute,
+    refuse,
+    refuse_inconsistent,
+)
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 Places = npt.NDArray[np.int64]
@@ -145,7 +150,7 @@ def rewrite_max_unpool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     ]
     missing = [int(w) - m for w, m in zip(wanted, [*shape[:2], *made], strict=True)]
     if min(missing) < 0:
-        refuse(
+        refuse_inconsistent(
             node,
             f"its output_shape {wanted.tolist()} is less than the {made} that its windows fill",
         )
