@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MODULE = "tests.hammer.opened"
 
+PYTHON = os.path.realpath(sys.executable)
+
 CALL = re.compile(
     r'^\d+ +(?P<call>openat|open|execve)\((?:[^"]*, )?"(?P<path>(?:[^"\\]|\\.)*)", '
     r"(?P<flags>[^)]*)\) += +\d+(?:<(?P<real>[^>]*)>)?"
@@ -171,19 +173,31 @@ def is_own_file(path: str) -> bool:
     One digest covers all of the code, the values that stages declare cover descriptions, and the
     digests in the recipe cover the mirror. Templates are inputs like the user's files.
     """
+    return not path.endswith(".j2") and path.startswith(list_own_folders())
+
+
+@cache
+def list_own_folders() -> tuple[str, ...]:
+    """Return the folders of firmwright's code, descriptions and cache, and the mirrors."""
     own = [TOP / name for name in ("recipes", "tasks", "templates", "toolchains")]
     mirrors = [Path(name) for name in os.environ.get(MIRROR_VARIABLE, "").split(os.pathsep) if name]
     places = (Path(firmwright.__file__).parent, user_cache_path("firmwright"), *mirrors, *own)
-    return not path.endswith(".j2") and any(Path(path).is_relative_to(each) for each in places)
+    return tuple(f"{place}/" for place in places)
 
 
 def is_standard(path: str) -> bool:
     """Return whether a file is Python's program or standard library, whose version is declared."""
-    places = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
-    inside = any(path.startswith(f"{os.path.realpath(place)}/") for place in places)
-    python = path == os.path.realpath(sys.executable) or "/libpython" in path
+    inside = path.startswith(list_standard_folders())
+    python = path == PYTHON or "/libpython" in path
     begun = path in (f"{sys.prefix}/pyvenv.cfg", f"{sys.prefix}/bin/firmwright")
     return python or begun or (inside and "/site-packages/" not in path)
+
+
+@cache
+def list_standard_folders() -> tuple[str, ...]:
+    """Return the folders of Python's standard library."""
+    places = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
+    return tuple(f"{os.path.realpath(place)}/" for place in sorted(places))
 
 
 def find_package(path: str) -> str | None:
