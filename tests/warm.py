@@ -24,12 +24,13 @@ from typing import Any
 import firmwright.steps
 
 ROOT = Path(__file__).parents[1]
-PROGRAMS = {"doit": "doit.__main__:main", "firmwright": "firmwright.cli:main"}
+PROGRAMS = {"doit": "doit.__main__:main", "firmwright": "firmwright.__main__:main"}
 IMPORTED = [
     "ai_edge_litert.interpreter",
     "onnxruntime",
     "unicorn",
     *(name for _, name, _ in pkgutil.walk_packages(firmwright.steps.__path__, "firmwright.steps.")),
+    "firmwright.cli",
     *PROGRAMS.values(),
 ]
 SYNTAX = re.compile(r"[&|;<>~*$]")

@@ -74,10 +74,16 @@ class Repository:
         return b"".join(parts).decode()
 
     def doit(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a doit command in a copy of one process, or in a new Python if it needs one."""
+        return self.start("doit", *arguments)
+
+    def firmwright(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.start("firmwright", *arguments)
+
+    def start(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run our program in a copy of one process, or in a new Python if it needs one."""
         if self.environment.get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
-            return self.run(sys.executable, "-m", "doit", *arguments)
-        return start_python().run(["doit", *arguments], self.folder, self.environment)
+            return self.run(sys.executable, "-m", program, *arguments)
+        return start_python().run([program, *arguments], self.folder, self.environment)
 
     def build(self, *arguments: str) -> list[str]:
         """Build and return the names of the stages that ran."""

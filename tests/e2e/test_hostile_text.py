@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import tarfile
 import threading
 import unicodedata
@@ -113,7 +112,7 @@ def check(*texts: str) -> None:
 
 def firmwright(repository: Repository, *words: str) -> str:
     """Run a command that succeeds, and check its streams."""
-    done = repository.run(sys.executable, "-m", "firmwright.cli", *words)
+    done = repository.firmwright(*words)
     assert done.returncode == 0, done.stdout + done.stderr
     check(done.stdout, done.stderr)
     return done.stdout
@@ -190,7 +189,7 @@ def test_a_shared_cache_controls_no_terminal(hostile: Repository) -> None:
     with answer_hostile(403) as host:
         cached = Repository(hostile.folder, {**hostile.environment})
         cached.environment["FIRMWRIGHT_CACHE"] = f"http://{host}/team"
-        done = cached.run(sys.executable, "-m", "firmwright.cli", "build", "net.yaml", "outdir=c")
+        done = cached.firmwright("build", "net.yaml", "outdir=c")
     assert "answers 403 a\\u001b" in done.stdout + done.stderr
     check(done.stdout, done.stderr)
 
@@ -222,7 +221,7 @@ def test_messages_about_recipes_control_no_terminal(source: str, tmp_path: Path)
     repository.write("bad.yaml", REFUSED[source])
     repository.write("own.py", f"def make():\n    raise ValueError({HOSTILE!r})\n")
     (tmp_path / "digits.onnx").write_bytes(b"no model")
-    done = repository.run(sys.executable, "-m", "firmwright.cli", "build", "bad.yaml")
+    done = repository.firmwright("build", "bad.yaml")
     assert done.returncode
     assert "Traceback" not in done.stderr
     check(done.stdout, done.stderr)
@@ -254,7 +253,7 @@ WORDS = (
 
 def test_messages_about_words_control_no_terminal(hostile: Repository) -> None:
     for words in WORDS:
-        done = hostile.run(sys.executable, "-m", "firmwright.cli", *words)
+        done = hostile.firmwright(*words)
         assert done.returncode, words
         assert "Traceback" not in done.stderr
         check(done.stdout, done.stderr)
@@ -265,7 +264,7 @@ def test_messages_about_variables_control_no_terminal(hostile: Repository) -> No
     hostile.write("fetched.yaml", url)
     for environment in ENVIRONMENTS:
         repository = Repository(hostile.folder, hostile.environment | environment)
-        done = repository.run(sys.executable, "-m", "firmwright.cli", "build", "fetched.yaml")
+        done = repository.firmwright("build", "fetched.yaml")
         assert done.returncode, environment
         assert "Traceback" not in done.stderr
         check(done.stdout, done.stderr)
@@ -276,6 +275,6 @@ def test_servers_control_no_terminal(hostile: Repository) -> None:
         url = f"model: {{url: 'http://{host}/m.onnx', sha256: '{'0' * 64}'}}\nplatform: host\n"
         hostile.write("fetched.yaml", url)
         for words in (("build", "fetched.yaml"), ("pull", f"{host}/net:1", "pulled")):
-            done = hostile.run(sys.executable, "-m", "firmwright.cli", *words)
+            done = hostile.firmwright(*words)
             assert "the server answers 500 a\\u001b" in done.stderr
             check(done.stdout, done.stderr)
