@@ -24,7 +24,7 @@ Written by `python -m tests.conformance.tflite_page`; a test fails if it is stal
 
 `python -m tests.conformance.tflite_sweep` makes TFLite operators of random attributes, shapes,
 weights and quantization parameters, compiles them to C, runs the C on the host and compares it
-with LiteRT. The last run had {count:,} operators: {totals}.
+with LiteRT. The last runs had {count:,} operators: {totals}.
 
 - *exact*: every value is LiteRT's, bit for bit.
 - *near*: integers differ by at most 1, floats by at most 1e-5 of the largest result.

@@ -10,7 +10,7 @@ import argparse
 import csv
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -121,14 +121,14 @@ def vary(case: Case | Weighted, random: np.random.Generator) -> Case | Weighted:
     return replace(case, inputs=shapes, values=values)
 
 
-def draw(count: int, seed: int) -> Iterator[Entry]:
-    """Yield this number of operators: all operators of the tables in turn, in every type."""
+def draw(count: int, seed: int, types: Collection[str]) -> Iterator[Entry]:
+    """Yield this number of operators: all operators of the tables in turn, in each of the types."""
     random = np.random.default_rng(seed)
     cases: tuple[Case | Weighted, ...] = (*MOVES, *ARITHMETIC, *COMPUTED, *PLAIN, *CASES)
     pairs = [
         (case, dtype)
         for case in cases
-        for dtype in WEIGHT_TYPES
+        for dtype in types
         if (case.kind, dtype) not in UNDEFINED
         and (dtype != "dynamic" or isinstance(case, Weighted))
     ]
@@ -144,9 +144,9 @@ def build(entries: Sequence[Entry]) -> bytes:
     return shaped(builder)
 
 
-def sweep(count: int, seed: int) -> Iterator[Results]:
+def sweep(count: int, seed: int, types: Collection[str] = tuple(WEIGHT_TYPES)) -> Iterator[Results]:
     """Yield the results so far, after each part of the operators."""
-    results, entries = Results(), list(draw(count, seed))
+    results, entries = Results(), list(draw(count, seed, types))
     for begin in range(0, count, PART):
         groups: dict[tuple[str, bool], list[Entry]] = defaultdict(list)
         for entry in entries[begin : begin + PART]:
@@ -223,24 +223,26 @@ def judge(found: Any, expected: Any) -> str:
     return "near" if apart <= NEAR * largest else "wrong"
 
 
-def write_results(results: Results, path: Path = RESULTS) -> None:
+def write_results(results: Results, types: Collection[str], path: Path = RESULTS) -> None:
+    """Replace the rows of these types."""
+    with path.open(newline="", encoding="utf-8") as stream:
+        rows = [row for row in list(csv.reader(stream))[1:] if row[1] not in types]
+    for key, counts in results.counts.items():
+        numbers = [str(counts[c]) for c in COLUMNS[2:7]]
+        rows.append([*key, *numbers, results.reasons.get(key, "")])
     with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for key, counts in sorted(results.counts.items()):
-            writer.writerow(
-                [*key, *(counts[c] for c in COLUMNS[2:7]), results.reasons.get(key, "")]
-            )
+        csv.writer(stream, lineterminator="\n").writerows([COLUMNS, *sorted(rows)])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser("python -m tests.conformance.tflite_sweep")
     parser.add_argument("--count", type=int, default=2000, help="operators")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--types", nargs="+", choices=WEIGHT_TYPES, default=[*WEIGHT_TYPES])
     stated = parser.parse_args()
     total: Counter[str] = Counter()
-    for results in sweep(stated.count, stated.seed):
-        write_results(results)
+    for results in sweep(stated.count, stated.seed, stated.types):
+        write_results(results, stated.types)
         total = sum(results.counts.values(), Counter())
         print(", ".join(f"{total[name]} {name}" for name in COLUMNS[2:7]), flush=True)
     return int(total["wrong"] > 0)
