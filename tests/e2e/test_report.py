@@ -215,7 +215,7 @@ def test_the_page_needs_nothing_from_elsewhere(page: Page) -> None:
 def test_the_page_answers_without_a_script(page: Page, bundle: dict[str, bytes]) -> None:
     text = " ".join(page.texts)
     report = read_report(bundle)
-    assert f"{report['total']['total']:,} instructions" in text
+    assert f"about {report['total']['total']:,} cycles" in text
     assert "Is it exact?" in page.texts
     for layer in report["layers"]:
         assert layer["name"] in page.texts

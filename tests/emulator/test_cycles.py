@@ -15,7 +15,7 @@ from firmwright.toolchain.cycle_tables import (
     CycleTable,
     InstructionCost,
     load_cycle_table,
-    load_patterns,
+    load_instruction_set,
 )
 
 from .conftest import BuildFirmware
@@ -71,7 +71,7 @@ def encode(*instructions: str) -> bytes:
 
 
 def test_each_instruction_has_its_kind() -> None:
-    names = sorted({"other", *(pattern.kind for pattern in load_patterns("thumb"))})
+    names = sorted({"other", *(pattern.kind for pattern in load_instruction_set("thumb").kinds)})
     numbers = {name: InstructionCost(number) for number, name in enumerate(names)}
     table = CycleTable("", "thumb", 0, numbers)
     found = {each: names[compute_cycles(table, encode(each))[0]] for each in KINDS}
@@ -102,8 +102,33 @@ def test_the_table_of_cortex_m4(instructions: tuple[str, ...], cycles: int) -> N
 def test_every_table_follows_the_schema(name: str) -> None:
     schema = CYCLE_TABLES.load_schema()
     load_document(CYCLE_TABLES.find_file(name), schema)
-    known = {"other", *(pattern.kind for pattern in load_patterns("thumb"))}
-    assert known == {*schema["properties"]["kinds"]["propertyNames"]["enum"]}
+    known = {*schema["properties"]["kinds"]["propertyNames"]["enum"]}
+    sets = map(load_instruction_set, schema["properties"]["instruction_set"]["enum"])
+    assert known == {"other", *(pattern.kind for each in sets for pattern in each.kinds)}
+    stated = load_cycle_table(name)
+    kinds = load_instruction_set(stated.instruction_set).kinds
+    assert {*stated.kinds} <= {"other", *(pattern.kind for pattern in kinds)}
+
+
+@pytest.mark.parametrize(
+    ("instructions", "cycles"),
+    [
+        ((0x0005A503, 0x00150513), (2, 1)),       # lw a0, 0(a1); addi a0, a0, 1
+        ((0x0005A503, 0x00158593), (1, 1)),       # lw a0, 0(a1); addi a1, a1, 1
+        ((0x4188, 0x0505), (2, 1)),               # c.lw a0, 0(a1); c.addi a0, 1
+        ((0x4188, 0x85AA), (2, 1)),               # c.lw a0, 0(a1); c.mv a1, a0
+        ((0x4188, 0xC588), (2, 1)),               # c.lw a0, 0(a1); c.sw a0, 8(a1)
+        ((0x4188, 0x8D91), (1, 1)),               # c.lw a0, 0(a1); c.sub a1, a2
+        ((0x02B51533, 0x02B50533), (5, 1)),       # mulh a0, a0, a1; mul a0, a0, a1
+        ((0x02B54533, 0x8082), (19, 0)),          # div a0, a0, a1; c.jr ra
+        ((0x0000A001, 0x000000EF), (0, 0)),       # c.j; jal
+    ],
+)  # fmt: skip
+def test_the_table_of_cv32e40p(instructions: tuple[int, int], cycles: tuple[int, int]) -> None:
+    sizes = [4 if each & 3 == 3 else 2 for each in instructions]
+    code = b"".join(n.to_bytes(size, "little") for n, size in zip(instructions, sizes, strict=True))
+    found = compute_cycles(load_cycle_table("cv32e40p"), code)
+    assert (found[0], found[sizes[0] // 2]) == cycles
 
 
 def test_known_number_of_cycles(build: BuildFirmware) -> None:

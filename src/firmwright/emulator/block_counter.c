@@ -45,7 +45,8 @@ typedef struct {
 /* The time model of a processor. _Timing in block_counter.py has the same members. */
 typedef struct {
     const uint16_t *cycles; /* one per halfword of the code; NULL: count no cycles */
-    uint32_t refill;        /* cycles that a taken branch needs in addition */
+    uint32_t refill;        /* cycles that a branch needs in addition if it jumps */
+    uint32_t misaligned;    /* ... if it jumps to a long instruction that is not at a word */
     uint32_t line;          /* bytes of code that the memory provides with one access */
     uint32_t wait_states;   /* cycles before the memory provides a line */
 } timing;
@@ -119,7 +120,10 @@ static void count_jump(counter *self, uint32_t address)
     }
     block *left = &self->blocks[(self->last_block - self->code_start) / 2];
     if (self->last_block + left->bytes != address) {
-        const amount refill = {0, self->time.refill};
+        amount refill = {0, self->time.refill};
+        if ((address & 2) && instruction_bytes(self, address) == 4) {
+            refill.cycles += self->time.misaligned;
+        }
         count(self, left, refill);
     }
 }
@@ -201,7 +205,7 @@ void enter_block(void *engine, uint64_t block_address, uint32_t bytes, void *use
     added.cycles += count_waits(self, address, address + bytes);
     count(self, entered, added);
     self->last_block = address;
-    self->executed += entered->once.instructions;
+    self->executed += added.instructions;
     if (self->executed > self->budget) {
         self->stop(engine);
     }

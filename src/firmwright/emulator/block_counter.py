@@ -45,6 +45,7 @@ class _Timing(ctypes.Structure):
     _fields_ = (
         ("cycles", ctypes.c_void_p),
         ("refill", ctypes.c_uint32),
+        ("misaligned", ctypes.c_uint32),
         ("line", ctypes.c_uint32),
         ("wait_states", ctypes.c_uint32),
     )
@@ -165,9 +166,14 @@ class BlockCounter:
 
 def make_timing(platform: Platform, cycles: NDArray[np.uint16] | None) -> _Timing:
     """Return the time model of the platform, without cycles if the platform names no table."""
-    if platform.cycle_table is None or cycles is None:
+    table = platform.cycle_table
+    if table is None or cycles is None:
         return _Timing()
-    code = platform.memories[platform.constants_memory]
+    memory = platform.memories[platform.constants_memory]
     return _Timing(
-        cycles.ctypes.data, platform.cycle_table.refill, code.fetch_bytes, code.wait_states
+        cycles=cycles.ctypes.data,
+        refill=table.refill,
+        misaligned=table.misaligned,
+        line=memory.fetch_bytes,
+        wait_states=memory.wait_states,
     )

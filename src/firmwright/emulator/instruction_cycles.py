@@ -2,53 +2,110 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from firmwright.toolchain.cycle_tables import CycleTable, Pattern, load_patterns
-
-WIDE = 0x1D
-"""The lowest five top bits of the first halfword of a 32-bit instruction (Armv7-M ARM, A5.1)."""
+from firmwright.toolchain.cycle_tables import (
+    CycleTable,
+    Pattern,
+    Sources,
+    load_instruction_set,
+)
 
 ACCESSES = ("load", "load_update", "store", "float_load", "float_store")
 """The kinds of instructions that can run in the pipeline directly after a load."""
 
+REGISTERS, SHORT_REGISTERS = 0x1F, 0x7
+"""The masks of a register's number. A short number counts from register 8."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """The instruction that begins at each halfword of a program.
+
+    ``words`` has its 16 or, if it is ``wide``, 32 bits. ``next`` is the place of the instruction
+    after it; the last place is after the program and has the word 0.
+    """
+
+    words: NDArray[np.uint32]
+    wide: NDArray[np.bool_]
+    next: NDArray[np.intp]
+
+    def find(self, pattern: Pattern | Sources) -> NDArray[np.bool_]:
+        """Return which of the words match a pattern and have its size."""
+        found: NDArray[np.bool_] = (self.words & pattern.mask) == pattern.match
+        found &= self.wide == is_wide(pattern)
+        return found
+
+
+def is_wide(pattern: Pattern | Sources) -> bool:
+    """Return whether a pattern is of 32 bits, which RISC-V's lowest two bits say."""
+    return pattern.mask > 0xFFFF or pattern.match & pattern.mask & 3 == 3
+
+
+def decode(instruction_set: str, code: bytes) -> Code:
+    """Return the instructions of a program. In both sets, the first halfword says the size."""
+    halfwords = np.frombuffer(code + bytes(4), "<u2", len(code) // 2 + 2).astype(np.uint32)
+    first, second = halfwords[:-1], halfwords[1:]
+    if instruction_set == "thumb":
+        wide = first >> 11 >= 0x1D  # Armv7-M ARM, A5.1
+        both = first << 16 | second
+    else:
+        wide = first & 3 == 3  # RISC-V unprivileged ISA, 1.5
+        both = second << 16 | first
+    following = np.minimum(np.arange(len(first)) + 1 + wide, len(first) - 1)
+    return Code(np.where(wide, both, first), wide, following)
+
 
 def compute_cycles(table: CycleTable, code: bytes) -> NDArray[np.uint16]:
-    """Return the cycles of the instruction that begins at each halfword of Thumb code.
+    """Return the cycles of the instruction that begins at each halfword of a program.
 
-    The cycles include the refill of the pipeline only for instructions that may jump or not:
-    it is subtracted from instructions that always jump, because the counter adds it.
+    Instructions that always jump are without the refill of the pipeline, because the counter adds
+    it to every jump.
     """
-    halfwords = np.frombuffer(code[: len(code) // 2 * 2], "<u2").astype(np.uint32)
-    following = np.append(halfwords[1:], np.uint32(0))
-    wide = halfwords >> 11 >= WIDE
-    words = np.where(wide, halfwords << 16 | following, halfwords)
-    cycles = np.full(len(words), table.kinds["other"].cycles, np.uint16)
-    accesses = np.zeros(len(words), bool)
-    pipelined = np.zeros(len(words), np.uint16)
-    for pattern in reversed(load_patterns(table.instruction_set)):
+    instructions = load_instruction_set(table.instruction_set)
+    program = decode(table.instruction_set, code)
+    words = program.words
+    cycles = np.full(len(words), table.kinds["other"].cycles, np.int64)
+    accesses, results = np.zeros(len(words), bool), np.full(len(words), -1)
+    pipelined, used = np.zeros((2, len(words)), np.int64)
+    for pattern in reversed(instructions.kinds):
         cost = table.kinds.get(pattern.kind)
         if cost is None:
             continue  # the core lacks these instructions
-        found = find_instructions(pattern, words, wide)
-        accesses[found] = pattern.kind in ACCESSES
+        found = program.find(pattern)
         refill = table.refill if pattern.jump else 0
         cycles[found] = cost.cycles - refill + cost.each * count_registers(pattern, words[found])
-        pipelined[found] = 0 if cost.pipelined is None else cost.cycles - cost.pipelined
-    place = np.arange(len(words)) + 1 + wide
-    followed = np.append(accesses, [False, False])[place]
-    result: NDArray[np.uint16] = cycles - pipelined * followed
-    return result
+        accesses[found] = pattern.kind in ACCESSES
+        pipelined[found] = 0 if cost.pipelined is None else cost.pipelined - cost.cycles
+        used[found] = 0 if cost.used is None else cost.used - cost.cycles
+        if pattern.result is not None:
+            results[found] = read_register(words[found], pattern.result, pattern.short)
+    cycles += pipelined * accesses[program.next]
+    cycles += used * find_uses(program, results, instructions.sources)
+    return np.maximum(cycles, 0).astype(np.uint16)
 
 
-def find_instructions(
-    pattern: Pattern, words: NDArray[np.uint32], wide: NDArray[np.bool_]
+def find_uses(
+    program: Code, results: NDArray[np.integer], sources: tuple[Sources, ...]
 ) -> NDArray[np.bool_]:
-    """Return which of the words match the pattern and have its size."""
-    found: NDArray[np.bool_] = (words & pattern.mask) == pattern.match
-    found &= wide == (pattern.mask > 0xFFFF)
-    return found
+    """Return which instructions write a register that the next instruction reads."""
+    uses = np.zeros(len(results), bool)
+    following = program.words[program.next]
+    for each in sources:
+        found = program.find(each)[program.next]
+        for bit in each.registers:
+            uses |= found & (read_register(following, bit, each.short) == results)
+    return uses & (results > 0)  # register 0 is not written
+
+
+def read_register(words: NDArray[np.uint32], bit: int, short: bool) -> NDArray[np.integer]:
+    """Return the number of a register whose lowest bit in each word is ``bit``."""
+    if short:
+        return (words >> bit & SHORT_REGISTERS) + 8
+    return words >> bit & REGISTERS
 
 
 def count_registers(pattern: Pattern, words: NDArray[np.uint32]) -> NDArray[np.integer]:

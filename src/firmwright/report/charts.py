@@ -93,7 +93,7 @@ def name_style(devices: Sequence[str], device: str) -> str:
 
 
 def draw_timeline(report: Report) -> tuple[Track, ...]:
-    """Return a track for each device with its layers over time; empty if nothing was counted.
+    """Return a track for each device with its layers over time; empty without a timeline.
 
     A layer's time has up to four parts: the processor's instructions for it, and its device's
     computing, transfers and waiting.

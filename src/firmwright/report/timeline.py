@@ -20,12 +20,12 @@ from firmwright.planning.schedule import Schedule, Wait
 from firmwright.verify.run_records import RunRecord
 
 HEADER = """\
-# The {unit} of one inference of {name} on {platform}, layer by layer in order of execution:
-#   {time}.
+# The {unit} of one inference of {name} on {platform}, layer by layer in order of execution.
+# In all: {time}.
 # start_{one} and end_{one} are inclusive: a layer has end_{one} - start_{one} + 1 {unit}.
 # modelled: cycles of the cost model of the layer's device.
 # counted: the instructions that the CPU executed in the layer's function and in functions that it
-#   calls, and their cycles if the platform has a cycle table; the mean of {runs} in {emulator}.
+#   calls, the mean of {runs} in {emulator}. Their cycles are by the table of the core.
 # The last entry is the run function itself: the instructions between its calls.
 """
 PARALLEL_JOBS_HEADER = """\

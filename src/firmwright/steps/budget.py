@@ -9,7 +9,7 @@ from firmwright.errors import DiagnosticError
 from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, TIMELINE
 from firmwright.pipeline.budget import make_diagnostic
 from firmwright.pipeline.job import Job
-from firmwright.report.timeline import Timeline
+from firmwright.report.timeline import CYCLES, Timeline
 from firmwright.toolchain.contributors import find_contributors
 from firmwright.toolchain.image import is_in_flash, is_in_ram
 
@@ -48,14 +48,22 @@ def measure(job: Job) -> Iterator[Use]:
 
 def measure_time(timeline: Timeline) -> Iterator[Use]:
     """Yield an inference's time in each unit that is known."""
-    layers = [(layer.name, layer.length) for layer in timeline.layers]
-    slowest = sorted(layers, key=lambda layer: (-layer[1], layer[0]))
-    yield timeline.unit, timeline.total, f"{timeline.unit} ({timeline.source})", slowest
+    executed = [(layer.name, layer.counted.instructions) for layer in timeline.layers]
+    yield "instructions", sum(n for _, n in executed), "instructions", order_parts(executed)
+    if timeline.unit != CYCLES:
+        return
+    parts = order_parts([(layer.name, layer.length) for layer in timeline.layers])
+    yield "cycles", timeline.total, f"cycles ({timeline.source})", parts
     if timeline.milliseconds is not None and timeline.clock is not None:
         milliseconds = timeline.milliseconds / timeline.total
-        times = [(name, round(length * milliseconds, 3)) for name, length in slowest]
+        times = [(name, round(length * milliseconds, 3)) for name, length in parts]
         unit = f"ms at {format_frequency(timeline.clock)} ({timeline.source})"
         yield "latency", timeline.milliseconds, unit, times
+
+
+def order_parts(parts: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return the parts with the largest first."""
+    return sorted(parts, key=lambda part: (-part[1], part[0]))
 
 
 def describe(used: Number, limit: Number, unit: str, parts: Sequence[tuple[str, Number]]) -> str:

@@ -20,35 +20,38 @@ class InstructionCost:
     """The cycles of one kind of instruction, with memories that answer at once.
 
     ``each`` is added per register of a list. ``pipelined`` replaces ``cycles`` if the next
-    instruction also accesses memory.
+    instruction also accesses memory, ``used`` if it reads the result of this load.
     """
 
     cycles: int
     each: int = 0
     pipelined: int | None = None
+    used: int | None = None
 
 
 @dataclass(frozen=True)
 class CycleTable:
     """The cycles of a core by kind of instruction; ``other`` is the rest.
 
-    ``refill`` are the cycles that a branch needs in addition if it is taken. The costs of
-    instructions that always jump include them.
+    ``refill`` are the cycles that a branch needs in addition if it jumps. The costs of
+    instructions that always jump include them. ``misaligned`` is added if the jump leads to an
+    instruction of 32 bits at an address that is not a multiple of 4.
     """
 
     core: str
     instruction_set: str
     refill: int
     kinds: Mapping[str, InstructionCost]
+    misaligned: int = 0
 
 
 @dataclass(frozen=True)
 class Pattern:
     """The encodings of one kind of instruction: those that equal ``match`` in the bits of ``mask``.
 
-    Both have 16 bits or, with the first halfword on top, 32 bits. ``registers`` is the mask of a
-    list of registers, ``words`` the mask of their number. With ``jump`` the instruction always
-    jumps.
+    ``registers`` is the mask of a list of registers, ``words`` the mask of their number. With
+    ``jump`` the instruction always jumps. ``result`` is the lowest bit of the number of the
+    register that a load writes; a ``short`` number has three bits and counts from 8.
     """
 
     kind: str
@@ -57,6 +60,30 @@ class Pattern:
     registers: int = 0
     words: int = 0
     jump: bool = False
+    result: int | None = None
+    short: bool = False
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The registers that instructions read: the lowest bits of their numbers; see Pattern."""
+
+    match: int
+    mask: int
+    registers: tuple[int, ...]
+    short: bool = False
+
+
+@dataclass(frozen=True)
+class InstructionSet:
+    """The patterns of an instruction set, in the order in which they are tried.
+
+    ``family`` is the family of its architectures.
+    """
+
+    family: str
+    kinds: tuple[Pattern, ...]
+    sources: tuple[Sources, ...] = ()
 
 
 @keep_ready
@@ -69,7 +96,7 @@ def load_cycle_table(name_or_path: str, relative_to: Path | None = None) -> Cycl
 
 
 @cache
-def load_patterns(instruction_set: str) -> tuple[Pattern, ...]:
-    """Return the patterns of an instruction set in the order in which they are tried."""
-    file = files("firmwright.toolchains") / "instruction_sets" / f"{instruction_set}.yaml"
-    return msgspec.convert(read_own_yaml(file.read_text(encoding="utf-8")), tuple[Pattern, ...])
+def load_instruction_set(name: str) -> InstructionSet:
+    """Return the instruction set of this name."""
+    file = files("firmwright.toolchains") / "instruction_sets" / f"{name}.yaml"
+    return msgspec.convert(read_own_yaml(file.read_text(encoding="utf-8")), InstructionSet)

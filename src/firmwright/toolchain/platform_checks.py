@@ -12,7 +12,7 @@ from firmwright.documents.sizes import parse_size
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError, did_you_mean, suggest_known
 from firmwright.toolchain.boards import board_names, has_board_file, load_board
-from firmwright.toolchain.cycle_tables import load_cycle_table
+from firmwright.toolchain.cycle_tables import load_cycle_table, load_instruction_set
 from firmwright.toolchain.descriptions import is_own_file, resolve_own
 from firmwright.toolchain.families import find_family, find_features
 from firmwright.toolchain.toolchains import TOOLCHAINS, Toolchain, load_toolchain
@@ -28,9 +28,6 @@ WIDE_FAMILIES = ("rv64", "linux", "native")
 ADDRESS_LIMIT = 1 << 32
 WORD, UNICORN_PAGE = 4, 0x1000
 """Alignment of a memory's address in bytes: on any board, and in unicorn."""
-
-INSTRUCTION_SETS = {"thumb": "cortex-m"}
-"""The family of architectures with the instructions of a cycle table."""
 
 Data = Mapping[str, Any]
 
@@ -147,7 +144,7 @@ def _find_cycle_table_errors(data: Data, folder: Path) -> Iterator[Finding]:
         yield Finding(("cycles",), str(error))
         return
     family = find_family(data["architecture"])
-    if family not in (None, INSTRUCTION_SETS[table.instruction_set]):
+    if family not in (None, load_instruction_set(table.instruction_set).family):
         message = f"the table '{data['cycles']}' is for {table.core}, not for "
         yield Finding(("cycles",), f"{message}'{data['architecture']}'; use a table for its core")
 
