@@ -11,6 +11,7 @@ import pytest
 
 from firmwright.models.onnx.importer import run_reference
 from tests.networks.firmware import run_generated
+from tests.networks.imported import run_imported
 from tests.networks.onnx_models import graph, node, value
 
 Array = np.ndarray[Any, Any]
@@ -69,3 +70,59 @@ def test_a_hard_swish_is_one_of_integers(tmp_path: Path) -> None:
     expected = x * np.clip(x + 76, 0, 153) * 33
     model = graph([swish], [value("x", [1, 256])], [value("y", [1, 256])], {}, 13)
     compare(model, x, expected, tmp_path)
+
+
+def divide(dividend: Array, divisor: Any) -> Array:
+    """Divide and round toward zero, like C."""
+    quotient: Array = np.sign(dividend) * (np.abs(dividend) // divisor)
+    return quotient
+
+
+def normalize(x: Array, weight: Array, bias: Any, shift: int) -> Array:
+    deviation = np.sqrt(divide((x * x).sum(-1, keepdims=True), x.shape[-1]) + 1).astype(int)
+    result: Array = (divide(x * weight, deviation) + bias) >> shift
+    return np.clip(result, -128, 127)
+
+
+NUMBERS = np.random.default_rng(2).integers(-128, 128, (3, 16))
+WEIGHT = np.random.default_rng(3).integers(-(2**21), 2**21, 16)
+BIAS = np.random.default_rng(4).integers(-(2**20), 2**20, 16)
+
+
+def compare_import(name: str, expected: Array, weights: list[Array], **stated: int) -> None:
+    """Compare the imported operator and ONNX Runtime's result, bit for bit."""
+    constants = {f"c{i}": weight.astype("float32") for i, weight in enumerate(weights)}
+    attributes: dict[str, Any] = dict(stated)
+    nodes = [node(name, ["x", *constants], ["y"], **attributes)]
+    ports = [value("x", NUMBERS.shape)], [value("y", NUMBERS.shape)]
+    data, x = graph(nodes, *ports, constants, 13).SerializeToString(), NUMBERS.astype("float32")
+    reference = run_reference(data, [{"x": x}])
+    assert reference.runtime.startswith("onnxruntime")
+    np.testing.assert_array_equal(reference.outputs[0][0], expected)
+    np.testing.assert_array_equal(run_imported(data, x)[0], expected)
+
+
+def test_a_softmax_is_one_of_integers() -> None:
+    below = NUMBERS - NUMBERS.max(-1, keepdims=True)
+    shift = -below // 90
+    part = ((below + shift * 90 + 110) ** 2 + 5000) >> shift
+    expected = part * 255 // part.sum(-1, keepdims=True)
+    stated = {"coeffA": 1, "coeffB": 110, "coeffC": 5000, "log2": 90, "n_levels": 256}
+    compare_import("iSoftmax", expected, [], **stated)
+
+
+def test_a_gelu_is_one_of_integers() -> None:
+    part = np.minimum(np.abs(NUMBERS), 70) - 70
+    expected = NUMBERS * ((5000 + np.sign(NUMBERS) * (5000 - part * part)) >> 1)
+    compare_import("iGELU", expected, [], b=-70, one=5000)
+
+
+def test_a_layer_is_normalized_on_integers() -> None:
+    centered = NUMBERS - divide(NUMBERS.sum(-1, keepdims=True), 16)
+    expected = normalize(centered, WEIGHT, BIAS, 15)
+    compare_import("iLayerNorm", expected, [WEIGHT, BIAS], D=2**15, n_levels=256)
+
+
+def test_a_root_mean_square_is_one_of_integers() -> None:
+    expected = normalize(NUMBERS, WEIGHT, 0, 15)
+    compare_import("iRMSNorm", expected, [WEIGHT], D=2**15, n_levels=256)

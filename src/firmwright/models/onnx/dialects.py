@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from firmwright.models.onnx.domains import get_opset
 from firmwright.models.onnx.graph.body import replace_nodes
 
 Attributes = Mapping[str, float]
@@ -27,8 +28,11 @@ class Body:
     ``channel_shape`` aligns numbers per channel with the result of a convolution, else it is empty.
     """
 
-    def __init__(self, node: onnx.NodeProto, channel_shape: Sequence[int] = ()) -> None:
+    def __init__(
+        self, node: onnx.NodeProto, channel_shape: Sequence[int] = (), opset: int = 1
+    ) -> None:
         self.node = node
+        self.opset = opset
         self.channel_shape = channel_shape
         self.nodes: list[onnx.NodeProto] = []
 
@@ -50,6 +54,22 @@ class Body:
     def shift(self, value: str, divisor: float) -> str:
         """Divide and round down, like a right shift."""
         return self.add("Floor", self.add("Div", value, self.number(divisor)))
+
+    def divide(self, value: str, divisor: str) -> str:
+        """Divide and round toward zero, like integers of C; both are exact below 2^52."""
+        quotient = self.add("Floor", self.add("Div", self.add("Abs", value), divisor))
+        return self.add("Mul", quotient, self.add("Sign", value))
+
+    def reduce(self, operator: str, value: str) -> str:
+        """Reduce the last axis to length 1; axes are an input since opset 13 or 18."""
+        if self.opset >= (13 if operator == "ReduceSum" else 18):
+            return self.add(operator, value, self.integers([-1]), keepdims=1)
+        return self.add(operator, value, axes=[-1], keepdims=1)
+
+    def count(self, value: str) -> str:
+        """Append the length of the last axis."""
+        last = self.add("Gather", self.add("Shape", value), self.integers([-1]))
+        return self.wide(last)
 
     def clip(self, value: str, levels: float, signed: bool) -> str:
         low = -(levels // 2) if signed else 0
@@ -79,9 +99,67 @@ def hard_swish(body: Body, stated: Attributes) -> str:
     return body.add("Mul", data, part)
 
 
+def gelu(body: Body, stated: Attributes) -> str:
+    """Return x · ((one + L) >> 1); L is a parabola of |x| with the sign of x."""
+    data, one = body.wide(body.node.input[0]), body.number(stated["one"])
+    part = body.add("Min", body.add("Abs", data), body.number(-stated["b"]))
+    part = body.add("Add", part, body.number(stated["b"]))
+    erf = body.add("Sub", one, body.add("Mul", part, part))
+    erf = body.add("Mul", erf, body.add("Sign", data))
+    return body.add("Mul", data, body.shift(body.add("Add", one, erf), 2))
+
+
+def softmax(body: Body, stated: Attributes) -> str:
+    """Return exponentials as parts of their sum, from 0 to n_levels - 1.
+
+    An exponential is A · (p + B)² + C, shifted right by z, for x - max = p - z · log2.
+    """
+    data, log2 = body.wide(body.node.input[0]), body.number(stated["log2"])
+    below = body.add("Sub", data, body.reduce("ReduceMax", data))
+    shift = body.add("Floor", body.add("Div", body.add("Neg", below), log2))
+    shift = body.add("Min", shift, body.number(31))
+    part = body.add("Add", below, body.add("Mul", shift, log2))
+    part = body.add("Add", part, body.number(stated["coeffB"]))
+    part = body.add("Mul", body.add("Mul", part, part), body.number(stated["coeffA"]))
+    part = body.add("Add", part, body.number(stated["coeffC"]))
+    powers = body.add("Constant", value=numpy_helper.from_array(2.0 ** np.arange(32)))
+    power = body.add("Gather", powers, body.add("Cast", shift, to=TensorProto.INT64))
+    part = body.add("Floor", body.add("Div", part, power))
+    scaled = body.add("Mul", part, body.number(stated["n_levels"] - 1))
+    return body.add("Floor", body.add("Div", scaled, body.reduce("ReduceSum", part)))
+
+
+def layer_norm(body: Body, stated: Attributes) -> str:
+    """Return ((x - mean) · weight / deviation + bias) / D, rounded down."""
+    data, weight, bias = (body.wide(name) for name in body.node.input)
+    mean = body.divide(body.reduce("ReduceSum", data), body.count(data))
+    scaled = divide_by_deviation(body, body.add("Sub", data, mean), weight)
+    shifted = body.shift(body.add("Add", scaled, bias), stated["D"])
+    return body.clip(shifted, stated["n_levels"], True)
+
+
+def rms_norm(body: Body, stated: Attributes) -> str:
+    """Return (x · weight / deviation) / D, rounded down."""
+    data, weight = (body.wide(name) for name in body.node.input)
+    scaled = divide_by_deviation(body, data, weight)
+    return body.clip(body.shift(scaled, stated["D"]), stated["n_levels"], True)
+
+
+def divide_by_deviation(body: Body, data: str, weight: str) -> str:
+    """Append data · weight / √(mean of squares + 1); each step is rounded toward zero."""
+    total = body.reduce("ReduceSum", body.add("Mul", data, data))
+    variance = body.add("Add", body.divide(total, body.count(data)), body.number(1))
+    deviation = body.add("Floor", body.add("Sqrt", variance))
+    return body.divide(body.add("Mul", data, weight), deviation)
+
+
 EXPANSIONS: dict[str, Callable[[Body, Attributes], str]] = {
     "RequantShift": requantize,
+    "iGELU": gelu,
     "iHardswish": hard_swish,
+    "iLayerNorm": layer_norm,
+    "iRMSNorm": rms_norm,
+    "iSoftmax": softmax,
 }
 
 
@@ -93,8 +171,8 @@ def expand_dialects(model: onnx.ModelProto) -> None:
     types = {
         value.name: value.type.tensor_type.elem_type for value in (*graph.value_info, *graph.output)
     }
-    ranks = find_result_ranks(graph)
-    replace_nodes(graph, [new for node in graph.node for new in expand(node, types, ranks)])
+    ranks, opset = find_result_ranks(graph), get_opset(model)
+    replace_nodes(graph, [new for node in graph.node for new in expand(node, types, ranks, opset)])
 
 
 def find_result_ranks(graph: onnx.GraphProto) -> dict[str, int]:
@@ -104,14 +182,14 @@ def find_result_ranks(graph: onnx.GraphProto) -> dict[str, int]:
 
 
 def expand(
-    node: onnx.NodeProto, types: Mapping[str, int], ranks: Mapping[str, int]
+    node: onnx.NodeProto, types: Mapping[str, int], ranks: Mapping[str, int], opset: int
 ) -> Iterator[onnx.NodeProto]:
     """Yield the nodes that replace a node; the node itself if it needs no replacement."""
     if node.op_type not in EXPANSIONS or node.domain not in DOMAINS:
         yield node
         return
     rank = ranks.get(node.input[0], 0)
-    body = Body(node, [1, -1, *[1] * (rank - 2)] if rank else ())
+    body = Body(node, [1, -1, *[1] * (rank - 2)] if rank else (), opset)
     result = EXPANSIONS[node.op_type](body, read_numbers(node))
     kind = types.get(node.output[0], TensorProto.FLOAT)
     body.add("Cast", result, result=node.output[0], to=kind)
