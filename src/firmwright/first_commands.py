@@ -100,7 +100,7 @@ def read_value(text: str) -> tuple[str, list[Any]]:
 
 
 def read_numbers(text: str) -> tuple[str, list[Any]]:
-    """Return the text before the last equals sign, and the list after it; empty if it is none."""
+    """Return the text before the last equals sign, and the list after it or an empty list."""
     name, _, numbers = text.rpartition("=")
     with suppress(json.JSONDecodeError):
         return name, list(json.loads(f"[{numbers}]"))

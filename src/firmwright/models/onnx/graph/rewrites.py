@@ -260,53 +260,39 @@ def compute_wide(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     return body.finish(body.add("Cast", result, to=kind))
 
 
-ELU = """
-    Elu <alpha> (x) => (y) {
-        alpha_value = Constant <value_float: float = @alpha> ()
-        scale = CastLike (alpha_value, x)
-        zero_value = Constant <value = float {0.0}> ()
-        zero = CastLike (zero_value, x)
-        below = Less (x, zero)
-        part = Min (x, zero)
-        power = Exp (part)
-        scaled = Mul (scale, power)
-        lowered = Sub (scaled, scale)
-        y = Where (below, lowered, x)
-    }
-"""
-
-SELU = """
-    Selu <alpha, gamma> (x) => (y) {
-        gamma_value = Constant <value_float: float = @gamma> ()
-        scale = CastLike (gamma_value, x)
-        part = Elu <alpha: float = @alpha> (x)
-        y = Mul (scale, part)
-    }
-"""
-
-THRESHOLDED_RELU = """
-    ThresholdedRelu <alpha> (x) => (y) {
-        alpha_value = Constant <value_float: float = @alpha> ()
-        limit = CastLike (alpha_value, x)
-        zero_value = Constant <value = float {0.0}> ()
-        zero = CastLike (zero_value, x)
-        above = Less (limit, x)
-        y = Where (above, x, zero)
-    }
-"""
+SCALES = {"Elu": (1.0, 1.0), "Selu": (1.67326319217681884765625, 1.05070102214813232421875)}
+"""The default alpha and gamma; Elu has no gamma."""
 
 
-def rewrite_by_width(text: str) -> Rewrite:
+def compute_exponential(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Compute Elu or Selu in float64."""
+    body, data = NodeBuilder(node, walk), node.input[0]
+    names = zip(("alpha", "gamma"), SCALES[node.op_type], strict=True)
+    alpha, gamma = (body.constant(get_attribute(node, *name), "float64") for name in names)
+    zero, one = (body.constant(number, "float64") for number in (0, 1))
+    power = body.add("Sub", body.add("Exp", body.add("Min", data, zero)), one)
+    below = body.add("Less", data, zero)
+    result = body.add("Where", below, body.add("Mul", power, alpha), data)
+    return body.finish(body.add("Mul", result, gamma))
+
+
+def compute_threshold(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Compute ThresholdedRelu in float64."""
+    body, data = NodeBuilder(node, walk), node.input[0]
+    alpha, zero = (body.constant(n, "float64") for n in (get_attribute(node, "alpha", 1.0), 0))
+    return body.finish(body.add("Where", body.add("Less", alpha, data), data, zero))
+
+
+def rewrite_by_width(compute_double: Rewrite) -> Rewrite:
     """Return a rewrite of an operator whose constants have 32 bits in TVM's converter.
 
-    The operator is computed in float32 for 16-bit floats, and as the function ``text`` in float64.
+    The operator is computed in float32 for 16-bit floats, and by a function in float64.
     """
-    define = parse_rewrite(text)
 
     def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         if is_16bit_float(node, walk):
             return compute_wide(node, walk)
-        return define(node, walk) if walk.dtype(node.input[0]) == np.float64 else None
+        return compute_double(node, walk) if walk.dtype(node.input[0]) == np.float64 else None
 
     return rewrite
 
@@ -353,10 +339,10 @@ REWRITES: dict[str, Rewrite] = {
     "STFT": rewrite_stft,
     **STRINGS,
     "Scan": unroll_scan,
-    "Elu": rewrite_by_width(ELU),
+    "Elu": rewrite_by_width(compute_exponential),
     "HardSigmoid": rewrite_if(is_16bit_float, compute_wide),
-    "Selu": rewrite_by_width(SELU),
-    "ThresholdedRelu": rewrite_by_width(THRESHOLDED_RELU),
+    "Selu": rewrite_by_width(compute_exponential),
+    "ThresholdedRelu": rewrite_by_width(compute_threshold),
     "Shrink": rewrite_shrink,
     # Each step of ONNX's definition rounds to 16 bits.
     "Softmax": rewrite_if(is_16bit_float, inline_definition),
