@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,7 +48,7 @@ def serve(data: bytes, asked: list[str]) -> Iterator[str]:
 
 
 def firmwright(repository: Repository, *words: str, code: int = 0) -> str:
-    done = repository.run(sys.executable, "-m", "firmwright.cli", *words)
+    done = repository.firmwright(*words)
     assert done.returncode == code, done.stdout + done.stderr
     assert SECRET not in done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -80,12 +79,12 @@ def test_a_signed_address_builds_and_is_nowhere(tmp_path: Path) -> None:
             f"?X-Amz-Signature={SECRET}",
         }
         url = f"{address}/net.onnx?ref=main"
-        model = f"model: {{url: '{url}', sha256: '{digest}'}}\nplatform: host\n"
+        model = f"model: {{url: '{url}', sha256: '{digest}'}}\nplatform: cortex-m4-bare\n"
         repository.write("net.yaml", f"{model}run: {{samples: 1}}\n")
         firmwright(repository, "build", "net.yaml")
         assert asked == [f"/files/net.onnx?ref=main&X-Amz-Signature={SECRET}"]
         for words in (("info", "net.yaml"), ("explain", "net.yaml", "--json"), ("lock", "net.yaml"),
-                      ("inspect", "build/net/net-host.tar.gz", "--json")):  # fmt: skip
+                      ("inspect", "build/net/net-cortex-m4-bare.tar.gz", "--json")):  # fmt: skip
             firmwright(repository, *words)
         repository.write("moved.yaml", model.replace("net.onnx", "moved.onnx"))
         firmwright(repository, "build", "moved.yaml")
@@ -97,7 +96,7 @@ def test_a_signed_address_builds_and_is_nowhere(tmp_path: Path) -> None:
         (tmp_path / "build/moved").rename(tmp_path / "moved-before")
         told = firmwright(repository, "build", "closed.yaml", code=1)
         assert "403" in told
-    manifest = repository.manifest("build/net/net-host.tar.gz")
+    manifest = repository.manifest("build/net/net-cortex-m4-bare.tar.gz")
     assert manifest["recipe"]["resolved"]["model"]["url"] == url
     refuse_secrets(tmp_path)
 
