@@ -192,8 +192,7 @@ def copy_of(built: Repository, folder: Path) -> Repository:
 
 MLPERF_TINY = ("resnet8", "kws", "vww", "ad")
 OTHERS = (("resnet8-qdq", "rv32-bare"), ("kws-qdq", "cortex-m4-bare"), ("kws-match", "rv32-bare"),
-          ("ad-match", "rv32-bare"), ("dscnn-nemo", "cortex-m4-bare"),
-          ("fastestdet", "host"))  # fmt: skip
+          ("ad-match", "rv32-bare"), ("dscnn-nemo", "cortex-m4-bare"))  # fmt: skip
 
 
 def need_mirrored(recipe: str) -> None:

@@ -97,12 +97,8 @@ def test_a_platform_that_does_not_state_a_devices_speed_is_told_so(repository: R
 
 
 @pytest.mark.parametrize(
-    ("recipe", "chip", "batch", "crossings"),
-    [
-        ("resnet8-j721s2", "j721s2", 1, (2, 2)),
-        ("mobilenet-am62a", "am62a", 4, (2, 2)),
-        ("fastestdet-am62a", "am62a", 1, (2, 2)),
-    ],
+    ("recipe", "chip", "batch"),
+    [("resnet8-j721s2", "j721s2", 1), ("mobilenet-am62a", "am62a", 4)],
 )
 def test_a_ready_recipe_agrees_with_its_reference_in_both_mappings(
     tmp_path: Path,
@@ -110,7 +106,6 @@ def test_a_ready_recipe_agrees_with_its_reference_in_both_mappings(
     recipe: str,
     chip: str,
     batch: int,
-    crossings: tuple[int, int],
 ) -> None:
     mirror(recipe)
     repository = Repository(tmp_path)
@@ -119,13 +114,9 @@ def test_a_ready_recipe_agrees_with_its_reference_in_both_mappings(
     wanted = [f"batch={batch}"] if batch > 1 else []
     repository.build(f"recipe={path}", "compile_for_device=false", *wanted)
     total = repository.manifest(f"build/{recipe}/{recipe}-{chip}-host.tar.gz")["mapping"]["total"]
-    assert (total["own"]["crossings"], total["other"]["crossings"]) == crossings
-    if recipe != "fastestdet-am62a":  # TIDL passes its outputs on as integers, the C7x as floats
-        assert total["other"]["bytes"] <= total["own"]["bytes"]
+    assert (total["own"]["crossings"], total["other"]["crossings"]) == (2, 2)
+    assert total["other"]["bytes"] <= total["own"]["bytes"]
     for folder in ("", "compared"):
         results = repository.folder / "build" / recipe / folder / f"{chip}-host/run"
         run = json.loads((results / "run.json").read_text())
         assert (run["batch"], run["mismatches"]) == (batch, 0)
-        if recipe == "fastestdet-am62a":
-            (sample,) = json.loads((results / "boxes.json").read_text())["samples"]
-            assert len(sample["boxes"]) == 4
