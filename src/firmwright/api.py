@@ -15,9 +15,10 @@ from firmwright.pipeline.run_build import run_build
 def build(recipe: str | Path, **variables: object) -> Bundle:
     """Build a recipe and return its bundle, read and checked.
 
-    ``variables`` are the variables of the command line (``platform="host"``, ``samples=3``,
-    ``outdir``). The result equals the result of the command line, and unchanged stages do not run
-    again. Raises UserError with the message that the command line prints.
+    ``recipe`` is a path, relative to the current folder. ``variables`` are the variables of the
+    command line (``platform="host"``, ``samples=3``, ``outdir="build/host"``). The bundle has the
+    same bytes as on the command line, and unchanged stages do not run again. Raises UserError with
+    the message that the command line prints.
     """
     arguments = [f"{name}={value}" for name, value in variables.items()]
     return read_bundle(run_build([f"recipe={recipe}", *arguments], Path.cwd()))

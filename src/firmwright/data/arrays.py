@@ -115,7 +115,7 @@ def check_array(array: Array, tensor: Tensor, label: str) -> Array:
 
 
 def check_bytes(array: Array, tensor: Tensor, label: str) -> Array:
-    """Return data of a type that C99 lacks in its stored form; other data is returned as it is.
+    """Return the stored form of data, which differs from the data for a type that C99 lacks.
 
     NumPy reads such a type from an ``.npy`` file as bytes without a meaning. Raises UserError for
     stored integers beyond the type's limits.

@@ -50,7 +50,10 @@ def fetch_model(url: str, sha256: str) -> bytes:
 
 
 def find_in_mirror(likely_name: str, sha256: str) -> bytes | None:
-    """Return the file of that digest from the first mirror folder that has it, else None."""
+    """Return the bytes of the file with this digest, None if no mirror folder has it.
+
+    The folders are those of FIRMWRIGHT_MIRROR, in order. ``likely_name`` is the name to try first.
+    """
     for candidate in list_mirror_files(likely_name):
         data = candidate.read_bytes()
         if hashlib.sha256(data).hexdigest() == sha256:

@@ -21,7 +21,11 @@ C_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A pointer parameter; ``tensor`` names its target: a tensor, weight or scratch buffer."""
+    """A pointer parameter of a kernel: its name in C, and the elements that it points to.
+
+    ``dtype`` is a name of numpy, such as "int8". ``elements`` is the number of elements.
+    ``tensor`` is the name of a tensor, a weight or a scratch buffer.
+    """
 
     name: str
     dtype: str
@@ -136,7 +140,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class LoweredRegion:
-    """A device's result for a region: a kernel, and the arrays that it reads by weight name."""
+    """A device's result for a region: a kernel, and the arrays that it reads.
+
+    ``weights`` has the arrays by their names in the kernel's parameters, in the stored layout.
+    """
 
     kernel: Kernel
     weights: Mapping[str, npt.NDArray[Any]]

@@ -60,6 +60,7 @@ def static_shape(value: relax.Expr) -> tuple[int, ...]:
 
 
 def dtype_of(value: relax.Expr) -> str:
+    """Return the element type of a tensor expression, such as "int8"."""
     return str(value.ty.dtype)
 
 
@@ -86,7 +87,7 @@ def emit_with_name(builder: relax.BlockBuilder, value: relax.Expr, name: str) ->
 
 
 def count_readers(module: tvm.IRModule) -> Counter[relax.Var]:
-    """Count how often the values and the result of ``main`` read each variable."""
+    """Return the number of times that the values and the result of ``main`` read a variable."""
     found: Counter[relax.Var] = Counter()
 
     def count(part: relax.Expr) -> None:

@@ -67,6 +67,7 @@ def apply_default_loops(schedule: Schedule) -> None:
 
 
 def blocks(schedule: Schedule) -> list[SBlockRV]:
+    """Return the blocks of a function, in order of execution."""
     return list(schedule.get_child_blocks(schedule.get_sblock("root")))
 
 

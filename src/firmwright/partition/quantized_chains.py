@@ -45,9 +45,9 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class QuantizedStep:
-    """One float operator, the variable it is bound to, and its stored tensor operands.
+    """A float operator of a chain, the variable that it is bound to, and its operands.
 
-    An operand is None if it is the result of the step before.
+    An operand is a stored tensor, or None if it is the result of the previous step.
     """
 
     variable: relax.Var
@@ -59,6 +59,7 @@ class QuantizedStep:
 class QuantizedChain:
     """An operator of stored tensors, the operators after it, and the quantize of the result.
 
+    ``steps`` are the float operators, in order of execution. ``result`` is the quantized result.
     ``variables`` are all variables that a composite of the chain needs, in order of execution.
     """
 
@@ -76,9 +77,9 @@ def find_quantized_chains(
     """Yield the chains of a function that begin with an operator of ``kinds``, such as "conv2d".
 
     Operators of ``behind``, such as "add" and "relu", may follow before the quantize. Each is the
-    only reader of the one before, and its other operands are stored tensors too. An operator is
-    not part of a chain, and neither are the operators before it, if it has a float operand without
-    a dequantize, or a float result that another operator reads too.
+    only reader of the previous operator, and its other operands are stored tensors too. A chain has
+    no operator with a float operand that is not dequantized, or with a float result that another
+    operator reads too, and no operator before such an operator.
     """
     if function != "main":
         module = tvm.IRModule({"main": module[function].without_attr("global_symbol")})

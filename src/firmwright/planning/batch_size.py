@@ -12,10 +12,11 @@ from firmwright.planning.memory import MemoryUse
 
 @dataclass(frozen=True, slots=True)
 class BatchChoice:
-    """The wanted and the actual batch (file ``batch/batch.json``); bytes of the fullest memory.
+    """The wanted and the actual batch: the file ``batch/batch.json``.
 
-    ``next_needs`` is the need of one more sample, None if no more samples were wanted. The two
-    sizes have the names that are used in archives of vendors' compilers.
+    ``memory`` is the fullest memory, ``capacity`` its size in bytes. ``needs`` has the bytes that
+    the batch needs there, ``next_needs`` the bytes with one more sample, None if no more samples
+    were wanted. The two sizes have the names that are used in archives of vendors' compilers.
     """
 
     desired_batch_size: int

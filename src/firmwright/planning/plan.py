@@ -71,8 +71,8 @@ class Plan:
     ``output_copies`` are (output index, location) pairs for outputs that no region writes
     directly. ``other_arenas`` has the bytes of the arenas in memories other than RAM.
     ``shared_functions`` are regions that call another region's function, because their C is equal.
-    The states are in the first ``state_bytes`` of the arena; ``state_copies`` are (state index,
-    location) pairs for states whose next value no region writes there.
+    The states are in the first ``state_bytes`` of the arena. ``state_copies`` are (state index,
+    location) pairs: if no region writes the next value of a state there, it is copied.
     ``constants`` has the memories of the arrays that are not with the other arrays in flash.
     ``loops`` are calls that repeat: from one repetition to the next each of their tensors moves by
     the same number of bytes, or stays.

@@ -43,8 +43,8 @@ class Lock:
     ``versions`` has the versions of the tools that affect the bytes, with toolchains and emulators
     by name. ``programs`` has, for each compiler and processor, the SHA-256 of all files that it
     opens: its programs, headers, libraries and start-up files. ``bases`` are the files that the
-    recipe extends, and its overlays; ``values`` are the values of the command line, by key. Bundles
-    have neither, because their recipe is complete.
+    recipe extends, and its overlays; ``values`` are the values of the command line, by key. Both
+    are empty in a bundle, because its recipe is complete.
     """
 
     lock_version: int

@@ -14,11 +14,15 @@ LONGEST_NAME = 40
 class Advice:
     """A change of the model or of the build, or the reason why no change helps.
 
-    ``layers`` are the layers that it concerns, ``device`` is their device after the change.
-    ``saves`` is about the time that an inference saves, in ``unit``: "cycles" or "us"; None if no
-    cost model has it. Then ``costs`` is about the present time of the layers, None if it is not
-    known either, and ``crossings`` counts their tensors that pass from device to device. Layers
-    that no known change helps have ``stays``.
+    ``change`` is the sentence, such as ``strides [1, 2] → [1, 1]``. ``layers`` are the names of
+    the layers that it concerns, ``device`` is their device after the change. ``moves`` is true if
+    they run on another device before it.
+
+    ``saves`` is the estimated time that an inference saves, in ``unit``: "cycles" or "us"
+    (microseconds). It is None if no cost model covers the layers. Then ``costs`` is the estimated
+    present time of the layers in ``unit``, None if it is unknown, and ``crossings`` is the number
+    of their tensors that pass from device to device. ``stays`` is true for layers that no known
+    change helps.
     """
 
     change: str

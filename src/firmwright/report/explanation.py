@@ -22,13 +22,19 @@ LONGEST_NAME, SHORTEST_NAME = 80, 12
 
 @dataclass(frozen=True)
 class OperatorPlacement:
-    """An operator, with the operators that run together with it; ``shape`` is its first result's.
+    """A region: an operator of the model, or several that run together on one device.
 
-    ``name`` is the source model's. ``refusals`` are the rules that it breaks, of devices before
-    ``device`` in the mix. A ``view`` only changes the shape of its input, without code. An
-    operator that ``moves`` only copies a tensor or changes its layout, and is not in the model.
-    ``kernel`` says how the device computes it, '' if there is only one variant. ``memories`` exist
-    if the platform has several to choose from.
+    ``name`` has the names in the source model, separated by commas. ``kind`` is the kind of the
+    main operator, such as ``conv2d``. ``shape`` is the shape of the first result, in the layout of
+    the compiled network. ``macs`` are the multiply-accumulates of one inference.
+
+    ``device`` runs the operator, ``reason`` says why. ``refusals`` are the rules that it breaks, of
+    the devices that precede ``device`` in the target. ``kernel`` says how the device computes it,
+    '' if there is only one variant.
+
+    ``view`` is true for an operator that only changes the shape of its input, without code.
+    ``moves`` is true for an operator that only copies a tensor or changes its layout, and is not in
+    the model. ``memories`` exist if the platform has several memories to choose from.
     """
 
     name: str

@@ -100,13 +100,17 @@ class ReportedLayer:
     """A region that runs, numbered from 1 in order of execution.
 
     ``sources`` are the names of its operators in the model, ``operators`` their kinds after the
-    rewrites. ``reason`` and ``refusals`` say why it runs on its ``device``, ``form`` how its C
-    computes. If its code stands in for a closed tool's result, ``stand_in`` names the tool.
+    rewrites, ``results`` the model's names of its results. ``shape`` is the shape of the first
+    result. ``macs`` are the multiply-accumulates of one inference, ``size`` has bytes.
+
+    ``reason`` and ``refusals`` say why it runs on its ``device``, ``form`` says how its C computes.
+    ``float_operators`` are the operators that compute floats. ``stand_in`` is the closed tool whose
+    result the layer's code replaces, else None. ``memories`` exist if the platform has several
+    memories to choose from.
+
     ``follows`` are the numbers of the layers whose results it reads. ``turn`` is its step in the
-    schedule, with the places of its results. ``results`` are the model's names of its results.
-    ``memories`` exist if the platform has several to choose from. ``time`` is None if no
-    instructions were counted; then ``estimated_us`` has microseconds if the platform states its
-    timing.
+    schedule, with the positions of its results. ``time`` is None if no instructions were
+    counted; then ``estimated_us`` has microseconds if the platform states its timing.
     """
 
     number: int

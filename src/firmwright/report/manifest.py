@@ -168,18 +168,24 @@ class ArtifactsReport:
 class Manifest:
     """The file ``manifest.json`` of a bundle.
 
-    It has fewer fields of the stages' records than their descriptions list. ``build_id`` is in the
-    firmware and in the network's header. ``recipe.sha256`` is the digest of the resolved recipe
-    (defaults filled in, overrides applied): comments do not change it. ``versions`` are those of
-    the tools that affect the bytes. ``stages`` lists the steps of the build and their results.
-    ``detection`` lists the boxes of a recipe with `postprocess`. ``timeline`` is null if the
-    emulator counts no instructions; ``comparison`` also without the recipe's `compare`. With
-    `compare`, ``mapping`` has estimated costs if the platform states its `timing`. ``stand_ins``
-    has, by region, the tool whose result its code replaces. ``artifacts`` is the input of an
-    accelerator's tools, null for a target without such tools. ``run`` is null without a run;
-    ``not_run`` says why. ``not_built`` says why the build did not compile, null if the archive has
-    a firmware. ``model_signature`` exists if the recipe requires one, ``network`` if the network
-    is a separate image.
+    It has fewer fields of the stages' records than their descriptions list.
+
+    ``build_id`` has 40 hexadecimal digits, and is also in the firmware and in the network's header.
+    ``recipe.sha256`` is the digest of the resolved recipe: defaults filled in, overrides applied.
+    ``files`` are all files of the bundle except the manifest, with their sizes in bytes.
+    ``layers`` are in the order in which they run. ``versions`` has the tools that affect the bytes.
+    ``stages`` has a sentence for each stage of the build.
+
+    These fields are null in some builds: ``batch`` without the recipe's `batch`; ``run`` if the
+    firmware did not run, with the reason in ``not_run``; ``timeline`` if the emulator counts no
+    instructions; ``comparison`` without them or the recipe's `compare`; ``mapping`` without
+    `compare` or the platform's `timing`; ``detection`` without `postprocess`; ``quantization``
+    without `quantize`; ``accuracy`` without `evaluate`; ``artifacts`` without an accelerator's
+    tools. ``not_built`` is the reason why the archive has no firmware, null if it has one.
+
+    ``stand_ins`` has, by region, the tool whose result the region's code replaces.
+    ``model_signature`` exists if the recipe requires one, ``network`` if the network is a separate
+    image.
     """
 
     manifest_version: int

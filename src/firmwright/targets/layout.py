@@ -9,7 +9,11 @@ from firmwright.ir.tensors import Storage
 
 
 class Layout(Protocol):
-    """The memory layout of the tensors of a device; its functions return tuples."""
+    """The memory layout of the tensors of a device.
+
+    A function of a layout returns a tuple with one tensor per result. Shapes are the shapes in the
+    network, without the padding of the layout.
+    """
 
     @property
     def allows_transforms(self) -> bool:

@@ -25,7 +25,10 @@ class Composite:
 
 @dataclass(frozen=True)
 class Placement:
-    """The operators that a device runs, and the rules that other operators break, by variable."""
+    """The operators that a device runs, and the rules that other operators break.
+
+    ``violations`` has the broken rules by the variable that is bound to the operator.
+    """
 
     composites: tuple[Composite, ...] = ()
     violations: Mapping[Var, tuple[RuleViolation, ...]] = field(default_factory=dict)

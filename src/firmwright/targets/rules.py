@@ -102,13 +102,16 @@ def all_hold(conditions: Mapping[str, Mapping[str, Any]], facts: Mapping[str, An
 
 
 def read_rules(package: str, form: type[T], name: str = "rules.yaml") -> T:
-    """Return the rules in a package's file, converted to ``form``."""
+    """Return the rules in a YAML file of a package, converted to ``form``.
+
+    Raises msgspec.ValidationError for a file that does not fit ``form``.
+    """
     text = files(package).joinpath(name).read_text("utf-8")
     return msgspec.convert(yaml.safe_load(text), form)
 
 
 def find_violations(rules: Iterable[Rule], facts: Mapping[str, Any]) -> tuple[RuleViolation, ...]:
-    """Return the broken rules, with the facts inserted into their sentences."""
+    """Return the rules that the facts break, with the facts inserted into their sentences."""
     shown = {name: format_fact(value) for name, value in facts.items()}
     return tuple(
         RuleViolation(

@@ -57,18 +57,23 @@ class Agreement:
 class RunRecord(Agreement):
     """The run of the firmware, and the agreement of its outputs with the reference's outputs.
 
-    Each of the ``samples`` is a batch of ``batch``, and needs one inference of ``macs``.
-    ``instructions`` are counted inside the network's run function, and are the mean of one
-    inference, rounded down. ``instructions_total`` is the sum over all samples, and
-    ``instructions_by_function`` divides it by function. ``instructions_by_region`` has the
-    instructions of a region's function and of all functions that it calls. They are None, or empty,
-    if the emulator cannot count. ``cycles_total`` and ``cycles_by_region`` are the clock cycles of
-    these instructions by the platform's cycle table; None and empty without a table. ``inputs`` are
-    the digests of the single samples that the recipe names, empty for random samples. ``drawn`` has
-    the limits between which random floats were drawn, by input. ``counts`` are the events that
-    emulated devices counted in all samples: transfers, calls between cores, their bytes. The
-    instructions of an emulated device while another device waits for it are only in
-    ``instructions_by_function``.
+    Each of the ``samples`` is a batch of ``batch``, and needs one inference. ``macs`` are the
+    multiply-accumulates of one inference. ``inputs`` are the SHA-256 digests of the single samples
+    that the recipe names, empty for random samples. ``drawn`` has the limits between which random
+    floats were drawn, by input.
+
+    Instructions are counted inside the network's run function; they are None, or empty, if the
+    emulator cannot count. ``instructions`` is the mean of one inference, rounded down.
+    ``instructions_total`` is the sum over all samples, and ``instructions_by_function`` divides it
+    by function. ``instructions_by_region`` has the instructions of a region's function and of all
+    functions that it calls. The instructions of an emulated device while another device waits for
+    it are only in ``instructions_by_function``.
+
+    ``cycles_total`` and ``cycles_by_region`` are the clock cycles of the counted instructions, by
+    the platform's cycle table; None and empty without a table.
+
+    ``counts`` are the events that emulated devices counted in all samples: transfers, calls
+    between cores, and their bytes.
     """
 
     emulator: str
