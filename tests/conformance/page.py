@@ -25,28 +25,30 @@ and `--check` all of them.
 The backend node tests of ONNX {version} are {count} models of one operator each (or of the
 function that defines it, "expanded"), with inputs, expected outputs and a tolerance. Each goes
 through the whole line: import, transforms, partition, lowering, C, the host's gcc with
-`-fsanitize=undefined`, run. It has *passed* if every output has the expected type and shape and
-is within the case's own tolerance; it is *refused* if firmwright says why it cannot compile it;
-everything else, a crash or a time limit too, is *wrong*.
+`-fsanitize=undefined`, run. A case has *passed* if every output has the expected type and shape
+and is within the tolerance of the case. It is *refused* if firmwright reports why it cannot compile
+it. All other cases are *wrong*, including a crash or a time limit.
 
-Firmware has static shapes. The node tests give shapes, axes and counts as inputs, which in real
-models are constants. So a case that is refused is tried again with such inputs as initializers, as
-few as it takes: int32 and int64 inputs of rank 0 or 1, but neither those of an output's type nor
-the first one, which is data (except where it is a size: ConstantOfShape, MelWeightMatrix and the
-windows); inputs that are called `scales`, `roi` or `depth`; of Range all, of Loop the trip count
-and the first condition, of Dropout the ratio and the mode, of MelWeightMatrix the edges; inputs
-without elements. Those that pass only then are counted under *constant shapes* as well.
+Firmware has static shapes. In the node tests, shapes, axes and counts are inputs; in real models
+they are constants. A refused case is tried again with the fewest such inputs as initializers:
 
-A sequence, or an optional value, is given and taken as its tensors: SequenceConstruct, or Optional,
-comes before the operator, and SequenceAt, or OptionalGetElement, behind it. An output without
-elements is left out; firmware of a network that has no others computes nothing. The expected
-outputs of DFT are computed in float32, so that where terms cancel out more is left of them than the
-tolerance; a step of the largest input is allowed.
+- int32 and int64 inputs of rank 0 or 1, except the first input and inputs of an output's type,
+  which are data. The first input of ConstantOfShape, MelWeightMatrix and the windows is a size;
+- the inputs `scales`, `roi` and `depth`, and inputs without elements;
+- all inputs of Range, the trip count and the first condition of Loop, the ratio and the mode of
+  Dropout, the edges of MelWeightMatrix.
 
-ONNX Runtime judges the two cases that align the corners of fractional lengths: it and PyTorch align
-those of whole lengths, and PyTorch exports such scales.
+The cases that pass only then are also counted under *constant shapes*.
 
-ONNX's own runner takes firmwright too, as `firmwright.onnx_backend.FirmwrightBackend`:
+The firmware reads and writes a sequence, or an optional value, as its tensors. SequenceConstruct or
+Optional comes before the operator, SequenceAt or OptionalGetElement after it. An output without
+elements is omitted. The expected outputs of DFT are computed in float32. If terms cancel out, their
+rest exceeds the tolerance, so a step of the largest input is allowed.
+
+ONNX Runtime judges the two cases that align the corners of fractional lengths: ONNX Runtime and
+PyTorch align the corners of whole lengths, and PyTorch exports such scales.
+
+The runner of ONNX also supports firmwright, as `firmwright.onnx_backend.FirmwrightBackend`:
 
 ```python
 from onnx.backend.test import BackendTest
@@ -55,31 +57,34 @@ from firmwright.onnx_backend import FirmwrightBackend
 tests = BackendTest(FirmwrightBackend, __name__)
 ```
 
-Its tests run by unittest or pytest. A model that firmwright refuses is an error there, with the
-message; `tests.exclude(pattern)` leaves it out.
+unittest or pytest runs its tests. A model that firmwright rejects is an error with the message;
+`tests.exclude(pattern)` omits it.
 """
 
 COUNT = """
 ## What could be compiled
 
-Values of inputs decide the outcome of {decided} refused cases: how long an output is, or what was
-drawn at random. Of the {others:,} other cases, **{refused} are refused, {percent:.1f} %**:
+Values of inputs decide the outcome of {decided} refused cases: the length of an output, or random
+numbers. Of the {others:,} other cases, **{refused} are refused, {percent:.1f} %**:
 {strings} make strings or find patterns in them, {training} train a network, and {rest} have other
 reasons.
 """
 
 BESIDE = """
-## Beside emx-onnx-cgen
+## Comparison with emx-onnx-cgen
 
-[emx-onnx-cgen](https://github.com/emmtrix/emx-onnx-cgen) writes C of ONNX models, too. On 24
-November 2026 its version 1.4.0 ran the same cases on x86-64 Linux: its own module for
-`onnx.backend.test` in ONNX's runner, with gcc 12.2, and with clang 22 where gcc failed. It is
-made for ONNX 1.21.0; {newer} of the cases that it refuses or has wrong are newer than that. *Not
-measured* are those for which libraries that decode pictures were missing, or a function of
-bfloat16. The allowance for DFT is the same. It takes shapes and sequences as the cases give them,
-sizes its arrays at run time where inputs decide, and has strings and pictures; firmwright's
-sequences are tensors, and its shapes are constants in the cases of the second line.
-[emx_onnx_cgen.csv](../../tests/conformance/emx_onnx_cgen.csv) lists what did not pass.
+[emx-onnx-cgen](https://github.com/emmtrix/emx-onnx-cgen) also writes C of ONNX models. On 24
+November 2026 its version 1.4.0 ran the same cases on x86-64 Linux, by its module for
+`onnx.backend.test` in ONNX's runner. The compiler was gcc 12.2, or clang 22 if gcc failed.
+emx-onnx-cgen is made for ONNX 1.21.0; {newer} of the cases that it refuses or computes wrongly are
+newer.
+Cases are *not measured* if a library that decodes pictures, or a function of bfloat16, was missing.
+The allowance for DFT is the same.
+
+emx-onnx-cgen supports strings, pictures, and the shapes and sequences of the cases. It sets the
+size of an array at run time if inputs decide it. In firmwright, sequences are tensors, and shapes
+are constants in the cases of the second line.
+[emx_onnx_cgen.csv](../../tests/conformance/emx_onnx_cgen.csv) lists the cases that did not pass.
 """
 
 BY_REASON = """

@@ -7,7 +7,7 @@ import re
 from tests.conformance.case import Outcome
 
 RUN_TIME = "The length of an output is known only at run time; firmware needs fixed shapes."
-PICTURE = "The encoded picture tells the size of the output."
+PICTURE = "The encoded picture decides the size of the output."
 RANDOM = "It draws random numbers, so that no expected output is right."
 TRAINING = "It trains a network; firmware is for inference."
 STRINGS = "It makes strings, or finds patterns in them; firmware moves and compares them."

@@ -30,7 +30,9 @@ def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
         name = describe_exit(process.returncode)
         raise UserError(f"{path}: the program was ended by the signal {name}")
     if process.returncode == EXIT_NO_INPUT:
-        raise UserError(f"{path}: waiting for console input, but no input is left")
+        raise UserError(
+            f"{path}: waiting for console input, but no input is left; check a changed main.c"
+        )
     if process.returncode == EXIT_NO_FEATURE:
         raise UserError(
             f"{path}: {emulator} lacks a feature of platform {run.platform.name} "

@@ -77,7 +77,8 @@ def place_device_files(device: str, board: str, own: Sequence[Path] = ()) -> dic
     common = list_templates(device, own)
     specific = list_templates(f"{device}/{board}", own)
     if common and not specific:
-        raise UserError(f"board '{board}' has no code for the device {device}")
+        place = f"templates/{device}/{board}"
+        raise UserError(f"board '{board}' has no code for the device {device}; add it in {place}")
     return {**place_files(common, NETWORK), **place_files(specific, BOARD)}
 
 

@@ -115,7 +115,7 @@ def adaptive_pooling_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
 
 
 def reduction_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Return facts; ``reduced`` has axes of the model.
+    """Return the facts of a reduction; ``reduced`` has the reduced axes of the model's tensor.
 
     ``plane`` is the number of elements of an image if a whole image is reduced, else 0.
     ``reduced_elements`` is the number of elements that become one element.

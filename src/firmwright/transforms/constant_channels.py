@@ -112,7 +112,7 @@ def choose_channels(
 
 
 def keep_some(channels: Channels, least: int) -> Channels:
-    """Return the channels; if there are fewer than ``least``, return the first other ones as well.
+    """Return the channels, and the first other channels until there are ``least``.
 
     A layer with one factor rounds ties by another rule than a layer with a factor per channel. Thus
     a layer with a factor per channel keeps at least two channels.

@@ -55,7 +55,7 @@ def read_pipeline(name: str, content: Any, members: Sequence[str]) -> Pipeline:
     refuse(f"{name} does not fit its schema", wrong)
     steps = sorted(content["plugins"], key=lambda step: step["sequence"])
     programs = [find_program(step) for step in steps]
-    refuse(f"{name} contradicts itself or the archive", [
+    refuse(f"{name} has steps that contradict each other or the archive", [
         *find_repeated("step", [step["name"] for step in steps]),
         *find_repeated("output", [o["name"] for step in steps for o in step["output_nodes"]]),
         *find_unmade(steps, content),

@@ -34,7 +34,7 @@ def read_schedule(text: str, shown: str) -> tuple[ScheduledLayer, ...]:
     if not isinstance(content, dict) or root is None:
         raise UserError(f"{shown}: expected layers by their index")
     if len({key.value for key, _ in root.value}) != len(root.value):
-        raise UserError(f"{shown}: an index is there twice")
+        raise UserError(f"{shown}: an index is there twice; write one layer per index")
     try:
         numbered = {int(index): layer for index, layer in content.items()}
     except (TypeError, ValueError):

@@ -143,7 +143,9 @@ def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list
     try:
         columns = read_network_columns(job, artifacts.NETWORK_INTERFACE.read(job), given, limit)
     except UserError as error:
-        raise UserError(f"target: tidl: {key}.inputs, to calibrate with: {error}") from error
+        raise UserError(
+            f"target: tidl: the samples to calibrate with, {key}.inputs: {error}"
+        ) from error
     held = min(len(c.arrays) for c in columns.values())
     if stated and held < frames * batch:
         raise UserError(
