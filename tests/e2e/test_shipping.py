@@ -199,7 +199,7 @@ def test_what_is_no_bundle_is_refused(sent: Sent, tmp_path: Path) -> None:
     put_other(sent, layers=[rubbish])
     assert "not a .tar.gz archive" in sent.refuse(tmp_path / "new")
     missing = Sent(sent.registry, sent.bundle, f"{sent.registry.host}/team/other:1")
-    assert "there is none" in missing.refuse(tmp_path / "new")
+    assert "not found; check the name" in missing.refuse(tmp_path / "new")
 
 
 def refer(sent: Sent, content: bytes) -> Descriptor:

@@ -100,7 +100,7 @@ def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
     registry = Registry(reference)
     found = registry.get_manifest(reference.version, Manifest)
     if found is None:
-        raise UserError(f"{reference}: there is none; check the name and the tag")
+        raise UserError(f"{reference}: not found; check the name and the tag")
     manifest, described = found
     content = get_layer(registry, manifest, BUNDLE_TYPE, MAX_PACKED_BYTES)
     bundle = parse_bundle(content, Path(str(reference)))
