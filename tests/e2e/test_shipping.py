@@ -270,7 +270,10 @@ def say_nothing(_: BaseHTTPRequestHandler) -> None:
         (send(200, b'{"schemaVersion": 1}'), "not a record of a registry"),
         (send(200, bytes(MAX_MANIFEST_BYTES + 1)), "sends more than 4,194,304 bytes"),
         (send(500, b'{"errors": [{"code": "UNKNOWN"}]}'), "answers 500 UNKNOWN"),
-        (send(401, b"", WWW_Authenticate='Bearer realm="http://a.example/t"'), "without TLS"),
+        (
+            send(401, b"", WWW_Authenticate='Bearer realm="http://a.example/t"'),
+            "which is not https",
+        ),
         (send(401, b"", WWW_Authenticate="Basic"), "answers 401 Unauthorized"),
         (say_nothing, "does not answer (ReadTimeout)"),
     ],
