@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +63,11 @@ def write_new_repository(
         "platform": stated,
         **network,
     }
-    variables |= {"first_line": FIRST_LINE, "version": __version__, "target": target}
+    origin = None
+    with suppress(PackageNotFoundError):
+        origin = distribution("firmwright").read_text("direct_url.json")
+    variables |= {"first_line": FIRST_LINE, "target": target}
+    variables["requirement"] = name_requirement(origin)
     variables["others"] = [] if target != "c" else list(known.accelerators)
     env = make_environment()
     samples = render(env, SAMPLES, variables)
@@ -81,6 +88,19 @@ def write_new_repository(
     if not written[folder / WORKFLOW]:
         tell_missing_step(folder / WORKFLOW, name)
     return written
+
+
+def name_requirement(origin: str | None) -> str:
+    """Return the argument with which pip installs this firmwright elsewhere.
+
+    ``origin`` is the text of ``direct_url.json`` (PEP 610), which has the commit of a package from
+    a repository. Other packages have their version.
+    """
+    stated = json.loads(origin or "{}")
+    found = stated.get("vcs_info")
+    if found is None:
+        return f"firmwright=={__version__}"
+    return f'"firmwright @ {found["vcs"]}+{stated["url"]}@{found["commit_id"]}"'
 
 
 def name_samples(folder: Path, name: str, text: str) -> str:
