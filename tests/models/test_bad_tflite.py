@@ -38,6 +38,16 @@ def added(
     return builder.build()
 
 
+def pooled_to_nothing() -> bytes:
+    """A pooling of a picture that is smaller than the window."""
+    builder = ModelBuilder()
+    source = builder.input((1, 2, 2, 3), "float32", None)
+    output = builder.output((1, 0, 0, 3), "float32", None)
+    window = {"padding": 1, "strideW": 1, "strideH": 1, "filterWidth": 3, "filterHeight": 3}
+    builder.operator("MAX_POOL_2D", [source], [output], "Pool2DOptions", **window)
+    return builder.build()
+
+
 def convolved(
     scales: tuple[float, ...] = (0.1, 0.2, 0.3),
     edit: Edit | None = None,
@@ -204,6 +214,8 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: convolved(edit=lambda b: b.graph.operators[0].inputs.clear()),
         "a layer with weights must have data and weights as inputs; found 0 inputs",
     ),
+    "no elements": (lambda: added(shape=(1, 0)), r"'t0' has no elements \(shape \[1, 0\]\)"),
+    "result without elements": (pooled_to_nothing, "'t1' has no elements"),
     "scale zero": (lambda: added(result=Quantization(0.0)), "'t2': a scale must be .* found 0.0"),
     "scale negative": (lambda: added(Quantization(-0.5)), "a scale must be .* found -0.5"),
     "scale infinite": (lambda: added(Quantization(np.inf)), "a scale must be .* found inf"),

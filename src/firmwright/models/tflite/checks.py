@@ -320,10 +320,14 @@ def list_nodes(graph: Any, kinds: Sequence[str]) -> list[GraphNode]:
 
 
 def find_known_tensors(model: Any, graph: Any) -> Iterator[int]:
-    """Yield the tensors with data in the file, and those that keep it between inferences."""
+    """Yield the tensors with data in the file, and those that keep it between inferences.
+
+    An empty tensor needs no data, if no operator writes it.
+    """
+    written = {i for step in list_nodes(graph, operator_kinds(model)) for i in step.writes}
     for index in range(graph.TensorsLength()):
         tensor = graph.Tensors(index)
-        empty = prod(to_ints(tensor.ShapeAsNumpy())) == 0
+        empty = prod(to_ints(tensor.ShapeAsNumpy())) == 0 and index not in written
         if buffer_bytes(model, tensor) or tensor.IsVariable() or empty:
             yield index
 

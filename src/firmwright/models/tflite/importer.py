@@ -195,6 +195,11 @@ def make_tensor(graph: Any, index: int, label: str, name: str, shapes: Shapes) -
     # A batch of -1 in the signature and 1 in the shape is usual: it means "batch 1 unless resized".
     static = to_ints(tensor.ShapeAsNumpy())
     shape = shapes.get(decode_text(tensor.Name()), tuple(static))
+    if 0 in shape and 0 in declared:
+        raise UserError(
+            f"{name}: '{label}' has no elements (shape {declared}); expected one or more: enlarge "
+            "the model's inputs, or remove the tensor from its inputs and outputs"
+        )
     if any(d < 1 for d in shape) or len(shape) != len(declared):
         refuse_open_shape(name, label, declared)
     types = {v: k.lower() for k, v in vars(tflite.TensorType).items() if isinstance(v, int)}
