@@ -40,6 +40,8 @@ PLATFORM_REMARKS = {
     "architecture": "The core, which the toolchains below have to support. The family {family} has "
     "{architectures}.",
     "features": "Extensions that kernels may use; this architecture can have: {features}.",
+    "clock": "The clock frequency of your board, for the times in reports.",
+    "cycles": "The cycle table of the core. Remove the line if it has none.",
     "memories": "The memories of your chip, from its reference manual.",
     "stack": "A part of the RAM; the rest is for the network.",
     "toolchains": "The first is the default; an entry can be the path of a custom toolchain file.",
