@@ -66,6 +66,17 @@ def test_an_output_needs_no_shape(tmp_path: Path) -> None:
     compare(graph([node("Relu", ["x"], ["y"])], [value("x", [2])], [untyped]), tmp_path, normal(2))
 
 
+def test_an_output_needs_no_type() -> None:
+    nodes = [node("Relu", ["x"], ["r"]), node("ArgMax", ["r"], ["y"], axis=1, keepdims=0)]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in ("r", "y")]
+    data = graph(nodes, [value("x", [2, 3])], outputs).SerializeToString()
+    x = normal(2, 3)
+    (reference,) = run_reference(data, [{"x": x}]).outputs
+    np.testing.assert_array_equal(reference[1], np.maximum(x, 0).argmax(1))
+    _, interface = import_model(data, "m.onnx", {})
+    assert [(o.dtype, o.shape) for o in interface.outputs] == [("float32", (2, 3)), ("int64", (2,))]
+
+
 def test_a_negative_length_is_open() -> None:
     model = graph([node("Relu", ["x"], ["y"])], [value("x", [-1, 3])], [value("y", [-1, 3])])
     _, interface = import_model(model.SerializeToString(), "m.onnx", {"x": (2, 3)})

@@ -41,6 +41,7 @@ def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
     remarks = drop_unknown_attributes(model)
     drop_empty_lists(model)
     drop_unread_results(model)
+    state_types(model)
     return (*quantizers, *remarks)
 
 
@@ -145,6 +146,20 @@ def drop_unread_results(model: onnx.ModelProto) -> None:
                 node.output[i] = ""
         while not node.output[-1]:
             del node.output[-1]
+
+
+def state_types(model: onnx.ModelProto) -> None:
+    """State the inferred types of outputs without a type, which ONNX Runtime infers, too."""
+    untyped = [output for output in model.graph.output if not output.HasField("type")]
+    if not untyped:
+        return
+    with suppress(onnx.shape_inference.InferenceError, ValueError):
+        graph = onnx.shape_inference.infer_shapes(model).graph
+        values = (*graph.value_info, *graph.output)
+        found = {value.name: value.type for value in values if value.HasField("type")}
+        for output in untyped:
+            if output.name in found:
+                output.type.CopyFrom(found[output.name])
 
 
 @contextmanager
