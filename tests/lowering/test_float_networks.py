@@ -29,7 +29,8 @@ def test_the_network_agrees(network: str, tmp_path: Path) -> None:
     model_format = format_of(network, None)
     importer = model_format.load()
     given = random_samples(importer.import_model(data, network, {})[1].inputs, 4, seed=1)
-    found = run_generated(data, [dict(s) for s in given], tmp_path, format_name=model_format.name)
+    samples = [dict(s) for s in given]
+    found = run_generated(data, samples, tmp_path, ("-O1",), model_format.name)
     wanted = importer.run_reference(data, given).outputs
     for ours, theirs in zip(found, wanted, strict=True):
         for mine, reference in zip(ours, theirs, strict=True):
