@@ -6,6 +6,7 @@ gcc's sanitizers: undefined behavior ends it.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,11 @@ from tests.networks.qdq_reference import Onnx, Tflite
 
 pytestmark = pytest.mark.needs("gcc")
 
+COUNT = int(os.environ.get("FIRMWRIGHT_QDQ_GRAPHS", "3"))
+"""Random graphs per arithmetic; set the variable to more after a change of integer arithmetic."""
 
-@pytest.mark.parametrize("seed", range(5))
+
+@pytest.mark.parametrize("seed", range(COUNT))
 @pytest.mark.parametrize("arithmetic", [Onnx(), Tflite()], ids=lambda a: a.name)
 def test_every_operator_is_exact(arithmetic: Arithmetic, seed: int, tmp_path: Path) -> None:
     graph = random_graph(seed, each=5)
