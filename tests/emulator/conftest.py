@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -37,16 +38,16 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.fixture
-def build(tmp_path: Path, cache: Path) -> BuildFirmware:
-    """Return a function that builds tests/emulator/firmware/<source> for a platform."""
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> BuildFirmware:
+    """Return a function that builds tests/emulator/firmware/<source> for a platform, once."""
 
+    @functools.cache
     def build_firmware(
         source: str, platform_name: str, toolchain: str = "", cflags: tuple[str, ...] = ()
     ) -> Path:
         platform = load_platform(platform_name)
-        project = tmp_path / platform.name
-        project.mkdir()
+        project = tmp_path_factory.mktemp("firmware")
         _render_board(platform, project)
         (project / source).write_bytes((SOURCES / source).read_bytes())
         settings = Build(load_toolchain(toolchain or platform.toolchains[0]), platform, cflags)
