@@ -41,7 +41,7 @@ PLATFORM_REMARKS = {
     "{architectures}.",
     "features": "Extensions that kernels may use; this architecture can have: {features}.",
     "clock": "The clock frequency of your board, for the times in reports.",
-    "cycles": "The cycle table of the core. Remove the line if it has none.",
+    "cycles": "The cycle table of the core. Remove the line if the core has no table.",
     "memories": "The memories of your chip, from its reference manual.",
     "stack": "A part of the RAM; the rest is for the network.",
     "toolchains": "The first is the default; an entry can be the path of a custom toolchain file.",
