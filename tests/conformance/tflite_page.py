@@ -116,11 +116,13 @@ def cell(rows: Rows, operator: str, dtype: str) -> str:
 
 
 def reason_lines(rows: Rows) -> list[str]:
-    return [
-        f"- {operator}, {dtype}: {row['reason'].removeprefix('model: ')}"
-        for (operator, dtype), row in rows.items()
-        if row["reason"]
-    ]
+    """Return one line per operator and reason, with the types that have this reason."""
+    types: dict[tuple[str, str], list[str]] = {}
+    for (operator, dtype), row in rows.items():
+        if row["reason"]:
+            reason = row["reason"].removeprefix("model: ")
+            types.setdefault((operator, reason), []).append(dtype)
+    return [f"- {o}, {', '.join(found)}: {r}" for (o, r), found in types.items()]
 
 
 def listed(names: set[str]) -> str:
