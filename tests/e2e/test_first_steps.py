@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Repository:
 
 
 def test_init_writes_what_builds(folder: Repository) -> None:
-    done = folder.run("firmwright", "init", "digits.onnx", "--platform", "host")
+    done = folder.firmwright("init", "digits.onnx", "--platform", "host")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "wrote digits.yaml",
@@ -39,19 +39,19 @@ def test_init_writes_what_builds(folder: Repository) -> None:
     ]
     workflow = (folder.folder / ".github/workflows/firmware.yml").read_text()
     assert f"pip install firmwright=={__version__}\n" in workflow
-    built = folder.run("firmwright", "build", "digits")
+    built = folder.firmwright("build", "digits")
     assert built.returncode == 0, built.stdout + built.stderr
     run = folder.manifest("build/digits/digits-host.tar.gz")["run"]
     assert (run["samples"], run["mismatches"]) == (2, 0)
 
 
 def test_init_for_a_board_of_ones_own_and_any_number_of_samples(folder: Repository) -> None:
-    assert folder.run("firmwright", "new", "board", "acme", "--like", "host").returncode == 0
+    assert folder.firmwright("new", "board", "acme", "--like", "host").returncode == 0
     save_relu(folder.folder / "open.onnx", ["N", 3])
-    done = folder.run("firmwright", "init", "open.onnx", "--platform", "acme.yaml")
+    done = folder.firmwright("init", "open.onnx", "--platform", "acme.yaml")
     assert done.returncode == 0, done.stderr
     assert '\ninputs:\n  "x": {shape: [1, 3]}\n' in (folder.folder / "open.yaml").read_text()
-    listed = folder.run("firmwright", "list", "open")
+    listed = folder.firmwright("list", "open")
     assert (listed.returncode, "bundle:open-acme" in listed.stdout) == (0, True), listed.stderr
 
 
@@ -110,35 +110,35 @@ def test_init_fixes_shapes_and_values(folder: Repository) -> None:
 
 def test_init_gives_the_recipe_a_name_that_is_fit(folder: Repository) -> None:
     (folder.folder / "größe 1 (neu).onnx").write_bytes((EXAMPLE / "digits.onnx").read_bytes())
-    done = folder.run("firmwright", "init", "größe 1 (neu).onnx")
+    done = folder.firmwright("init", "größe 1 (neu).onnx")
     assert done.stdout.splitlines()[-1] == "Build with: firmwright build gr-e-1-neu.yaml"
-    listed = folder.run("firmwright", "list", "gr-e-1-neu.yaml")
+    listed = folder.firmwright("list", "gr-e-1-neu.yaml")
     assert (listed.returncode, "model:gr-e-1-neu" in listed.stdout) == (0, True), listed.stderr
 
 
 def test_init_for_a_second_model_writes_what_builds(folder: Repository) -> None:
-    assert folder.run("firmwright", "init", "digits.onnx", "--platform", "host").returncode == 0
+    assert folder.firmwright("init", "digits.onnx", "--platform", "host").returncode == 0
     save_relu(folder.folder / "my-relu.onnx", [1, 3])
-    done = folder.run("firmwright", "init", "my-relu.onnx", "--platform", "host")
+    done = folder.firmwright("init", "my-relu.onnx", "--platform", "host")
     assert {"wrote samples_my_relu.py", "kept: dodo.py"} < {*done.stdout.splitlines()}
     assert (
         "\n      - run: firmwright build my-relu.yaml\nand build/my-relu/*.tar.gz " in done.stderr
     )
-    built = folder.run("firmwright", "build", "my-relu.yaml")
+    built = folder.firmwright("build", "my-relu.yaml")
     assert built.returncode == 0, built.stdout + built.stderr
     (folder.folder / "digits.yaml").unlink()
-    again = folder.run("firmwright", "init", "digits.onnx", "--platform", "host")
+    again = folder.firmwright("init", "digits.onnx", "--platform", "host")
     assert "kept: samples.py\n" in again.stdout
     assert not again.stderr
 
 
 def test_init_leaves_what_is_there(folder: Repository) -> None:
     folder.write("dodo.py", "# mine\n")
-    done = folder.run("firmwright", "init", "digits.onnx")
+    done = folder.firmwright("init", "digits.onnx")
     assert "kept: dodo.py" in done.stdout
     assert (folder.folder / "dodo.py").read_text() == "# mine\n"
     recipe = (folder.folder / "digits.yaml").read_text()
-    again = folder.run("firmwright", "init", "digits.onnx", "--platform", "host")
+    again = folder.firmwright("init", "digits.onnx", "--platform", "host")
     assert again.returncode == 1
     assert again.stderr.startswith("digits.yaml: already exists; ")
     assert (folder.folder / "digits.yaml").read_text() == recipe
@@ -146,17 +146,15 @@ def test_init_leaves_what_is_there(folder: Repository) -> None:
 
 def test_init_and_build_select_one_network_of_a_file(folder: Repository) -> None:
     (folder.folder / "two.tflite").write_bytes(write_two_networks().build())
-    refused = folder.run("firmwright", "init", "two.tflite", "--platform", "host")
+    refused = folder.firmwright("init", "two.tflite", "--platform", "host")
     assert "several networks, one per signature ('negate', 'step')" in refused.stderr
-    done = folder.run(
-        "firmwright", "init", "two.tflite", "--platform", "host", "--signature-name", "step"
-    )
+    done = folder.firmwright("init", "two.tflite", "--platform", "host", "--signature-name", "step")
     assert done.returncode == 0, done.stderr
-    built = folder.run("firmwright", "build", "two")
+    built = folder.firmwright("build", "two")
     assert built.returncode == 0, built.stdout + built.stderr
     recipe = folder.folder / "two.yaml"
     recipe.write_text(recipe.read_text().replace('"step"', "stepp"))
-    failed = folder.run("firmwright", "build", "two")
+    failed = folder.firmwright("build", "two")
     assert "model.signature_name: the model has no signature 'stepp'; did you mean 'step'?" in (
         failed.stdout + failed.stderr
     )
@@ -182,7 +180,7 @@ def test_init_and_build_select_one_network_of_a_file(folder: Repository) -> None
 def test_init_refuses_and_writes_nothing(
     folder: Repository, words: tuple[str, ...], message: str
 ) -> None:
-    done = folder.run("firmwright", "init", *words)
+    done = folder.firmwright("init", *words)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(message)
     assert len([*folder.folder.iterdir()]) == 1
