@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from firmwright.folders import PACKAGE, TOP
+from firmwright.pipeline.code_digest import code_digest
 from tests.package_copy import copy_package
 
 from .conftest import Repository
@@ -97,15 +100,31 @@ def test_unchanged_code_runs_nothing(tiny: Repository) -> None:
     assert statuses(tiny) == {"U"}
 
 
-@pytest.mark.parametrize("package", packages())
-def test_change_in_a_package_runs_every_stage_again(
-    tiny: Repository, copied: Path, package: str
-) -> None:
-    module = next(iter(sorted((copied / package).glob("*.py"))))
+def test_changed_code_runs_every_stage_again(tiny: Repository, copied: Path) -> None:
+    with changed_package(copied, "models/relax"):
+        assert statuses(tiny) == {"R"}
+
+
+def test_change_in_each_package_changes_the_digest_of_the_code(copied: Path) -> None:
+    def digest() -> str:
+        code_digest.cache_clear()
+        return code_digest((copied,))
+
+    before = digest()
+    for package in packages():
+        with changed_package(copied, package):
+            assert digest() != before, package
+    assert digest() == before
+
+
+@contextmanager
+def changed_package(copied: Path, package: str) -> Iterator[None]:
+    """Add a line to the first module of a package."""
+    module = min((copied / package).glob("*.py"))
     text = module.read_text(encoding="utf-8")
     module.write_text(text + "\nCHANGED = True\n", encoding="utf-8")
     try:
-        assert statuses(tiny) == {"R"}
+        yield
     finally:
         module.write_text(text, encoding="utf-8")
 
