@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from firmwright.cluster.lifeline import follow_lifeline
 from firmwright.cluster.order import LOG
 from firmwright.pipeline.command_line import run_tasks, set_variables
 from firmwright.pipeline.networks import leave_out_members
 from firmwright.pipeline.recipe_arguments import enter_repository
+from firmwright.pipeline.snapshot import list_up_to_date
 
 
-def main(folder: str, arguments: Sequence[str]) -> int:
+def main(folder: str, arguments: Sequence[str], _text: str = "") -> int:
     """Build one bundle and print its path; return the exit code.
 
     ``arguments`` are options of ``doit run`` and ``name=value``. Stages are reported in the log in
@@ -21,6 +23,9 @@ def main(folder: str, arguments: Sequence[str]) -> int:
     """
     enter_repository()
     set_variables(arguments)
+    for build in list_up_to_date():
+        print(Path(build.bundle).resolve())
+        return 0
     from firmwright.tasks import dodo  # this import reads the variables
 
     jobs = leave_out_members(dodo.get_jobs())

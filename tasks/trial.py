@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,19 @@ from firmwright.pipeline.task import make_tasks
 from firmwright.tune.trials import VARIANTS, make_trial_job, read_tried
 
 
-def main(watched: int, folder: Path, arguments: list[str]) -> int:
-    """Build the recipe with the variants from standard input, up to its run.
+def main(place: str, arguments: Sequence[str], text: str) -> int:
+    """Build the recipe with the variants of a tuned file's ``text``, up to its run.
 
-    Print the result; return the exit code. ``watched`` is an end of the lifeline. ``folder``
-    contains the results, the log of the build, and the state of doit.
+    Print the result; return the exit code. The folder ``place`` contains the results, the log of
+    the build, and the state of doit.
     """
-    follow_lifeline(watched)
+    folder = Path(place)
     set_variables(arguments)
-    from . import dodo  # this import reads the variables
+    from firmwright.tasks import dodo  # this import reads the variables
 
+    dodo.get_jobs.cache_clear()  # a copy of a build has its jobs
     (job,) = dodo.get_jobs()
-    (folder / VARIANTS).write_text(sys.stdin.read(), encoding="utf-8")
+    (folder / VARIANTS).write_text(text, encoding="utf-8")
     trial = make_trial_job(job, folder)
 
     def task_stages() -> Iterator[dict[str, Any]]:
@@ -44,4 +45,6 @@ def main(watched: int, folder: Path, arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))
+    watched, place, *arguments = sys.argv[1:]
+    follow_lifeline(int(watched))
+    sys.exit(main(place, arguments, sys.stdin.read()))

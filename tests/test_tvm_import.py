@@ -89,3 +89,21 @@ def test_doctor_shows_another_version(other_version: dict[str, str]) -> None:
     assert line.split(maxsplit=1)[1] == (
         "0.1.15; expected 0.1.14.post1: python -m pip install apache-tvm-ffi==0.1.14.post1"
     )
+
+
+def test_the_command_starts_without_slow_modules() -> None:
+    """They need several times the time of all other imports; most commands do not need them."""
+    program = "import sys, firmwright.cli; print(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    modules = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    slow = {
+        "jinja2",
+        "jsonschema",
+        "numpy",
+        "onnx",
+        "requests",
+        "rich",
+        "tvm",
+        "unicorn",
+    }
+    assert not slow.intersection(modules)

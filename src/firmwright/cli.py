@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
-from firmwright import __version__, bundle_commands, first_commands
+from firmwright import __version__, bundle_parsers, first_commands
 from firmwright.documents.chain import list_chain
 from firmwright.errors import UserError, did_you_mean
 from firmwright.fleet import command as fleet_command
@@ -130,7 +130,7 @@ def make_parser() -> argparse.ArgumentParser:
         for flags, settings in OWN_OPTIONS.get(name, {}).items():
             command.add_argument(*flags, **settings)
     first_commands.add_commands(commands)
-    bundle_commands.add_commands(commands)
+    bundle_parsers.add_commands(commands)
     fleet_command.add_commands(commands)
     show.add_command(commands)
     vendor.add_command(commands)
@@ -284,15 +284,17 @@ def vendor_inputs(options: argparse.Namespace) -> int:
 
 def run_on_bundles(options: argparse.Namespace) -> int:
     """Run a command with bundles as arguments; return its exit code."""
-    if options.command not in bundle_commands.ONLINE:
+    if options.command not in bundle_parsers.ONLINE:
         end_with_reader()
+    from firmwright import bundle_commands
+
     return bundle_commands.run_command(options)
 
 
 OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] = (
     (first_commands.COMMANDS, first_commands.run_command),
     (("watch",), watch_recipes),
-    (bundle_commands.COMMANDS, run_on_bundles),
+    (bundle_parsers.COMMANDS, run_on_bundles),
     (fleet_command.COMMANDS, fleet_command.run_command),
     (("show",), show.run_command),
     (("vendor",), vendor_inputs),

@@ -28,7 +28,8 @@ CHANGES = {
     "models/relax": ("models/relax/importer.py", "(host, LLVM)", "(this machine, LLVM)"),
     "partition": ("partition/outline.py", 'f"region_{index', 'f"part_{index'),
     "planning": ("planning/arena.py", "ALIGNMENT = 16", "ALIGNMENT = 64"),
-    "report": ("report/manifest.py", "MANIFEST_VERSION = 1", "MANIFEST_VERSION = 100"),
+    "report": ("report/manifest.py", "record[name] for name in names}\n    return",
+               "record[name] for name in reversed(names)}\n    return"),
 }  # fmt: skip
 """Changes that affect the network's bundle: a module, a text in it, and its replacement."""
 

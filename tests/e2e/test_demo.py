@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from firmwright.emulator import run_firmware
-from firmwright.ir.records import read_arrays, read_record
+from firmwright.ir.array_files import read_arrays
+from firmwright.ir.records import read_record
 from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import ModelInterface
 from firmwright.project.demo import ShownNetwork, write_demo

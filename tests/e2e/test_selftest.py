@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from firmwright.ir.records import read_arrays
+from firmwright.ir.array_files import read_arrays
 from tests.e2e.conftest import Repository, new_repository
 from tests.lowering.test_tflite_networks import mirrored
 

@@ -16,7 +16,8 @@ import pytest
 from tvm import relax
 
 from firmwright.builder import Graph
-from firmwright.ir.records import read_arrays, read_record
+from firmwright.ir.array_files import read_arrays
+from firmwright.ir.records import read_record
 from firmwright.ir.regions import COPY, Partition
 from firmwright.models.relax.importer import import_model
 from firmwright.models.relax.python_call import portable_json

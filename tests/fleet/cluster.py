@@ -22,9 +22,13 @@ class Cluster:
         options = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
         self.scheduler = self.start("dask_scheduler", *options)
 
-    def add(self, name: str, path: str = "") -> subprocess.Popen[bytes]:
-        """Start a worker; it searches the folder ``path`` first for packages."""
-        options = ("--nthreads", "1", "--no-dashboard", "--no-nanny", "--name", name)
+    def add(self, name: str, path: str = "", *, restarts: bool = False) -> subprocess.Popen[bytes]:
+        """Start a worker; it searches the folder ``path`` first for packages.
+
+        A worker that dies starts again if ``restarts`` is true.
+        """
+        nanny = "--nanny" if restarts else "--no-nanny"
+        options = ("--nthreads", "1", "--no-dashboard", nanny, "--name", name)
         return self.start("dask_worker", *options, path=path)
 
     def start(self, program: str, *options: str, path: str = "") -> subprocess.Popen[bytes]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -15,18 +13,15 @@ from threading import Thread
 import dask
 import pytest
 from distributed import Client
-from psutil import CONN_LISTEN, Process
 
 from firmwright.bundle.outcome import Outcome
 from firmwright.cluster import jobs
 from firmwright.cluster.jobs import ClusterError, Stop, Workers, connect, run_jobs
 from firmwright.cluster.order import Order
-from firmwright.fleet.local import WORKER, start_cluster
 from firmwright.pipeline.remote_jobs import describe_worker
 
 from . import work
 from .cluster import Cluster
-from .processes import find_processes
 
 
 @dataclass
@@ -49,21 +44,13 @@ class Notes:
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """Two workers on this machine that can import the jobs of these tests."""
-    folder = tmp_path_factory.mktemp("here")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-        with start_cluster(2, folder, Stop()) as address, connect(address) as client:
+    """A cluster with two workers that can import the jobs of these tests."""
+    with ExitStack() as stack:
+        cluster = Cluster(stack, tmp_path_factory.mktemp("here"))
+        cluster.add("first", restarts=True)
+        cluster.add("second", restarts=True)
+        with connect(cluster.address) as client:
             yield client
-
-
-def test_no_other_machine_reaches_the_workers(here: Client) -> None:
-    here.wait_for_workers(2)
-    listening = [
-        {each.laddr.ip for each in process.net_connections("inet") if each.status == CONN_LISTEN}
-        for process in (Process(), *Process().children(recursive=True))
-    ]
-    assert [places for places in listening if places] == 3 * [{"127.0.0.1"}]
 
 
 def run_here(
@@ -171,16 +158,6 @@ def test_a_scheduler_that_stops_answering_ends_the_fleet(
             list(outcomes)
 
 
-def test_a_worker_that_is_stopped_ends_with_the_fleet(tmp_path: Path) -> None:
-    """A worker that does not notice the end of its lifeline."""
-    others = find_processes(os.getpid(), WORKER)
-    with start_cluster(1, tmp_path, Stop()) as address, connect(address) as client:
-        client.wait_for_workers(1)
-        (worker,) = {*find_processes(os.getpid(), WORKER)} - {*others}
-        worker.send_signal(signal.SIGSTOP)
-    assert not worker.is_running()
-
-
 def test_the_list_of_workers_is_complete_at_any_time(here: Client) -> None:
     """At an interval, dask replaces the list of a client by a list without workers."""
     here.wait_for_workers(2)
@@ -222,16 +199,3 @@ def test_who_is_no_scheduler_is_refused(greeting: bytes, monkeypatch: pytest.Mon
         ):
             pass
         thread.join()
-
-
-def test_a_limit_of_open_files_that_is_too_low_is_refused(tmp_path: Path) -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (59, before[1]))
-    try:
-        with (
-            pytest.raises(ClusterError, match=r"files \(59\) is too low for .*: expected .* 60; "),
-            start_cluster(5, tmp_path, Stop()),
-        ):
-            pass
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -10,7 +10,8 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
-from firmwright.ir.records import encode_record, read_arrays, write_arrays
+from firmwright.ir.array_files import read_arrays, write_arrays
+from firmwright.ir.records import encode_record
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from typing import Any
 from firmwright.bundle.archive import BrokenBundleError, read_archive, read_capped
 from firmwright.documents.schema_check import find_errors
 from firmwright.documents.yaml_text import format_pointer
-from firmwright.report.manifest import MANIFEST_VERSION
 
 MANIFEST = "manifest.json"
+MANIFEST_VERSION = 1
 MAX_LISTED = 5
 AGAIN = "fetch or build the bundle again"
 

@@ -7,14 +7,19 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_held: set[int] = set()
+"""The ends that this process holds. A copy of this process has them, too."""
+
 
 @contextmanager
 def hold_lifeline() -> Iterator[int]:
     """Yield the pipe end that processes inherit (``pass_fds``). They end after the block."""
     watched, held = os.pipe()
+    _held.add(held)
     try:
         yield watched
     finally:
+        _held.remove(held)
         os.close(held)
         os.close(watched)
 
@@ -24,6 +29,9 @@ def follow_lifeline(watched: int) -> None:
 
     A separate process waits, so that the group also ends if this process was killed before.
     """
+    for held in _held:
+        os.close(held)
+    _held.clear()
     if os.fork():
         return
     # A reader of any other open pipe would wait for this process: faketime is such a reader.

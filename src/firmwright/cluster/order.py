@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -17,14 +17,19 @@ from firmwright.errors import UserError
 LOG = "build.log"
 """The file in the folder of a job with the output of its program."""
 
+ReadOutput = Callable[[], str]
+"""Returns the output of a job's program. Raises UserError with its errors if it failed."""
+
 
 @dataclass(frozen=True)
 class Order:
     """A job for a worker, which has access to the same files. ``root`` is the repository.
 
-    ``program`` is a module. It gets the job's ``folder`` and ``arguments``, and reads ``text`` from
-    its standard input. ``environment`` has variables that replace the worker's variables. ``files``
-    has the SHA-256 of each file of the recipe, by its path from ``root``.
+    ``program`` is a module; its ``main`` gets ``folder``, ``arguments`` and ``text``, and returns
+    the exit code. As a separate program it gets the end of a lifeline, the folder and the
+    arguments, and reads the text from its standard input. ``environment`` has variables that
+    replace the worker's variables. ``files`` has the SHA-256 of each file of the recipe, by its
+    path from ``root``.
     """
 
     name: str
@@ -64,25 +69,37 @@ def digest_file(path: Path) -> str:
 def run_program(order: Order, watched: int) -> str:
     """Return the output of a job's program. Raises UserError with its errors if it fails.
 
-    Its standard error is added to the job's log. The program's first arguments are ``watched`` and
-    the folder of the job. ``watched`` is the end of a lifeline with which the program ends.
+    ``watched`` is the end of a lifeline with which the program ends.
     """
-    for name, digest in order.files.items():
-        if digest_file(Path(order.root, name)) != digest:
-            message = "the worker sees another file; it needs the repository as it is here"
-            raise UserError(f"{Path(order.root, name)}: {message}")
-    folder = Path(order.root, order.folder)
-    try:
-        claim_folder(folder)
-    except OSError as error:
-        raise UserError(f"{error.filename}: {error.strerror or error}") from None
+    prepare_folder(order)
     done = run_python(
         *(order.program, str(watched), order.folder, *order.arguments),
         cwd=order.root, env={**os.environ, **order.environment}, pass_fds=(watched,),
         input=order.text, capture_output=True, start_new_session=True,
         text=True, encoding="utf-8", errors="replace",
     )  # fmt: skip
-    if done.stderr:
+    return read_output(order, done)
+
+
+def prepare_folder(order: Order) -> None:
+    """Create the folder of a job. Raises UserError if it or a file of the recipe is wrong."""
+    for name, digest in order.files.items():
+        if digest_file(Path(order.root, name)) != digest:
+            message = "the worker sees another file; it needs the repository as it is here"
+            raise UserError(f"{Path(order.root, name)}: {message}")
+    try:
+        claim_folder(Path(order.root, order.folder))
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror or error}") from None
+
+
+def read_output(order: Order, done: CompletedProcess[str]) -> str:
+    """Return the output of a program that has ended, and add its errors to the job's log.
+
+    Raises UserError with the errors of a program that failed.
+    """
+    folder = Path(order.root, order.folder)
+    if done.stderr and folder.is_dir():
         with (folder / LOG).open("a", encoding="utf-8") as log:
             log.write(done.stderr)
     refuse_failure(done, f"; see {folder / LOG}")

@@ -5,32 +5,34 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from doit import get_var
 
 from firmwright.bundle.outcome import Outcome
-from firmwright.cluster.jobs import ClusterError, Stop, Workers, connect, require_extra, run_jobs
+from firmwright.cluster.jobs import ClusterError, Stop, Workers, connect, run_jobs
+from firmwright.cluster.local import run_here
 from firmwright.cluster.order import Order, make_order
 from firmwright.cores import count_cores
 from firmwright.created_folders import claim_folder
 from firmwright.errors import UserError
 from firmwright.pipeline.build_root import find_build_root, prepare_build_root
-from firmwright.pipeline.command_line import SCHEDULER
+from firmwright.pipeline.command_line import SCHEDULER, set_variables
+from firmwright.pipeline.recipe_arguments import enter_repository
 from firmwright.pipeline.remote_jobs import describe_worker, list_environment
 from firmwright.pipeline.run_build import BUILD_PROCESS
+from firmwright.pipeline.snapshot import list_up_to_date
 from firmwright.process import ENDINGS
 from firmwright.shared_cache import open_cache
 
-from .local import start_cluster
 from .matrix import FleetJob
 from .progress_table import ProgressTable
 from .report import PAGE, RESULTS, count, read_results, write_report
-from .worker import build
+from .worker import build, read_end
 
 BUILT, FAILED, STOPPED = 0, 1, 2
 """Exit codes: all jobs are built, some failed, the fleet could not be run to its end.
@@ -59,7 +61,6 @@ def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
     """
     try:
         fleet = read_fleet_arguments(read_jobs())
-        require_extra()
         open_cache()  # reports an error in its settings once, not for each job
         before = read_results(fleet.folder / RESULTS)
         return build_all(fleet, before)
@@ -88,16 +89,15 @@ def build_all(fleet: Fleet, before: dict[str, Outcome]) -> int:
     code = BUILT
     stop = Stop()
     catch_signals(stop)
-    with find_scheduler(fleet, stop) as address, connect(address) as client:
-        workers = Workers(client, describe_worker, describe_worker(), watch)
-        try:
-            for outcome in run_jobs(make_orders(fleet), build, Outcome, workers, stop):
-                outcomes[outcome.job] = outcome
-                watch.finish(outcome)
-        except ClusterError as error:
-            watch.screen.close()
-            print(error, file=sys.stderr)
-            code = stop.code or STOPPED
+    run = run_on_cluster if fleet.scheduler else run_on_machine
+    try:
+        for outcome in run(fleet, watch, stop):
+            outcomes[outcome.job] = outcome
+            watch.finish(outcome)
+    except ClusterError as error:
+        watch.screen.close()
+        print(error, file=sys.stderr)
+        code = stop.code or STOPPED
     names = [job.name for job in fleet.jobs]
     write_report(fleet.folder, names, outcomes, before)
     watch.screen.print_hanging("", f"{count(names, outcomes)}; {fleet.folder / PAGE}")
@@ -119,11 +119,42 @@ def catch_signals(stop: Stop) -> None:
             signal.signal(signal.Signals[name], note)
 
 
-def find_scheduler(fleet: Fleet, stop: Stop) -> AbstractContextManager[str]:
-    """Return the address of the named scheduler, or of a local one that lives in the context."""
-    if fleet.scheduler is None:
-        return start_cluster(fleet.workers, fleet.folder, stop)
-    return nullcontext(fleet.scheduler)
+def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[Outcome]:
+    """Build the jobs in copies of this process, which imports the modules of the stages once.
+
+    The copies have its working directory and environment. Jobs with nothing to do need no copy.
+    """
+    enter_repository()
+    os.environ.update(list_environment())
+    orders = []
+    for order in make_orders(fleet):
+        bundle = find_finished_bundle(order)
+        if bundle is None:
+            orders.append(order)
+        else:
+            watch.start(order.name, "")
+            yield read_end(order, partial(str, bundle))
+    if orders:
+        # Imported late: a fleet with nothing to do needs no stage.
+        from firmwright.pipeline.task import import_stages
+        from firmwright.tasks.pipeline import PIPELINE
+
+        import_stages(PIPELINE)
+        yield from run_here(orders, read_end, fleet.workers, watch, stop)
+
+
+def find_finished_bundle(order: Order) -> str | None:
+    """Return the bundle of a job that has nothing to do; None if its stages must be checked."""
+    set_variables(order.arguments)
+    return next((build.bundle for build in list_up_to_date()), None)
+
+
+def run_on_cluster(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[Outcome]:
+    """Build the jobs on the workers of the fleet's scheduler."""
+    assert fleet.scheduler is not None
+    with connect(fleet.scheduler) as client:
+        workers = Workers(client, describe_worker, describe_worker(), watch)
+        yield from run_jobs(make_orders(fleet), build, Outcome, workers, stop)
 
 
 def make_orders(fleet: Fleet) -> list[Order]:

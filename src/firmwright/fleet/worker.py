@@ -1,18 +1,24 @@
-"""Does the work of a fleet's worker: it builds a job and reports the outcome."""
+"""Builds a job of a fleet, and reports the outcome."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from firmwright.bundle.outcome import Outcome, read_outcome
-from firmwright.cluster.order import Order, run_program
+from firmwright.cluster.order import Order, ReadOutput, run_program
 from firmwright.errors import UserError
 
 
 def build(order: Order, watched: int) -> Outcome:
     """Build a job in a separate process, and return the outcome; no error is raised."""
+    return read_end(order, partial(run_program, order, watched))
+
+
+def read_end(order: Order, read: ReadOutput) -> Outcome:
+    """Return the outcome of a job, from the output of its build; no error is raised."""
     try:
-        bundle = Path(run_program(order, watched).splitlines()[-1])
+        bundle = Path(read().splitlines()[-1])
         return read_outcome(order.name, bundle)
     except UserError as error:
         return Outcome(order.name, str(error))

@@ -7,18 +7,12 @@ dataclass that msgspec has read would be written without the fields that have th
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
-from zipfile import ZipFile, ZipInfo
 
-import ml_dtypes
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from firmwright.errors import UserError, to_printable
 
@@ -58,28 +52,6 @@ def read_record(path: Path, kind: type[Record]) -> Record:
         raise UserError(
             f"{path}: damaged: {error}; remove it (`doit clean`) and build again"
         ) from None
-
-
-def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write named arrays as an uncompressed ``.npz``; the same arrays produce the same bytes.
-
-    ``numpy.savez`` does not: it leaves the sizes open at first, and Python versions write those
-    differently.
-    """
-    with ZipFile(path, "w") as archive:
-        for name, array in arrays.items():
-            content = io.BytesIO()
-            np.lib.format.write_array(content, np.asanyarray(array), allow_pickle=False)
-            archive.writestr(ZipInfo(f"{name}.npy"), content.getvalue())
-
-
-def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read the arrays of a ``.npz`` file by name.
-
-    numpy stores bfloat16, a type of another package, as raw bytes; those become bfloat16 again.
-    """
-    with np.load(path, allow_pickle=False) as stored:
-        return {n: a.view(ml_dtypes.bfloat16) if a.dtype == "V2" else a for n, a in stored.items()}
 
 
 def find_wrong_field(record: Any, kind: type) -> str:

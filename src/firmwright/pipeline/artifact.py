@@ -104,7 +104,7 @@ def read_file(path: Path, kind: str) -> Any:
         # tvm.ir.load_json also parses and writes the text again, to convert files of old releases.
         return from_json_graph_str(path.read_text(encoding="utf-8"))
     if kind == ARRAYS:
-        from firmwright.ir.records import read_arrays
+        from firmwright.ir.array_files import read_arrays
 
         return read_arrays(path)
     return read_known_record(path, kind, *read_identity(path))
@@ -124,7 +124,8 @@ def write_file(path: Path, kind: str, value: Any) -> None:
 
         path.write_text(to_printable(tvm.ir.save_json(value)), encoding="utf-8")
         return
-    from firmwright.ir.records import write_arrays, write_record
+    from firmwright.ir.array_files import write_arrays
+    from firmwright.ir.records import write_record
 
     if kind == ARRAYS:
         write_arrays(path, value)

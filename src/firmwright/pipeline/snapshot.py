@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 FOLDER = ".snapshots"
 """The folder in the build root, with one file per command line."""
 
+PYTHON_PATH = [*sys.path]
+"""The path of Python at the start: packages of the stages extend it when they are imported."""
+
 
 @dataclass(frozen=True)
 class UpToDate:
@@ -62,10 +65,7 @@ def list_finished(titles: Iterable[Title]) -> list[UpToDate]:
 
 def load_tasks() -> list[Task]:
     """Return the tasks of a build that has nothing to do; empty if the stages must be checked."""
-    try:
-        fresh = read_snapshot(find_snapshot(), collect_circumstances())
-    except UserError:  # the code that makes the jobs reports the error
-        return []
+    fresh = list_up_to_date()
     if not fresh:
         return []
     tasks = [
@@ -73,6 +73,14 @@ def load_tasks() -> list[Task]:
     ]
     names = [task.name for task in tasks]
     return [Task("build", None, task_dep=names, has_subtask=True), *tasks]
+
+
+def list_up_to_date() -> list[UpToDate]:
+    """Return the recipes of a build that has nothing to do; empty if it may have."""
+    try:
+        return read_snapshot(find_snapshot(), collect_circumstances())
+    except UserError:  # the code that makes the jobs reports the error
+        return []
 
 
 def find_snapshot() -> Path:
@@ -89,7 +97,7 @@ def collect_circumstances() -> str:
     """Return the deciding values except files. sys.path and PATH find packages and programs."""
     stated = [
         sys.version,
-        sys.path,
+        PYTHON_PATH,
         sorted(os.environ.items()),
         [str(Path.cwd()), get_initial_workdir()],
         [str(layers) for layers in find_recipes()],
@@ -161,7 +169,7 @@ def list_always() -> list[str]:
     """Return the paths on which every build depends: our files, and search paths of programs."""
     return [
         *(path for folder in FOLDERS for path in list_own_files(str(folder))),
-        *sys.path,
+        *PYTHON_PATH,
         *os.environ.get("PATH", "").split(os.pathsep),
     ]
 

@@ -41,6 +41,7 @@ from firmwright.targets.load import load_target, target_names
 
 from . import origins
 from .code_digest import CODE_FOLDERS, code_digest
+from .declaration import StageDeclaration
 from .freshness import InputWatch, UpToDateCheck, file_digest
 from .job import Job
 from .options import collect_options
@@ -62,11 +63,16 @@ class Title:
         return str(task.name)
 
     def import_stages(self) -> None:
-        """Import the code of this stage and the later stages. A stage reports a failed import."""
-        for name in dropwhile(lambda name: name != self.stage, self.job.stages):
-            if self.job.has_stage(name):
-                with suppress(ImportError):
-                    import_module(self.job.stages[name].run.partition(":")[0])
+        """Import the code of this stage and the later stages."""
+        names = dropwhile(lambda name: name != self.stage, self.job.stages)
+        import_stages(self.job.stages[name] for name in names if self.job.has_stage(name))
+
+
+def import_stages(stages: Iterable[StageDeclaration[Any]]) -> None:
+    """Import the code of stages. A stage reports a failed import."""
+    for stage in stages:
+        with suppress(ImportError):
+            import_module(stage.run.partition(":")[0])
 
 
 class StageFailed(TaskFailed):  # type: ignore[misc]

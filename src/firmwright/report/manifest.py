@@ -21,8 +21,6 @@ from firmwright.toolchain.network_image import NetworkImage
 from firmwright.verify.detection import DetectionReport
 from firmwright.verify.run_records import AccuracyRecord, RunRecord
 
-MANIFEST_VERSION = 1
-
 
 @dataclass(frozen=True, slots=True)
 class Source:

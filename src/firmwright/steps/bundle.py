@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from firmwright.bundle.archive import write_archive
+from firmwright.bundle.bundle import MANIFEST_VERSION
 from firmwright.ir.records import write_record
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import Artifact
@@ -81,7 +82,7 @@ def make_manifest(
     """Return the manifest of an archive with these files; ``read`` has the build's inputs."""
     kernels = artifacts.KERNELS.read(job)
     return manifest.Manifest(
-        manifest_version=manifest.MANIFEST_VERSION,
+        manifest_version=MANIFEST_VERSION,
         name=job.recipe.name,
         build_id=read_build_id(artifacts.PROJECT.read(job), job.recipe.c_prefix),
         platform=job.platform.name,

@@ -7,17 +7,17 @@ again here. Only this machine decides that a variant cannot be built, so both ha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 from doit import get_var
 
-from firmwright.cluster.lifeline import hold_lifeline
-from firmwright.cluster.order import Order, make_order, run_program
+from firmwright.cluster.jobs import Stop
+from firmwright.cluster.local import run_here
+from firmwright.cluster.order import Order, ReadOutput, make_order, run_program
 from firmwright.cores import count_cores
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import RUN, RUN_OUTPUTS
@@ -83,20 +83,20 @@ def run_trials(job: Job, trials: Trials) -> Iterator[TrialResult]:
 def try_here(job: Job, trials: Trials) -> Iterator[TrialResult]:
     """Run the trials on this machine. They share all results before the kernels."""
     orders = make_orders(job, trials, job.cache / "tune", job.outdir, {})
-    return run_here(orders, try_ways, side_by_side)
+    return run_here(orders, read_trial, side_by_side, ClusterObserver(job), Stop())
 
 
 def try_on_cluster(job: Job, trials: Trials, scheduler: str) -> Iterator[TrialResult]:
     """Run the trials on a scheduler's workers, which may have no access to this build folder."""
     # Imported late: other commands do not use a cluster.
-    from firmwright.cluster.jobs import Stop, Workers, connect, run_jobs
+    from firmwright.cluster.jobs import Workers, connect, run_jobs
     from firmwright.pipeline.remote_jobs import describe_worker, list_environment
 
     orders = make_orders(job, trials, job.cache / "cluster", None, list_environment())
     failed = []
     with connect(scheduler) as client:
         workers = Workers(client, describe_worker, describe_worker(), ClusterObserver(job))
-        for tried in run_jobs(orders, try_ways, TrialResult, workers, Stop()):
+        for tried in run_jobs(orders, try_variants, TrialResult, workers, Stop()):
             if tried.failure:
                 job.note(f"trial {tried.trial} failed on the cluster: {tried.failure}")
                 failed.append(tried.trial)
@@ -128,10 +128,15 @@ def make_orders(
     ]
 
 
-def try_ways(order: Order, watched: int) -> TrialResult:
-    """Build and run a trial. Return errors instead of raising them."""
+def try_variants(order: Order, watched: int) -> TrialResult:
+    """Build and run a trial in a separate process. Return errors instead of raising them."""
+    return read_trial(order, partial(run_program, order, watched))
+
+
+def read_trial(order: Order, read: ReadOutput) -> TrialResult:
+    """Return the result of a trial from its output. Return errors instead of raising them."""
     try:
-        return msgspec.json.decode(run_program(order, watched), type=TrialResult)
+        return msgspec.json.decode(read(), type=TrialResult)
     except UserError as error:
         return TrialResult(order.name, str(error))
 
@@ -151,22 +156,3 @@ def read_tried(job: Job, trial: str) -> TrialResult:
     by_region = {name: count // run.samples for name, count in run.instructions_by_region.items()}
     digests = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in outputs.items()}
     return TrialResult(trial, "", run.instructions or 0, by_region, digests)
-
-
-T = TypeVar("T")
-
-
-def run_here(orders: Sequence[Order], work: Callable[[Order, int], T], most: int) -> Iterator[T]:
-    """Yield the result of ``work`` for each job, in the order in which they end.
-
-    At most ``most`` jobs run at a time. ``work`` also gets an end of a lifeline, so that all
-    programs end if the caller stops.
-    """
-    with ThreadPoolExecutor(most) as pool, hold_lifeline() as watched:
-        running = [pool.submit(work, order, watched) for order in orders]
-        try:
-            for ended in as_completed(running):
-                yield ended.result()
-        finally:
-            for waiting in running:
-                waiting.cancel()

@@ -18,7 +18,7 @@ from firmwright.devices.mla.settings import AfeSettings, make_settings
 from firmwright.devices.mla.stages import RECORD
 from firmwright.devices.mla.static_schedule import write_schedule
 from firmwright.errors import UserError
-from firmwright.ir.records import write_arrays
+from firmwright.ir.array_files import write_arrays
 from firmwright.ir.tensors import Tensor
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.custom_rewrites import list_custom_rewrites

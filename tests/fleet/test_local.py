@@ -1,0 +1,90 @@
+"""Jobs in copies of this process: their outputs, errors and ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from firmwright.cluster.jobs import ClusterError, Stop
+from firmwright.cluster.local import run_here
+from firmwright.cluster.order import LOG, Order, ReadOutput, make_order
+from firmwright.errors import UserError
+from firmwright.user_folders import find_cache_folder
+
+from .test_run import Notes
+
+KILLED = "the build was ended by SIGKILL: memory may have run out"
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Order]:
+    monkeypatch.chdir(tmp_path)
+    environment = {"FIRMWRIGHT_TEST": "1"}
+    program = "tests.fleet.program"
+
+    def make_job(end: str) -> Order:
+        return make_order(end, program, [], tmp_path / end, [end], environment, "text")
+
+    return make_job
+
+
+def read_end(order: Order, read: ReadOutput) -> tuple[str, str]:
+    try:
+        return order.name, read().strip()
+    except UserError as error:
+        return order.name, str(error)
+
+
+def run(orders: Sequence[Order], most: int = 2) -> tuple[dict[str, str], Notes]:
+    notes = Notes()
+    return dict(run_here(orders, read_end, most, notes, Stop())), notes
+
+
+def test_each_job_has_its_output_or_its_error(make: Callable[[str], Order], tmp_path: Path) -> None:
+    ends = ("succeed", "refuse", "fail", "die")
+    found, notes = run([make(end) for end in ends])
+    assert found == {
+        "succeed": f"{tmp_path} 1 text",
+        "refuse": "recipe.yaml:1:1: an error",
+        "fail": "a line of its output",
+        "die": KILLED,
+    }
+    assert [job for job, _ in notes.started] == list(ends)
+    assert {place for _, place in notes.started} == {"0", "1"}
+    assert (tmp_path / "fail" / LOG).read_text() == "a line of its output\n"
+    assert "FIRMWRIGHT_TEST" not in os.environ
+
+
+def test_an_unexpected_error_is_one_line(
+    make: Callable[[str], Order], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (found, _) = run([make("fault")])
+    assert found["fault"] == (
+        "ZeroDivisionError: an unexpected error: this is a fault of firmwright; "
+        f"please report it with {find_cache_folder()}/fault.log"
+    )
+
+
+def test_a_folder_that_is_a_file_fails_the_job(
+    make: Callable[[str], Order], tmp_path: Path
+) -> None:
+    (tmp_path / "succeed").write_text("a file")
+    assert run([make("succeed")])[0] == {"succeed": f"{tmp_path}/succeed: File exists"}
+
+
+def test_jobs_end_when_the_caller_stops(make: Callable[[str], Order], tmp_path: Path) -> None:
+    stop, place = Stop(), tmp_path / "wait" / "pid"
+    jobs = run_here([make("succeed"), make("wait"), make("die")], read_end, 2, Notes(), stop)
+    assert next(jobs)[0] == "succeed"
+    while not (place.exists() and place.read_text()):
+        assert next(jobs) == ("die", KILLED)
+    process = psutil.Process(int(place.read_text()))
+    stop.reason = "interrupted"
+    with pytest.raises(ClusterError, match="interrupted"):
+        list(jobs)
+    process.wait(60)
