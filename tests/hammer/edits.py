@@ -56,6 +56,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
     "c_prefix": ["net", "other", None],
     "cflags": [["-DONE=1"], ["-O1"], None],
     "compare": ["c", None],
+    "clock": ["50 MHz", 48000000, None],
     "counter": [1, 2, None],
     "demo": [{}, {"profile": "individual"}, {"compare": True}, None],
     "description": ["A network.", "Another one.", None],

@@ -24,6 +24,7 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
         "budget": {"flash": "4 MiB"},
         "c_prefix": "net",
         "cflags": ["-DONE=1"],
+        "clock": "50 MHz",
         "counter": 3,
         "demo": {"profile": "individual"},
         "description": "A network.",
