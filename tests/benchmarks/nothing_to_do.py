@@ -83,7 +83,7 @@ def main() -> None:
     pairs = [zip(build, base, strict=True) for build, base, *_ in rows]
     ratios = [Took(*(of_build / of_base for of_build, of_base in pair)) for pair in pairs]
     show("ratio of the first two, pair by pair", ratios, 2)
-    pairs = [zip(everything, build, strict=True) for build, _, everything, _ in rows]
+    pairs = [zip(everything, build, strict=True) for build, _, everything, *_ in rows]
     added = [Took(*((of_all - of_one) / more for of_all, of_one in pair)) for pair in pairs]
     show("each further recipe", added, 4)
 
