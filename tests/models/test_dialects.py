@@ -9,7 +9,8 @@ import numpy as np
 import onnx
 import pytest
 
-from firmwright.models.onnx.importer import run_reference
+from firmwright.errors import UserError
+from firmwright.models.onnx.importer import import_model, run_reference
 from tests.networks.firmware import run_generated
 from tests.networks.imported import run_imported
 from tests.networks.onnx_models import graph, node, value
@@ -126,3 +127,13 @@ def test_a_layer_is_normalized_on_integers() -> None:
 def test_a_root_mean_square_is_one_of_integers() -> None:
     expected = normalize(NUMBERS, WEIGHT, 0, 15)
     compare_import("iRMSNorm", expected, [WEIGHT], D=2**15, n_levels=256)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("iSoftmax", "its attribute 'log2' is missing"), ("RequantShift", "it has 1 inputs")],
+)
+def test_an_incomplete_operator_is_rejected(name: str, problem: str) -> None:
+    model = graph([node(name, ["x"], ["y"])], [value("x", [2])], [value("y", [2])], {}, 13)
+    with pytest.raises(UserError, match=rf"m.onnx: operator {name} \(node 'y'\): {problem}"):
+        import_model(model.SerializeToString(), "m.onnx", {})

@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.models.onnx.domains import get_opset
-from firmwright.models.onnx.graph.body import replace_nodes
+from firmwright.models.onnx.graph.body import refuse, replace_nodes
 
 Attributes = Mapping[str, float]
 DOMAINS = ("", "ai.onnx", "ai.onnx.contrib", "PACTOps")
@@ -185,12 +185,18 @@ def expand(
     node: onnx.NodeProto, types: Mapping[str, int], ranks: Mapping[str, int], opset: int
 ) -> Iterator[onnx.NodeProto]:
     """Yield the nodes that replace a node; the node itself if it needs no replacement."""
-    if node.op_type not in EXPANSIONS or node.domain not in DOMAINS:
+    is_known = node.op_type in EXPANSIONS and node.domain in DOMAINS
+    if not is_known or not node.input or not node.output:
         yield node
         return
     rank = ranks.get(node.input[0], 0)
     body = Body(node, [1, -1, *[1] * (rank - 2)] if rank else (), opset)
-    result = EXPANSIONS[node.op_type](body, read_numbers(node))
+    try:
+        result = EXPANSIONS[node.op_type](body, read_numbers(node))
+    except KeyError as name:
+        refuse(node, f"its attribute {name} is missing; export the model again")
+    except (IndexError, ValueError):
+        refuse(node, f"it has {len(node.input)} inputs, which do not fit; export the model again")
     kind = types.get(node.output[0], TensorProto.FLOAT)
     body.add("Cast", result, result=node.output[0], to=kind)
     yield from body.nodes

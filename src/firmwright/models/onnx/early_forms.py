@@ -95,9 +95,12 @@ def raise_node(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
         take(node, name)
     if not take(node, "is_test", 1):
         refuse(node, "it is in training mode; export the model for inference")
-    if node.op_type in BROADCAST and len(node.input) == 2:
-        return align_operand(node, facts)
-    return FORMS[node.op_type](node, facts) if node.op_type in FORMS else [node]
+    try:
+        if node.op_type in BROADCAST and len(node.input) == 2:
+            return align_operand(node, facts)
+        return FORMS[node.op_type](node, facts) if node.op_type in FORMS else [node]
+    except (TypeError, ValueError):
+        refuse(node, "its attributes or inputs have wrong types; export the model again")
 
 
 def take(node: onnx.NodeProto, name: str, default: Any = None) -> Any:

@@ -39,6 +39,7 @@ from firmwright.models.importing import (
     variable_name,
 )
 from firmwright.models.onnx.accepted_forms import normalize_forms
+from firmwright.models.onnx.attributes import is_text
 from firmwright.models.onnx.checks import check_model, describe
 from firmwright.models.onnx.converters import (
     CONVERTERS,
@@ -152,11 +153,18 @@ def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
         ) from None
     if not model.graph.node and not model.graph.output:
         raise UserError(f"{name}: not an ONNX model: it has no graph; export it again")
+    damaged = (
+        f"{name}: not a valid ONNX model: a name or a text is not UTF-8; fetch or export it again"
+    )
+    if not all(is_text(node.op_type) for node in model.graph.node):
+        raise UserError(damaged)
     name_domains(model)
     try:
         remarks = normalize_forms(model)
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
+    except UnicodeDecodeError:
+        raise UserError(damaged) from None
     check_model(model, name)
     return model, remarks
 

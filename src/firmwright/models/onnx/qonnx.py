@@ -34,13 +34,18 @@ CHANGED = frozenset("Hardmax LogSoftmax ReduceSum Softmax Split Squeeze Unsqueez
 class Quantizer(Body):
     """The nodes that replace a quantizer, whose parameters are constants of the model."""
 
-    def __init__(self, node: onnx.NodeProto, constants: Mapping[str, Array], opset: int) -> None:
+    def __init__(
+        self, node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto], opset: int
+    ) -> None:
         super().__init__(node)
         self.data, *names = node.input
         unknown = [name for name in names if name not in constants]
         if unknown:
             refuse(node, f"its parameter '{unknown[0]}' is not a constant; export it as one")
-        self.parameters = [constants[name] for name in names]
+        try:
+            self.parameters = [numpy_helper.to_array(constants[name]) for name in names]
+        except (KeyError, TypeError, ValueError):
+            refuse(node, "a parameter is damaged; export the model again")
         self.opset = opset
         self.is_integer = False
 
@@ -55,7 +60,7 @@ class Quantizer(Body):
         return 0, 2**bits - 1 - narrow
 
     def round(self, value: str, default: str) -> str:
-        mode = get_attribute(self.node, "rounding_mode", default).upper()
+        mode = str(get_attribute(self.node, "rounding_mode", default)).upper()
         if mode not in ROUNDINGS:
             known = ", ".join(ROUNDINGS)
             refuse(self.node, f"its rounding_mode is {mode}; expected one of {known}")
@@ -107,7 +112,7 @@ def quantize(body: Quantizer) -> None:
         quantize_bipolar(body)
         return
     limits = body.find_limits(bits, signed)
-    mode = ROUNDINGS.get(get_attribute(body.node, "rounding_mode", "ROUND").upper())
+    mode = ROUNDINGS.get(str(get_attribute(body.node, "rounding_mode", "ROUND")).upper())
     # An odd zero point changes the direction in which a middle is rounded.
     is_even = not (zero % 2).any() and (zero >= limits[0]).all() and (zero <= limits[1]).all()
     has_form = bits <= 16 and body.opset >= INTEGER_OPSET and zero.size in (1, scale.size)
@@ -182,9 +187,9 @@ def expand_quantizers(model: onnx.ModelProto) -> tuple[str, ...]:
     if not any(is_quantizer(node) for node in graph.node):
         return ()
     raise_opset(model)
-    constants = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
+    constants = {tensor.name: tensor for tensor in graph.initializer}
     constants |= {
-        node.output[0]: numpy_helper.to_array(attribute.t)
+        node.output[0]: attribute.t
         for node in graph.node
         if node.op_type == "Constant"
         for attribute in node.attribute
