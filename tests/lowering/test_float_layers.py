@@ -19,14 +19,7 @@ from firmwright.toolchain import (
     load_toolchain,
 )
 from firmwright.verify.protocol import decode_outputs, encode_samples
-from tests.networks.firmware import (
-    SANITIZED,
-    Sample,
-    join_sources,
-    link_network,
-    lowered,
-    run_generated,
-)
+from tests.networks.firmware import SANITIZED, Sample, link_network, lowered, run_generated
 
 
 class Builder:
@@ -117,7 +110,7 @@ def run_on(data: bytes, sample: Sample, platform_name: str, folder: Path) -> npt
     platform = load_platform(platform_name)
     build = Build(load_toolchain("zig"), platform, ())
     network = lowered(data, platform=platform_name)
-    elf = link_network(network, build, folder, folder / "cache", list_files=join_sources)
+    elf = link_network(network, build, folder, folder / "cache")
     given = encode_samples(network.interface.inputs, [sample])
     emulator = platform.emulators[0]
     ran = run_firmware(elf, platform, emulator, given, "network_run", 10**10)
