@@ -82,7 +82,7 @@ class FirmwrightBackend(Backend):
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Program:
         """Compile a model for this machine; raise UserError if that is not possible."""
         if not cls.supports_device(device):
-            raise UserError(f"device {device}: the programs run on the CPU")
+            raise UserError(f"the device {device!r} is not supported; expected 'CPU'")
         network = compile_model(model)
         build = Build(load_toolchain("zig"), PLATFORM)
         compiler = find_compiler(build.toolchain, PLATFORM.architecture)

@@ -104,7 +104,7 @@ def test_boxes_that_are_elsewhere_fail_the_build(tmp_path: Path) -> None:
     done = repository.doit("build", "recipe=boxes.yaml", "platform=host")
     text = done.stdout + done.stderr
     assert done.returncode == 1
-    assert "the firmware's boxes are not those of the reference, onnxruntime" in text
+    assert "the firmware's boxes differ from the boxes of the reference, onnxruntime" in text
     assert "x.npy[0]: only the reference has '" in text
     assert "x.npy[1]: only the firmware has '" in text
     assert "Traceback" not in text
@@ -279,5 +279,5 @@ def test_boxes_that_quantization_loses_fail_the_build(tmp_path: Path) -> None:
     done = repository.doit("build", "recipe=boxes.yaml", "platform=host")
     text = done.stdout + done.stderr
     assert done.returncode == 1
-    assert "not those of the reference, the float network in onnxruntime" in text
+    assert "differ from the boxes of the reference, the float network in onnxruntime" in text
     assert "Traceback" not in text

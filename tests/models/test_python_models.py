@@ -228,7 +228,7 @@ def with_functions(*functions: str) -> str:
         ),
         (
             ['@R.function\ndef main(x: R.Tensor((2,), "float8_e4m3fn")):\n    return R.abs(x)\n'],
-            "'x' is float8_e4m3fn, which firmware cannot carry",
+            "'x' is float8_e4m3fn, which is not supported; expected",
         ),
     ],
 )

@@ -119,9 +119,9 @@ def test_outputs_are_read_back_and_missing_ones_noticed() -> None:
     assert decode_outputs(console, [tensor], 1, 0)[0][0].tolist() == [1, 2]
     with pytest.raises(UserError, match="exit code 7"):
         decode_outputs(console, [tensor], 1, 7)
-    with pytest.raises(UserError, match="did not come back"):
+    with pytest.raises(UserError, match="did not write"):
         decode_outputs(b"@done 1\n", [tensor], 1, 0)
-    with pytest.raises(UserError, match="2 bytes came, not 4"):
+    with pytest.raises(UserError, match="wrote 2 bytes; expected 4"):
         decode_outputs(b"@output 0 0 0100\n@done 1\n", [tensor], 1, 0)
     with pytest.raises(UserError, match="it printed last"):
         decode_outputs(b"@output 0 0 01000200\n", [tensor], 1, 0)

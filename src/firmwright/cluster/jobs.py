@@ -92,7 +92,8 @@ def connect(scheduler: str) -> Iterator[Client]:
         refuse_stranger(scheduler)
         client = Client(scheduler, timeout=CONNECTION)
     except (OSError, ValueError) as error:
-        raise ClusterError(f"no scheduler answers at {scheduler}: {first_line(error)}") from None
+        problem = f"no scheduler answers at {scheduler}: {first_line(error)}"
+        raise ClusterError(f"{problem}; check that `dask scheduler` runs there") from None
     with client:
         yield client
 

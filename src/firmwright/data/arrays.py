@@ -40,9 +40,11 @@ def load_npy(path: Path) -> Array:
     try:
         array = np.load(path, allow_pickle=False)
     except UNREADABLE as error:
-        raise UserError(f"{path}: not an .npy of a plain array: {error}") from None
+        raise UserError(
+            f"{path}: not an .npy of a plain array: {error}; write it with numpy.save"
+        ) from None
     if not isinstance(array, np.ndarray):
-        raise UserError(f"{path}: not an .npy of one array")
+        raise UserError(f"{path}: not an .npy of one array; write it with numpy.save")
     return array
 
 
@@ -53,10 +55,12 @@ def load_npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
             found = {name: archive[name] for name in names if name in archive}
             known = ", ".join(sorted(archive.files))
     except UNREADABLE as error:
-        raise UserError(f"{path}: not an .npz of plain arrays: {error}") from None
+        raise UserError(
+            f"{path}: not an .npz of plain arrays: {error}; write it with numpy.savez"
+        ) from None
     for name, array in found.items():
         if not isinstance(array, np.ndarray):
-            raise UserError(f"{path}: '{name}' is not an array")
+            raise UserError(f"{path}: '{name}' is not an array; write it with numpy.savez")
     missing = [name for name in names if name not in found]
     if missing:
         raise UserError(
@@ -110,7 +114,8 @@ def check_array(array: Array, tensor: Tensor, label: str) -> Array:
         bad = np.isnan(shaped.reshape(samples, -1)).any(axis=1)
         numbers = ", ".join(str(i) for i in np.flatnonzero(bad)[:10])
         count = int(np.count_nonzero(bad))
-        raise UserError(f"{label}: NaN in {count} of {samples} samples (sample {numbers})")
+        problem = f"NaN in {count} of {samples} samples (sample {numbers})"
+        raise UserError(f"{label}: {problem}; remove or correct them")
     return quantize_array(shaped, tensor) if real else shaped
 
 

@@ -41,7 +41,7 @@ def open_picture(data: bytes, label: str) -> Image.Image:
         with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
             if picture.width * picture.height > MAX_PIXELS:
                 size = f"{picture.width} x {picture.height}"
-                raise UserError(f"{label}: {size} pixels; at most {MAX_PIXELS:,} are read")
+                raise UserError(f"{label}: {size} pixels; the maximum is {MAX_PIXELS:,} in total")
             if picture.mode[0] in WIDE_MODES:
                 raise UserError(
                     f"{label}: pixels of more than 8 bits ({picture.mode}), which would be cut off "
@@ -55,7 +55,8 @@ def open_picture(data: bytes, label: str) -> Image.Image:
             f"{label}: not a supported picture; expected one of {', '.join(FORMATS)}"
         ) from None
     except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error …
-        raise UserError(f"{label}: not a picture that can be read: {first_line(error)}") from None
+        problem = f"{label}: cannot decode the picture: {first_line(error)}"
+        raise UserError(f"{problem}; save it again") from None
 
 
 def compute_resized_size(size: tuple[int, int], preprocess: Preprocess) -> tuple[int, int]:
@@ -100,7 +101,8 @@ def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str)
     if preprocess.crop is not None:
         if preprocess.crop[0] > size[0] or preprocess.crop[1] > size[1]:
             wanted = " x ".join(map(str, preprocess.crop))
-            raise UserError(f"{label}: {size[0]} x {size[1]} pixels, too small to crop {wanted}")
+            found = f"{size[0]} x {size[1]} pixels, too small to crop {wanted}"
+            raise UserError(f"{label}: {found}; resize it before, or crop less")
         picture = picture.crop(center_crop_box(size, preprocess.crop))
     pixels = np.asarray(picture.convert("L") if preprocess.colour == "grey" else picture)
     pixels = pixels.reshape(*pixels.shape[:2], -1)

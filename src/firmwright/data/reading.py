@@ -154,7 +154,8 @@ def call_function(reference: str, folder: Path) -> Array:
     with load_custom_function(reference, folder) as function:
         result = function()
     if not isinstance(result, np.ndarray):
-        raise UserError(f"{reference}: returned {type(result).__name__}, not a numpy array")
+        found = f"returned {type(result).__name__}, not a numpy array"
+        raise UserError(f"{reference}: {found}; return one, such as numpy.array(…)")
     return result
 
 

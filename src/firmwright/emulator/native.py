@@ -28,7 +28,7 @@ def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
         raise UserError(f"{path}: cannot run the program: {error.strerror}") from error
     if process.returncode < 0:
         name = describe_exit(process.returncode)
-        raise UserError(f"{path}: the program was ended by the signal {name}")
+        raise UserError(f"{path}: the program was ended by the signal {name}; run it in a debugger")
     if process.returncode == EXIT_NO_INPUT:
         raise UserError(
             f"{path}: waiting for console input, but no input is left; check a changed main.c"

@@ -97,7 +97,9 @@ def find_qemu(platform: Platform) -> tuple[Qemu, str]:
     """Return the platform's `qemu` entry and the program's path; UserError if either is missing."""
     qemu = platform.qemu
     if qemu is None:
-        raise UserError(f"platform {platform.name}: no `qemu:` entry says which machine it is")
+        raise UserError(
+            f"platform {platform.name}: the key `qemu` with its machine is missing; add it"
+        )
     program = shutil.which(qemu.program)
     if program is None:
         raise UserError(explain_missing_qemu(qemu, platform))

@@ -82,7 +82,8 @@ def refuse_shape(name: str, label: str, shape: Sequence[object], declared: objec
 def check_element_type(name: str, label: str, dtype: str) -> None:
     """Raise UserError if the generated C has no type for the elements of an input or output."""
     if dtype not in ELEMENT_BYTES:
-        raise UserError(f"{name}: '{label}' is {dtype}, which firmware cannot carry")
+        known = ", ".join(sorted(ELEMENT_BYTES))
+        raise UserError(f"{name}: '{label}' is {dtype}, which is not supported; expected {known}")
 
 
 def refuse_open_shape(name: str, label: str, declared: object) -> NoReturn:

@@ -129,7 +129,7 @@ def find_missing_files(data: Any, folder: Path) -> Iterator[Finding]:
             yield Finding(reference.pointer, f"no such file: {shown}; {advice}")
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            yield Finding(reference.pointer, f"cannot be read: {shown}: {reason}")
+            yield Finding(reference.pointer, f"cannot read {shown}: {reason}")
 
 
 def find_wide_pattern(reference: FileReference, folder: Path) -> Iterator[Finding]:

@@ -180,7 +180,8 @@ def _read_version(toolchain: Toolchain, command: tuple[str, ...]) -> str:
         output = _ask((*command, *arguments), stamp_program(command[0]))
         number = re.search(r"\d+(\.\d+)+", output)
         if number is None:
-            raise UserError(f"'{name}' does not print its version; it printed: {output.strip()}")
+            printed = f"'{name}' does not print its version; it printed: {output.strip()}"
+            raise UserError(f"{printed}; check its installation")
         parts.append(f"{name} {number[0]}")
     first, *others = parts
     return f"{first} ({', '.join(others)})" if others else first
@@ -220,7 +221,8 @@ def _ask(command: Sequence[str], stamp: Sequence[str | int]) -> str:
         try:
             ANSWERS[question] = run_compiler(command, Path(), Path())
         except (OSError, subprocess.CalledProcessError) as error:
-            raise UserError(f"the compiler does not run: {' '.join(command)}: {error}") from error
+            problem = f"the compiler does not run: {' '.join(command)}: {error}"
+            raise UserError(f"{problem}; check its installation") from error
     return ANSWERS[question]
 
 

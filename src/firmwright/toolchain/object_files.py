@@ -55,10 +55,10 @@ def read_archive(path: Path) -> list[ObjectFile]:
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     if not content.startswith(ARCHIVE_MAGIC):
-        raise UserError(f"{path.name} is not an archive of object files")
+        raise UserError(f"{path.name} is not an archive of object files; expected a .a of `ar`")
     found = [parse_object(f"{path.name}({name})", data) for name, data in read_members(content)]
     if not found:
-        raise UserError(f"{path.name} is an archive without object files")
+        raise UserError(f"{path.name} is an archive without object files; build it again")
     return found
 
 
@@ -94,7 +94,7 @@ def parse_object(name: str, content: bytes) -> ObjectFile:
         image = ELFFile(io.BytesIO(content))
         symbols = read_symbols(image)
     except ELFError:
-        raise UserError(f"{name} is not an ELF object file") from None
+        raise UserError(f"{name} is not an ELF object file; compile it for the platform") from None
     order = "little" if image.little_endian else "big"
     machine = f"{image.get_machine_arch().strip('<>')}, {image.elfclass} bits, {order}-endian"
     named = [s for s in symbols if s.name and s.binding != LOCAL]

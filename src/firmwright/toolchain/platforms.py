@@ -77,7 +77,9 @@ class Timing:
     def find_throughput(self, device: str) -> Throughput:
         """Return the speed of a device. Raises UserError if the platform does not state it."""
         if device not in self.engines:
-            raise UserError(f"timing: the platform states no engine for '{device}'")
+            raise UserError(
+                f"timing: the platform states no engine for '{device}'; add it to its `timing`"
+            )
         return self.engines[device]
 
 
@@ -173,8 +175,8 @@ def to_host_platform(platform: Platform) -> Platform:
     """
     if platform.host is None:
         raise UserError(
-            f"compile_for_device: the platform '{platform.name}' names no `host:` to be built for "
-            "instead"
+            f"compile_for_device: the platform '{platform.name}' names no `host:` to build for; "
+            "add it to the platform, or leave the key out"
         )
     host = load_platform(platform.host)
     return replace(

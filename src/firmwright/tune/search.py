@@ -63,9 +63,14 @@ def refuse_uncounted(job: Job) -> None:
     """Raise UserError if a trial cannot count instructions."""
     if job.members:
         recipes = ", ".join(str(member.recipe.path) for member in job.members)
-        raise UserError(f"{job.recipe.path}: tune the recipes of its networks: {recipes}")
+        problem = "a firmware of several networks cannot be tuned"
+        raise UserError(
+            f"{job.recipe.path}: {problem}; tune the recipes of its networks: {recipes}"
+        )
     if not job.counts_instructions:
-        message = f"nothing counts instructions on '{job.platform.name}', so nothing can be tuned"
+        message = (
+            f"the emulator of '{job.platform.name}' does not count instructions, which tuning needs"
+        )
         raise UserError(str(job.recipe.make_diagnostic(("platform",), message)))
 
 

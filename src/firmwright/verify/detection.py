@@ -78,8 +78,8 @@ def match_samples(
     if problems:
         text = "\n".join(f"  {p}" for p in problems)
         raise UserError(
-            f"the firmware's boxes are not those of the reference, {reference} (same class, "
-            f"intersection over union of {AGREEMENT_IOU} or more):\n{text}"
+            f"the firmware's boxes differ from the boxes of the reference, {reference} (same "
+            f"class, intersection over union of {AGREEMENT_IOU} or more):\n{text}"
         )
     return tuple(samples)
 

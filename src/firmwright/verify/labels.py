@@ -61,7 +61,9 @@ def read_box_labels(path: Path, names: Sequence[str], count: int) -> list[list[B
             f'[[{{"class": "{names[0]}", "box": [0.1, 0.2, 0.5, 0.9]}}]]: {error}'
         ) from None
     if len(labels) < count:
-        raise UserError(f"{path}: boxes of {len(labels)} samples for {count} samples")
+        raise UserError(
+            f"{path}: boxes of {len(labels)} samples for {count} samples; add a list per sample"
+        )
     return [[to_box(box, names, path) for box in sample] for sample in labels[:count]]
 
 

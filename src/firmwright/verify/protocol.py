@@ -18,6 +18,8 @@ from firmwright.ir.storage import from_storage, to_storage
 from firmwright.ir.tensors import Tensor
 from firmwright.postprocess.boxes import Box
 
+CHECK_PROGRAM = "check a changed main.c or fw_hal.c"
+
 
 def encode_samples(inputs: Sequence[Tensor], samples: Sequence[Sample]) -> bytes:
     """Return the number of samples (4 bytes) and each sample's inputs, little-endian."""
@@ -52,13 +54,15 @@ def decode_outputs(
             continue  # an output with boxes
         tensor = outputs[index]
         if len(data) != tensor.bytes:
-            raise UserError(f"output '{tensor.name}': {len(data)} bytes came, not {tensor.bytes}")
+            wrong = f"the firmware wrote {len(data)} bytes; expected {tensor.bytes}"
+            raise UserError(f"output '{tensor.name}': {wrong}: {CHECK_PROGRAM}")
         kind = np.dtype(tensor.dtype).newbyteorder("<")
         found[sample, index] = from_storage(np.frombuffer(data, kind), tensor.storage, tensor.shape)
     missing = [(s, i) for s in range(samples) for i in range(len(outputs)) if (s, i) not in found]
     if missing:
         sample, index = missing[0]
-        raise UserError(f"sample {sample}: output '{outputs[index].name}' did not come back")
+        name = outputs[index].name
+        raise UserError(f"sample {sample}: the firmware did not write '{name}': {CHECK_PROGRAM}")
     return [[found[s, i] for i in range(len(outputs))] for s in range(samples)]
 
 
@@ -101,5 +105,6 @@ def decode_boxes(console: bytes, outputs: int, samples: int, batch: int) -> list
             found[picture] = [Box(*b) for b in BOX_STRUCT.iter_unpack(bytes.fromhex(words[3]))]
     missing = [i for i in range(samples * batch) if i not in found]
     if missing:
-        raise UserError(f"picture {missing[0]}: its boxes did not come back")
+        problem = f"picture {missing[0]}: the firmware did not write its boxes"
+        raise UserError(f"{problem}: {CHECK_PROGRAM}")
     return [found[i] for i in range(samples * batch)]

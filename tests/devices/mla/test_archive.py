@@ -101,7 +101,7 @@ ENTRIES: dict[str, tuple[dict[str, bytes], str]] = {
     "drive": ({**files(), "C:net.so": b""}, "an absolute name"),
     "backslash": ({**files(), "a\\net.so": b""}, "a backslash"),
     "look-alike": ({**files(), "a\u2215net.so": b""}, "looks like a slash"),
-    "other kind": ({**files(), "run.py": b""}, "of no known kind"),
+    "other kind": ({**files(), "run.py": b""}, "of an unknown kind"),
     "flattened": ({**files(), "lib/net_stage1_mla.elf": b""}, "two files are named"),
     "many": ({**files(), **{f"{i}.so": b"" for i in range(2047)}}, "more than 2,048 members"),
     "bomb": ({**files(), "a.json": b" " * 32 * 1024**2}, "unpack to more than 16,777,216"),

@@ -44,7 +44,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
         files = read_members(unpack_gzip(read_capped(path)))
         find_description(files)
     except BrokenBundleError as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}; build it again with SiMa's compiler") from None
     return files
 
 
@@ -86,7 +86,9 @@ def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
             )
         if PurePosixPath(entry.name).suffix not in SUFFIXES:
             known = ", ".join(SUFFIXES)
-            raise BrokenBundleError(f"the member {entry.name!r} is of no known kind ({known})")
+            raise BrokenBundleError(
+                f"the member {entry.name!r} is of an unknown kind; expected {known}"
+            )
         yield entry
 
 

@@ -36,8 +36,8 @@ def read_compiled(
     found = sorted(p.name for p in (place / COMPILED).glob("*.tar.gz"))
     if found != [file]:
         raise UserError(
-            f"SiMa's compiler was to write {place / COMPILED / file}; there is "
-            f"{', '.join(found) or 'no archive'}"
+            f"SiMa's compiler did not write {place / COMPILED / file}; its folder has "
+            f"{', '.join(found) or 'no archive'}: check the version of the SDK"
         )
     files = read_archive(place / COMPILED / file)
     pipeline = read_pipeline(*read_description(files), list(files))

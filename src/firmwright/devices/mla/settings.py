@@ -90,7 +90,9 @@ def map_recipe(options: MlaOptions, quantize: QuantizeOptions | None) -> dict[st
             "of them out"
         )
     for wrong, found in find_unmapped(quantize):
-        raise UserError(f"target: mla: {wrong} is {found}, which SiMa's quantizer does not have")
+        raise UserError(
+            f"target: mla: {wrong} is {found}, which SiMa's quantizer does not support; omit it"
+        )
     calibration = quantize.calibration
     method = METHODS[calibration.method]
     return {

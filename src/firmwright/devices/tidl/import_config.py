@@ -183,7 +183,10 @@ def format_numbers(numbers: Iterable[float]) -> str:
 def element_type(tensor: Tensor) -> int:
     if tensor.dtype not in ELEMENT_TYPES:
         known = ", ".join(ELEMENT_TYPES)
-        raise UserError(f"tidl: a region passes {tensor.dtype}; TIDL's tool supports {known}")
+        raise UserError(
+            f"target: tidl: '{tensor.name}' is {tensor.dtype}; expected {known}: deny its layer "
+            "with deny_lists"
+        )
     return ELEMENT_TYPES[tensor.dtype]
 
 

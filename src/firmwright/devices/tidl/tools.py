@@ -68,7 +68,10 @@ def check_device(tools: ToolFolder, platform: Platform) -> None:
     text = path.read_text(encoding="utf-8", errors="replace")
     stated = re.search(r"^\s*DEVICE_NAME\s*=\s*(\d+)", text, re.MULTILINE)
     if stated is None:
-        raise UserError(f"{path}: the line `DEVICE_NAME = …` with the chip of the tools is missing")
+        raise UserError(
+            f"{path}: the line `DEVICE_NAME = …` with the chip of the tools is missing; install "
+            "them again"
+        )
     silicon = int(platform.accelerators["tidl"]["silicon"])
     wanted = DEVICE_NAMES[silicon]
     if int(stated[1]) not in wanted:

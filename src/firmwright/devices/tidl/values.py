@@ -43,7 +43,8 @@ def compute_tensors(
             yield dict(zip(wanted, (np.array(t.numpy()) for t in found), strict=True))
     except (RuntimeError, TypeError, ValueError) as error:  # they include all of TVM's errors
         raise UserError(
-            f"TVM's virtual machine cannot run the network's regions: {first_line(error)}"
+            f"TVM's virtual machine cannot run the network's regions: {first_line(error)}; please "
+            "report it with the model"
         ) from error
 
 

@@ -46,7 +46,8 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
         outputs = run_in_sequence(inputs, states, names, take_bytes(run, model))
     except Exception as error:  # the converter and numpy raise exceptions of many types
         raise UserError(
-            f"ONNX's reference evaluator rejects the model: {first_line(error)}"
+            f"ONNX's reference evaluator rejects the model: {first_line(error)}; export the model "
+            "again, or use another operator"
         ) from error
     return ReferenceOutputs(f"onnx {onnx.__version__} reference evaluator in float64", outputs)
 

@@ -95,6 +95,7 @@ def run_onnx_evaluator(
     except Exception as error:  # numpy raises exceptions of many types inside an operator
         raise UserError(
             f"no reference can evaluate the model: ONNX Runtime says {first_line(refusal)}; "
-            f"ONNX's reference evaluator says {first_line(error)}"
+            f"ONNX's reference evaluator says {first_line(error)}; export the model again, or use "
+            "another operator"
         ) from error
     return ReferenceOutputs(f"onnx {onnx.__version__} reference evaluator", outputs)

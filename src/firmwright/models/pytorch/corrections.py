@@ -155,7 +155,8 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         x, size = self.env[node.args[0]], node.args[1]
         image = [int(n) for n in self.shape_of(x)][-2:]
         if any(whole % parts for whole, parts in zip(image, size, strict=True)):
-            raise ValueError(f"adaptive_max_pool2d from {image} to {size}: parts are not equal")
+            problem = f"adaptive_max_pool2d from {image} to {size}: parts are not equal"
+            raise ValueError(f"{problem}; choose a size that divides the image")
         window = [whole // parts for whole, parts in zip(image, size, strict=True)]
         found = self.block_builder.emit(relax.op.nn.max_pool2d(x, window, window))
         return found, found
@@ -184,7 +185,9 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         """Import powers of floats; TVM supports integers only with a constant exponent."""
         base, exponent = self.operands(node)
         if "int" in dtype_of(base):
-            raise ValueError("powers of integers with other exponents than a number")
+            raise ValueError(
+                "powers of integers with a computed exponent; convert to float32 before"
+            )
         return self.block_builder.emit(relax.op.power(base, exponent))
 
     def remainder(self, node: torch.fx.Node) -> relax.Var:

@@ -185,7 +185,10 @@ def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.
             return program.run_decompositions(table)
         except Exception as error:  # torch raises exceptions of many types
             failure = first_line(error)
-    raise UserError(f"{name}: torch cannot decompose the program: {failure}")
+    raise UserError(
+        f"{name}: torch cannot decompose the program: {failure}; export it with torch "
+        f"{torch.__version__}"
+    )
 
 
 def check_operators(program: torch.export.ExportedProgram, name: str) -> None:
@@ -245,7 +248,8 @@ def check_results(importer: TorchImporter, name: str) -> None:
         for difference in find_differences(node.meta.get("val"), getattr(value, "ty", None))
     ]
     if lines:
-        raise UserError("\n".join([f"{name}: operators that TVM misreads:", *lines]))
+        advice = "  replace them in the model, and please report it with the model"
+        raise UserError("\n".join([f"{name}: operators that TVM misreads:", *lines, advice]))
 
 
 def find_differences(stated: Any, kind: Any) -> Iterator[str]:
@@ -269,7 +273,8 @@ def collect_outputs(
     types = types[: len(types) - states]
     names = [str(n) for n in program.graph_signature.user_outputs]
     if len(names) != len(types):
-        raise UserError(f"{name}: some of the program's outputs are not tensors: {names}")
+        problem = f"some of the program's outputs are not tensors: {names}"
+        raise UserError(f"{name}: {problem}; export a model that returns only tensors")
     return tuple(make_tensor(label, t, name) for label, t in zip(names, types, strict=True))
 
 
@@ -306,7 +311,8 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
         results = run_in_sequence(inputs, states, outputs, run)
     except (RuntimeError, TypeError, ValueError, AssertionError) as error:
         raise UserError(
-            f"torch, the reference, cannot run the model: {first_line(error)}"
+            f"torch, the reference, cannot run the model: {first_line(error)}; run the exported "
+            "program in torch to find the cause"
         ) from error
     finally:
         torch.set_num_threads(threads)

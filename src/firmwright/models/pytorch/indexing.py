@@ -180,7 +180,8 @@ def scatter(importer: Importer, node: torch.fx.Node) -> relax.Expr:
     if stated != "mean":
         return total
     if "float" not in dtype:
-        raise ValueError("means of integers, which torch rounds in another way than TVM")
+        problem = "means of integers, which torch and TVM round differently"
+        raise ValueError(f"{problem}; convert to float32 before")
     ones = relax.const(np.ones(static_shape(x)), dtype)
     units = relax.const(np.ones(shape), dtype)
     zeros = relax.const(np.zeros(shape), dtype)

@@ -132,7 +132,7 @@ def check_calls(module: tvm.IRModule, name: str) -> None:
 def make_tensor(label: str, kind: Any, name: str) -> Tensor:
     """Return an input or output; UserError unless it is a tensor of static shape."""
     if not isinstance(kind, relax.TensorType):
-        raise UserError(f"{name}: '{label}' is not a tensor: {kind}")
+        raise UserError(f"{name}: '{label}' is not a tensor: {kind}; expected tensors only")
     shape = getattr(kind, "shape", None)
     if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
         declared = "unknown" if shape is None else format_shape(shape)
@@ -180,7 +180,8 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
         results = run_in_sequence(inputs, states, outputs, run)
     except (RuntimeError, TypeError, ValueError) as error:  # include all exceptions of TVM
         raise UserError(
-            f"TVM's virtual machine, the reference, cannot run the model: {first_line(error)}"
+            f"TVM's virtual machine, the reference, cannot run the model: {first_line(error)}; run "
+            "the module in TVM to find the cause"
         ) from error
     runtime = f"apache-tvm {tvm.__version__} Relax virtual machine (host, LLVM)"
     return ReferenceOutputs(runtime, results)
