@@ -77,7 +77,11 @@ def convert_hybrid(converter: Any, op: Any, kind: str) -> relax.Expr:
     result = converter.convert_fused_activation_function(
         converter.bb.normalize(result), options.FusedActivationFunction()
     )
-    return reshape(converter, result, shape_of(converter, target))
+    if is_dense:  # the file states a batch of 1 for a batch of unknown size
+        units = shape_of(converter, weights)[0]
+        rows = shape[:-1] if options.KeepNumDims() else [count]
+        return reshape(converter, result, [*rows, units])
+    return result
 
 
 def multiply_rows(
