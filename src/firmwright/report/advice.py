@@ -20,8 +20,8 @@ class Advice:
 
     ``saves`` is the estimated time that an inference saves, in ``unit``: "cycles" or "us"
     (microseconds). It is None if no cost model covers the layers. Then ``costs`` is the estimated
-    present time of the layers in ``unit``, None if it is unknown, and ``crossings`` is the number
-    of their tensors that pass from device to device. ``stays`` is true for layers that no known
+    present time of the layers in ``unit``, or None. ``crossings`` is the number of their tensors
+    that pass from device to device. ``stays`` is true for layers that no known
     change helps.
     """
 

@@ -174,12 +174,11 @@ class Manifest:
     ``layers`` are in the order in which they run. ``versions`` has the tools that affect the bytes.
     ``stages`` has a sentence for each stage of the build.
 
-    These fields are null in some builds: ``batch`` without the recipe's `batch`; ``run`` if the
-    firmware did not run, with the reason in ``not_run``; ``timeline`` if the emulator counts no
-    instructions; ``comparison`` without them or the recipe's `compare`; ``mapping`` without
-    `compare` or the platform's `timing`; ``detection`` without `postprocess`; ``quantization``
-    without `quantize`; ``accuracy`` without `evaluate`; ``artifacts`` without an accelerator's
-    tools. ``not_built`` is the reason why the archive has no firmware, null if it has one.
+    ``run`` is null if the firmware did not run; ``not_run`` has the reason. ``timeline`` is null if
+    the emulator counts no instructions. ``comparison`` needs them and the recipe's `compare`;
+    ``mapping`` needs `compare` and the platform's `timing`. Four fields are null without a key of
+    the recipe: ``batch``, ``detection`` (`postprocess`), ``quantization`` (`quantize`) and
+    ``accuracy`` (`evaluate`). ``artifacts`` is null without an accelerator's tools. ``not_built`` is the reason why the archive has no firmware, null if it has one.
 
     ``stand_ins`` has, by region, the tool whose result the region's code replaces.
     ``model_signature`` exists if the recipe requires one, ``network`` if the network is a separate
