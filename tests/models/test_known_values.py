@@ -82,7 +82,34 @@ def write_dense_without_bias() -> bytes:
     return builder.build()
 
 
+def write_dilation() -> bytes:
+    """Return what a dilated Conv1D with an open batch becomes; the converter states a batch of 1.
+
+    SPACE_TO_BATCH_ND moves a factor of 2 into the batch, and EXPAND_DIMS adds an axis.
+    """
+    builder = ModelBuilder()
+
+    def tensor(*shape: int) -> int:
+        index = builder.tensor(shape, "float32", None)
+        builder.graph.tensors[index].shapeSignature = [-1, *shape[1:]]
+        return index
+
+    source = builder.input((1, 4, 3), "float32", None)
+    moved, expanded, joined, result = (
+        tensor(1, 2, 3), tensor(1, 1, 2, 3), tensor(1, 2, 3), tensor(1, 4, 3),
+    )  # fmt: skip
+    block, ends = builder.constant(ints(2)), builder.constant(np.zeros((1, 2), "int32"))
+    axis, sizes = builder.constant(np.array(1, "int32")), builder.constant(ints(-1, 2, 3))
+    builder.operator("SPACE_TO_BATCH_ND", [source, block, ends], [moved], "SpaceToBatchNDOptions")
+    builder.operator("EXPAND_DIMS", [moved, axis], [expanded], "ExpandDimsOptions", version=1)
+    builder.operator("RESHAPE", [expanded, sizes], [joined], "ReshapeOptions", version=1)
+    builder.operator("BATCH_TO_SPACE_ND", [joined, block, ends], [result], "BatchToSpaceNDOptions")
+    builder.graph.outputs.append(result)
+    return builder.build()
+
+
 MODELS = {
+    "dilation": write_dilation(),
     "no bias": write_dense_without_bias(),
     "flatten float32": write_flatten("float32"),
     "flatten int8": write_flatten("int8"),

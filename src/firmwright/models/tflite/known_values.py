@@ -35,12 +35,12 @@ NEVER_FOLDED = frozenset(
 def fold_known_values(data: bytes, shapes: Shapes) -> bytes:
     """Return the model with known values as constants, and with the shapes that LiteRT computes.
 
-    ``shapes`` are the shapes of inputs by name. A model without shapes and known values is
-    returned unchanged. Raises UserError if LiteRT cannot evaluate the model.
+    ``shapes`` are the shapes of inputs by name. A model without shapes, known values and open
+    lengths is returned unchanged. Raises UserError if LiteRT cannot evaluate the model.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     known = find_known_results(model)
-    if not known and not shapes:
+    if not known and not shapes and not has_open_results(model):
         return data
     what = "LiteRT does not survive the computation of the model's shapes"
     lengths, values = run_in_copy(what, compute_known_values, data, sorted(known), dict(shapes))
@@ -75,6 +75,17 @@ def find_known_results(model: Any) -> set[int]:
         if is_known and kind not in NEVER_FOLDED and writes and not writes & outputs:
             results |= writes
     return results
+
+
+def has_open_results(model: Any) -> bool:
+    """Return whether operators of the first subgraph have results with an open length.
+
+    The converter states such a length as 1. For SPACE_TO_BATCH_ND, which a dilated convolution
+    becomes, this contradicts the other lengths.
+    """
+    graph = model.subgraphs[0]
+    signatures = (graph.tensors[i].shapeSignature for o in graph.operators for i in o.outputs)
+    return any(s is not None and -1 in s for s in signatures)
 
 
 def has_data(model: Any, tensor: Any) -> bool:
