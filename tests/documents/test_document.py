@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +37,13 @@ def test_missing_file(tmp_path: Path) -> None:
 def test_folder(tmp_path: Path) -> None:
     with pytest.raises(DiagnosticError, match="this is a directory"):
         load_document(tmp_path, ANYTHING)
+
+
+def test_pipe_without_a_writer(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.yaml"
+    os.mkfifo(path)
+    with pytest.raises(DiagnosticError, match=r"pipe\.yaml: cannot be read: it is a pipe$"):
+        load_document(path, ANYTHING)
 
 
 @pytest.mark.parametrize("path", ["a\0b", "x" * 5000, "/dev/null/recipe.yaml"])

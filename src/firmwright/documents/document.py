@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from errno import EINVAL
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,8 @@ def complete_document(
 def read_bytes(path: Path, shown: str) -> bytes:
     """Return a file's content, at most MAX_BYTES. Raises DiagnosticError if it cannot be read."""
     try:
+        if path.is_fifo():  # it might have no writer, and then the read would not end
+            raise OSError(EINVAL, "it is a pipe")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:

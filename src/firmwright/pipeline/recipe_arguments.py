@@ -145,5 +145,5 @@ def list_names(folders: Sequence[Path]) -> Iterator[str]:
     """Yield the shortest names of the recipes in the folders, which may have other files."""
     for folder in folders:
         for path in folder.glob("[!.]*.yaml"):
-            if not is_description(path):
+            if path.is_file() and not is_description(path):
                 yield path.stem if folder == RECIPES else str(path.with_suffix(""))

@@ -178,7 +178,8 @@ class Manifest:
     the emulator counts no instructions. ``comparison`` needs them and the recipe's `compare`;
     ``mapping`` needs `compare` and the platform's `timing`. Four fields are null without a key of
     the recipe: ``batch``, ``detection`` (`postprocess`), ``quantization`` (`quantize`) and
-    ``accuracy`` (`evaluate`). ``artifacts`` is null without an accelerator's tools. ``not_built`` is the reason why the archive has no firmware, null if it has one.
+    ``accuracy`` (`evaluate`). ``artifacts`` is null without an accelerator's tools. ``not_built``
+    is the reason why the archive has no firmware, null if it has one.
 
     ``stand_ins`` has, by region, the tool whose result the region's code replaces.
     ``model_signature`` exists if the recipe requires one, ``network`` if the network is a separate

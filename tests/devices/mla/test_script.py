@@ -309,7 +309,7 @@ def test_a_network_on_the_arm_cores_has_no_batch_of_the_mla(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (('f"{self.name}_mpk.tar.gz"', '"x.tar.gz"'), "there is x.tar.gz"),
+        (('f"{self.name}_mpk.tar.gz"', '"x.tar.gz"'), "its folder has x.tar.gz"),
         (('b"\\x7fELF recorded"', "bytes(1 << 25)"), "unpack to more than"),
         (("(i + 1) * CYCLES - 1", "-1"), "ends in cycle -1, before it starts in 0"),
         (
