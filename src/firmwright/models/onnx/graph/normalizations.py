@@ -102,7 +102,6 @@ def rewrite_skip_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
 
 
 NORMALIZATIONS: dict[str, Rewrite] = {
-    "BatchNormalization": rewrite_batch_norm,
     "com.microsoft.LayerNormalization": restore_norm,
     "com.microsoft.SimplifiedLayerNormalization": rewrite_simple_norm,
     "com.microsoft.SkipLayerNormalization": rewrite_skip_norm,

@@ -34,7 +34,7 @@ from firmwright.models.onnx.graph.linear import (
 )
 from firmwright.models.onnx.graph.microsoft import MICROSOFT
 from firmwright.models.onnx.graph.moments import MOMENTS
-from firmwright.models.onnx.graph.normalizations import NORMALIZATIONS
+from firmwright.models.onnx.graph.normalizations import NORMALIZATIONS, rewrite_batch_norm
 from firmwright.models.onnx.graph.padding import rewrite_pad
 from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
 from firmwright.models.onnx.graph.ranks import RANKS
@@ -312,6 +312,7 @@ RUNTIME_REWRITES: dict[str, Rewrite] = {
 
 REWRITES: dict[str, Rewrite] = {
     **dict.fromkeys(INLINED_OPERATORS.split(), inline_definition),
+    "BatchNormalization": rewrite_batch_norm,
     "Col2Im": rewrite_col2im,
     "ConvInteger": rewrite_conv_integer,
     "ConvTranspose": rewrite_conv_transpose,
