@@ -216,6 +216,17 @@ def test_no_pickle_of_the_file_is_executed(capfd: pytest.CaptureFixture[str]) ->
         FORMATS["pt2"].load().import_model(hidden, "m.pt2", {})
 
 
+def test_operators_that_torch_does_not_have_are_named() -> None:
+    whole = exported(MLP, torch.zeros(1, 12))
+    (program,) = [n for n in zipfile.ZipFile(io.BytesIO(whole)).namelist() if "models/" in n]
+    text = zipfile.ZipFile(io.BytesIO(whole)).read(program)
+    assert b"torch.ops.aten.linear.default" in text
+    other = text.replace(b"torch.ops.aten.linear.default", b"torch.ops.torchao.pack_weights.default")
+    data = archive(whole, **{program.partition("/")[2]: other})
+    with pytest.raises(UserError, match=r"does not have .*: torchao\.pack_weights; export the"):
+        FORMATS["pt2"].load().import_model(data, "m.pt2", {})
+
+
 def test_training_mode_is_refused() -> None:
     stream = io.BytesIO()
     program = torch.export.export(Residual().train(), (torch.zeros(2, 3, 8, 8),))

@@ -42,6 +42,7 @@ from firmwright.models.sequence import run_in_sequence
 EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
 """Archive members that torch would unpickle as any object, or load as machine code."""
 
+OPERATOR = re.compile(rb'"torch\.ops\.(\w+)\.(\w+)')
 PICKLED_CLASS = re.compile(r"GLOBAL (\S+)")
 ESCAPE_CODE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -96,8 +97,10 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
     """Read the file without executing its code; UserError if it is not an exported program."""
     check_archive(data, name)
-    if uses_torchao(data):
+    operators = list_operators(data)
+    if any(namespace == "torchao" for namespace, _ in operators):
         define_torchao()
+    refuse_unknown(operators, name)
     with suppress_output(), force_weights_only():
         try:
             return torch.export.load(io.BytesIO(data))
@@ -106,10 +109,26 @@ def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
     raise UserError(f"{name}: torch {torch.__version__} cannot read the program: {failure}")
 
 
-def uses_torchao(data: bytes) -> bool:
+def list_operators(data: bytes) -> list[tuple[str, str]]:
+    """Return the namespace and the name of each operator of a file's programs, sorted."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        programs = [n for n in archive.namelist() if n.endswith(".json")]
-        return any(b"torch.ops.torchao." in archive.read(n) for n in programs)
+        programs = [archive.read(n) for n in archive.namelist() if n.endswith(".json")]
+    found = {match.groups() for text in programs for match in OPERATOR.finditer(text)}
+    return sorted((namespace.decode(), name.decode()) for namespace, name in found)
+
+
+def refuse_unknown(operators: Sequence[tuple[str, str]], name: str) -> None:
+    """Raise UserError for operators of packages other than torch, which torch does not load."""
+    unknown = [
+        f"{namespace}.{operator}"
+        for namespace, operator in operators
+        if not hasattr(getattr(torch.ops, namespace), operator)
+    ]
+    if unknown:
+        raise UserError(
+            f"{name}: torch {torch.__version__} does not have operators of the program: "
+            f"{', '.join(unknown)}; export the model with operators of torch (torch.ops.aten)"
+        )
 
 
 def explain_load(error: Exception) -> str:
