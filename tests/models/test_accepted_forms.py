@@ -196,3 +196,15 @@ def test_a_constant_condition_compresses(axis: int | None) -> None:
     model = graph(nodes, [value("x", [2, 4])], [output], {"c": condition})
     (found,) = run_imported(model.SerializeToString(), x)
     np.testing.assert_array_equal(found, np.compress(condition, x, axis))
+
+
+def test_an_unread_node_without_required_results_is_left_out() -> None:
+    operands = {"w": normal(1, 8, 3), "r": normal(1, 8, 2)}
+    nodes = [
+        node("LSTM", ["x", "w", "r"], ["", "h", ""], hidden_size=2),
+        node("Relu", ["x"], ["y"]),
+    ]
+    model = graph(nodes, [value("x", [4, 1, 3])], [value("y", [4, 1, 3])], operands)
+    x = normal(4, 1, 3)
+    (found,) = run_imported(model.SerializeToString(), x)
+    np.testing.assert_array_equal(found, np.maximum(x, 0))

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from firmwright.errors import UserError
 from firmwright.models.onnx.importer import import_model, run_reference
 from tests.networks.imported import run_imported
-from tests.networks.onnx_models import node, value
+from tests.networks.onnx_models import graph, node, value
 
 Array = np.ndarray[Any, Any]
 
@@ -170,6 +170,8 @@ def test_an_operator_is_computed_in_float64(
         ("Cast", [CUBE], {"to": "REAL"}, "its type is 'REAL'; expected the name of a type"),
         ("Pad", [IMAGE], {"pads": [0] * 8}, "its attributes or inputs have wrong types"),
         ("Tile", [CUBE, np.array(2), np.array(7)], {}, "its axis is 7; expected 0 to 2"),
+        ("Upsample", [IMAGE], {"scales": [1.0, 1, 2, 2]}, "it has no height_scale"),
+        ("GlobalLpPool", [IMAGE], {"p": np.inf}, "its attributes or inputs have wrong types"),
     ],
 )
 def test_a_wrong_early_form_is_rejected(
@@ -178,3 +180,26 @@ def test_a_wrong_early_form_is_rejected(
     data = make_model(1, operator, operands, 1, **attributes)
     with pytest.raises(UserError, match=rf"operator {operator} \(node 'y0'\).*{message}"):
         import_model(data, "m.onnx", {})
+
+
+@pytest.mark.parametrize("slopes", [1, 5])
+def test_slopes_of_a_vector_are_aligned(slopes: int) -> None:
+    x = normal(5)
+    slope = normal(slopes)
+    data = make_model(6, "PRelu", [x, slope], 1)
+    (found,) = run_imported(data, x)
+    np.testing.assert_allclose(found, np.where(x < 0, x * slope, x), 1e-6)
+
+
+def test_an_operand_is_aligned_behind_another_early_form() -> None:
+    """ONNX infers no rank behind a form that it no longer has."""
+    x, bias = normal(2, 12), normal(3)
+    nodes = [
+        node("Reshape", ["x"], ["r"], shape=[2, 3, 4]),
+        node("Add", ["r", "b"], ["y"], broadcast=1, axis=1),
+    ]
+    model = graph(nodes, [value("x", [2, 12])], [value("y", [2, 3, 4])], {"b": bias}, 1)
+    model.ir_version = 3
+    model.graph.input.append(value("b", [3]))
+    (found,) = run_imported(model.SerializeToString(), x)
+    np.testing.assert_allclose(found, x.reshape(2, 3, 4) + bias[:, None], 1e-6)

@@ -65,7 +65,7 @@ def sample(x: Any) -> Any:
     grid = x[:, :2].permute(0, 2, 3, 1) * 0.8
     modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
     return tuple(
-        nn.functional.grid_sample(x, grid, mode, padding, align_corners=number % 2 == 0)
+        nn.functional.grid_sample(x, grid, mode, padding, align_corners=number % 2 == 1)
         for number, (mode, padding) in enumerate(product(modes, paddings))
     )
 

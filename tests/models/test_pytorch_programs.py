@@ -221,7 +221,9 @@ def test_operators_that_torch_does_not_have_are_named() -> None:
     (program,) = [n for n in zipfile.ZipFile(io.BytesIO(whole)).namelist() if "models/" in n]
     text = zipfile.ZipFile(io.BytesIO(whole)).read(program)
     assert b"torch.ops.aten.linear.default" in text
-    other = text.replace(b"torch.ops.aten.linear.default", b"torch.ops.torchao.pack_weights.default")
+    other = text.replace(
+        b"torch.ops.aten.linear.default", b"torch.ops.torchao.pack_weights.default"
+    )
     data = archive(whole, **{program.partition("/")[2]: other})
     with pytest.raises(UserError, match=r"does not have .*: torchao\.pack_weights; export the"):
         FORMATS["pt2"].load().import_model(data, "m.pt2", {})

@@ -113,3 +113,17 @@ def test_integers_of_weights_stay_integers() -> None:
 
     network = lowered(exported(Layer(), torch.zeros(1, 32)), "pt2")
     assert sum(w.nbytes for w in network.weights.values()) == 64 * 32
+
+
+def test_many_residual_blocks_are_imported_in_time() -> None:
+    """Each block doubles the paths from its result to the input."""
+
+    def chain(x: Any) -> Any:
+        for _ in range(24):
+            q = PT2E.quantize_per_tensor(x, 0.5, 0, *INT8)
+            x = x + PT2E.dequantize_per_tensor(q, 0.5, 0, *INT8)
+        return x
+
+    data = exported(Call(chain), torch.zeros(1, 2))
+    _, interface = FORMATS["pt2"].load().import_model(data, "m.pt2", {})
+    assert interface.outputs[0].shape == (1, 2)

@@ -10,7 +10,9 @@ import onnx
 import pytest
 
 from firmwright.errors import UserError
+from firmwright.models.onnx.domains import get_opset
 from firmwright.models.onnx.importer import import_model, run_reference
+from firmwright.models.onnx.qonnx import expand_quantizers
 from tests.networks.firmware import run_generated
 from tests.networks.imported import run_imported
 from tests.networks.onnx_models import graph, node, value
@@ -103,7 +105,7 @@ def test_signs_are_quantized() -> None:
     check(data, x, np.where(x >= 0, 0.5, -0.5).astype("float32"), True)
 
 
-@pytest.mark.parametrize("rest", [[4], [0.5, 0, 4]])
+@pytest.mark.parametrize("rest", [[4], [0.5, 4]])
 def test_the_last_bits_are_removed(rest: list[float]) -> None:
     x = (np.arange(-128, 128) * 0.03125).astype("float32")
     whole = np.floor(np.arange(-128, 128) / 16)
@@ -151,5 +153,53 @@ def test_a_parameter_is_a_constant() -> None:
 
 def test_a_rounding_is_known() -> None:
     data = make_quantizer("Quant", normal(2), [1, 0, 8], rounding_mode="UP")
-    with pytest.raises(UserError, match="its rounding_mode is UP; expected one of ROUND, HALF"):
+    with pytest.raises(
+        UserError, match="its rounding_mode is UP; export it with one of ROUND, HALF"
+    ):
         import_model(data, "m.onnx", {})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ([0.5, -2, 1], "1 bit, and a zero point or a scale that is not positive"),
+        ([-0.5, 0, 1], "1 bit, and a zero point or a scale that is not positive"),
+        ([0.5, 0, [4, 5]], r"its bit width is \[4.0, 5.0\]; export it with one whole width"),
+        ([0.5, 0, 3.9], "its bit width is"),
+        ([0.5, 0, np.nan], "its bit width is nan"),
+        ([0.5, 0, 3000], "its bit width is 3000.0"),
+        ([0.5, 0], "it has 3 inputs; expected 4: export it again"),
+    ],
+)
+def test_wrong_parameters_are_rejected(parameters: list[Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        import_model(make_quantizer("Quant", normal(2, 3), parameters), "m.onnx", {})
+
+
+@pytest.mark.parametrize(
+    ("scale", "zero"),
+    [(0.5, [2.0]), (CHANNELS, np.full((1, 1, 1, 1), 2)), (CHANNELS, np.full((1, 3, 1, 1), 2))],
+    ids=["scalar", "one", "other rank"],
+)
+def test_zero_points_have_another_rank(scale: Any, zero: Any) -> None:
+    x = normal(1, 3, 4, 5)
+    module, _ = import_model(make_quantizer("Quant", x, [scale, zero, 4]), "m.onnx", {})
+    assert module is not None
+    (found,) = run_reference(make_quantizer("Quant", x, [scale, zero, 4]), [{"x": x}]).outputs
+    np.testing.assert_array_equal(found[0], quantize(x, scale, 2, 4, 1, 0, "ROUND"))
+
+
+def test_a_branch_keeps_its_opset() -> None:
+    """A Softmax without an axis has another meaning from opset 13 on."""
+    branch = graph([node("Softmax", ["q"], ["s"])], [], [value("s", [2, 3])]).graph
+    nodes = [
+        node("Quant", ["x", "scale", "zero", "bits"], ["q"], domain=DOMAIN),
+        node("If", ["yes"], ["y"], then_branch=branch, else_branch=branch),
+    ]
+    constants = {"scale": 0.5, "zero": 0.0, "bits": 4.0}
+    stored = {name: np.array(number, "float32") for name, number in constants.items()}
+    stored["yes"] = np.array(True)
+    model = graph(nodes, [value("x", [2, 3])], [value("y", [2, 3])], stored, 12)
+    model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
+    assert expand_quantizers(model)
+    assert get_opset(model) == 12

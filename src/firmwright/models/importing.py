@@ -71,12 +71,16 @@ def check_input_names(name: str, stated: Iterable[str], inputs: Iterable[str]) -
         raise UserError(f"{name}: inputs: the model has no input '{label}'{hint}")
 
 
-def refuse_shape(name: str, label: str, shape: Sequence[object], declared: object) -> NoReturn:
+def refuse_shape(
+    name: str,
+    label: str,
+    shape: Sequence[object],
+    declared: object,
+    advice: str = "only the lengths that have a name can be chosen",
+) -> NoReturn:
     """Raise UserError if the recipe states a shape that does not fit the model's input."""
     problem = f"shape {list(shape)} does not fit the model's {declared}"
-    raise UserError(
-        f"{name}: inputs: {label}: {problem}; only the lengths that have a name can be chosen"
-    )
+    raise UserError(f"{name}: inputs: {label}: {problem}; {advice}")
 
 
 def check_element_type(name: str, label: str, dtype: str) -> None:

@@ -144,6 +144,8 @@ def drop_unread_results(model: onnx.ModelProto) -> None:
                 node.output[i] = name or f"{scope}/unread{i}"
             elif name not in read and node.op_type not in TRAINING_RESULTS:
                 node.output[i] = ""
+        if not any(node.output):
+            node.output[0] = f"{scope}/unread0"
         while not node.output[-1]:
             del node.output[-1]
 

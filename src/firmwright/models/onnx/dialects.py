@@ -139,7 +139,9 @@ def layer_norm(body: Body, stated: Attributes) -> str:
 
 
 def rms_norm(body: Body, stated: Attributes) -> str:
-    """Return (x · weight / deviation) / D, rounded down."""
+    """Return (x · weight / deviation) / D, rounded down; the deviation is of the last axis."""
+    if stated.get("axis", -1) != -1:
+        refuse(body.node, f"its axis is {stated['axis']:g}; export it with axis -1")
     data, weight = (body.wide(name) for name in body.node.input)
     scaled = divide_by_deviation(body, data, weight)
     return body.clip(body.shift(scaled, stated["D"]), stated["n_levels"], True)

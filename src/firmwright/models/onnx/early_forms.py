@@ -53,7 +53,7 @@ class Facts:
             for attribute in node.attribute
         }
         self.ranks = {name: len(tensor.dims) for name, tensor in self.constants.items()}
-        self.ranks |= infer_ranks(model)
+        self.ranks |= infer_ranks(model, self)
 
     def rank(self, node: onnx.NodeProto, place: int) -> int:
         if node.input[place] not in self.ranks:
@@ -66,11 +66,11 @@ class Facts:
         return [int(v) for v in numpy_helper.to_array(self.constants[node.input[place]]).flat]
 
 
-def infer_ranks(model: onnx.ModelProto) -> dict[str, int]:
+def infer_ranks(model: onnx.ModelProto, facts: Facts) -> dict[str, int]:
     """Return the ranks of the tensors.
 
-    ONNX infers no shapes of early operators with an axis. Their results have the shape of their
-    first operand, so they get this operand twice.
+    ONNX infers no shapes of early forms, so the forms that need no rank are raised first. Results
+    of operators with an axis have the shape of their first operand, so these get it twice.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -78,6 +78,11 @@ def infer_ranks(model: onnx.ModelProto) -> dict[str, int]:
     for node in copy.graph.node:
         if node.op_type in BROADCAST and len(node.input) == 2:
             node.input[1] = node.input[0]
+    raised = (
+        raise_node(node, facts) if node.op_type in FORMS.keys() - {"Tile"} else [node]
+        for node in copy.graph.node
+    )
+    replace_nodes(copy.graph, [node for nodes in raised for node in nodes])
     try:
         graph = onnx.shape_inference.infer_shapes(copy).graph
     except (onnx.shape_inference.InferenceError, ValueError):  # the checks report damaged models
@@ -99,7 +104,7 @@ def raise_node(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
         if node.op_type in BROADCAST and len(node.input) == 2:
             return align_operand(node, facts)
         return FORMS[node.op_type](node, facts) if node.op_type in FORMS else [node]
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         refuse(node, "its attributes or inputs have wrong types; export the model again")
 
 
@@ -124,7 +129,7 @@ def align_operand(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
     if is_aligned:
         return [node]
     rank, length = facts.rank(node, 0), facts.rank(node, 1)
-    if node.op_type == "PRelu" and length != 1:
+    if node.op_type == "PRelu" and (length != 1 or rank < 2):
         return [node]
     after = range(length, rank - axis)
     if axis < 0 or length + axis > rank:
@@ -216,7 +221,10 @@ def raise_tile(node: onnx.NodeProto, facts: Facts) -> list[onnx.NodeProto]:
 
 def raise_upsample(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
     """State the scales of all axes of images, and linear interpolation by its later name."""
-    scales = [float(take(node, f"{side}_scale", 1)) for side in ("height", "width")]
+    sides = [f"{side}_scale" for side in ("height", "width")]
+    if {a.name for a in node.attribute}.isdisjoint(sides):
+        refuse(node, "it has no height_scale and no width_scale; export the model again")
+    scales = [float(take(node, side, 1)) for side in sides]
     mode = take(node, "mode", "nearest")
     state(node, "mode", "linear" if mode == "bilinear" else mode)
     state(node, "scales", [1.0, 1.0, *scales])

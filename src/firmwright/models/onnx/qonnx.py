@@ -24,10 +24,11 @@ Array = npt.NDArray[Any]
 DOMAINS = ("onnx.brevitas", "qonnx.custom_op.general", "finn.custom_op.general")
 OPERATORS = ("BipolarQuant", "IntQuant", "Quant", "Trunc")
 ROUNDINGS = {"ROUND": "Round", "HALF_EVEN": "Round", "CEIL": "Ceil", "FLOOR": "Floor"}
+LARGEST_WIDTH = 32
 INTEGER_OPSET = 13
 """The first opset with quantization per axis."""
 
-CHANGED = frozenset("Hardmax LogSoftmax ReduceSum Softmax Split Squeeze Unsqueeze".split())
+CHANGED = frozenset("Dropout Hardmax LogSoftmax ReduceSum Softmax Split Squeeze Unsqueeze".split())
 """Operators whose form differs between opset 11 and opset 13."""
 
 
@@ -59,11 +60,18 @@ class Quantizer(Body):
             return narrow - 2 ** (bits - 1), 2 ** (bits - 1) - 1
         return 0, 2**bits - 1 - narrow
 
+    def read_width(self, widths: Array) -> int:
+        """Return the number of bits of a quantizer. Raises UserError if it is not one width."""
+        if widths.size != 1 or not 1 <= widths.item() <= LARGEST_WIDTH or widths.item() % 1:
+            wanted = f"one whole width of 1 to {LARGEST_WIDTH}"
+            refuse(self.node, f"its bit width is {widths.tolist()}; export it with {wanted}")
+        return int(widths.item())
+
     def round(self, value: str, default: str) -> str:
         mode = str(get_attribute(self.node, "rounding_mode", default)).upper()
         if mode not in ROUNDINGS:
             known = ", ".join(ROUNDINGS)
-            refuse(self.node, f"its rounding_mode is {mode}; expected one of {known}")
+            refuse(self.node, f"its rounding_mode is {mode}; export it with one of {known}")
         return self.add(ROUNDINGS[mode], value)
 
     def scale_back(self, value: str, scale: Array, zero: Array) -> None:
@@ -87,6 +95,7 @@ class Quantizer(Body):
         if scale.size > 1:
             axis = {"axis": int(np.argmax(scale.shape)) - scale.ndim}
         shape = (-1,) if scale.size > 1 else ()
+        zero = zero.reshape(()) if zero.size == 1 else zero
         zeros = np.broadcast_to(zero, scale.shape).reshape(shape)
         return [self.constant(scale.reshape(shape)), self.constant(zeros, zero.dtype)], axis
 
@@ -107,15 +116,20 @@ def quantize_bipolar(body: Quantizer) -> None:
 def quantize(body: Quantizer) -> None:
     """Append clip(round(x / scale + zero)), minus zero, times the scale."""
     scale, zero, widths = body.parameters
-    bits, signed = int(widths.item()), bool(get_attribute(body.node, "signed", 1))
-    if bits == 1 and signed and not zero.any():
+    bits, signed = body.read_width(widths), bool(get_attribute(body.node, "signed", 1))
+    if bits == 1 and signed:
+        if zero.any() or (scale <= 0).any():
+            problem = "it has 1 bit, and a zero point or a scale that is not positive"
+            refuse(body.node, f"{problem}; export it with zero point 0 and positive scales")
         quantize_bipolar(body)
         return
     limits = body.find_limits(bits, signed)
     mode = ROUNDINGS.get(str(get_attribute(body.node, "rounding_mode", "ROUND")).upper())
     # An odd zero point changes the direction in which a middle is rounded.
     is_even = not (zero % 2).any() and (zero >= limits[0]).all() and (zero <= limits[1]).all()
-    has_form = bits <= 16 and body.opset >= INTEGER_OPSET and zero.size in (1, scale.size)
+    has_form = (
+        bits <= 16 and body.opset >= INTEGER_OPSET and (zero.size == 1 or zero.shape == scale.shape)
+    )
     if mode == "Round" and is_even and is_grid(scale) and has_form:
         quantize_integers(body, bits, signed, limits)
         return
@@ -146,6 +160,7 @@ def quantize_integers(body: Quantizer, bits: int, signed: bool, limits: tuple[in
 def truncate(body: Quantizer) -> None:
     """Append the integers without their last bits; later versions state the scale and width."""
     scale, zero, bits, *rest = body.parameters
+    body.read_width(bits)
     value = body.add("Div", body.data, body.constant(scale))
     if zero.any():
         value = body.add("Add", value, body.constant(zero))
@@ -155,12 +170,12 @@ def truncate(body: Quantizer) -> None:
     else:
         exponent, result = np.log2(rest[0] / scale), rest[0]
     part = np.exp2(np.round(exponent))
-    if len(rest) == 3:
+    if len(rest) == 2:
         zero = zero / part
     value = body.add("Div", value, body.constant(part))
-    if len(rest) == 3:
+    if len(rest) == 2:
         signed = bool(get_attribute(body.node, "signed", 1))
-        value = body.clamp(value, body.find_limits(int(rest[2].item()), signed))
+        value = body.clamp(value, body.find_limits(body.read_width(rest[1]), signed))
     body.scale_back(body.round(value, "FLOOR"), result, zero)
 
 
@@ -173,7 +188,7 @@ EXPANSIONS = {
     "BipolarQuant": (quantize_bipolar, (2,)),
     "IntQuant": (quantize, (4,)),
     "Quant": (quantize, (4,)),
-    "Trunc": (truncate, (5, 7)),
+    "Trunc": (truncate, (5, 6)),
 }
 """The function of each operator, and its possible numbers of inputs."""
 
@@ -191,7 +206,7 @@ def expand_quantizers(model: onnx.ModelProto) -> tuple[str, ...]:
     constants |= {
         node.output[0]: attribute.t
         for node in graph.node
-        if node.op_type == "Constant"
+        if node.op_type == "Constant" and node.output
         for attribute in node.attribute
         if attribute.name == "value"
     }
@@ -204,7 +219,7 @@ def expand_quantizers(model: onnx.ModelProto) -> tuple[str, ...]:
         expand, counts = EXPANSIONS[node.op_type]
         if len(node.input) not in counts:
             expected = " or ".join(map(str, counts))
-            refuse(node, f"it has {len(node.input)} inputs; expected {expected}")
+            refuse(node, f"it has {len(node.input)} inputs; expected {expected}: export it again")
         expand(body)
         nodes += body.nodes
         if not body.is_integer:
@@ -218,11 +233,15 @@ def expand_quantizers(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def is_quantizer(node: onnx.NodeProto) -> bool:
-    return node.domain in DOMAINS and node.op_type in OPERATORS and bool(node.input)
+    is_whole = bool(node.input) and bool(node.output)
+    return node.domain in DOMAINS and node.op_type in OPERATORS and is_whole
 
 
 def raise_opset(model: onnx.ModelProto) -> None:
     """State opset 13 for a model of opset 11 or 12 whose operators have the same forms in both."""
-    if get_opset(model) in (11, 12) and not any(n.op_type in CHANGED for n in model.graph.node):
+    nodes = model.graph.node
+    has_bodies = any(a.HasField("g") or a.graphs for n in nodes for a in n.attribute)
+    is_changed = any(n.op_type in CHANGED for n in nodes) or has_bodies or model.functions
+    if get_opset(model) in (11, 12) and not is_changed:
         entry = next(o for o in model.opset_import if o.domain in ("", "ai.onnx"))
         entry.version = INTEGER_OPSET

@@ -73,7 +73,10 @@ class TypedBuilder(relax.BlockBuilder):  # type: ignore[misc]
 
 
 class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
-    """Converts a program in core operators; ``stored`` has its tensors by placeholder name."""
+    """Converts a program in core operators; ``stored`` has its tensors by placeholder name.
+
+    ``fixed`` are the nodes that no input changes.
+    """
 
     def __init__(self, program: torch.export.ExportedProgram) -> None:
         super().__init__()
@@ -84,6 +87,13 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
             if spec.target in stored
         }
         self.numbers = evaluate_numbers(program)
+        self.fixed: set[torch.fx.Node] = set()
+        for node in program.graph.nodes:
+            is_call = node.op == "call_function"
+            if node.name in self.stored or (
+                is_call and self.fixed.issuperset(node.all_input_nodes)
+            ):
+                self.fixed.add(node)
 
     def _translate_fx_graph(self, graph: Any, nodes: Any, *others: Any) -> Any:
         """Replace nodes that depend only on numbers by constants."""

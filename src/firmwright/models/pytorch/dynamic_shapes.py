@@ -84,9 +84,11 @@ def check_lengths(
             refuse_shape(name, label, shape, wanted)
         for length, stated in zip(shape, declared[label], strict=True):
             symbol = str(stated)
-            fixed = isinstance(stated, int) and stated != length
-            if fixed or found.setdefault(symbol, length) != length:
+            if isinstance(stated, int) and stated != length:
                 refuse_shape(name, label, shape, wanted)
+            if found.setdefault(symbol, length) != length:
+                advice = f"choose one length for each '{symbol}'"
+                refuse_shape(name, label, shape, wanted, advice)
             if symbol not in ranges:
                 continue
             low, high = int(ranges[symbol].lower), ranges[symbol].upper
@@ -97,5 +99,5 @@ def check_lengths(
                 )
             elif not low <= length <= high:
                 limited = f"{wanted}: '{symbol}' is {low} to {high} in the export"
-                refuse_shape(name, label, shape, limited)
+                refuse_shape(name, label, shape, limited, "choose a length in this range")
     return remarks

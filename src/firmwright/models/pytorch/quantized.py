@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,16 +22,19 @@ class ConstantImporter(Importer, Protocol):
 
     stored: Mapping[str, torch.Tensor]
     numbers: Mapping[torch.fx.Node, torch.Tensor]
+    fixed: Collection[torch.fx.Node]
 
 
 def find_constant(importer: ConstantImporter, node: torch.fx.Node) -> torch.Tensor | None:
     """Return the tensor that a node computes from stored tensors alone; None if from inputs."""
+    if node not in importer.fixed:
+        return None
     if node.op == "placeholder":
-        return importer.stored.get(node.name)
+        return importer.stored[node.name]
     if node in importer.numbers:
         return importer.numbers[node]
     sources = {source: find_constant(importer, source) for source in node.all_input_nodes}
-    if node.op != "call_function" or any(value is None for value in sources.values()):
+    if any(value is None for value in sources.values()):
         return None
     args, options = torch.fx.map_arg((node.args, node.kwargs), sources.__getitem__)
     result = node.target(*args, **options)
@@ -53,7 +56,7 @@ def quantize_per_channel(importer: ConstantImporter, node: torch.fx.Node) -> Exp
     """Import ``quantize_per_channel(x, scales, zero points, axis, lowest, highest, type)``."""
     params = find_parameters(importer, *node.args[1:3])
     if params is None:
-        raise ValueError("scales per channel that are computed from the input")
+        raise ValueError("scales per channel that an input changes; export constant scales")
     return quantize_along(importer, node, params, node.args[3])
 
 
