@@ -10,7 +10,7 @@ from firmwright.pipeline.explain import explain_partition
 from firmwright.pipeline.job import Job
 from firmwright.report.explanation import Explanation, compute_mac_share, format_count
 from firmwright.report.rows import GOOD, WARNING, Part, Row, make_row
-from firmwright.report.timeline import CYCLES, Timeline
+from firmwright.report.timeline import CYCLES
 from firmwright.verify.run_records import RunRecord
 
 LARGEST = 3
@@ -23,6 +23,7 @@ def summarize(job: Job) -> list[Row]:
         return [*describe_run(job), *describe_memories(job)]
     return [
         *describe_run(job),
+        *describe_time(job),
         *describe_memories(job),
         *describe_devices(job),
         *describe_layers(job),
@@ -46,16 +47,16 @@ def describe_run(job: Job) -> Iterator[Row]:
     if record.instructions is not None:
         counted = f"{record.instructions:,} instructions"
     yield make_row("inference", f"{counted}, {record.macs:,} MACs ({record.emulator})")
-    if job.has_stage("stats"):
-        yield from describe_time(artifacts.TIMELINE.read(job))
     if job.has_stage("batch"):
         yield make_row("batch", str(artifacts.BATCH.read(job)))
 
 
-def describe_time(timeline: Timeline) -> Iterator[Row]:
+def describe_time(job: Job) -> Iterator[Row]:
     """Yield the time of an inference, if more than its instructions is known."""
-    if timeline.unit == CYCLES:
-        yield make_row("time", str(timeline))
+    if job.has_stage("stats"):
+        timeline = artifacts.TIMELINE.read(job)
+        if timeline.unit == CYCLES:
+            yield make_row("time", str(timeline))
 
 
 def describe_networks(job: Job) -> Iterator[Row]:
