@@ -1,4 +1,4 @@
-"""Builds one bundle as a separate program, which prints the path of the bundle."""
+"""Builds one bundle in a copy of a process or as a program, and prints the bundle's path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firmwright.cluster.order import LOG
 from firmwright.pipeline.command_line import run_tasks, set_variables
 from firmwright.pipeline.networks import leave_out_members
 from firmwright.pipeline.recipe_arguments import enter_repository
-from firmwright.pipeline.snapshot import list_up_to_date
+from firmwright.pipeline.snapshot import find_finished_bundle
 
 
 def main(folder: str, arguments: Sequence[str], _text: str = "") -> int:
@@ -23,8 +23,9 @@ def main(folder: str, arguments: Sequence[str], _text: str = "") -> int:
     """
     enter_repository()
     set_variables(arguments)
-    for build in list_up_to_date():
-        print(Path(build.bundle).resolve())
+    bundle = find_finished_bundle()
+    if bundle is not None and all("=" in argument for argument in arguments):
+        print(Path(bundle).resolve())
         return 0
     from firmwright.tasks import dodo  # this import reads the variables
 

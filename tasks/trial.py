@@ -1,4 +1,4 @@
-"""Runs one trial of a search as a separate program: builds kernel variants and runs them."""
+"""Runs one trial of a search in a copy of a process or as a program: builds and runs variants."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 from firmwright.cluster.lifeline import follow_lifeline
 from firmwright.cluster.order import LOG
 from firmwright.pipeline.command_line import run_tasks, set_variables
+from firmwright.pipeline.recipe_arguments import enter_repository
 from firmwright.pipeline.task import make_tasks
 from firmwright.tune.trials import VARIANTS, make_trial_job, read_tried
 
@@ -23,6 +24,7 @@ def main(place: str, arguments: Sequence[str], text: str) -> int:
     the build, and the state of doit.
     """
     folder = Path(place)
+    enter_repository()  # a copy of a search has the folder of its command
     set_variables(arguments)
     from firmwright.tasks import dodo  # this import reads the variables
 

@@ -24,11 +24,12 @@ def order(tmp_path: Path) -> Order:
 def test_a_worker_that_sees_another_recipe_builds_nothing(order: Order, tmp_path: Path) -> None:
     (tmp_path / "net.yaml").write_text("model: other.tflite\n")
     assert run_alone(build, order).failure == (
-        f"{tmp_path}/net.yaml: the worker sees another file; it needs the repository as it is here"
+        f"{tmp_path}/net.yaml: differs from the file at the start of the command; "
+        "start the command again, or give the worker the same repository"
     )
     assert not (tmp_path / "build").exists()
     (tmp_path / "net.yaml").unlink()
-    assert "the worker sees another file" in run_alone(build, order).failure
+    assert "differs from the file at the start" in run_alone(build, order).failure
 
 
 def test_a_build_that_is_killed_fails_its_job(order: Order) -> None:

@@ -1,1 +1,1 @@
-"""Runs jobs as separate programs, on this machine or on the workers of a dask cluster."""
+"""Runs jobs in copies of this process, or as programs on the workers of a dask cluster."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import connection, get_context
@@ -35,6 +37,18 @@ class Copy:
     process: ForkProcess
     files: tuple[Path, Path]
 
+    def end(self) -> None:
+        """End the job and the programs that it has left, such as the follower of its lifeline.
+
+        The follower is in the job's group, so the number of the group cannot be another's.
+        """
+        assert self.process.pid is not None
+        self.process.join(0)
+        self.process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.join()
+
     def read(self) -> str:
         """Return the output of the job, which has ended; UserError with its errors."""
         code = self.process.exitcode
@@ -58,19 +72,23 @@ def run_here(
     waiting, running = deque(orders), dict[int, Copy]()
     places = [str(number) for number in range(most)]
     with TemporaryDirectory(prefix="firmwright-jobs-") as scratch, hold_lifeline() as watched:
-        while waiting or running:
-            if stop.reason:
-                raise ClusterError(stop.reason)
-            while waiting and places:
-                copy = start(waiting.popleft(), places.pop(), watched, Path(scratch))
-                watcher.start(copy.order.name, copy.place)
-                running[copy.process.sentinel] = copy
-            for ended in connection.wait([*running], POLL):
-                assert isinstance(ended, int)
-                copy = running.pop(ended)
-                copy.process.join()
-                places.append(copy.place)
-                yield finish(copy.order, copy.read)
+        try:
+            while waiting or running:
+                if stop.reason:
+                    raise ClusterError(stop.reason)
+                while waiting and places:
+                    copy = start(waiting.popleft(), places.pop(), watched, Path(scratch))
+                    watcher.start(copy.order.name, copy.place)
+                    running[copy.process.sentinel] = copy
+                for ended in connection.wait([*running], POLL):
+                    assert isinstance(ended, int)
+                    copy = running.pop(ended)
+                    copy.end()
+                    places.append(copy.place)
+                    yield finish(copy.order, copy.read)
+        finally:
+            for copy in running.values():
+                copy.end()
 
 
 def start(order: Order, place: str, watched: int, scratch: Path) -> Copy:
@@ -90,8 +108,8 @@ def live(order: Order, watched: int, files: Sequence[Path]) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, file in enumerate(files, 1):
         os.dup2(os.open(file, os.O_WRONLY), number)
-    for name in STREAMS[1:]:  # those of this process may show a screen
-        setattr(sys, name, getattr(sys, f"__{name}__"))
+    for number, name in enumerate(STREAMS[1:], 1):  # those of this process may show a screen
+        setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
     os.chdir(order.root)
     os.environ.update(order.environment)
     sys.argv = [order.program, order.folder, *order.arguments]

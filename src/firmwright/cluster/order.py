@@ -85,7 +85,10 @@ def prepare_folder(order: Order) -> None:
     """Create the folder of a job. Raises UserError if it or a file of the recipe is wrong."""
     for name, digest in order.files.items():
         if digest_file(Path(order.root, name)) != digest:
-            message = "the worker sees another file; it needs the repository as it is here"
+            message = (
+                "differs from the file at the start of the command; start the command again, or "
+                "give the worker the same repository"
+            )
             raise UserError(f"{Path(order.root, name)}: {message}")
     try:
         claim_folder(Path(order.root, order.folder))

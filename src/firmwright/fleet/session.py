@@ -25,7 +25,7 @@ from firmwright.pipeline.command_line import SCHEDULER, set_variables
 from firmwright.pipeline.recipe_arguments import enter_repository
 from firmwright.pipeline.remote_jobs import describe_worker, list_environment
 from firmwright.pipeline.run_build import BUILD_PROCESS
-from firmwright.pipeline.snapshot import list_up_to_date
+from firmwright.pipeline.snapshot import find_finished_bundle
 from firmwright.process import ENDINGS
 from firmwright.shared_cache import open_cache
 
@@ -128,7 +128,8 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
     os.environ.update(list_environment())
     orders = []
     for order in make_orders(fleet):
-        bundle = find_finished_bundle(order)
+        set_variables(order.arguments)
+        bundle = find_finished_bundle()
         if bundle is None:
             orders.append(order)
         else:
@@ -141,12 +142,6 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
 
         import_stages(PIPELINE)
         yield from run_here(orders, read_end, fleet.workers, watch, stop)
-
-
-def find_finished_bundle(order: Order) -> str | None:
-    """Return the bundle of a job that has nothing to do; None if its stages must be checked."""
-    set_variables(order.arguments)
-    return next((build.bundle for build in list_up_to_date()), None)
 
 
 def run_on_cluster(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[Outcome]:

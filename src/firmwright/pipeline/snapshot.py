@@ -83,6 +83,15 @@ def list_up_to_date() -> list[UpToDate]:
         return []
 
 
+def find_finished_bundle() -> str | None:
+    """Return the bundle of one recipe's build that has nothing to do, otherwise None.
+
+    A recipe of several networks has several builds, so its stages are checked.
+    """
+    found = list_up_to_date()
+    return found[0].bundle if len(found) == 1 else None
+
+
 def find_snapshot() -> Path:
     return find_build_root() / FOLDER / text_digest(json.dumps(list_decisive_arguments()))
 

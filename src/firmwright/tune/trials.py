@@ -1,4 +1,4 @@
-"""Runs the trials of a search: builds with given variants, each as a separate program.
+"""Runs the trials of a search: builds with given variants, in copies or as programs.
 
 They run on this machine or on the workers of a cluster. A trial that fails on a cluster is tried
 again here. Only this machine decides that a variant cannot be built, so both have equal results.

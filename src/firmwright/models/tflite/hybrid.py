@@ -2,9 +2,10 @@
 
 LiteRT quantizes the activations in each run, with the range of each sample or row. It adds the
 products in int32, multiplies the sums by both scales, and then adds the bias in float32. Weights
-stay int8 in flash. Results equal LiteRT's bit for bit, because each operation of float32 is in
-LiteRT's order. Sources: tensorflow/lite/kernels/fully_connected.cc (EvalHybrid), conv.cc
-(EvalHybrid, EvalHybridPerChannel) and depthwise_conv.cc (EvalHybridPerChannel).
+stay int8 in flash. The results of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED equal LiteRT's bit
+for bit, because each operation of float32 is in LiteRT's order. Sources in tensorflow/lite/kernels:
+fully_connected.cc (EvalHybrid), conv.cc (EvalHybrid, EvalHybridPerChannel) and depthwise_conv.cc
+(EvalHybridPerChannel).
 """
 
 from __future__ import annotations
@@ -42,12 +43,7 @@ def convert_hybrid(converter: Any, op: Any, kind: str) -> relax.Expr:
     """Return the operator's result in float32; UserError if its weights are not int8."""
     source, weights, biases = list_operands(converter, op, kind)
     (target,) = converter.get_output_tensors(op)
-    if weights.tensor.Type() != tflite.TensorType.INT8:
-        stored = converter.get_tensor_type_str(weights.tensor.Type())
-        raise UserError(
-            f"has {stored} weights and float32 activations; firmwright supports int8 weights: "
-            "convert the model again with int8 weights"
-        )
+    require_bytes(converter, weights)
     options = converter._get_builtin_options(op, OPTIONS[kind])
     scales = weights.qnn_params["scale"].value.numpy().reshape(-1)
     shape = shape_of(converter, source)
@@ -62,7 +58,7 @@ def convert_hybrid(converter: Any, op: Any, kind: str) -> relax.Expr:
     data = reshape(converter, converter.get_tensor_expr(source), [count, prod(shape) // count])
     if is_dense:
         stored = converter.get_tensor_value(weights).T.copy()
-        result = multiply_rows(converter, data, stored, scales, symmetric)
+        result = multiply_rows(converter, data, relax.const(stored), scales, symmetric)
     else:
         quantized, step = quantize_rows(converter, data, symmetric)
         sums = add_products(converter, kind, quantized, (source, weights, target), options)
@@ -84,15 +80,25 @@ def convert_hybrid(converter: Any, op: Any, kind: str) -> relax.Expr:
     return result
 
 
+def require_bytes(converter: Any, weights: Any) -> None:
+    """Raise UserError if weights are not int8. LiteRT reads uint8 weights as int8 here."""
+    if weights.tensor.Type() != tflite.TensorType.INT8:
+        stored = converter.get_tensor_type_str(weights.tensor.Type())
+        raise UserError(
+            f"has {stored} weights and float32 activations; firmwright supports int8 weights: "
+            "convert the model again with int8 weights"
+        )
+
+
 def multiply_rows(
-    converter: Any, data: relax.Expr, weights: Array, scales: Array, symmetric: bool
+    converter: Any, data: relax.Expr, weights: relax.Expr, scales: Array, symmetric: bool
 ) -> relax.Expr:
     """Return the product (rows, units) in float32 of rows and int8 weights (length, units).
 
     ``scales`` are the scales of the weights, one per unit or only one.
     """
     quantized, step = quantize_rows(converter, data, symmetric)
-    sums = relax.op.matmul(quantized, relax.const(weights), out_dtype="int32")
+    sums = relax.op.matmul(quantized, weights, out_dtype="int32")
     counts = relax.op.astype(converter.bb.normalize(sums), "float32")
     factors = relax.op.multiply(step, relax.const(scales))
     return converter.bb.normalize(relax.op.multiply(counts, factors))

@@ -7,12 +7,13 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tflite
 from tvm import relax
 
 from firmwright.errors import UserError
 from firmwright.ir.relax import static_shape
-from firmwright.models.tflite.hybrid import multiply_rows
+from firmwright.models.tflite.hybrid import multiply_rows, require_bytes
 from firmwright.models.tflite.integer_products import reshape
 from firmwright.models.tflite.lstm_integers import advance, read_cell
 from firmwright.models.tflite.svdf import read_scale
@@ -26,6 +27,9 @@ EXTENSIONS = {
     "a projection": (16, 17),
     "layer normalization": (20, 21, 22, 23),
 }
+
+Weights = tuple[relax.Expr, npt.NDArray[Any] | None]
+"""The weights (length, all units) of all gates, and their scales per unit if they are int8."""
 
 
 def convert_lstm(converter: Any, op: Any) -> relax.Expr:
@@ -55,13 +59,13 @@ def convert_lstm(converter: Any, op: Any) -> relax.Expr:
     # The products with the input do not depend on earlier steps: one product serves all steps.
     axis = 0 if options.TimeMajor() else 1
     data = converter.get_tensor_expr(source)
-    whole = multiply(converter, data, weights, symmetric)
+    whole = multiply(converter, data, read_weights(converter, weights), symmetric)
     whole = converter.bb.emit(relax.op.add(whole, relax.const(bias)))
     steps = [int(d) for d in converter.get_tensor_shape(source)][axis]
-    outputs = []
+    factors, outputs = read_weights(converter, recurrent), []
     for step in range(steps):
         at = relax.op.strided_slice(whole, axes=[axis], begin=[step], end=[step + 1])
-        product = multiply(converter, hidden, recurrent, symmetric)
+        product = multiply(converter, hidden, factors, symmetric)
         sums = converter.bb.emit(relax.op.add(relax.op.squeeze(at, [axis]), product))
         hidden, cell = update_cell(converter, options, sums, cell, coupled)
         outputs.append(relax.op.expand_dims(hidden, axis))
@@ -69,22 +73,30 @@ def convert_lstm(converter: Any, op: Any) -> relax.Expr:
     return relax.Tuple([result, hidden, cell])
 
 
-def multiply(
-    converter: Any, data: relax.Expr, weights: Sequence[Any], symmetric: bool
-) -> relax.Expr:
+def read_weights(converter: Any, tensors: Sequence[Any]) -> Weights:
+    """Return the joined weights of all gates, which serve all steps."""
+    gates = [converter.get_tensor_value(tensor) for tensor in tensors]
+    stored = relax.const(np.concatenate(gates).T.copy())
+    if tensors[0].qnn_params is None:
+        return stored, None
+    for tensor in tensors:
+        require_bytes(converter, tensor)
+    scales = [np.full(len(g), read_scale(t)) for g, t in zip(gates, tensors, strict=True)]
+    return stored, np.concatenate(scales)
+
+
+def multiply(converter: Any, data: relax.Expr, weights: Weights, symmetric: bool) -> relax.Expr:
     """Return the product (…, all units) of data (…, length) and the weights of all gates.
 
     ``symmetric`` is the quantization of the data, if the weights are int8.
     """
-    gates = [converter.get_tensor_value(tensor) for tensor in weights]
-    stored = np.concatenate(gates).T.copy()
-    if weights[0].qnn_params is None:
-        return relax.op.matmul(data, relax.const(stored))
-    scales = [np.full(len(g), read_scale(t)) for g, t in zip(gates, weights, strict=True)]
+    stored, scales = weights
+    if scales is None:
+        return relax.op.matmul(data, stored)
     *axes, length = static_shape(converter.bb.normalize(data))
     rows = reshape(converter, data, [prod(axes), length])
-    product = multiply_rows(converter, rows, stored, np.concatenate(scales), symmetric)
-    return reshape(converter, product, [*axes, stored.shape[1]])
+    product = multiply_rows(converter, rows, stored, scales, symmetric)
+    return reshape(converter, product, [*axes, len(scales)])
 
 
 def convert_integers(converter: Any, op: Any, options: Any) -> relax.Expr:

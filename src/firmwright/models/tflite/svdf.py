@@ -16,7 +16,7 @@ import tflite
 from tvm import relax, te, tirx
 
 from firmwright.errors import UserError
-from firmwright.models.tflite.hybrid import multiply_rows
+from firmwright.models.tflite.hybrid import multiply_rows, require_bytes
 
 Array = npt.NDArray[Any]
 
@@ -63,12 +63,14 @@ def convert_svdf(converter: Any, op: Any) -> relax.Expr:
 def convert_float(converter: Any, op: Any, lengths: Lengths) -> tuple[relax.Expr, relax.Expr]:
     source, features, times, bias, state = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.SVDFOptions)
-    weights = converter.get_tensor_value(features).T.copy()
+    weights = relax.const(converter.get_tensor_value(features).T.copy())
     of_times = converter.get_tensor_value(times)
     data = converter.get_tensor_expr(source)
     if features.qnn_params is None:
-        newest = relax.op.matmul(data, relax.const(weights))
+        newest = relax.op.matmul(data, weights)
     else:  # LiteRT dequantizes the time weights
+        require_bytes(converter, features)
+        require_bytes(converter, times)
         symmetric = not options.AsymmetricQuantizeInputs()
         newest = multiply_rows(
             converter, data, weights, np.atleast_1d(read_scale(features)), symmetric
