@@ -55,6 +55,8 @@ KINDS = {
     "ed810a01": "float_store",  # vstr s0, [r1, #4]
     "ecb10a08": "load_multiple",  # vldm r1!, {s0-s7}
     "ee010a81": "float_multiply_add",  # vmla.f32 s0, s3, s2
+    "ee003a10": "other",  # vmov s0, r3
+    "ee103a10": "other",  # vmov r3, s0
     "eea10a81": "float_multiply_add",  # vfma.f32 s0, s3, s2
     "ee810a81": "float_divide",  # vdiv.f32 s0, s3, s2
     "eeb10ae0": "float_divide",  # vsqrt.f32 s0, s1

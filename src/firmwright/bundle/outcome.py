@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from firmwright.documents.quantities import format_milliseconds
+
 from .archive import read_capped
 from .bundle import is_of_networks, parse_any_bundle
 
@@ -38,7 +40,7 @@ class Outcome:
     def time(self) -> str:
         """Return e.g. ``64.4 ms`` or ``2,954,662 instructions``; empty if it is unknown."""
         if self.milliseconds is not None:
-            return f"{self.milliseconds:,.3g} ms"
+            return format_milliseconds(self.milliseconds)
         return "" if self.total is None else f"{self.total:,} {self.unit}"
 
 

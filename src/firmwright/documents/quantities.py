@@ -11,13 +11,13 @@ _MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 
 
 def parse_frequency(frequency: int | str) -> int:
-    """Return a frequency in Hz, stated as a number of Hz or as ``64 MHz``."""
+    """Return a frequency of at least 1 Hz, stated as a number of Hz or as ``64 MHz``."""
     if isinstance(frequency, int):
         return frequency
     match = _FREQUENCY.fullmatch(frequency)
     if match is None:
         raise ValueError(f"expected a frequency, as 64 MHz, found {frequency!r}")
-    return round(float(match[1]) * _HERTZ[match[2]])
+    return max(1, round(float(match[1]) * _HERTZ[match[2]]))
 
 
 def parse_time(time: str) -> float:
@@ -26,6 +26,12 @@ def parse_time(time: str) -> float:
     if match is None:
         raise ValueError(f"expected a time, as 10 ms, found {time!r}")
     return round(float(match[1]) * _MILLISECONDS[match[2]], 6)
+
+
+def format_milliseconds(milliseconds: float) -> str:
+    """Return e.g. ``64.4 ms``, with three significant digits or all whole milliseconds."""
+    digits = max(0, 3 - len(str(int(milliseconds)))) if milliseconds >= 1 else 3
+    return f"{milliseconds:,.{digits}f} ms"
 
 
 def format_frequency(hertz: int) -> str:

@@ -1,9 +1,8 @@
 /*
  * Counts the instructions that one function of a firmware executes, including its callees, and the
  * instructions of the parts that it calls. Adds up their clock cycles if the caller passes the cycles
- * of each instruction. This is a hook that unicorn calls when it enters a
- * block. A block is straight-line code up to a jump. The same hook in Python is a hundred times
- * slower.
+ * of each instruction. This is a hook that unicorn calls when it enters a block. A block is
+ * straight-line code up to a jump. The same hook in Python is a hundred times slower.
  *
  * Built without a C library; the caller passes unicorn's functions as pointers.
  */

@@ -110,5 +110,8 @@ def read_register(words: NDArray[np.uint32], bit: int, short: bool) -> NDArray[n
 
 def count_registers(pattern: Pattern, words: NDArray[np.uint32]) -> NDArray[np.integer]:
     """Return the number of registers that each of the instructions loads or stores."""
-    counts: NDArray[np.integer] = words & pattern.words
-    return counts if pattern.words else np.bitwise_count(words & pattern.registers)
+    if pattern.words:
+        counts: NDArray[np.integer] = words & pattern.words
+    else:
+        counts = np.bitwise_count(words & pattern.registers).astype(np.uint32)
+    return counts

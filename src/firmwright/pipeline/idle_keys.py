@@ -40,6 +40,11 @@ IDLE_KEYS = (
         "no effect, because the target has one device; add another device before it",
     ),
     IdleKey(
+        "clock",
+        lambda job: job.recipe.clock is not None and not job.counts_cycles,
+        "no effect: the cycles of an inference are not known on this platform",
+    ),
+    IdleKey(
         "allow_fallback",
         lambda job: not job.recipe.allow_fallback and has_one_device(job),
         ONE_DEVICE,

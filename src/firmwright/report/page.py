@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from firmwright.codegen.templates import new_environment, read_template
-from firmwright.documents.quantities import format_frequency
+from firmwright.documents.quantities import format_frequency, format_milliseconds
 from firmwright.documents.yaml_text import write_yaml
 from firmwright.report.advice import Advice
 from firmwright.report.charts import (
@@ -28,7 +28,6 @@ from firmwright.report.charts import (
 from firmwright.report.graph import draw_graph
 from firmwright.report.layer_names import shorten_name
 from firmwright.report.report import Report
-from firmwright.report.timeline import format_milliseconds
 
 FOLDER = "report"
 NAMED_LAYERS = 3

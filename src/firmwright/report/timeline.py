@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from firmwright.documents.quantities import format_frequency
+from firmwright.documents.quantities import format_frequency, format_milliseconds
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles, Kernels
 from firmwright.ir.regions import Partition
@@ -25,7 +25,7 @@ HEADER = """\
 # start_{one} and end_{one} are inclusive: a layer has end_{one} - start_{one} + 1 {unit}.
 # modelled: cycles of the cost model of the layer's device.
 # counted: the instructions that the CPU executed in the layer's function and in functions that it
-#   calls, the mean of {runs} in {emulator}. Their cycles are by the table of the core.
+#   calls, the mean of {runs} in {emulator}.{cycles}
 # The last entry is the run function itself: the instructions between its calls.
 """
 PARALLEL_JOBS_HEADER = """\
@@ -107,12 +107,6 @@ class Timeline(Total):
     """The layers of one inference, in order of execution; the last entry is the run function."""
 
     layers: tuple[TimedLayer, ...]
-
-
-def format_milliseconds(milliseconds: float) -> str:
-    """Return e.g. ``64.4 ms``, with three significant digits or all whole milliseconds."""
-    digits = max(0, 3 - len(str(int(milliseconds)))) if milliseconds >= 1 else 3
-    return f"{milliseconds:,.{digits}f} ms"
 
 
 def make_timeline(

@@ -23,10 +23,17 @@ Use = tuple[str, Number, str, Sequence[tuple[str, Number]]]
 
 def check_budget(job: Job) -> None:
     """Raise DiagnosticError for each part of the budget that the firmware exceeds."""
+    uses = list(measure(job))
     found = [
         make_diagnostic(job, key, describe(used, limit, unit, parts))
-        for key, used, unit, parts in measure(job)
+        for key, used, unit, parts in uses
         if (limit := getattr(job.recipe.budget, key)) is not None and used > limit
+    ]
+    known = {key for key, *_ in uses}
+    found += [
+        make_diagnostic(job, key, "the cycles of no layer are known; state `instructions` instead")
+        for key in ("cycles", "latency")
+        if uses and getattr(job.recipe.budget, key) is not None and key not in known
     ]
     if found:
         raise DiagnosticError(found)
@@ -58,7 +65,7 @@ def measure_time(timeline: Timeline) -> Iterator[Use]:
         milliseconds = timeline.milliseconds / timeline.total
         times = [(name, round(length * milliseconds, 3)) for name, length in parts]
         unit = f"ms at {format_frequency(timeline.clock)} ({timeline.source})"
-        yield "latency", timeline.milliseconds, unit, times
+        yield "latency", 1000 * timeline.total / timeline.clock, unit, times
 
 
 def order_parts(parts: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:

@@ -19,6 +19,8 @@ from firmwright.report.timeline import (
 from firmwright.toolchain import Platform
 from firmwright.verify.run_records import RunRecord
 
+BY_TABLE = " Their cycles are by the table of the core."
+
 
 def run(job: Job, folder: Path) -> None:
     """Write ``stats.json`` and, for users and their scripts, ``<recipe>_stats.yaml``."""
@@ -38,6 +40,7 @@ def run(job: Job, folder: Path) -> None:
         unit=found.unit,
         one=name_one(found),
         time=found,
+        cycles=BY_TABLE if record.cycles_total is not None else "",
     )
     waited = {k.region for k in kernels.kernels if k.wait_function}
     devices = sorted({r.device for r in partition.regions if r.name in waited})
