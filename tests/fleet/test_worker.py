@@ -25,7 +25,7 @@ def test_a_worker_that_sees_another_recipe_builds_nothing(order: Order, tmp_path
     (tmp_path / "net.yaml").write_text("model: other.tflite\n")
     assert run_alone(build, order).failure == (
         f"{tmp_path}/net.yaml: differs from the file at the start of the command; "
-        "start the command again, or give the worker the same repository"
+        "start the command again, or make the same repository visible to the worker"
     )
     assert not (tmp_path / "build").exists()
     (tmp_path / "net.yaml").unlink()

@@ -87,7 +87,7 @@ def prepare_folder(order: Order) -> None:
         if digest_file(Path(order.root, name)) != digest:
             message = (
                 "differs from the file at the start of the command; start the command again, or "
-                "give the worker the same repository"
+                "make the same repository visible to the worker"
             )
             raise UserError(f"{Path(order.root, name)}: {message}")
     try:
