@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.folders import PACKAGE, TOP
-from firmwright.pipeline.code_digest import code_digest
+from firmwright.pipeline.code_digest import CODE_FOLDERS, code_digest
 from tests.package_copy import copy_package
 
 from .conftest import Repository
@@ -111,6 +111,7 @@ def test_change_in_each_package_changes_the_digest_of_the_code(copied: Path) -> 
         code_digest.cache_clear()
         return code_digest((copied,))
 
+    assert CODE_FOLDERS == (PACKAGE, TOP / "tasks")  # the copy has both in one folder
     before = digest()
     for package in packages():
         with changed_package(copied, package):
