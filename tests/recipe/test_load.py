@@ -200,7 +200,7 @@ def test_a_file_name_that_is_no_name(load: Load) -> None:
 
 
 def test_a_path_too_long_for_the_system_is_a_finding(load: Load) -> None:
-    with pytest.raises(DiagnosticError, match="model: cannot be read"):
+    with pytest.raises(DiagnosticError, match="model: cannot read"):
         load(f"model: {'x' * 5000}.onnx")
 
 
