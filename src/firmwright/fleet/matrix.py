@@ -59,11 +59,11 @@ class Matrix:
         job = make_job(recipe, {name: self.place(name, text) for name, text in overrides.items()})
         other = self.jobs.setdefault(job.name, job)
         if other == job and other is not job:
-            self.tell(pointer, f"the job '{job.name}' already exists; remove one of the two")
+            self.add_error(pointer, f"the job '{job.name}' already exists; remove one of the two")
         elif other is not job:
             both = " and ".join(" ".join(each.list_arguments()) for each in (other, job))
             hint = "rename one of the files"
-            self.tell(pointer, f"two jobs are named '{job.name}': {both}; {hint}")
+            self.add_error(pointer, f"two jobs are named '{job.name}': {both}; {hint}")
 
     def place(self, name: str, text: str) -> str:
         """Return the value of an option, with its paths, if any, from the current folder."""
@@ -72,7 +72,7 @@ class Matrix:
         file = list_overrides()[name].find_file(text)
         return os.path.relpath(self.folder / file) if file else text
 
-    def tell(self, pointer: Pointer, message: str, key: bool = False) -> None:
+    def add_error(self, pointer: Pointer, message: str, key: bool = False) -> None:
         self.findings.append(Finding(pointer, message, key))
 
     def find_recipes(self, pointer: Pointer, argument: str) -> list[Layers]:
@@ -80,7 +80,7 @@ class Matrix:
         try:
             return find_layers(argument, self.folder)
         except UserError as error:
-            self.tell(pointer, str(error).removeprefix(f"recipe={argument}: "))
+            self.add_error(pointer, str(error).removeprefix(f"recipe={argument}: "))
             return []
 
     def check_value(self, pointer: Pointer, name: str, text: str) -> None:
@@ -89,20 +89,20 @@ class Matrix:
         if override is None:  # checked with the recipe
             return
         for message in override.find_errors(text):
-            self.tell(pointer, message)
+            self.add_error(pointer, message)
         file = override.find_file(text)
         if file and not (self.folder / file).is_file():
-            self.tell(pointer, f"no such file: {self.folder / file}")
+            self.add_error(pointer, f"no such file: {self.folder / file}")
         elif name == "platform" and not file and text not in list_platform_words():
             hint = did_you_mean(text, platform_names())
-            self.tell(pointer, f"unknown platform '{text}'{hint}")
+            self.add_error(pointer, f"unknown platform '{text}'{hint}")
 
     def check_axes(self, pointer: Pointer, names: Iterable[str], known: Sequence[str]) -> bool:
         """Return whether the keys at a place are all known; record the unknown ones."""
         unknown = [name for name in names if name not in known]
         for name in unknown:
             message = f"unknown option '{name}'{did_you_mean(name, known)}"
-            self.tell((*pointer, name), message, key=True)
+            self.add_error((*pointer, name), message, key=True)
         return not unknown
 
 
@@ -146,12 +146,12 @@ def fill_matrix(matrix: Matrix, data: Mapping[str, Any]) -> None:
         multiply(matrix, data)
     else:
         for key in data.keys() - {"include"}:
-            matrix.tell((key,), "has no effect without `recipes`; add `recipes`", key=True)
+            matrix.add_error((key,), "has no effect without `recipes`; add `recipes`", key=True)
     for number, entry in enumerate(data.get("include", ())):
         include(matrix, ("include", number), entry)
     if not matrix.jobs and not matrix.findings:
         pointer = ("exclude",) if "exclude" in data else ()
-        matrix.tell(pointer, "no build is left; add one to `recipes` or `include`")
+        matrix.add_error(pointer, "no build is left; add one to `recipes` or `include`")
 
 
 def multiply(matrix: Matrix, data: Mapping[str, Any]) -> None:
@@ -173,7 +173,7 @@ def multiply(matrix: Matrix, data: Mapping[str, Any]) -> None:
             if not fitting:
                 matrix.add(pointer, recipe, overrides)
     for number in unused if not matrix.findings else ():
-        matrix.tell(("exclude", number), "fits no build of the matrix; leave it out")
+        matrix.add_error(("exclude", number), "fits no build of the matrix; leave it out")
 
 
 def check_option(matrix: Matrix, name: str, values: Sequence[Any]) -> bool:

@@ -149,20 +149,20 @@ def tell_speed(report: Report) -> Card:
         if not estimated or None in estimated:
             return Card("How fast is it?", "not counted", (f"{macs:,} multiply-accumulates",))
         spent = sum(time for time in estimated if time is not None)
-        lines = ("estimated from the platform's numbers, not measured", f"{macs:,} MACs")
-        return Card("How fast is it?", f"{spent:,.0f} µs", lines)
-    told = [total.source, f"{macs:,} MACs"]
+        source = "estimated from the platform's numbers, not measured"
+        return Card("How fast is it?", f"{spent:,.0f} µs", (source, f"{macs:,} MACs"))
+    lines = [total.source, f"{macs:,} MACs"]
     if total.modelled:
-        told[1:1] = [f"{total.modelled:,} cycles modelled, {total.counted:,} on the processor"]
+        lines[1:1] = [f"{total.modelled:,} cycles modelled, {total.counted:,} on the processor"]
     if total.milliseconds is not None and total.clock is not None:
-        told[:0] = [f"at {format_frequency(total.clock)}: about {total.total:,} cycles"]
+        lines[:0] = [f"at {format_frequency(total.clock)}: about {total.total:,} cycles"]
     if report.layers:  # a network may only hand on its inputs
         slowest = max(report.layers, key=lambda layer: layer.length or 0)
-        told.append(f"the slowest layer is {slowest.number}: {shorten_name(slowest.title)}")
+        lines.append(f"the slowest layer is {slowest.number}: {shorten_name(slowest.title)}")
     answer = f"{total.total:,} {total.unit}"
     if total.milliseconds is not None:
         answer = f"about {format_milliseconds(total.milliseconds)}"
-    return Card("How fast is it?", answer, tuple(told))
+    return Card("How fast is it?", answer, tuple(lines))
 
 
 def tell_fallback(report: Report) -> Card:

@@ -17,6 +17,7 @@ from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError
 from firmwright.models.tflite import data_movement, indices, windows
+from firmwright.models.tflite.integer_products import pad_transposed
 from firmwright.models.tflite.lstm import convert_lstm
 from firmwright.models.tflite.svdf import convert_svdf, read_scale, read_zero_point, requantize
 
@@ -242,13 +243,6 @@ def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
     options = converter._get_builtin_options(op, tflite.TransposeConvOptions)
     shape = [int(d) for d in converter.get_tensor_value(shape_tensor)]
     window, lengths = (data_movement.shape_of(converter, t)[1:3] for t in (weights, source))
-    strides = [options.StrideH(), options.StrideW()]
-    before = [0, 0]
-    if options.Padding() == tflite.Padding.SAME:
-        pads = map(tflite_frontend.get_pad_value, shape[1:3], window, strides)
-        before = [first for first, _ in pads]
-    reach = [(n - 1) * s + w for n, s, w in zip(lengths, strides, window, strict=True)]
-    after = [r - b - n for r, b, n in zip(reach, before, shape[1:3], strict=True)]
     data = relax.op.permute_dims(converter.get_tensor_expr(source), [0, 3, 1, 2])
     kernel = relax.op.permute_dims(converter.get_tensor_expr(weights), [3, 0, 1, 2])
     if source.qnn_params is not None:
@@ -257,9 +251,8 @@ def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
         data = converter.dequantize(data, source)
     data, kernel = (converter.bb.normalize(e) for e in (data, kernel))
     result = relax.op.nn.conv2d_transpose(
-        data, kernel, strides=strides, padding=[*before, *(max(a, 0) for a in after)],
-        output_padding=[max(-a, 0) for a in after],
-    )  # fmt: skip
+        data, kernel, **pad_transposed(options, shape, lengths, window)
+    )
     if len(tensors) == 4 and tensors[3].tensor_idx >= 0:
         bias = converter.bb.normalize(read_float(converter, tensors[3]))
         result = relax.op.add(result, relax.op.reshape(bias, [-1, 1, 1]))

@@ -56,11 +56,14 @@ def convolve(data: relax.Expr, kernel: relax.Expr, options: Any) -> relax.Expr:
     )  # fmt: skip
 
 
-def transpose_convolve(
-    converter: Any, data: relax.Expr, kernel: relax.Expr, options: Any, shape: list[int]
-) -> relax.Expr:
-    """Return the transposed convolution of such integers; ``shape`` is the result's shape."""
-    lengths, window = (list(static_shape(e))[1:3] for e in (data, kernel))
+def pad_transposed(
+    options: Any, shape: list[int], lengths: list[int], window: list[int]
+) -> dict[str, list[int]]:
+    """Return strides and paddings of a transposed convolution for :func:`conv2d_transpose`.
+
+    ``shape`` is the shape (N, H, W, C) that the file states for the result; ``lengths`` and
+    ``window`` are the heights and widths of the images and of the kernel.
+    """
     strides = [options.StrideH(), options.StrideW()]
     before = [0, 0]
     if options.Padding() == tflite.Padding.SAME:
@@ -68,11 +71,22 @@ def transpose_convolve(
         before = [first for first, _ in pads]
     reach = [(n - 1) * s + w for n, s, w in zip(lengths, strides, window, strict=True)]
     after = [r - b - n for r, b, n in zip(reach, before, shape[1:3], strict=True)]
+    return {
+        "strides": strides,
+        "padding": [*before, *(max(a, 0) for a in after)],
+        "output_padding": [max(-a, 0) for a in after],
+    }
+
+
+def transpose_convolve(
+    converter: Any, data: relax.Expr, kernel: relax.Expr, options: Any, shape: list[int]
+) -> relax.Expr:
+    """Return the transposed convolution of such integers; ``shape`` is the result's shape."""
+    lengths, window = (list(static_shape(e))[1:3] for e in (data, kernel))
     result = relax.op.nn.conv2d_transpose(
         converter.bb.normalize(relax.op.permute_dims(data, [0, 3, 1, 2])),
         converter.bb.normalize(relax.op.permute_dims(kernel, [3, 0, 1, 2])),
-        strides=strides, padding=[*before, *(max(a, 0) for a in after)],
-        output_padding=[max(-a, 0) for a in after], out_dtype="int32",
+        out_dtype="int32", **pad_transposed(options, shape, lengths, window),
     )  # fmt: skip
     return relax.op.permute_dims(converter.bb.normalize(result), [0, 2, 3, 1])
 
