@@ -45,6 +45,40 @@ def test_errors_are_raised_here(error: Exception, kind: type[Exception]) -> None
         run_in_copy("it", fail, error)
 
 
+FORKS = {
+    "a copy": ("firmwright.forked", "run_in_copy('it', int)"),
+    "watch": ("firmwright.watch.warm_process", "WarmProcess(int).build()"),
+    "a job": ("firmwright.cluster.local", "start(ORDER, 'x', 0, Path())"),
+}
+"""The module of each fork, and a call that forks."""
+
+INTERRUPTED = """\
+import os
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+
+from {module} import *
+
+ORDER = SimpleNamespace(program="sys", root=".", folder=".", arguments=(), environment={{}})
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+try:
+    {call}
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("fork", FORKS)
+def test_ctrl_c_during_a_fork_is_not_lost(fork: str, tmp_path: Path) -> None:
+    module, call = FORKS[fork]
+    program = INTERRUPTED.format(module=module, call=call)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "interrupted\n", done.stderr
+
+
 def call_exit() -> None:
     """Write a message and end the process, as a C library may do."""
     os.write(2, b"no room for code\n")

@@ -12,8 +12,8 @@ import pickle
 import resource
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, NoReturn, TypeVar
@@ -31,6 +31,24 @@ _forking = Lock()
 _copies: set[int] = set()
 
 
+@contextmanager
+def hold_signals() -> Iterator[None]:
+    """Hold signals during a fork, because the exception of a handler could be lost.
+
+    A signal may come during Python's hooks of a fork, such as the hook of ``logging``. Python then
+    prints the exception and continues. The fork itself calls accept_signals.
+    """
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+def accept_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
 def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> Result:
     """Return the result of a function that is called in a copy of this process.
 
@@ -41,10 +59,12 @@ def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> 
     mark = os.urandom(16)
     with _forking:  # a copy that another thread forks would keep the pipe open
         receiver, sender = os.pipe()
-        parent, copy = os.getpid(), os.fork()
-        if not copy:
-            os.close(receiver)
-            _live_as_copy(parent, sender, mark, function, arguments)
+        parent = os.getpid()
+        with hold_signals():
+            copy = os.fork()
+            if not copy:
+                os.close(receiver)
+                _live_as_copy(parent, sender, mark, function, arguments)
         os.close(sender)
     _copies.add(copy)
     try:
@@ -94,6 +114,7 @@ def _live_as_copy(
     try:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_DFL)
+        accept_signals()
         faulthandler.disable()
         for stream in (1, 2):
             os.dup2(sender, stream)

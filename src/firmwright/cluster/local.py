@@ -17,6 +17,7 @@ from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
+from firmwright.forked import accept_signals, hold_signals
 from firmwright.process import STREAMS, describe
 
 from .jobs import POLL, ClusterError, Stop, Watcher
@@ -97,12 +98,14 @@ def start(order: Order, place: str, watched: int, scratch: Path) -> Copy:
     for file in files:
         file.write_bytes(b"")
     process = FORK.Process(target=live, args=(order, watched, files))
-    process.start()
+    with hold_signals():
+        process.start()
     return Copy(order, place, process, files)
 
 
 def live(order: Order, watched: int, files: Sequence[Path]) -> None:
     """Run the program of a job in this process, and exit with its code."""
+    accept_signals()
     os.setsid()
     follow_lifeline(watched)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
+from firmwright.forked import accept_signals, hold_signals
 from firmwright.process import tell_end
 from firmwright.toolchain.compilers import Question
 
@@ -43,11 +44,12 @@ class WarmProcess:
         word, self.word = os.pipe()
         self.told, told = os.pipe()
         gc.freeze()  # a garbage collection in the fork would copy all of these objects
-        self.process = os.fork()
-        if not self.process:
-            os.close(self.word)
-            os.close(self.told)
-            live_as_copy(word, told, build)
+        with hold_signals():
+            self.process = os.fork()
+            if not self.process:
+                os.close(self.word)
+                os.close(self.told)
+                live_as_copy(word, told, build)
         os.close(word)
         os.close(told)
 
@@ -75,6 +77,7 @@ class WarmProcess:
 def live_as_copy(word: int, told: int, build: Callable[[], BuildResult]) -> None:
     """Run the fork until its end."""
     try:
+        accept_signals()
         touch_memory()
         if os.read(word, 1):
             with os.fdopen(told, "w", encoding="utf-8") as stream:
