@@ -99,7 +99,11 @@ def _translate(error: Any, written: GetSourceText, top: Properties) -> Iterator[
     elif error.validator == "type":
         types = error.validator_value
         names = [types] if isinstance(types, str) else types
-        yield Finding(pointer, _format_type_error(names, error.instance, written(pointer)))
+        form = schema.get("patternErrorMessage")
+        if form and written(pointer) and not re.search(schema["pattern"], written(pointer)):
+            yield Finding(pointer, f"{form}; found {describe(error.instance)}")
+        else:
+            yield Finding(pointer, _format_type_error(names, error.instance, written(pointer)))
     else:
         yield Finding(pointer, _format_error(error, schema))
 

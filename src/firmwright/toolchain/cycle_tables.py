@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from firmwright.documents.schema_check import Finding
 from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, read_own_yaml
-
-CYCLE_TABLES = DescriptionKind("cycle table", "cycles", "cycles.schema.json")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class CycleTable:
 
     ``refill`` are the cycles that a branch needs in addition if it jumps. The costs of
     instructions that always jump include them. ``misaligned`` is added if the jump leads to an
-    instruction of 32 bits at an address that is not a multiple of 4.
+    instruction of 32 bits at an address that is not a multiple of 4. ``lacks`` are the kinds of
+    instructions that the core does not have.
     """
 
     core: str
@@ -43,6 +44,7 @@ class CycleTable:
     refill: int
     kinds: Mapping[str, InstructionCost]
     misaligned: int = 0
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,17 @@ class InstructionSet:
     family: str
     kinds: tuple[Pattern, ...]
     sources: tuple[Sources, ...] = ()
+
+
+def find_kind_errors(data: Mapping[str, Any], _folder: Path) -> Iterator[Finding]:
+    """Yield the kinds of instructions that a table omits, because they would count as ``other``."""
+    patterns = load_instruction_set(data["instruction_set"]).kinds
+    for kind in sorted({pattern.kind for pattern in patterns} - {*data["kinds"], *data["lacks"]}):
+        message = f"the kind '{kind}' is missing; add its cycles, or add '{kind}' to `lacks`"
+        yield Finding(("kinds",), f"{message} if {data['core']} does not have these instructions")
+
+
+CYCLE_TABLES = DescriptionKind("cycle table", "cycles", "cycles.schema.json", find_kind_errors)
 
 
 @keep_ready
