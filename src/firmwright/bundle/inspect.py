@@ -14,7 +14,7 @@ from elftools.elf.sections import NoteSection
 from firmwright.bundle import mcuboot
 from firmwright.bundle.archive import BrokenBundleError, read_capped
 from firmwright.bundle.bundle import Bundle, parse_any_bundle
-from firmwright.report.difference import Difference, find_changes
+from firmwright.report.difference import Difference, find_changes, make_verdict
 from firmwright.report.inspection import InspectedImage, Inspection
 from firmwright.toolchain import network_image
 from firmwright.toolchain.image import read_sections
@@ -87,4 +87,5 @@ def compare_bundles(before: Bundle, after: Bundle) -> Difference:
     """Return the changes from the first bundle to the second."""
     changes = tuple(find_changes(before.manifest, after.manifest))
     names = before.path.name, after.path.name
-    return Difference(*names, before.sha256, after.sha256, changes)
+    verdict = make_verdict(before.manifest, after.manifest)
+    return Difference(*names, before.sha256, after.sha256, verdict, changes)

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from firmwright.report.text_table import align_columns
+from firmwright.report.verdict import read_verdict
 
 Manifest = Mapping[str, Any]
 Values = dict[str, Any]
@@ -26,15 +27,17 @@ class Change:
 
 @dataclass(frozen=True)
 class Difference:
-    """The output of ``firmwright diff --json``: digests of two bundles and the changes.
+    """The output of ``firmwright diff --json``: the verdict, the changes, and digests of bundles.
 
-    Bundles with equal contents and different digests were packed by different versions of zlib.
+    ``verdict`` has the facts that decide between the two, changed or not. Bundles with equal
+    contents and different digests were packed by different versions of zlib.
     """
 
     before: str
     after: str
     before_sha256: str
     after_sha256: str
+    verdict: tuple[Change, ...]
     changes: tuple[Change, ...]
 
     @property
@@ -49,6 +52,12 @@ def find_changes(before: Manifest, after: Manifest) -> Iterator[Change]:
         for name in [*old, *(n for n in new if n not in old)]:
             if old.get(name) != new.get(name):
                 yield Change(area, name, old.get(name), new.get(name))
+
+
+def make_verdict(before: Manifest, after: Manifest) -> tuple[Change, ...]:
+    """Return exactness, accuracy, time, memory and devices of both, also if they are equal."""
+    old, new = read_verdict(before), read_verdict(after)
+    return tuple(Change("verdict", n, old.get(n), new.get(n)) for n in dict.fromkeys([*old, *new]))
 
 
 def flatten(value: Any, place: str = "") -> Values:
@@ -124,13 +133,15 @@ def format_difference(found: Difference) -> str:
     """Return a table for each area that changed."""
     if found.is_same:
         return f"same: {found.before_sha256}"
-    lines = [f"before  {found.before_sha256}  {found.before}"]
-    lines += [f"after   {found.after_sha256}  {found.after}"]
+    lines: list[str] = []
     if not found.changes:
-        lines += ["", "The contents are the same; the archives were compressed differently."]
-    for area, changes in groupby(found.changes, key=lambda change: change.area):
-        rows = [(f"  {c.name}", show(c.before), "→", show(c.after), rate(c)) for c in changes]
-        lines += ["", area, *align_columns(rows, "<><<<")]
+        lines += ["The contents are the same; the archives were compressed differently.", ""]
+    changes = (*found.verdict, *found.changes)
+    for area, each in groupby(changes, key=lambda change: change.area):
+        rows = [(f"  {c.name}", show(c.before), "→", show(c.after), rate(c)) for c in each]
+        lines += [area, *align_columns(rows, "<><<<"), ""]
+    lines += [f"before  {found.before_sha256}  {found.before}"]
+    lines += [f"after   {found.after_sha256}  {found.after}"]
     return "\n".join(lines)
 
 
@@ -143,9 +154,10 @@ def format_markdown(found: Difference) -> str:
              f"`{found.after_sha256[:12]}`)."]  # fmt: skip
     if not found.changes:
         lines += ["", "The contents are the same; the archives were compressed differently."]
-    for area, changes in groupby(found.changes, key=lambda change: change.area):
+    changes = (*found.verdict, *found.changes)
+    for area, each in groupby(changes, key=lambda change: change.area):
         lines += ["", f"| {area} | before | after | |", "|---|--:|--:|--:|"]
-        for c in changes:
+        for c in each:
             cells = (escape(c.name), escape(show(c.before)), escape(show(c.after)), rate(c))
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -160,8 +172,10 @@ def show(value: Any) -> str:
 
 
 def rate(change: Change) -> str:
-    """Return the change of a count in percent, or '' if the values are not counts."""
+    """Return the change of a count in percent, "=" if it has none, or '' without counts."""
     before, after = change.before, change.after
+    if before == after:
+        return "="
     numbers = all(isinstance(v, int) and not isinstance(v, bool) for v in (before, after))
     return f"{100 * (after - before) / before:+.1f} %" if numbers and before else ""
 
