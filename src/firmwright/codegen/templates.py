@@ -10,10 +10,8 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-import numpy as np
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from firmwright.codegen.c_literals import format_c_string, format_c_value, format_c_values
 from firmwright.codegen.compiled_templates import CompiledTemplates
 from firmwright.codegen.names import escape_comment
 from firmwright.errors import to_printable
@@ -87,6 +85,10 @@ def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
 
     An undefined name is an error.
     """
+    # Imported late: the page of a fleet needs neither C nor numpy.
+    import numpy as np
+
+    from firmwright.codegen.c_literals import format_c_string, format_c_value, format_c_values
 
     def text(name: str) -> str | None:
         places = find_templates(name, own)

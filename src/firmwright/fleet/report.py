@@ -15,7 +15,7 @@ from firmwright.bundle.outcome import Outcome
 from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
 from firmwright.ir.records import encode_record
-from firmwright.report.page import FOLDER, make_page_environment, read_asset
+from firmwright.report.page_templates import FOLDER, make_page_environment, read_asset
 
 RESULTS = "fleet.json"
 """The data that the next run compares with."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,11 @@ from firmwright.created_folders import claim_folder
 from firmwright.errors import UserError
 from firmwright.pipeline.build_root import find_build_root, prepare_build_root
 from firmwright.pipeline.command_line import SCHEDULER, set_variables
+from firmwright.pipeline.freshness import file_digest, identify
 from firmwright.pipeline.recipe_arguments import enter_repository
 from firmwright.pipeline.remote_jobs import describe_worker, list_environment
 from firmwright.pipeline.run_build import BUILD_PROCESS
-from firmwright.pipeline.snapshot import find_finished_bundle
+from firmwright.pipeline.snapshot import find_finished_bundle, list_always
 from firmwright.process import ENDINGS
 from firmwright.shared_cache import open_cache
 
@@ -46,12 +47,16 @@ FOLDER = "fleet"
 
 @dataclass(frozen=True)
 class Fleet:
-    """The jobs of a command, and their workers: ``scheduler`` is None for this machine alone."""
+    """The jobs of a command, and their workers: ``scheduler`` is None for this machine alone.
+
+    ``before`` has the outcomes of the last run by their jobs.
+    """
 
     jobs: list[FleetJob]
     scheduler: str | None
     workers: int
     folder: Path
+    before: Mapping[str, Outcome]
 
 
 def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
@@ -62,8 +67,7 @@ def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
     try:
         fleet = read_fleet_arguments(read_jobs())
         open_cache()  # reports an error in its settings once, not for each job
-        before = read_results(fleet.folder / RESULTS)
-        return build_all(fleet, before)
+        return build_all(fleet)
     except UserError as error:
         print(error, file=sys.stderr)
         return STOPPED
@@ -79,10 +83,11 @@ def read_fleet_arguments(jobs: list[FleetJob]) -> Fleet:
     prepare_build_root()
     folder = find_build_root() / FOLDER
     claim_folder(folder)
-    return Fleet(jobs, get_var(SCHEDULER), min(int(workers), len(jobs)), folder)
+    before = read_results(folder / RESULTS)
+    return Fleet(jobs, get_var(SCHEDULER), min(int(workers), len(jobs)), folder, before)
 
 
-def build_all(fleet: Fleet, before: dict[str, Outcome]) -> int:
+def build_all(fleet: Fleet) -> int:
     """Build all jobs and write the report; return the exit code."""
     watch = ProgressTable(sys.stdout, len(fleet.jobs))
     outcomes: dict[str, Outcome] = {}
@@ -99,7 +104,7 @@ def build_all(fleet: Fleet, before: dict[str, Outcome]) -> int:
         print(error, file=sys.stderr)
         code = stop.code or STOPPED
     names = [job.name for job in fleet.jobs]
-    write_report(fleet.folder, names, outcomes, before)
+    write_report(fleet.folder, names, outcomes, fleet.before)
     watch.screen.print_hanging("", f"{count(names, outcomes)}; {fleet.folder / PAGE}")
     failed = any(outcome.failure for outcome in outcomes.values())
     return code or (FAILED if failed else BUILT)
@@ -127,13 +132,18 @@ def run_on_machine(fleet: Fleet, watch: ProgressTable, stop: Stop) -> Iterator[O
     enter_repository()
     os.environ.update(list_environment())
     orders = []
+    always = identify(list_always())
     for order in make_orders(fleet):
         set_variables(order.arguments)
-        bundle = find_finished_bundle()
+        bundle = find_finished_bundle(always)
         if bundle is None:
             orders.append(order)
+            continue
+        watch.start(order.name, "")
+        before = fleet.before.get(order.name)
+        if before and before.sha256 == file_digest(bundle):
+            yield before
         else:
-            watch.start(order.name, "")
             yield read_end(order, partial(str, bundle))
     if orders:
         # Imported late: a fleet with nothing to do needs no stage.

@@ -75,20 +75,21 @@ def load_tasks() -> list[Task]:
     return [Task("build", None, task_dep=names, has_subtask=True), *tasks]
 
 
-def list_up_to_date() -> list[UpToDate]:
+def list_up_to_date(always: Mapping[str, Identity] | None = None) -> list[UpToDate]:
     """Return the recipes of a build that has nothing to do; empty if it may have."""
     try:
-        return read_snapshot(find_snapshot(), collect_circumstances())
+        return read_snapshot(find_snapshot(), collect_circumstances(), always)
     except UserError:  # the code that makes the jobs reports the error
         return []
 
 
-def find_finished_bundle() -> str | None:
+def find_finished_bundle(always: Mapping[str, Identity] | None = None) -> str | None:
     """Return the bundle of one recipe's build that has nothing to do, otherwise None.
 
-    A recipe of several networks has several builds, so its stages are checked.
+    A recipe of several networks has several builds, so its stages are checked. ``always`` has the
+    identities of the paths of ``list_always``, if the caller knows them.
     """
-    found = list_up_to_date()
+    found = list_up_to_date(always)
     return found[0].bundle if len(found) == 1 else None
 
 
@@ -115,7 +116,9 @@ def collect_circumstances() -> str:
     return json.dumps(stated)
 
 
-def read_snapshot(path: Path, circumstances: str) -> list[UpToDate]:
+def read_snapshot(
+    path: Path, circumstances: str, always: Mapping[str, Identity] | None = None
+) -> list[UpToDate]:
     """Return the recipes of a snapshot that still holds; empty if it does not or is damaged."""
     content = read_checked(path)
     if content is None:
@@ -123,7 +126,7 @@ def read_snapshot(path: Path, circumstances: str) -> list[UpToDate]:
     try:
         known = json.loads(content)
         texts = msgspec.convert(known["texts"], RecipeTexts)
-        found = look_at(known["paths"])
+        found = look_at(known["paths"], always)
         same = known["state"] == digest_state(circumstances, found, texts.places)
         holds = same and texts.hold(found)
         return [UpToDate(*each) for each in known["recipes"]] if holds else []
@@ -169,9 +172,12 @@ def digest_state(circumstances: str, found: Mapping[str, Identity], places: Cont
     return total.hexdigest()
 
 
-def look_at(paths: Iterable[str]) -> dict[str, Identity]:
+def look_at(
+    paths: Iterable[str], always: Mapping[str, Identity] | None = None
+) -> dict[str, Identity]:
     """Return the identities of the files, of doit's state, and of the files of every build."""
-    return identify([*list_always(), str(find_build_root() / STATE_FILE), *paths])
+    known = identify(list_always()) if always is None else always
+    return {**known, **identify([str(find_build_root() / STATE_FILE), *paths])}
 
 
 def list_always() -> list[str]:

@@ -5,16 +5,10 @@ Every text is escaped, because names in models may contain any characters.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import MappingProxyType
 
-import jinja2
-from markupsafe import Markup
-
-from firmwright.codegen.templates import new_environment, read_template
 from firmwright.documents.quantities import format_frequency, format_milliseconds
 from firmwright.documents.yaml_text import write_yaml
 from firmwright.report.advice import Advice
@@ -27,13 +21,16 @@ from firmwright.report.charts import (
 )
 from firmwright.report.graph import draw_graph
 from firmwright.report.layer_names import shorten_name
+from firmwright.report.page_templates import (
+    BETWEEN_TAGS,
+    FOLDER,
+    make_page_environment,
+    read_asset,
+)
 from firmwright.report.report import Report
 
-FOLDER = "report"
 NAMED_LAYERS = 3
 """The maximum number of layers that an advice on the page names."""
-BETWEEN_TAGS = re.compile(r">\n+<")
-"""Line breaks for which a browser would make a node: half of the nodes of a long table."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +41,6 @@ class Card:
     answer: str
     lines: tuple[str, ...]
     state: str = "plain"
-
-
-@cache
-def make_page_environment() -> jinja2.Environment:
-    """Return the environment of the page: it escapes all text that is not marked as safe."""
-    return new_environment(read_template, escapes=True)
 
 
 def render_page(report: Report, code: Mapping[int, str] = MappingProxyType({})) -> str:
@@ -92,11 +83,6 @@ def group_advice(report: Report) -> dict[str, list[Advice]]:
         layer.title: [advice for advice in report.advice if layer.title in advice.layers]
         for layer in report.layers
     }
-
-
-def read_asset(name: str) -> Markup:
-    """Return a style sheet or a script of firmwright, which is not escaped."""
-    return Markup(read_template(f"{FOLDER}/{name}"))
 
 
 def summarize(report: Report) -> Iterable[Card]:

@@ -12,13 +12,12 @@ from itertools import groupby
 from firmwright.report.comparison import align_layers, list_devices, list_sources
 from firmwright.report.difference import Difference, rate, show
 from firmwright.report.layers import ReportedLayer
-from firmwright.report.page import (
+from firmwright.report.page import Card, summarize
+from firmwright.report.page_templates import (
     BETWEEN_TAGS,
     FOLDER,
-    Card,
     make_page_environment,
     read_asset,
-    summarize,
 )
 from firmwright.report.report import Report
 
