@@ -10,7 +10,6 @@ import hashlib
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from tests.e2e.conftest import start_python
 from tests.hammer.campaign import FindingError, run_campaign
 from tests.quantize.networks import residual_network, samples
 
@@ -207,15 +207,10 @@ def write_samples(place: Path, seed: int) -> None:
 
 def build(place: Path, outdir: str, recipe: Mapping[str, Any]) -> str:
     """Return the digest of the bundle, or '' if the build fails."""
-    done = subprocess.run(
-        [sys.executable, "-m", "firmwright", "build", "r.yaml", f"outdir={outdir}"],
-        cwd=place,
-        env={**os.environ, "FIRMWRIGHT_CACHE": ""},
-        capture_output=True,
-        check=False,
-    )
-    if b"Traceback" in done.stderr:
-        raise FindingError(done.stderr.decode(errors="replace"))
+    command = ["firmwright", "build", "r.yaml", f"outdir={outdir}"]
+    done = start_python().run(command, place, {**os.environ, "FIRMWRIGHT_CACHE": ""})
+    if "Traceback" in done.stderr:
+        raise FindingError(done.stderr)
     if done.returncode:
         return ""
     bundle = place / outdir / f"r-{Path(recipe['platform']).stem}.tar.gz"

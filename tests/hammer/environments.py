@@ -19,12 +19,12 @@ from pathlib import Path
 from tests.hammer.campaign import FindingError, list_processes
 from tests.hammer.kills import COMMANDS, LONGEST, BuildFolder
 
-BUILD = ("build", "digits.yaml")
+BUILD = ("build", "tiny.yaml")
 EMULATED = (*BUILD, "platform=rv32-bare", "toolchain=zig")
-LIST = ("list", "digits.yaml")
-INFO = ("info", "digits.yaml")
+LIST = ("list", "tiny.yaml")
+INFO = ("info", "tiny.yaml")
 PLATFORMS = ("platforms",)
-FLEET = ("fleet", "recipe=digits.yaml", "platform=host", "workers=1")
+FLEET = ("fleet", "recipe=tiny.yaml", "platform=host", "workers=1")
 
 DONE, FAILED, STOPPED = 0, 1, 2
 ANY = (DONE, FAILED)
@@ -57,13 +57,17 @@ FILES = "open files"
 DISK = "No space left|disk|full"
 
 SHORT = (
-    Fault("1 GiB of memory", 'ulimit -v 1048576; "$@"', (DONE,), commands=(BUILD, EMULATED)),
+    Fault("1 GiB of memory", 'ulimit -v 1048576; "$@"', (DONE,), commands=(EMULATED,)),
     Fault("no locks", 'LD_PRELOAD=$PWD/nolocks.so "$@"', (DONE,), NO_LOCKS, noted=True),
-    Fault("closed output", '"$@" >&-', (FAILED,), CLOSED, ALL),
-    Fault("full output", '"$@" >/dev/full', (FAILED,), FULL, ALL),
-    Fault("no TMPDIR", 'TMPDIR=/dev/null/missing "$@"', (FAILED,), NO_TMPDIR, (BUILD, LIST)),
+    Fault("closed output", '"$@" >&-', (FAILED,), CLOSED, (BUILD, PLATFORMS)),
+    Fault("full output", '"$@" >/dev/full', (FAILED,), FULL, (LIST,)),
+    Fault("no TMPDIR", 'TMPDIR=/dev/null/missing "$@"', (FAILED,), NO_TMPDIR),
 )
 LONG = (
+    Fault("1 GiB of memory", 'ulimit -v 1048576; "$@"', (DONE,)),
+    Fault("closed output", '"$@" >&-', (FAILED,), CLOSED, (LIST,)),
+    Fault("full output", '"$@" >/dev/full', (FAILED,), FULL, (BUILD, PLATFORMS)),
+    Fault("no TMPDIR", 'TMPDIR=/dev/null/missing "$@"', (FAILED,), NO_TMPDIR, (LIST,)),
     Fault("closed errors", '"$@" 2>&-', (DONE,), commands=ALL),
     Fault("full errors", '"$@" 2>/dev/full', (DONE,), commands=ALL),
     Fault("closed input", '"$@" <&-', (DONE,), commands=ALL),

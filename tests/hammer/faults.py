@@ -22,7 +22,7 @@ SMALLEST, LARGEST = 15, 26
 ON_A_SMALL_DISK = """
 mkdir -p build && mount -t tmpfs -o size=$1 tmpfs build && shift || exit 99
 "$@"; code=$?
-mount -o remount,size=1g build && "$@" && cp build/digits/digits-host.tar.gz ready.tar.gz || exit 98
+mount -o remount,size=1g build && "$@" && cp build/tiny/tiny-host.tar.gz ready.tar.gz || exit 98
 exit $code
 """
 """Builds on the disk, and builds again when the disk is larger."""

@@ -29,7 +29,7 @@ LONGEST_MESSAGE = 100_000
 
 
 class FormatHammer:
-    """Tries each case in a new folder; ``bundle`` is a bundle of digits."""
+    """Tries each case in a new folder; ``bundle`` is a bundle of one layer."""
 
     def __init__(self, folder: Path, bundle: Path) -> None:
         self.folder = folder
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
         builds.mkdir()
         folder.mkdir()
         BuildFolder(builds)
-        (bundle,) = builds.glob("build/digits/*.tar.gz")
+        (bundle,) = builds.glob("build/tiny/*.tar.gz")
         hammer = FormatHammer(folder, bundle)
         code = run_campaign("tests.hammer.formats", hammer.try_case, arguments, 10_000)
         print(", ".join(f"{times:,} {name}" for name, times in sorted(hammer.tried.items())))

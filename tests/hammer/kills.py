@@ -16,20 +16,20 @@ import time
 from pathlib import Path
 
 from tests.hammer.campaign import FindingError, list_processes, run_campaign
+from tests.hammer.foreign_code import write_model
 
-ROOT = Path(__file__).parents[2]
 RECIPE = """\
-model: digits.onnx
+model: tiny.onnx
 target: c
 platform: host
 toolchain: {toolchain}
-run: {{inputs: inputs.npz, samples: 3}}
+run: {{samples: 3}}
 """
 COMMANDS = (
-    ("firmwright.cli", "build", "digits.yaml"),
-    ("firmwright.cli", "build", "digits.yaml", "-n", "2"),
-    ("doit", "-n", "1", "build", "recipe=digits.yaml"),
-    ("doit", "build", "recipe=digits.yaml"),
+    ("firmwright.cli", "build", "tiny.yaml"),
+    ("firmwright.cli", "build", "tiny.yaml", "-n", "2"),
+    ("doit", "-n", "1", "build", "recipe=tiny.yaml"),
+    ("doit", "build", "recipe=tiny.yaml"),
 )
 KILLS = 5
 """Kills per case."""
@@ -39,14 +39,13 @@ LONGEST = 600
 
 
 class BuildFolder:
-    """A repository of one small recipe for this machine, and the bundle of an undisturbed build."""
+    """A repository of a recipe with one layer, and the bundle of an undisturbed build."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         toolchain = "gcc" if shutil.which("gcc") else "zig"  # the fastest toolchain here
-        for name in ("digits.onnx", "inputs.npz"):
-            shutil.copyfile(ROOT / "examples/digits" / name, folder / name)
-        (folder / "digits.yaml").write_text(RECIPE.format(toolchain=toolchain))
+        write_model(folder / "tiny.onnx")
+        (folder / "tiny.yaml").write_text(RECIPE.format(toolchain=toolchain))
         (folder / "dodo.py").write_text("from firmwright.tasks.dodo import *\n")
         began = time.monotonic()
         self.undisturbed = self.finish(COMMANDS[0])
@@ -71,7 +70,7 @@ class BuildFolder:
         left = [str(path) for path in self.folder.rglob("*.partial")]
         if left:
             raise FindingError(f"left behind: {', '.join(left)}")
-        return (self.folder / "build/digits/digits-host.tar.gz").read_bytes()
+        return (self.folder / "build/tiny/tiny-host.tar.gz").read_bytes()
 
     def compare(self, command: tuple[str, ...]) -> None:
         """Build to the end; FindingError if the bundle differs from the undisturbed build."""
