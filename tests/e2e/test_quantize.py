@@ -12,20 +12,20 @@ import onnx
 import pytest
 
 from ..quantize.networks import graph_of, residual_network, samples
-from .conftest import HOST_STAGES, Repository, ran
+from .conftest import ALL_STAGES, Repository, ran
 from .test_mistakes import fail
 
 QUANTIZED_STAGES = [
     "model",
     "calibration",
     "quantized",
-    *HOST_STAGES[1:4],
+    *ALL_STAGES[1:4],
     "accuracy",
-    *HOST_STAGES[4:],
+    *ALL_STAGES[4:],
 ]
 RECIPE = """\
 model: float.onnx
-platform: host
+platform: rv32-bare
 quantize:
   calibration: {inputs: calibration.npy}
 evaluate:
@@ -86,7 +86,7 @@ def rewrite(repository: Repository, before: str, after: str) -> list[str]:
 
 
 def test_bundle_tells_what_was_done_and_what_it_cost(quantized: Repository) -> None:
-    manifest = quantized.manifest("build/r/r-host.tar.gz")
+    manifest = quantized.manifest("build/r/r-rv32-bare.tar.gz")
     assert manifest["run"]["mismatches"] == 0
     quantization, accuracy = manifest["quantization"], manifest["accuracy"]
     assert quantization["engine"].startswith("onnxruntime ")
@@ -96,8 +96,8 @@ def test_bundle_tells_what_was_done_and_what_it_cost(quantized: Repository) -> N
     assert accuracy["calibrated"] == 0
     assert accuracy["top1"]["float32"] == 100
     assert accuracy["top1"]["firmware"] >= 90
-    with tarfile.open(quantized.folder / "build/r/r-host.tar.gz") as archive:
-        member = archive.extractfile("r-host/accuracy.json")
+    with tarfile.open(quantized.folder / "build/r/r-rv32-bare.tar.gz") as archive:
+        member = archive.extractfile("r-rv32-bare/accuracy.json")
         assert member is not None
         record = json.load(member)
     (signals,) = (o["signals"] for o in record["outputs"])
@@ -109,14 +109,14 @@ def test_bundle_tells_what_was_done_and_what_it_cost(quantized: Repository) -> N
 
 def assert_same_c_again(repository: Repository, network: str) -> None:
     """Assert that the bundle's quantized network, as a recipe's model, results in the same C."""
-    with tarfile.open(repository.folder / "build/r/r-host.tar.gz") as archive:
-        member = archive.extractfile(f"r-host/quantized/{network}")
+    with tarfile.open(repository.folder / "build/r/r-rv32-bare.tar.gz") as archive:
+        member = archive.extractfile(f"r-rv32-bare/quantized/{network}")
         assert member is not None
         (repository.folder / network).write_bytes(member.read())
-    repository.write("again.yaml", f"name: r\nmodel: {network}\nplatform: host\n")
-    done = repository.doit("sources:r-host", "recipe=again.yaml", "outdir=again")
+    repository.write("again.yaml", f"name: r\nmodel: {network}\nplatform: rv32-bare\n")
+    done = repository.doit("sources:r-rv32-bare", "recipe=again.yaml", "outdir=again")
     assert done.returncode == 0, done.stderr
-    first, second = (repository.folder / p / "host/sources" for p in ("build/r", "again"))
+    first, second = (repository.folder / p / "rv32-bare/sources" for p in ("build/r", "again"))
     ours, again = ({p.name: p.read_bytes() for p in f.glob("*.[ch]")} for f in (first, second))
     assert ours == again
 
@@ -128,12 +128,12 @@ def test_the_quantized_network_can_be_a_model_again(changed: Repository) -> None
 def test_model_of_the_manifest_is_the_users(quantized: Repository) -> None:
     from firmwright.pipeline.freshness import file_digest
 
-    manifest = quantized.manifest("build/r/r-host.tar.gz")
+    manifest = quantized.manifest("build/r/r-rv32-bare.tar.gz")
     assert manifest["model"]["sha256"] == file_digest(quantized.folder / "float.onnx")
 
 
 def test_firmware_takes_and_gives_integers(quantized: Repository) -> None:
-    header = (quantized.folder / "build/r/host/sources/network/network.h").read_text()
+    header = (quantized.folder / "build/r/rv32-bare/sources/network/network.h").read_text()
     assert "int8_t" in header
     assert "real value = " in header
 
@@ -155,7 +155,7 @@ def test_shifts_are_one_network_by_definition_and_in_c(changed: Repository) -> N
         "r.yaml", recipe.replace("absolute: 1", "absolute: 0").replace("snr: 20", "snr: 15")
     )
     changed.build("recipe=r.yaml")
-    manifest = changed.manifest("build/r/r-host.tar.gz")
+    manifest = changed.manifest("build/r/r-rv32-bare.tar.gz")
     assert manifest["run"]["mismatches"] == 0
     top1 = manifest["accuracy"]["top1"]
     assert top1["firmware"] == top1["quantized"] >= 85
@@ -163,7 +163,7 @@ def test_shifts_are_one_network_by_definition_and_in_c(changed: Repository) -> N
 
 
 def test_another_platform_shares_the_network(changed: Repository) -> None:
-    again = rewrite(changed, "platform: host", "platform: rv32-bare")
+    again = rewrite(changed, "platform: rv32-bare", "platform: cortex-m4-bare")
     assert again == sorted(
         ["partition", "kernels", "reference", "accuracy", "advice", "plan", "sources", "objects",
          "firmware", "run", "stats", "bundle"]
@@ -180,27 +180,29 @@ def test_same_bytes_in_another_folder(quantized: Repository, tmp_path: Path) -> 
     other = float_repository(tmp_path / "elsewhere")
     other.environment["FIRMWRIGHT_CACHE"] = ""
     other.build("recipe=r.yaml")
-    first, second = ((r.folder / "build/r/r-host.tar.gz").read_bytes() for r in (quantized, other))
+    first, second = (
+        (r.folder / "build/r/r-rv32-bare.tar.gz").read_bytes() for r in (quantized, other)
+    )
     assert first == second
 
 
 def test_gate_names_thresholds_and_the_worst_layers(changed: Repository) -> None:
     recipe = (changed.folder / "r.yaml").read_text()
     changed.write("r.yaml", recipe.replace("snr: 20", "snr: 90"))
-    bundle = (changed.folder / "build/r/r-host.tar.gz").read_bytes()
+    bundle = (changed.folder / "build/r/r-rv32-bare.tar.gz").read_bytes()
     text = fail(changed, "recipe=r.yaml")
     assert "the network is less accurate than the recipe asks for" in text
     assert "SNR of the quantized output 'y' is " in text
     assert "SNR of the firmware output 'y' is " in text
     assert "thresholds.snr asks for 90" in text
     assert text.count(" dB lost, SNR ") == 5
-    assert (changed.folder / "build/r/r-host.tar.gz").read_bytes() == bundle
+    assert (changed.folder / "build/r/r-rv32-bare.tar.gz").read_bytes() == bundle
 
 
 def test_batch_is_judged_sample_by_sample(changed: Repository) -> None:
-    one = changed.manifest("build/r/r-host.tar.gz")["accuracy"]
-    rewrite(changed, "platform: host\n", "platform: host\nbatch: 3\n")
-    manifest = changed.manifest("build/r/r-host.tar.gz")
+    one = changed.manifest("build/r/r-rv32-bare.tar.gz")["accuracy"]
+    rewrite(changed, "platform: rv32-bare\n", "platform: rv32-bare\nbatch: 3\n")
+    manifest = changed.manifest("build/r/r-rv32-bare.tar.gz")
     assert manifest["batch"]["actual_batch_size"] == 3
     assert manifest["accuracy"] == one  # 40 samples are not a multiple of 3
 
@@ -209,7 +211,7 @@ def test_metric_of_the_users(changed: Repository) -> None:
     metric = "def largest(outputs, labels):\n    return float(outputs['y'].max()) + len(labels)\n"
     changed.write("metrics.py", metric)
     rewrite(changed, "  labels:", "  metric: metrics:largest\n  labels:")
-    found = changed.manifest("build/r/r-host.tar.gz")["accuracy"]["metric"]
+    found = changed.manifest("build/r/r-rv32-bare.tar.gz")["accuracy"]["metric"]
     assert 40 < found["float32"] < 60
     assert found["firmware"] == pytest.approx(found["float32"], rel=0.02)
     changed.write("metrics.py", metric + "    # the module decides about the result\n")
@@ -293,7 +295,7 @@ def test_recipes_that_will_not_do(tmp_path: Path, case: str) -> None:
 
 
 def test_samples_from_python_and_raw_files(changed: Repository) -> None:
-    before = changed.manifest("build/r/r-host.tar.gz")["inputs"]["samples"]
+    before = changed.manifest("build/r/r-rv32-bare.tar.gz")["inputs"]["samples"]
     (changed.folder / "raw").mkdir()
     for index, array in enumerate(np.load(changed.folder / "calibration.npy")):
         array.tofile(changed.folder / "raw" / f"{index:03}.bin")
@@ -308,7 +310,7 @@ def test_samples_from_python_and_raw_files(changed: Repository) -> None:
         recipe = RECIPE.replace("{inputs: calibration.npy}", f"{{inputs: {source}}}")
         changed.write("r.yaml", recipe + files)
         changed.build("recipe=r.yaml")
-        assert changed.manifest("build/r/r-host.tar.gz")["inputs"]["samples"] == before
+        assert changed.manifest("build/r/r-rv32-bare.tar.gz")["inputs"]["samples"] == before
 
 
 def test_pytorch_network(tmp_path: Path) -> None:
@@ -329,7 +331,7 @@ def test_pytorch_network(tmp_path: Path) -> None:
     recipe = RECIPE.replace("float.onnx", "float.pt2").replace("test.npz", "test.npy")
     repository.write("r.yaml", recipe.replace("  labels: labels.npy\n", ""))
     repository.build("recipe=r.yaml")
-    manifest = repository.manifest("build/r/r-host.tar.gz")
+    manifest = repository.manifest("build/r/r-rv32-bare.tar.gz")
     assert manifest["accuracy"]["top1"]["firmware"] >= 90
     assert manifest["run"]["mismatches"] == 0
     prepared = onnx.load(repository.folder / "build/r/calibration/prepared.onnx")
