@@ -26,7 +26,7 @@ from .conftest import Repository, new_repository
 
 pytestmark = pytest.mark.fresh
 
-RECIPE = "model: digits.onnx\nplatform: host\nrun: {inputs: inputs.npz, samples: 1}\n"
+RECIPE = "model: tiny.onnx\nplatform: host\nrun: {samples: 1}\n"
 
 
 @dataclass
@@ -86,6 +86,7 @@ def prove_noticed(trial: Trial, change: Callable[[], object], named: str) -> Non
 @pytest.fixture
 def trial(tmp_path: Path) -> Trial:
     trial = Trial(new_repository(tmp_path / "r"))
+    (trial.repository.folder / "tiny.onnx").write_bytes(make_product(8, 4))
     trial.write("r.yaml", RECIPE)
     return trial
 
@@ -110,7 +111,8 @@ def test_scales_per_channel(tmp_path: Path) -> None:
 
 def test_constants_that_a_package_needs_as_c(tmp_path: Path) -> None:
     trial = Trial(new_repository(tmp_path / "r"))
-    (trial.repository.folder / "big.onnx").write_bytes(make_large_network())
+    large = make_product(2048, 1100)  # more than 8 MiB of constants
+    (trial.repository.folder / "big.onnx").write_bytes(large)
     text = "model: big.onnx\nplatform: host\nrun: {samples: 1}\n"
     trial.write("r.yaml", text)
     before = trial.build("kept")
@@ -120,14 +122,14 @@ def test_constants_that_a_package_needs_as_c(tmp_path: Path) -> None:
     assert trial.build("kept") == before
 
 
-def make_large_network() -> bytes:
-    """Return a network with more than 8 MiB of constants."""
-    weights = np.random.default_rng(0).standard_normal((2048, 1100)).astype(np.float32)
+def make_product(rows: int, columns: int) -> bytes:
+    """Return a network that multiplies its input by a constant matrix of floats."""
+    weights = np.random.default_rng(0).standard_normal((rows, columns)).astype(np.float32)
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "big",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2048])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1100])],
+        "product",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, rows])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, columns])],
         [numpy_helper.from_array(weights, "w")],
     )
     opset = helper.make_opsetid("", 17)
