@@ -66,6 +66,10 @@ def test_the_history_and_the_differences(capsys: pytest.CaptureFixture[str]) -> 
     ("words", "message"),
     [
         (("net.yaml", "--key", "run.sampels"), "--key run.sampels: the recipe has no such value"),
+        (
+            ("net.yaml", "--key", "clock"),
+            "--key clock: the recipe does not set it, and it has no default",
+        ),
         (("net.yaml", "--key", "run["), "--key: not a key: 'run['"),
         (
             ("net.yaml", "inputs.a.b.shape=[1]"),

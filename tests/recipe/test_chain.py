@@ -190,6 +190,24 @@ def test_origins_of_values(catalogue: Catalog) -> None:
     ]
 
 
+def test_the_history_of_a_key_has_the_null_that_removed_it(catalogue: Catalog) -> None:
+    write("base.yaml", "model: net.onnx\nrun: {samples: 2, seed: 1}\nclock: 1 MHz\n")
+    write("between.yaml", "run: null\nclock: null\n")
+    recipe = Layers(Path("base.yaml"), (Path("between.yaml"), write("b.yaml", "run: {seed: 7}\n")))
+    loaded = load_recipe(recipe, {}, catalogue)
+    shown = read_origins(loaded.layers, loaded.data)
+    assert shown.list_history(("clock",)) == [("base.yaml:3", "1 MHz"), ("between.yaml:2", None)]
+    assert shown.list_history(("counter",)) == []
+    assert {*format_history(shown, ("run",)).splitlines()} >= {
+        "run.samples: 1",
+        "  base.yaml:2     2",
+        "  between.yaml:1  null",
+        "  default         1",
+        "run.seed: 7",
+        "  b.yaml:1        7",
+    }
+
+
 @pytest.mark.parametrize("name", sorted(path.name for path in RECIPES.glob("*.yaml")))
 def test_a_shown_recipe_is_the_same_recipe(name: str, folder: Path) -> None:
     catalog = make_catalog()

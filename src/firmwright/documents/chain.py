@@ -63,11 +63,13 @@ class Layers:
 class Chain:
     """The document of layers, its nodes, and all files, in the order in which they merge.
 
-    ``files`` has the SHA-256 of each file. ``findings`` are errors of YAML and of merges.
+    ``removed`` has the ``null`` that removed a key. ``files`` has the SHA-256 of each file.
+    ``findings`` are errors of YAML and of merges.
     """
 
     document: Document
     root: Node
+    removed: Mapping[Pointer, Node]
     files: Mapping[Path, str]
     findings: list[Diagnostic]
 
@@ -194,7 +196,8 @@ def read_chain(layers: Layers) -> Chain:
     top = documents[[*reader.files].index(layers.path)].positions[()]
     document = make_document(str(layers.path), replace(root, position=top), merger)
     errors = name_files(merger.findings, [*reader.files])
-    return Chain(document, root, reader.files, [*reader.findings, *found, *errors])
+    findings = [*reader.findings, *found, *errors]
+    return Chain(document, root, merger.removed, reader.files, findings)
 
 
 def list_chain(layers: Layers) -> list[Path]:
@@ -214,7 +217,8 @@ def drop_fragments(root: Node) -> Node:
 def make_document(path: str, root: Node, merger: Merger) -> Document:
     positions = {pointer: node.position for pointer, node in walk(root)}
     data: dict[str, Any] = to_plain(root)
-    return Document(path, data, positions, merger.removed)
+    removed = {pointer: node.position for pointer, node in merger.removed.items()}
+    return Document(path, data, positions, removed)
 
 
 def name_files(findings: Sequence[Diagnostic], files: Sequence[Path]) -> list[Diagnostic]:

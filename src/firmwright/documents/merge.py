@@ -30,14 +30,14 @@ class Node:
 
 @dataclass
 class Merger:
-    """Merges mappings. Collects errors, and the position of each ``null`` by the removed key.
+    """Merges mappings. Collects errors, and each ``null`` by the keys that it removed.
 
     A ``null`` of the first document removes no key. With ``keeps_null``, it stays for the schema.
     """
 
     keeps_null: bool = True
     findings: list[Diagnostic] = field(default_factory=list)
-    removed: dict[Pointer, Position] = field(default_factory=dict)
+    removed: dict[Pointer, Node] = field(default_factory=dict)
 
     def merge(self, base: Node, over: Node, pointer: Pointer = ()) -> Node:
         """Return the mapping ``base`` with the keys of the mapping ``over``."""
@@ -50,39 +50,53 @@ class Merger:
                 merged[name] = self.join(old, node, place, key.startswith("+"))
             elif node.value is None and not self.keeps_null:
                 merged.pop(name, None)
-                self.removed[place] = node.position
+                self.remove(old, node, place)
             else:
                 merged[name] = self.replace(old, node, place)
         return replace(over, value=merged, earlier=base.earlier)
 
+    def remove(self, old: Node | None, node: Node, pointer: Pointer) -> None:
+        """Record that the ``null`` in ``node`` removes a value and all values in it."""
+        parts = walk(old, pointer) if old is not None else ()
+        self.removed[pointer] = self.follow(old, node, pointer)
+        self.removed.update({place: follow(part, node) for place, part in parts})
+
     def replace(self, old: Node | None, node: Node, pointer: Pointer) -> Node:
         """Return the value that follows ``old``: mappings merge, others replace."""
-        kinds = {type(each.value) for each in (old, node) if each is not None}
-        if kinds == {dict, list}:
-            self.report(old, node, pointer, "cannot replace")
+        if old is not None and {type(old.value), type(node.value)} == {dict, list}:
+            self.report_kinds(old, node, pointer, "cannot replace")
         if isinstance(node.value, dict):
             is_merged = old is not None and isinstance(old.value, dict)
             start = old if old is not None and is_merged else replace(node, value={})
             node = self.merge(start, node, pointer)
-            return node if is_merged else follow(old, node)
-        return follow(old, node)
+            return node if is_merged else self.follow(old, node, pointer)
+        return self.follow(old, node, pointer)
+
+    def follow(self, old: Node | None, node: Node, pointer: Pointer) -> Node:
+        """Return a value that remembers the value, or the ``null``, before it."""
+        return follow(old if old is not None else self.removed.get(pointer), node)
 
     def join(self, old: Node | None, node: Node, pointer: Pointer, before: bool) -> Node:
         """Return a list with the items of ``node`` after the items of ``old``, or before them."""
-        if not isinstance(node.value, list) or not (old is None or isinstance(old.value, list)):
-            self.report(old, node, pointer, "cannot be added to")
+        if not isinstance(node.value, list):
+            found = describe(to_plain(node))
+            self.report(node, pointer, f"expected a list of items to add, found {found}")
+            return node
+        if old is not None and not isinstance(old.value, list):
+            self.report_kinds(old, node, pointer, "cannot be added to")
             return node
         items = old.value if old is not None else []
         joined = [*node.value, *items] if before else [*items, *node.value]
-        return follow(old, replace(node, value=joined))
+        return self.follow(old, replace(node, value=joined), pointer)
 
-    def report(self, old: Node | None, node: Node, pointer: Pointer, problem: str) -> None:
-        if old is None:
-            message = f"expected a list, found {describe(to_plain(node))}"
-        else:
-            found, earlier = describe(to_plain(node)), describe(to_plain(old))
-            message = f"{found} {problem} {earlier} of {old.position}"
-            message += f"; a file between the two can remove it by `{pointer[-1]}: null`"
+    def report_kinds(self, old: Node, node: Node, pointer: Pointer, problem: str) -> None:
+        """Report that the kinds of two values do not fit: a list onto a mapping."""
+        found, earlier = describe(to_plain(node)), describe(to_plain(old))
+        remedy = f"a file between the two can remove it by `{pointer[-1]}: null`"
+        message = f"{found} {problem} {earlier} of {old.position}; {remedy}"
+        self.report(node, pointer, message)
+
+    def report(self, node: Node, pointer: Pointer, message: str) -> None:
         place = node.position
         text = f"{format_pointer(pointer)}: {message}"
         self.findings.append(Diagnostic(place.file, place.line, place.column, text))

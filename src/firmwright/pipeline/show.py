@@ -19,10 +19,9 @@ from firmwright.recipe.origins import (
     format_difference,
     format_history,
     format_recipe,
-    get_value,
     read_origins,
 )
-from firmwright.recipe.overrides import complete_key, list_keys
+from firmwright.recipe.overrides import complete_key, is_key, list_keys
 from firmwright.report.listings import ResolvedRecipe
 
 from .command_line import (
@@ -97,10 +96,13 @@ def format_as(shown: Origins, options: argparse.Namespace) -> str:
         pointer = parse_key(complete_key(options.key))
     except ValueError as error:
         raise UserError(f"--key: {error}") from None
-    if get_value(shown.data, pointer) is None:
+    history = format_history(shown, pointer)
+    if not history and is_key(options.key):
+        raise UserError(f"--key {options.key}: the recipe does not set it, and it has no default")
+    if not history:
         hint = did_you_mean(options.key, list_keys())
         raise UserError(f"--key {options.key}: the recipe has no such value{hint}")
-    return format_history(shown, pointer)
+    return history
 
 
 def print_difference(shown: Origins, others: Sequence[Layers]) -> int:

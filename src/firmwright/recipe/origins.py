@@ -39,11 +39,16 @@ class Origins:
         yield from list_leaves(self.data, ())
 
     def list_history(self, pointer: Pointer) -> list[tuple[str, Any]]:
-        """Return the values of a key, each with its origin. The last value is in effect."""
-        node = find_node(self.chain.root, pointer)
-        if node is None:
-            return [(DEFAULT, get_value(self.data, pointer))]
-        return [(format_origin(n.position), to_plain(n)) for n in (*node.earlier, node)]
+        """Return the values of a key, each with its origin. The last value is in effect.
+
+        None is a ``null`` that removed the key. The list is empty for a key without a value.
+        """
+        node = find_node(self.chain.root, pointer) or self.chain.removed.get(pointer)
+        stated = (*node.earlier, node) if node is not None else ()
+        history = [(format_origin(each.position), to_plain(each)) for each in stated]
+        now = get_value(self.data, pointer)
+        is_default = now is not None and (not history or history[-1][1] is None)
+        return [*history, (DEFAULT, now)] if is_default else history
 
 
 def read_origins(layers: Layers, data: Mapping[str, Any]) -> Origins:
@@ -134,14 +139,18 @@ def format_scalar(value: Any) -> str:
 
 
 def format_history(origins: Origins, pointer: Pointer) -> str:
-    """Return a key with its value, and lines for all values that it had."""
+    """Return a key with its value, and lines for all values that it had; empty without values.
+
+    A mapping has a paragraph for each value in it.
+    """
+    value = get_value(origins.data, pointer)
+    if isinstance(value, dict) and value:
+        return "\n".join(format_history(origins, (*pointer, key)) for key in value)
     history = origins.list_history(pointer)
-    width = max(len(origin) for origin, _ in history)
-    name = format_pointer(pointer)
-    now = get_value(origins.data, pointer)
-    lines = [f"{name}: {format_scalar(now)}"]
+    width = max((len(origin) for origin, _ in history), default=0)
+    lines = [f"{format_pointer(pointer)}: {format_scalar(value)}"]
     lines += [f"  {origin:<{width}}  {format_scalar(value)}" for origin, value in history]
-    return "\n".join(lines)
+    return "\n".join(lines) if history else ""
 
 
 def format_difference(before: Origins, after: Origins) -> list[str]:
