@@ -96,7 +96,7 @@ def test_quiet_prints_nothing(copy_of_built: Repository) -> None:
 
 def test_doit_tells_why_a_stage_would_run_and_what_there_is(built: Repository) -> None:
     told = built.doit("info", "run:digits-rv32-bare", RECIPE, "samples=2").stdout
-    assert "\nstatus     : run\n * options.recipe.run.samples: 3 → 2\n" in told
+    assert "\nstatus     : run\n * run.samples: 3 → 2\n" in told
     shown = built.doit("help", "build", RECIPE).stdout
     assert all(f" {name}=" in shown for name in ("recipe", "outdir", "platform", "samples"))
     assert "build the bundle of each recipe: digits;" in built.doit("list", RECIPE).stdout

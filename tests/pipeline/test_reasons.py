@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from firmwright.pipeline.freshness import UpToDateCheck, list_differences
+from firmwright.pipeline.freshness import UpToDateCheck, list_differences, list_reasons
 
 
 def find_reasons(unchanged: UpToDateCheck, values: dict[str, Any]) -> tuple[bool, str]:
@@ -21,6 +21,18 @@ def test_each_changed_option_is_named_with_both_values() -> None:
         "options.gone: [1] → null",
         'packages.numpy: "2.2" → "2.3"',
         "tools: null → {}",
+    ]
+
+
+def test_keys_of_the_recipe_are_first_and_named_once() -> None:
+    flags, samples = {"cflags": ["-O1"]}, {"run": {"samples": 8}}
+    before = {"options": {"facts": {"flags": 1}, "recipe": {**flags, "*": {**flags, **samples}}}}
+    flags, samples = {"cflags": ["-O2"]}, {"run": {"samples": 3}}
+    now = {"options": {"facts": {"flags": 2}, "recipe": {**flags, "*": {**flags, **samples}}}}
+    assert list_reasons(before, now) == [
+        'cflags[0]: "-O1" → "-O2"',
+        "run.samples: 8 → 3",
+        "options.facts.flags: 1 → 2",
     ]
 
 

@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import resource
 import sqlite3
 import sys
@@ -33,6 +34,9 @@ from .profile import count_time
 
 MOST_REASONS, LONGEST_VALUE = 5, 40
 """Limits of the reasons that a stage shows: entries, and characters per value."""
+
+RECIPE_KEY = re.compile(r"^options\.recipe\.(\*\.)?")
+"""The start of a reason that is a key of the recipe: one that the stage names, or any (``*``)."""
 
 FileState = Sequence[Any]
 """Size (bytes), modification and change time (ns), inode number, SHA-256."""
@@ -304,7 +308,7 @@ class UpToDateCheck:
         if not recorded:
             yield "it has not run yet"
             return
-        yield from list_differences(values["configuration"], self.configuration)
+        yield from list_reasons(values["configuration"], self.configuration)
         own = {str(path) for path in self.outputs()}
         for path, state in recorded.items():
             if not Path(path).exists():
@@ -320,6 +324,13 @@ class UpToDateCheck:
     def record(self) -> dict[str, Any]:
         outputs = {str(p): read_state(p) for p in sorted(self.outputs())}
         return {"configuration": self.configuration, "outputs": outputs}
+
+
+def list_reasons(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the differences of two configurations: keys of the recipe first, as it writes them."""
+    found = list(list_differences(before, now))
+    found.sort(key=lambda reason: not RECIPE_KEY.match(reason))
+    return list(dict.fromkeys(RECIPE_KEY.sub("", reason) for reason in found))
 
 
 def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:

@@ -38,7 +38,11 @@ def explain_run(task: Task) -> str:
     if not told:
         told = [describe_change(path) for path in sorted(task.dep_changed or ())]
     missing = [path for path in task.targets if not Path(path).exists()]
-    return "; ".join(told) or (f"{missing[0]} is missing" if missing else "it runs in every build")
+    if missing and not told:
+        told = [f"{missing[0]} is missing"]
+    has_condition = any(callable(check) for check, *_ in task.uptodate)
+    never = "it has not run with these values yet" if has_condition else "it runs in every build"
+    return "; ".join(told) or never
 
 
 def describe_change(path: str) -> str:
