@@ -14,6 +14,7 @@ from doit import get_var
 from doit.tools import config_changed
 
 from firmwright.created_folders import INDEX_FILE
+from firmwright.documents.chain import EXTENDS
 from firmwright.errors import UserError
 from firmwright.folders import TOP
 from firmwright.recipe.lock import Lock, compare_locks, name_files, read_lock, write_lock
@@ -100,7 +101,8 @@ def merge_locks(before: Lock, found: Lock) -> Lock:
 def update_entry(job: Job, found: Lock, key: str) -> Lock:
     """Return the old lock with new entries for the files and samples of one key.
 
-    Raises UserError if there is no lock, or if the key names neither files nor samples.
+    The key ``extends`` stands for all bases. Raises UserError if there is no lock, or if the key
+    has no digests.
     """
     before = read_lock(job.recipe.path)
     if before is None:
@@ -109,9 +111,12 @@ def update_entry(job: Job, found: Lock, key: str) -> Lock:
     files = {*map(inputs.to_absolute, job.recipe.list_files(key))}
     every = name_files(inputs.user_files(job), folder, find_packages(job.recipe))
     named = {name for name, path in every.items() if inputs.to_absolute(path) in files}
-    if not named and key not in found.samples:
-        message = f"the key '{key}' names no files that the lock has"
-        raise UserError(f"--update: {message}; it has: {', '.join([*found.files, *found.samples])}")
+    bases = found.bases if key == EXTENDS else before.bases
+    if not named and key not in found.samples and not (key == EXTENDS and bases):
+        of_files = [known for known in job.recipe.data if job.recipe.list_files(known)]
+        keys = dict.fromkeys([*of_files, *found.samples, *([EXTENDS] if found.bases else [])])
+        message = f"the lock has no digest of the key '{key}'; it has digests of"
+        raise UserError(f"--update: {message} {', '.join(keys)}")
     kept = {name: digest for name, digest in before.files.items() if name in found.files}
     renewed = {name: found.files[name] for name in named}
     samples = {key: found.samples[key]} if key in found.samples else {}
@@ -119,6 +124,7 @@ def update_entry(job: Job, found: Lock, key: str) -> Lock:
         before,
         files=dict(sorted({**kept, **renewed}.items())),
         samples={**before.samples, **samples},
+        bases=bases,
     )
 
 
