@@ -108,7 +108,7 @@ OWN_OPTIONS: dict[str, Options] = {
     },
     "info": {("--task",): {"default": "bundle", "help": "the name of the stage (default: bundle)"}},
 }
-"""The options of single commands, as arguments of argparse."""
+"""The options of single commands, as arguments of argparse. Those of `lock` exclude each other."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -127,8 +127,9 @@ def make_parser() -> argparse.ArgumentParser:
             option = "as" if name == variable == "export" else variable
             command.add_argument(f"--{option}", dest=variable, help=meaning)
         add_no_user_code(command)
+        own = command.add_mutually_exclusive_group() if name == "lock" else command
         for flags, settings in OWN_OPTIONS.get(name, {}).items():
-            command.add_argument(*flags, **settings)
+            own.add_argument(*flags, **settings)
     first_commands.add_commands(commands)
     bundle_parsers.add_commands(commands)
     fleet_command.add_commands(commands)
@@ -303,13 +304,17 @@ OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] =
 
 
 def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
-    """Print the stages of each job; return the exit code."""
+    """Print the stages of a job; return the exit code: 2 for several jobs."""
     from firmwright.pipeline.stage_graph import FORMATS, read_stages
     from firmwright.tasks import dodo
 
     end_with_reader()
-    for job in dodo.get_jobs():
-        print(FORMATS[options.format](read_stages(job)))
+    job, *others = dodo.get_jobs()
+    if others:
+        told = f"graph supports one recipe and one platform; {1 + len(others)} were named"
+        print(told, file=sys.stderr)
+        return 2
+    print(FORMATS[options.format](read_stages(job)))
     return 0
 
 
