@@ -34,8 +34,10 @@ from tests.networks.firmware import (
 )
 from tests.networks.streaming import write_streaming_dscnn, write_svdf_keywords
 from tests.networks.tflite_states import (
+    write_bidirectional_lstm,
     write_integer_lstm,
     write_lstm_network,
+    write_lstm_step,
     write_svdf_network,
     write_variable_network,
 )
@@ -75,10 +77,16 @@ def test_svdf_is_exact(tmp_path: Path) -> None:
         write_integer_lstm(1, -11, 3),
         write_integer_lstm(2, -9, -20),
         write_integer_lstm(1, -15, 0),
-        write_integer_lstm(2, -11, 3, clip=0.3),
+        write_integer_lstm(2, -11, 3, clip=0.3, extended=True),
         write_integer_lstm(1, -11, 3, clip=10, hidden_grid=False),
     ],
-    ids=["cell of 2^-11", "cell of 2^-9", "cell of 2^-15", "clipped", "without intermediates"],
+    ids=[
+        "cell of 2^-11",
+        "cell of 2^-9",
+        "cell of 2^-15",
+        "peepholes and projection",
+        "without intermediates",
+    ],
 )
 def test_an_integer_lstm_is_exact(data: bytes, tmp_path: Path) -> None:
     samples = random_samples(data, STEPS, 1)
@@ -107,18 +115,26 @@ def test_next_values_take_room_of_their_own_for_a_step_alone() -> None:
     [
         write_svdf_network([(6, 2, 5), (4, 1, 3)], quantized=False),
         write_lstm_network(),
-        write_lstm_network(coupled=True, time_major=True),
+        write_lstm_network(coupled=True, time_major=True, extended=True),
+        write_lstm_step(),
+        write_bidirectional_lstm(auxiliary=False),
+        write_bidirectional_lstm(auxiliary=True, linked=True),
         write_svdf_network([(6, 2, 5), (4, 1, 3)], quantized=False, dynamic_range=True),
-        write_lstm_network(dynamic_range=True),
+        write_lstm_network(dynamic_range=True, extended=True),
         write_lstm_network(coupled=True, time_major=True, dynamic_range=True),
+        write_bidirectional_lstm(auxiliary=True, dynamic_range=True, merged=True),
     ],
     ids=[
         "svdf",
         "lstm",
-        "lstm of coupled gates",
+        "lstm of coupled gates with peepholes, projection and normalization",
+        "one step",
+        "bidirectional lstm",
+        "bidirectional lstm of two inputs",
         "svdf of bytes",
-        "lstm of bytes",
+        "lstm of bytes with peepholes, projection and normalization",
         "lstm of bytes and coupled gates",
+        "bidirectional lstm of bytes",
     ],
 )
 def test_layers_in_float(data: bytes, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.networks.tflite_models import Quantization
 from tests.networks.tflite_states import (
     GRID,
     StatefulBuilder,
+    write_integer_lstm,
     write_lstm_network,
     write_svdf_network,
     write_variable_network,
@@ -89,11 +90,27 @@ def test_a_state_of_another_type_than_litert_computes_with() -> None:
         import_tflite(pack(model, 1 << 16))
 
 
-def test_an_lstm_with_a_projection_is_refused() -> None:
+def test_an_integer_lstm_with_layer_normalization_is_refused() -> None:
+    model = schema.ModelT.InitFromPackedBuf(write_integer_lstm(1, -11, 3), 0)
+    graph = model.subgraphs[0]
+    weights, buffer = schema.TensorT(), schema.BufferT()
+    buffer.data = np.ones(5, "int16").view("uint8")
+    model.buffers.append(buffer)
+    weights.name, weights.shape, weights.type = b"norm", [5], schema.TensorType.INT16
+    weights.buffer, weights.quantization = len(model.buffers) - 1, schema.QuantizationParametersT()
+    weights.quantization.scale, weights.quantization.zeroPoint = [2.0**-10], [0]
+    graph.tensors.append(weights)
+    operator = graph.operators[0]
+    operator.inputs = [*operator.inputs[:20], *[len(graph.tensors) - 1] * 4]
+    with pytest.raises(UserError, match=r"LSTM .* has layer normalization in int8; firmwright"):
+        import_tflite(pack(model, 1 << 16))
+
+
+def test_an_lstm_with_diagonal_weights_is_refused() -> None:
     model = schema.ModelT.InitFromPackedBuf(write_lstm_network(), 0)
     operator = model.subgraphs[0].operators[0]
-    operator.inputs = [*operator.inputs[:16], operator.inputs[1], *operator.inputs[17:]]
-    with pytest.raises(UserError, match=r"LSTM .* has a projection; firmwright supports"):
+    operator.inputs = [*operator.inputs[:5], *[operator.inputs[15]] * 4, *operator.inputs[9:]]
+    with pytest.raises(UserError, match=r"LSTM .* has diagonal recurrent weights; firmwright"):
         import_tflite(pack(model, 1 << 16))
 
 

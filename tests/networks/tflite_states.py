@@ -168,71 +168,146 @@ def add_svdf(
     return result
 
 
-def write_lstm_network(
-    coupled: bool = False, time_major: bool = False, dynamic_range: bool = False
-) -> bytes:
-    """Return an LSTM of 5 units in float over 3 steps of 4 features, with states between runs.
+FEATURES, UNITS, PROJECTED, STEPS = 4, 5, 3, 3
 
-    Its weights are int8 with ``dynamic_range``.
+
+def add_cell(
+    network: StatefulBuilder, dynamic_range: bool, coupled: bool, extended: bool
+) -> list[int]:
+    """Return inputs 1 to 19 of an LSTM with states between runs.
+
+    An ``extended`` cell has peepholes and a projection.
     """
-    generator = np.random.default_rng(6)
-    network = StatefulBuilder()
-    features, units, steps = 4, 5, 3
-    first, second = (steps, 1) if time_major else (1, steps)
-    given = [network.input((first, second, features), "float32", None)] + [-1] * 23
-    for position in range(1, 16):
-        if position in (9, 10, 11) or (coupled and position in (1, 5, 12)):
-            continue
-        shapes = {1: (units, features), 5: (units, units), 12: (units,)}
+    generator = np.random.default_rng(len(network.graph.tensors))
+    outputs = PROJECTED if extended else UNITS
+    absent = {*(() if extended else (9, 10, 11, 16, 17)), *((1, 5, 9, 12) if coupled else ())}
+    shapes = {1: (UNITS, FEATURES), 5: (UNITS, outputs), 9: (UNITS,), 16: (PROJECTED, UNITS),
+              17: (PROJECTED,)}  # fmt: skip
+    given = []
+    for position in range(1, 18):
         shape = shapes[max(start for start in shapes if start <= position)]
         values = generator.normal(0, 0.7, shape).astype("float32")
         grid = None
-        if dynamic_range and position < 12:
+        if dynamic_range and (position < 12 or position == 16):
             grid = Quantization(0.015 + position / 1000)
             values = np.rint(values / grid.scale).clip(-127, 127).astype("int8")
-        given[position] = network.constant(values, grid)
-    for position in (18, 19):
-        given[position] = network.tensor((1, units), "float32", None)
-        network.graph.tensors[given[position]].isVariable = True
-    result = network.output((first, second, units), "float32", None)
+        given.append(-1 if position in absent else network.constant(values, grid))
+    for length in (outputs, UNITS):
+        given.append(network.tensor((1, length), "float32", None))
+        network.graph.tensors[given[-1]].isVariable = True
+    return given
+
+
+def write_lstm_network(
+    coupled: bool = False,
+    time_major: bool = False,
+    dynamic_range: bool = False,
+    extended: bool = False,
+) -> bytes:
+    """Return an LSTM in float, with states between runs.
+
+    Its weights are int8 with ``dynamic_range``. An ``extended`` layer has peepholes, a projection
+    and layer normalization.
+    """
+    network = StatefulBuilder()
+    batch = (STEPS, 1) if time_major else (1, STEPS)
+    source = network.input((*batch, FEATURES), "float32", None)
+    cell = add_cell(network, dynamic_range, coupled, extended)
+    norms = np.linspace(0.5, 2, 4 * UNITS, dtype="float32").reshape(4, UNITS)
+    normed = [network.constant(row) for row in norms] if extended else [-1] * 4
+    if coupled:
+        normed[0] = -1
+    result = network.output((*batch, PROJECTED if extended else UNITS), "float32", None)
     network.operator(
-        "UNIDIRECTIONAL_SEQUENCE_LSTM", given, [result], "UnidirectionalSequenceLSTMOptions", 1,
-        fusedActivationFunction=schema.ActivationFunctionType.TANH, timeMajor=time_major,
-        cellClip=2.0, asymmetricQuantizeInputs=time_major,
+        "UNIDIRECTIONAL_SEQUENCE_LSTM", [source, *cell, *normed], [result],
+        "UnidirectionalSequenceLSTMOptions", 1, timeMajor=time_major, cellClip=2.0, projClip=1.5,
+        fusedActivationFunction=schema.ActivationFunctionType.TANH,
+        asymmetricQuantizeInputs=time_major,
+    )  # fmt: skip
+    return network.build()
+
+
+def write_lstm_step() -> bytes:
+    """Return a float LSTM operator, which computes one step."""
+    network = StatefulBuilder()
+    source = network.input((1, FEATURES), "float32", None)
+    cell = add_cell(network, False, False, False)
+    result = network.output((1, UNITS), "float32", None)
+    network.operator("LSTM", [source, *cell], [result], "LSTMOptions", 1, cellClip=2.0,
+                     fusedActivationFunction=schema.ActivationFunctionType.TANH)  # fmt: skip
+    return network.build()
+
+
+def write_bidirectional_lstm(
+    auxiliary: bool, linked: bool = False, dynamic_range: bool = False, merged: bool = False
+) -> bytes:
+    """Return a bidirectional LSTM in float; its weights are int8 with ``dynamic_range``.
+
+    With ``auxiliary`` the backward cell reads a second input; if the inputs are ``linked``, both
+    cells read both inputs.
+    """
+    network = StatefulBuilder()
+    shape = (1, STEPS, FEATURES)
+    source = network.input(shape, "float32", None)
+    cells = [add_cell(network, dynamic_range, False, False) for _ in range(2)]
+    weights = [(cell[:17], cell[17:]) for cell in cells]
+    given = [source, *weights[0][0], *weights[1][0], *weights[0][1], *weights[1][1]]
+    given.append(network.input(shape, "float32", None) if auxiliary else -1)
+    given.extend([*cells[0][:4], *cells[1][:4]] if linked else [-1] * 8)
+    lengths = [2 * UNITS] if merged else [UNITS, UNITS]
+    results = [network.output((1, STEPS, length), "float32", None) for length in lengths]
+    network.operator(
+        "BIDIRECTIONAL_SEQUENCE_LSTM", given, results, "BidirectionalSequenceLSTMOptions", 1,
+        fusedActivationFunction=schema.ActivationFunctionType.TANH, mergeOutputs=merged,
+        timeMajor=False,
     )  # fmt: skip
     return network.build()
 
 
 def write_integer_lstm(
-    steps: int, cell_exponent: int, zero_point: int, clip: float = 0, hidden_grid: bool = True
+    steps: int,
+    cell_exponent: int,
+    zero_point: int,
+    clip: float = 0,
+    hidden_grid: bool = True,
+    extended: bool = False,
 ) -> bytes:
     """Return an LSTM of 5 units in int8 over frames of 4 features.
 
     The cell state counts steps of ``2 ** cell_exponent`` up to ``clip``; the output has the zero
     point. Without ``hidden_grid`` there are no intermediate tensors, as TFLite Micro allows.
+    An ``extended`` layer has peepholes, and a projection with a clip.
     """
+    outputs = PROJECTED if extended else UNITS
     generator = np.random.default_rng(8)
     network = StatefulBuilder()
     of_input, of_output = Quantization(0.03, 5), Quantization(1 / 128, zero_point)
     given = [network.input((1, steps, 4), "int8", of_input)] + [-1] * 23
     for gate in range(4):
-        for position, length, scale in ((1, 4, 0.012), (5, 5, 0.008)):
+        for position, length, scale in ((1, 4, 0.012), (5, outputs, 0.008)):
             values = generator.integers(-127, 128, (5, length)).astype("int8")
             given[position + gate] = network.constant(values, Quantization(scale + gate / 1000))
         bias = generator.integers(-3000, 3000, 5).astype("int32")
         given[12 + gate] = network.constant(bias)
-    given[18] = network.tensor((1, 5), "int8", of_output)
+    for position in (9, 10, 11) if extended else ():
+        peepholes = generator.integers(-32767, 32768, 5).astype("int16")
+        given[position] = network.constant(peepholes, Quantization(position / 2.0**18))
+    if extended:
+        projection = generator.integers(-127, 128, (outputs, 5)).astype("int8")
+        given[16] = network.constant(projection, Quantization(0.007))
+        given[17] = network.constant(np.array([300, -900, 40], "int32"))
+    given[18] = network.tensor((1, outputs), "int8", of_output)
     given[19] = network.tensor((1, 5), "int16", Quantization(2.0**cell_exponent))
     for position in (18, 19):
         network.graph.tensors[given[position]].isVariable = True
-    result = network.output((1, steps, 5), "int8", of_output)
+    result = network.output((1, steps, outputs), "int8", of_output)
     gates = [network.tensor((0,), "int16", Quantization(2.0**-12)) for _ in range(4)]
-    hidden = network.tensor((0,), "int8", of_output)
+    hidden = network.tensor((0,), "int8", Quantization(0.007, 9) if extended else of_output)
     tanh = schema.ActivationFunctionType.TANH
     options = "UnidirectionalSequenceLSTMOptions"
     kind = "UNIDIRECTIONAL_SEQUENCE_LSTM"
     network.operator(kind, given, [result], options, 3, fusedActivationFunction=tanh,
-                     cellClip=clip)  # fmt: skip
+                     cellClip=clip, projClip=0.6 if extended else 0)  # fmt: skip
     if hidden_grid:
         network.graph.operators[-1].intermediates = [*gates, hidden]
     return network.build()

@@ -56,20 +56,13 @@ QUANTIZED_ARITHMETIC = frozenset(
 """Operators that compute with the real numbers of 8-bit integers, not with the integers."""
 
 
-STATEFUL_OPERATORS = frozenset(
-    """
-    UNIDIRECTIONAL_SEQUENCE_RNN BIDIRECTIONAL_SEQUENCE_LSTM
-    BIDIRECTIONAL_SEQUENCE_RNN
-    """.split()
-)
+STATEFUL_OPERATORS = frozenset({"UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_RNN"})
 
 
 WITHOUT_RESULTS = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE"})
 
 RENEW = "download the model again, or convert it again"
-REPLACE_STATEFUL = (
-    "convert the model again with other operators: UNIDIRECTIONAL_SEQUENCE_LSTM is supported"
-)
+REPLACE_STATEFUL = "convert the model again with LSTM layers, which are supported"
 QUANTIZE_AGAIN = "convert the model again, with a representative dataset for its quantization"
 
 

@@ -16,9 +16,8 @@ from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError
-from firmwright.models.tflite import data_movement, indices, windows
+from firmwright.models.tflite import data_movement, indices, lstm, windows
 from firmwright.models.tflite.integer_products import pad_transposed
-from firmwright.models.tflite.lstm import convert_lstm
 from firmwright.models.tflite.svdf import convert_svdf, read_scale, read_zero_point, requantize
 
 Correction = Callable[[Any, Any], relax.Expr]
@@ -304,6 +303,7 @@ CORRECTIONS: dict[str, Correction] = {
     "ARG_MIN": make_arg_min_max(relax.op.argmin),
     "AVERAGE_POOL_2D": convert_average_pool,
     "BATCH_MATMUL": convert_batch_matmul,
+    "BIDIRECTIONAL_SEQUENCE_LSTM": lstm.convert_bidirectional,
     "BATCH_TO_SPACE_ND": data_movement.convert_batch_to_space,
     "CUMSUM": windows.convert_cumulative_sum,
     "DEQUANTIZE": convert_dequantize,
@@ -314,6 +314,7 @@ CORRECTIONS: dict[str, Correction] = {
     "GATHER_ND": indices.convert_gather_nd,
     "GELU": convert_gelu,
     "LOCAL_RESPONSE_NORMALIZATION": windows.convert_local_response_normalization,
+    "LSTM": lstm.convert_step,
     "MAXIMUM": make_min_max(relax.op.maximum),
     "MINIMUM": make_min_max(relax.op.minimum),
     "MIRROR_PAD": data_movement.convert_mirror_pad,
@@ -328,7 +329,7 @@ CORRECTIONS: dict[str, Correction] = {
     "SVDF": convert_svdf,
     "STRIDED_SLICE": data_movement.convert_strided_slice,
     "TRANSPOSE_CONV": convert_transpose_conv,
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": convert_lstm,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": lstm.convert_lstm,
     "UNPACK": data_movement.convert_unpack,
 }
 

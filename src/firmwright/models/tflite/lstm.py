@@ -1,8 +1,9 @@
-"""Converts UNIDIRECTIONAL_SEQUENCE_LSTM, with the states that it keeps between runs."""
+"""Converts LSTM operators in float32, also with int8 weights; dispatches LSTMs in int8."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -15,67 +16,197 @@ from firmwright.errors import UserError
 from firmwright.ir.relax import static_shape
 from firmwright.models.tflite.hybrid import multiply_rows, require_bytes
 from firmwright.models.tflite.integer_products import reshape
-from firmwright.models.tflite.lstm_integers import advance, read_cell
+from firmwright.models.tflite.lstm_integers import IntegerCell, advance, read_integer_cell
 from firmwright.models.tflite.svdf import read_scale
 
-INPUT, OUTPUT_STATE, CELL_STATE = 0, 18, 19
-WEIGHTS, RECURRENT, BIASES = (1, 2, 3, 4), (5, 6, 7, 8), (12, 13, 14, 15)
-"""The input indices per gate, in the order input, forget, cell and output."""
+GATES = ("input", "forget", "cell", "output")
+"""The gates in the order of their inputs; coupled cells compute the input gate from the second."""
 
-EXTENSIONS = {
-    "peepholes": (9, 10, 11),
-    "a projection": (16, 17),
-    "layer normalization": (20, 21, 22, 23),
+PEEPHOLES = ("input", "forget", "output")
+
+
+@dataclass(frozen=True)
+class Places:
+    """The index of the first input of each group; a group has its inputs in the order of gates."""
+
+    weights: int = 1
+    recurrent: int = 5
+    peepholes: int = 9
+    biases: int = 12
+    projection: int = 16
+    states: int = 18
+    norms: int | None = 20
+    auxiliary: int | None = None
+
+
+ONLY = Places()
+FORWARD = Places(states=35, norms=None, auxiliary=40)
+BACKWARD = Places(18, 22, 26, 29, 33, states=37, norms=None, auxiliary=44)
+AUXILIARY_INPUT = 39
+
+STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
+    "BIDIRECTIONAL_SEQUENCE_LSTM": (35, 36, 37, 38),
+    "LSTM": (18, 19),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (18, 19),
 }
+"""The inputs with the output state and the cell state, per operator."""
 
 Weights = tuple[relax.Expr, npt.NDArray[Any] | None]
 """The weights (length, all units) of all gates, and their scales per unit if they are int8."""
 
 
-def convert_lstm(converter: Any, op: Any) -> relax.Expr:
-    """Convert an LSTM; TVM supports only coupled gates, and loses the next states.
+@dataclass(frozen=True)
+class FloatCell:
+    """The constants of all steps; the mappings are by gate.
 
-    Returns the result (batch, time, units), the next output state and the next cell state.
+    ``sources`` has one product per input. ``symmetric`` is the quantization of activations if the
+    weights are int8. Clips are 0 if nothing is clipped.
+    """
+
+    sources: Sequence[Weights]
+    recurrent: Weights
+    biases: Mapping[str, npt.NDArray[Any]]
+    peepholes: Mapping[str, npt.NDArray[Any]]
+    norms: Mapping[str, npt.NDArray[Any]]
+    projection: Weights | None
+    projection_bias: npt.NDArray[Any] | None
+    symmetric: bool
+    activation: int
+    cell_clip: float
+    projection_clip: float
+
+
+States = tuple[relax.Expr, relax.Expr]
+"""The output state (batch, outputs) and the cell state (batch, units)."""
+
+
+def convert_lstm(converter: Any, op: Any) -> relax.Expr:
+    """Convert UNIDIRECTIONAL_SEQUENCE_LSTM; TVM loses the next states.
+
+    Returns the result (batch, time, outputs), the next output state and the next cell state.
+    """
+    options = converter._get_builtin_options(op, tflite.UnidirectionalSequenceLSTMOptions)
+    (source, *_) = converter.get_input_tensors(op)
+    axis = 0 if options.TimeMajor() else 1
+    return relax.Tuple(run_only(converter, op, options, converter.get_tensor_expr(source), axis))
+
+
+def convert_step(converter: Any, op: Any) -> relax.Expr:
+    """Convert LSTM, which computes one step of (batch, features)."""
+    options = converter._get_builtin_options(op, tflite.LSTMOptions)
+    if options.KernelType() != tflite.LSTMKernelType.FULL:
+        raise UserError(
+            "is of the basic kernel; firmwright supports the full kernel: convert the model again "
+            "with UNIDIRECTIONAL_SEQUENCE_LSTM"
+        )
+    (source, *_) = converter.get_input_tensors(op)
+    data = relax.op.expand_dims(converter.get_tensor_expr(source), 0)
+    result, *states = run_only(converter, op, options, data, 0)
+    return relax.Tuple([relax.op.squeeze(result, [0]), *states])
+
+
+def convert_bidirectional(converter: Any, op: Any) -> relax.Expr:
+    """Convert BIDIRECTIONAL_SEQUENCE_LSTM: a cell per direction, joined or as two results.
+
+    The auxiliary input is a second input of both cells if they have weights for it. It is the only
+    input of the backward cell if they have none.
     """
     tensors = converter.get_input_tensors(op)
-    given = {i for i, tensor in enumerate(tensors) if tensor.tensor_idx >= 0}
-    source = tensors[INPUT]
-    extended = [name for name, inputs in EXTENSIONS.items() if given.intersection(inputs)]
-    if extended:
-        raise UserError(
-            f"has {' and '.join(extended)}; firmwright supports only plain cells: train and "
-            "convert the layer without these options"
-        )
-    options = converter._get_builtin_options(op, tflite.UnidirectionalSequenceLSTMOptions)
-    if source.qnn_params is not None:
-        return convert_integers(converter, op, options)
-    coupled = WEIGHTS[0] not in given
-    first = 1 if coupled else 0
-    weights, recurrent, biases = ([tensors[i] for i in each[first:]]
-                                  for each in (WEIGHTS, RECURRENT, BIASES))  # fmt: skip
-    bias = np.concatenate([converter.get_tensor_value(tensor) for tensor in biases])
-    symmetric = not options.AsymmetricQuantizeInputs()
-    hidden, cell = (converter.get_tensor_expr(tensors[i]) for i in (OUTPUT_STATE, CELL_STATE))
-    # The products with the input do not depend on earlier steps: one product serves all steps.
+    options = converter._get_builtin_options(op, tflite.BidirectionalSequenceLSTMOptions)
+    cells = [read_float_cell(converter, tensors, each, options) for each in (FORWARD, BACKWARD)]
+    data = [[converter.get_tensor_expr(tensors[0])]] * 2
+    if find(tensors, AUXILIARY_INPUT) is not None:
+        auxiliary = converter.get_tensor_expr(tensors[AUXILIARY_INPUT])
+        linked = len(cells[0].sources) > 1
+        data = [[*data[0], auxiliary]] * 2 if linked else [data[0], [auxiliary]]
     axis = 0 if options.TimeMajor() else 1
-    data = converter.get_tensor_expr(source)
-    whole = multiply(converter, data, read_weights(converter, weights), symmetric)
-    whole = converter.bb.emit(relax.op.add(whole, relax.const(bias)))
-    steps = [int(d) for d in converter.get_tensor_shape(source)][axis]
-    factors, outputs = read_weights(converter, recurrent), []
-    for step in range(steps):
-        at = relax.op.strided_slice(whole, axes=[axis], begin=[step], end=[step + 1])
-        product = multiply(converter, hidden, factors, symmetric)
-        sums = converter.bb.emit(relax.op.add(relax.op.squeeze(at, [axis]), product))
-        hidden, cell = update_cell(converter, options, sums, cell, coupled)
-        outputs.append(relax.op.expand_dims(hidden, axis))
-    result = outputs[0] if steps == 1 else relax.op.concat(outputs, axis=axis)
-    return relax.Tuple([result, hidden, cell])
+    results: list[relax.Expr] = []
+    states: list[relax.Expr] = []
+    for cell, given, place in zip(cells, data, (FORWARD, BACKWARD), strict=True):
+        before = read_states(converter, tensors, place)
+        result, after = run_cell(converter, cell, given, before, axis, place is BACKWARD)
+        results.append(result)
+        states.extend(after)
+    if options.MergeOutputs():
+        results = [relax.op.concat(results, axis=2)]
+    return relax.Tuple([*results, *states])
+
+
+def run_only(
+    converter: Any, op: Any, options: Any, data: relax.Expr, axis: int
+) -> list[relax.Expr]:
+    """Return the result and the next states of an operator with one cell; ``axis`` is of time."""
+    tensors = converter.get_input_tensors(op)
+    states = read_states(converter, tensors, ONLY)
+    if tensors[0].qnn_params is None:
+        cell = read_float_cell(converter, tensors, ONLY, options)
+        result, after = run_cell(converter, cell, [data], states, axis)
+    else:
+        numbers = read_integer_cell(converter, op, options)
+        result, after = run_integers(converter, numbers, data, states, axis)
+    return [result, *after]
+
+
+def find(tensors: Sequence[Any], position: int) -> Any | None:
+    """Return an optional input; None if the operator does not have it."""
+    given = position < len(tensors) and tensors[position].tensor_idx >= 0
+    return tensors[position] if given else None
+
+
+def read_states(converter: Any, tensors: Sequence[Any], place: Places) -> States:
+    first, second = (converter.get_tensor_expr(tensors[place.states + i]) for i in (0, 1))
+    return first, second
+
+
+def read_float_cell(
+    converter: Any, tensors: Sequence[Any], place: Places, options: Any
+) -> FloatCell:
+    """Return the constants of a cell; UserError for weights that are not supported."""
+
+    def read(start: int | None, gates: Sequence[str]) -> dict[str, Any]:
+        found = {g: find(tensors, start + i) for i, g in enumerate(gates)} if start else {}
+        return {gate: tensor for gate, tensor in found.items() if tensor is not None}
+
+    def read_values(start: int | None, gates: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+        return {g: read_floats(converter, tensor) for g, tensor in read(start, gates).items()}
+
+    groups = [read(start, GATES) for start in (place.weights, place.auxiliary, place.recurrent)]
+    weights, auxiliary, recurrent = (
+        [group[g] for g in GATES if g in group] for group in groups
+    )  # fmt: skip
+    projection, bias = (find(tensors, place.projection + i) for i in (0, 1))
+    return FloatCell(
+        sources=[read_weights(converter, each) for each in (weights, auxiliary) if each],
+        recurrent=read_weights(converter, recurrent),
+        biases=read_values(place.biases, GATES),
+        peepholes=read_values(place.peepholes, PEEPHOLES),
+        norms=read_values(place.norms, GATES),
+        projection=None if projection is None else read_weights(converter, [projection]),
+        projection_bias=None if bias is None else read_floats(converter, bias),
+        symmetric=not options.AsymmetricQuantizeInputs(),
+        activation=options.FusedActivationFunction(),
+        cell_clip=options.CellClip(),
+        projection_clip=options.ProjClip(),
+    )
+
+
+def read_floats(converter: Any, tensor: Any) -> npt.NDArray[Any]:
+    """Return the real values of a constant in float32 or int8."""
+    values: npt.NDArray[Any] = converter.get_tensor_value(tensor)
+    if tensor.qnn_params is None:
+        return values
+    require_bytes(converter, tensor)
+    return values * read_scale(tensor)
 
 
 def read_weights(converter: Any, tensors: Sequence[Any]) -> Weights:
     """Return the joined weights of all gates, which serve all steps."""
     gates = [converter.get_tensor_value(tensor) for tensor in tensors]
+    if gates[0].ndim == 1:
+        raise UserError(
+            "has diagonal recurrent weights; firmwright supports matrices: convert the model again "
+            "without this option"
+        )
     stored = relax.const(np.concatenate(gates).T.copy())
     if tensors[0].qnn_params is None:
         return stored, None
@@ -86,63 +217,108 @@ def read_weights(converter: Any, tensors: Sequence[Any]) -> Weights:
 
 
 def multiply(converter: Any, data: relax.Expr, weights: Weights, symmetric: bool) -> relax.Expr:
-    """Return the product (…, all units) of data (…, length) and the weights of all gates.
-
-    ``symmetric`` is the quantization of the data, if the weights are int8.
-    """
+    """Return the product (…, all units) of data (…, length) and the weights of all gates."""
     stored, scales = weights
     if scales is None:
-        return relax.op.matmul(data, stored)
+        return converter.bb.normalize(relax.op.matmul(data, stored))
     *axes, length = static_shape(converter.bb.normalize(data))
     rows = reshape(converter, data, [prod(axes), length])
     product = multiply_rows(converter, rows, stored, scales, symmetric)
     return reshape(converter, product, [*axes, len(scales)])
 
 
-def convert_integers(converter: Any, op: Any, options: Any) -> relax.Expr:
-    source, hidden, cell = (
-        converter.get_input_tensors(op)[i] for i in (INPUT, OUTPUT_STATE, CELL_STATE)
-    )
-    numbers = read_cell(converter, op, options.CellClip())
-    axis = 0 if options.TimeMajor() else 1
-    steps = [int(d) for d in converter.get_tensor_shape(source)][axis]
-    data, output, state = (converter.get_tensor_expr(t) for t in (source, hidden, cell))
-    outputs = []
-    for number in range(steps):
-        at = relax.op.strided_slice(data, axes=[axis], begin=[number], end=[number + 1])
-        frame = converter.bb.emit(relax.op.squeeze(at, [axis]))
-        output, state = advance(converter, numbers, frame, output, state)
-        outputs.append(relax.op.expand_dims(output, axis))
-    result = outputs[0] if steps == 1 else relax.op.concat(outputs, axis=axis)
-    return relax.Tuple([result, output, state])
+def run_cell(
+    converter: Any,
+    cell: FloatCell,
+    data: Sequence[relax.Expr],
+    states: States,
+    axis: int,
+    backward: bool = False,
+) -> tuple[relax.Expr, States]:
+    """Return the result of all steps, and the states after the last one."""
+    # The products with the inputs do not depend on earlier steps: one product serves all steps.
+    products = [multiply(converter, d, w, cell.symmetric)
+                for d, w in zip(data, cell.sources, strict=True)]  # fmt: skip
+    whole, *others = products
+    for other in others:
+        whole = relax.op.add(whole, other)
+    if not cell.norms:
+        whole = relax.op.add(whole, relax.const(np.concatenate(list(cell.biases.values()))))
+    whole = converter.bb.emit(whole)
+    numbers, outputs = range(static_shape(whole)[axis]), []
+    for number in reversed(numbers) if backward else numbers:
+        at = relax.op.strided_slice(whole, axes=[axis], begin=[number], end=[number + 1])
+        product = multiply(converter, states[0], cell.recurrent, cell.symmetric)
+        sums = converter.bb.emit(relax.op.add(relax.op.squeeze(at, [axis]), product))
+        states = update_states(converter, cell, sums, states[1])
+        outputs.append(relax.op.expand_dims(states[0], axis))
+    return join_steps(outputs[::-1] if backward else outputs, axis), states
 
 
-def update_cell(
-    converter: Any, options: Any, sums: relax.Expr, cell: relax.Expr, coupled: bool
-) -> tuple[relax.Expr, relax.Expr]:
-    """Return the next output and cell state; ``sums`` has the gates' sums along its last axis."""
-    units = int(sums.ty.shape[1])
-    length = units // (3 if coupled else 4)
-    parts = [
-        relax.op.strided_slice(sums, axes=[1], begin=[begin], end=[begin + length])
-        for begin in range(0, units, length)
-    ]
-    *first, new, output = parts
+def join_steps(outputs: Sequence[relax.Expr], axis: int) -> relax.Expr:
+    return outputs[0] if len(outputs) == 1 else relax.op.concat(outputs, axis=axis)
+
+
+def update_states(converter: Any, cell: FloatCell, sums: relax.Expr, before: relax.Expr) -> States:
+    """Return the next states; ``sums`` has the gates' sums along its last axis."""
+    length = static_shape(sums)[1] // len(cell.biases)
+    parts = {
+        gate: relax.op.strided_slice(sums, axes=[1], begin=[i * length], end=[(i + 1) * length])
+        for i, gate in enumerate(cell.biases)
+    }
+
+    def finish(gate: str, state: relax.Expr) -> relax.Expr:
+        value = parts[gate]
+        if gate in cell.peepholes:
+            value = relax.op.add(value, relax.op.multiply(relax.const(cell.peepholes[gate]), state))
+        if gate in cell.norms:
+            value = normalize(converter, converter.bb.emit(value))
+            value = relax.op.multiply(value, relax.const(cell.norms[gate]))
+            value = relax.op.add(value, relax.const(cell.biases[gate]))
+        return converter.bb.normalize(value)
 
     def activate(value: relax.Expr) -> relax.Expr:
-        value = converter.bb.normalize(value)
-        return converter.convert_fused_activation_function(value, options.FusedActivationFunction())
+        return converter.convert_fused_activation_function(value, cell.activation)
 
-    forget = converter.bb.emit(relax.op.sigmoid(first[-1]))
+    forget = converter.bb.emit(relax.op.sigmoid(finish("forget", before)))
     taken = (
-        relax.op.subtract(relax.const(1.0, "float32"), forget)
-        if coupled
-        else relax.op.sigmoid(first[0])
+        relax.op.sigmoid(finish("input", before))
+        if "input" in parts
+        else relax.op.subtract(relax.const(1.0, "float32"), forget)
     )
-    kept = relax.op.multiply(forget, cell)
-    after = relax.op.add(kept, relax.op.multiply(taken, activate(new)))
-    if options.CellClip() > 0:
-        after = relax.op.clip(after, -options.CellClip(), options.CellClip())
-    after = converter.bb.emit(after)
-    hidden = relax.op.multiply(relax.op.sigmoid(output), activate(after))
-    return converter.bb.emit(hidden), after
+    kept = relax.op.multiply(forget, before)
+    after = relax.op.add(kept, relax.op.multiply(taken, activate(finish("cell", before))))
+    after = converter.bb.emit(clip(after, cell.cell_clip))
+    shown = relax.op.multiply(relax.op.sigmoid(finish("output", after)), activate(after))
+    hidden = converter.bb.emit(shown)
+    if cell.projection is not None:
+        hidden = multiply(converter, hidden, cell.projection, cell.symmetric)
+        if cell.projection_bias is not None:
+            hidden = relax.op.add(hidden, relax.const(cell.projection_bias))
+        hidden = converter.bb.emit(clip(hidden, cell.projection_clip))
+    return hidden, after
+
+
+def clip(value: relax.Expr, limit: float) -> relax.Expr:
+    return relax.op.clip(value, -limit, limit) if limit > 0 else value
+
+
+def normalize(converter: Any, value: relax.Expr) -> relax.Expr:
+    """Return rows of mean 0 and variance 1; LiteRT adds 1e-8 to the variance."""
+    mean = relax.op.mean(value, [1], keepdims=True)
+    shifted = converter.bb.emit(relax.op.subtract(value, mean))
+    variance = relax.op.mean(relax.op.multiply(shifted, shifted), [1], keepdims=True)
+    steady = relax.op.add(variance, relax.const(1e-8, "float32"))
+    return relax.op.multiply(shifted, relax.op.rsqrt(steady))
+
+
+def run_integers(
+    converter: Any, cell: IntegerCell, data: relax.Expr, states: States, axis: int
+) -> tuple[relax.Expr, States]:
+    outputs = []
+    for number in range(static_shape(converter.bb.normalize(data))[axis]):
+        at = relax.op.strided_slice(data, axes=[axis], begin=[number], end=[number + 1])
+        frame = converter.bb.emit(relax.op.squeeze(at, [axis]))
+        states = advance(converter, cell, frame, *states)
+        outputs.append(relax.op.expand_dims(states[0], axis))
+    return join_steps(outputs, axis), states

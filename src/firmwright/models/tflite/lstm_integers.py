@@ -1,4 +1,4 @@
-"""Converts UNIDIRECTIONAL_SEQUENCE_LSTM in int8 with an int16 cell state, bit-exact to LiteRT."""
+"""Converts LSTM operators in int8 with an int16 cell state, bit-exact to LiteRT."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from firmwright.errors import UserError
+from firmwright.ir.relax import static_shape
 from firmwright.models.tflite.svdf import read_scale, read_zero_point, scale_fixed
 
 GATE_SCALE = np.float32(2.0**-12)
 TYPES = {"an input": (0, "int8"), "weights": (2, "int8"), "an output state": (18, "int8"),
          "a cell state": (19, "int16")}  # fmt: skip
+PEEPHOLES = {1: 9, 2: 10, 4: 11}
+"""The input index of each gate's peephole weights, by the input index of its weights."""
+
 LEAST_CELL, MOST_CELL = -15, -9
 """The exponents of the cell state's scale that LiteRT's hyperbolic tangent supports."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """One gate's sums: the products' weights (lengths, units), biases and factors to Q3.12."""
+    """One gate's sums: the products' weights (lengths, units), biases and factors to Q3.12.
+
+    ``peephole`` are int16 weights (units) of the cell state; None if the gate does not read it.
+    """
 
     weights: Any
     bias: Any
@@ -29,6 +36,19 @@ class Gate:
     recurrent: Any
     recurrent_bias: Any
     recurrent_factor: np.float32
+    peephole: Any
+    peephole_factor: np.float32
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The product of the hidden values with int8 weights (units, outputs); clip 0 clips nothing."""
+
+    weights: Any
+    bias: Any
+    factor: np.float32
+    zero_point: int
+    clip: int
 
 
 @dataclass(frozen=True)
@@ -41,15 +61,21 @@ class IntegerCell:
     hidden_zero_point: int
     clip: int
     """The maximum magnitude of the cell state; 0 if it is not clipped."""
+    projection: Projection | None
 
 
-def read_cell(converter: Any, op: Any, clip: float) -> IntegerCell:
-    """Return the integers of an operator; UserError for variants that LiteRT computes otherwise.
+def read_integer_cell(converter: Any, op: Any, options: Any) -> IntegerCell:
+    """Return the integers of an operator; UserError for variants that firmwright does not support.
 
-    ``clip`` is the maximum real cell state, or 0. LiteRT divides it by the scale and truncates
-    (tensorflow/lite/kernels/unidirectional_sequence_lstm.cc, PopulateQuantizedLstmParams8x8_16).
+    The source is tensorflow/lite/kernels/unidirectional_sequence_lstm.cc,
+    PopulateQuantizedLstmParams8x8_16.
     """
     tensors = converter.get_input_tensors(op)
+    if any(tensor.tensor_idx >= 0 for tensor in tensors[20:]):
+        raise UserError(
+            "has layer normalization in int8; firmwright supports it in float32: keep the layer in "
+            "float32, or train it without layer normalization"
+        )
     for name, (position, wanted) in TYPES.items():
         found = converter.get_tensor_type_str(tensors[position].tensor.Type())
         if found != wanted:
@@ -65,6 +91,12 @@ def read_cell(converter: Any, op: Any, clip: float) -> IntegerCell:
             f"has a cell state of scale {read_scale(tensors[19]):g}; expected a power of two from "
             "2^-15 to 2^-9: quantize the model again with TensorFlow's converter"
         )
+    scale, zero_point = read_hidden_grid(converter, op)
+    projection = None
+    outputs = converter.get_tensor_value(tensors[8]).shape[-1]
+    if tensors[16].tensor_idx >= 0:
+        projection = read_projection(converter, op, options.ProjClip())
+        zero_point = -zero_point  # as LiteRT: CalculateLstmOutputInteger8x8_16 in lstm_eval.cc
     gates = {}
     for position in (1, 2, 3, 4):
         weights, recurrent = tensors[position], tensors[position + 4]
@@ -79,11 +111,48 @@ def read_cell(converter: Any, op: Any, clip: float) -> IntegerCell:
             recurrent=relax.const(others.T.copy()),
             recurrent_bias=relax.const(add_zero_point(np.zeros_like(bias), others, hidden_state)),
             recurrent_factor=read_scale(recurrent) * read_scale(hidden_state) / GATE_SCALE,
+            **read_peephole(converter, tensors, position, outputs),
         )
-    scale, zero_point = read_hidden_grid(converter, op)
     factor = np.float32(2.0**-15) / scale * np.float32(2.0**-15)
-    limit = int(min(np.float32(clip) / read_scale(tensors[19]), np.float32(32767)))
-    return IntegerCell(gates, cell, factor, zero_point, max(limit, 0))
+    limit = quantize_clip(options.CellClip(), read_scale(tensors[19]), 32767)
+    return IntegerCell(gates, cell, factor, zero_point, limit, projection)
+
+
+def quantize_clip(clip: float, scale: np.float32, most: int) -> int:
+    """Return a limit in steps of ``scale``, truncated like LiteRT's; 0 means no limit."""
+    return max(int(min(np.float32(clip) / scale, np.float32(most))), 0)
+
+
+def read_peephole(converter: Any, tensors: Any, position: int, outputs: int) -> dict[str, Any]:
+    """Return a gate's peephole weights and their factor.
+
+    LiteRT adds them to as many units as the cell has outputs, which are fewer with a projection.
+    """
+    index = PEEPHOLES.get(position, -1)
+    if index < 0 or tensors[index].tensor_idx < 0:
+        return {"peephole": None, "peephole_factor": np.float32(0)}
+    weights = converter.get_tensor_value(tensors[index]).copy()
+    weights[outputs:] = 0
+    factor = read_scale(tensors[19]) * read_scale(tensors[index]) / GATE_SCALE
+    return {"peephole": relax.const(weights), "peephole_factor": factor}
+
+
+def read_projection(converter: Any, op: Any, clip: float) -> Projection:
+    """Return the projection; its hidden values have the negative of the stored zero point."""
+    tensors = converter.get_input_tensors(op)
+    weights = converter.get_tensor_value(tensors[16])
+    bias = np.zeros(len(weights), "int32")
+    if tensors[17].tensor_idx >= 0:
+        bias = converter.get_tensor_value(tensors[17])
+    hidden, zero_point = read_hidden_grid(converter, op)
+    (target, *_) = converter.get_output_tensors(op)
+    return Projection(
+        weights=relax.const(weights.T.copy()),
+        bias=relax.const((bias + zero_point * weights.astype("int32").sum(1)).astype("int32")),
+        factor=read_scale(tensors[16]) * hidden / read_scale(tensors[18]),
+        zero_point=read_zero_point(tensors[18]),
+        clip=quantize_clip(clip, read_scale(target), 127),
+    )
 
 
 def add_zero_point(bias: Any, weights: Any, source: Any) -> Any:
@@ -106,21 +175,18 @@ def read_hidden_grid(converter: Any, op: Any) -> tuple[np.float32, int]:
 def advance(
     converter: Any, cell: IntegerCell, data: relax.Expr, hidden: relax.Expr, state: relax.Expr
 ) -> tuple[relax.Expr, relax.Expr]:
-    """Return the next output (samples, units) in int8, and the next cell state in int16."""
+    """Return the next output (samples, outputs) in int8, and the next cell state in int16."""
     sums = {
         position: add_products(converter, gate, data, hidden)
         for position, gate in cell.gates.items()
     }
+    for position in sorted(sums.keys() & {1, 2}):
+        sums[position] = add_peephole(converter, cell.gates[position], sums[position], state)
 
     def apply(position: int, function: Callable[[Any], Any]) -> relax.Expr:
         return compute(converter, function, "int16", sums[position])
 
-    forget, new, output = (
-        apply(position, function)
-        for position, function in (
-            (2, call_sigmoid), (3, lambda x: call_tanh(x, 3)), (4, call_sigmoid)
-        )
-    )  # fmt: skip
+    forget, new = apply(2, call_sigmoid), apply(3, lambda x: call_tanh(x, 3))
     taken = (
         apply(1, call_sigmoid)
         if 1 in sums
@@ -134,6 +200,8 @@ def advance(
         return tirx.max(tirx.min(sums, limit), -limit) if cell.clip else sums
 
     after = compute(converter, update, "int16", state, forget, taken, new)
+    sums[4] = add_peephole(converter, cell.gates[4], sums[4], after)
+    output = apply(4, call_sigmoid)
     shown = compute(converter, lambda x: call_tanh(x, 15 + exponent), "int16", after)
 
     def scale(gate: Any, value: Any) -> Any:
@@ -141,7 +209,36 @@ def advance(
         scaled = scale_fixed(gate * value, cell.hidden_factor)
         return tirx.max(tirx.min(scaled, high), low) + cell.hidden_zero_point
 
-    return compute(converter, scale, "int8", output, shown), after
+    result = compute(converter, scale, "int8", output, shown)
+    if cell.projection is not None:
+        result = project(converter, cell.projection, result)
+    return result, after
+
+
+def project(converter: Any, projection: Projection, hidden: relax.Expr) -> relax.Expr:
+    """Return the outputs (samples, outputs) in int8 of the hidden values (samples, units)."""
+    product = relax.op.matmul(hidden, projection.weights, out_dtype="int32")
+    sums = relax.op.add(product, projection.bias)
+    limits = (-projection.clip, projection.clip) if projection.clip else (-128, 127)
+    low, high = (number(limit - projection.zero_point) for limit in limits)
+
+    def scale(x: Any) -> Any:
+        scaled = scale_fixed(x, projection.factor)
+        return tirx.max(tirx.min(scaled, high), low) + projection.zero_point
+
+    return compute(converter, scale, "int8", sums)
+
+
+def add_peephole(converter: Any, gate: Gate, sums: relax.Expr, state: relax.Expr) -> relax.Expr:
+    """Return a gate's sums plus the weighted cell state, if the gate reads it."""
+    if gate.peephole is None:
+        return sums
+
+    def add(before: Any, weight: Any, value: Any) -> Any:
+        return clip(scale_fixed(weight * value, gate.peephole_factor) + before)
+
+    weights = relax.op.broadcast_to(gate.peephole, static_shape(sums))
+    return compute(converter, add, "int16", sums, weights, state)
 
 
 def call_sigmoid(value: Any) -> Any:

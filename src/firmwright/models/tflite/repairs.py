@@ -79,7 +79,7 @@ def add_intermediates(model: Any) -> bool:
     graph = model.subgraphs[0]
     changed = False
     for position, operator in enumerate(graph.operators):
-        lstm = kind_of(model, operator) == "UNIDIRECTIONAL_SEQUENCE_LSTM"
+        lstm = kind_of(model, operator) in {"LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"}
         if not lstm or (operator.intermediates is not None and len(operator.intermediates)):
             continue
         if graph.tensors[operator.inputs[0]].type != schema.TensorType.INT8:

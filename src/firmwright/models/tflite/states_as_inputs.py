@@ -18,12 +18,12 @@ from ai_edge_litert import schema_py_generated as schema
 from firmwright.errors import UserError
 from firmwright.ir.tensors import State, Tensor
 from firmwright.models.tflite.checks import decode_text
-from firmwright.models.tflite.lstm import CELL_STATE, OUTPUT_STATE
+from firmwright.models.tflite.lstm import STATE_INPUTS as LSTM_STATE_INPUTS
 from firmwright.models.tflite.repairs import kind_of, pack
 
 STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
     "SVDF": (4,),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": (OUTPUT_STATE, CELL_STATE),
+    **LSTM_STATE_INPUTS,
 }
 """The operators that overwrite inputs, and these inputs; their converters also return them."""
 

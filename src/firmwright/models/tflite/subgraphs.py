@@ -19,13 +19,13 @@ from firmwright.models.tflite.checks import RENEW, decode_text
 from firmwright.models.tflite.known_values import find_known_results, has_data
 from firmwright.models.tflite.litert_outputs import OPTIMIZED, make_interpreter
 from firmwright.models.tflite.repairs import kind_of, pack
-from firmwright.models.tflite.states_as_inputs import describe
+from firmwright.models.tflite.states_as_inputs import STATE_INPUTS, describe
 
 INLINED = frozenset({"IF", "WHILE"})
 MOST_STEPS = 1024
 MOST_OPERATORS = 16384
 
-EFFECTS = frozenset({"ASSIGN_VARIABLE", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"})
+EFFECTS = frozenset({"ASSIGN_VARIABLE", *STATE_INPUTS})
 """Operators that change a state, so that they may not run if their branch is not chosen."""
 
 UNROLL = (
