@@ -23,7 +23,7 @@ constant_array count_readers dtype_of find_dequantized find_in_mirror find_quant
 find_violations
 group_operators library_call lower_in_layers lower_region main_bindings make_binding_kind
 merge_acyclic operator_name random_array read_graph read_rules read_variables rewrite_calls
-short_name static_shape
+run_in_copy short_name static_shape
 """
 """If a name is removed or changes its meaning, a new major version is necessary."""
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from firmwright.data.fetch import find_in_mirror as find_in_mirror
     from firmwright.errors import DiagnosticError as DiagnosticError
     from firmwright.errors import UserError as UserError
+    from firmwright.forked import run_in_copy as run_in_copy
     from firmwright.ir.kernels import Cycles as Cycles
     from firmwright.ir.kernels import Kernel as Kernel
     from firmwright.ir.kernels import LoweredRegion as LoweredRegion
@@ -63,6 +64,7 @@ HOMES = {
     "builder": "Graph random_array",
     "data.fetch": "find_in_mirror",
     "errors": "DiagnosticError UserError",
+    "forked": "run_in_copy",
     "ir.kernels": "Cycles Kernel LoweredRegion Parameter",
     "ir.operators": "short_name",
     "ir.regions": "Change Region Remedy RuleViolation Suggestion",
