@@ -1,0 +1,1 @@
+"""Compiles networks for Arm Ethos-U with Vela, and simulates the command streams."""

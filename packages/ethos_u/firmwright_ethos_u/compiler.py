@@ -1,0 +1,133 @@
+"""Compiles a TFLite network with Vela to a command stream, constants and sizes of memories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from ethosu import regor
+
+from firmwright.device import run_in_copy
+from firmwright_ethos_u.errors import VelaError
+from firmwright_ethos_u.memory import Array, Bytes
+from firmwright_ethos_u.simulator import simulate
+
+OPTIONS = "[compiler]\noutput_format=Raw\ncop_format=COP1\n"
+MEMORY_MODES = {
+    "sram_only": "Sram_Only",
+    "shared_sram": "Shared_Sram",
+    "dedicated_sram": "Dedicated_Sram",
+}
+"""Memory modes of Vela's configuration file, by the name in this package."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Names an accelerator in the terms of Vela."""
+
+    family: str
+    macs: int
+    cores: int
+    system: str
+
+
+U55 = ("EthosU55", 1, "Ethos_U55_High_End_Embedded")
+U65 = ("EthosU65", 1, "Ethos_U65_High_End")
+HARDWARE = {
+    f"ethos-u{name}-{macs}": Hardware(family, macs, 2 if macs == 512 else cores, system)
+    for name, (family, cores, system), sizes in (
+        ("55", U55, (32, 64, 128, 256)),
+        ("65", U65, (256, 512)),
+    )
+    for macs in sizes
+}
+"""The supported accelerators by Vela's name of the configuration."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """Locates an input or an output."""
+
+    region: int
+    address: int
+    size: int
+    element_size: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CompiledNetwork:
+    """Is everything that Arm's driver needs to run a network."""
+
+    payload: bytes
+    """Actions of the driver and the command stream."""
+    constants: bytes
+    constants_region: int
+    scratch: dict[int, int]
+    """Bytes of each writable region."""
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    estimated_cycles: int
+    """Vela's estimate."""
+    macs: int
+
+    def run(self, inputs: Sequence[Array]) -> list[Bytes]:
+        """Simulate the network; return the bytes of each output.
+
+        Raises StreamError if the simulator rejects the command stream, and ValueError if an input
+        has another size.
+        """
+        regions = {region: np.zeros(size, np.uint8) for region, size in self.scratch.items()}
+        for port, values in zip(self.inputs, inputs, strict=True):
+            data = np.frombuffer(values.tobytes(), np.uint8)
+            if data.size != port.size:
+                raise ValueError(f"an input has {data.size} bytes; expected {port.size}")
+            regions[port.region][port.address : port.address + port.size] = data
+        regions[self.constants_region] = np.frombuffer(self.constants, np.uint8)
+        simulate(self.payload, regions, {self.constants_region})
+        return [
+            regions[port.region][port.address : port.address + port.size] for port in self.outputs
+        ]
+
+
+def compile_network(network: bytes, accelerator: str, memory_mode: str) -> CompiledNetwork:
+    """Compile a TFLite network whose operators all run on the accelerator.
+
+    Raises VelaError if Vela rejects the network, and UserError if Vela crashes.
+    """
+    hardware = HARDWARE[accelerator]
+    settings = files("ethosu").joinpath("config_files/Arm/vela.ini").read_text(encoding="utf-8")
+    system = (
+        f"[architecture]\nmacs={hardware.macs // hardware.cores}\ncores={hardware.cores}\n"
+        f"[vela]\nsystem_config_name={hardware.system}\n"
+        f"memory_mode_name={MEMORY_MODES[memory_mode]}\n{settings}"
+    )
+    return run_in_copy("Vela", run_vela, hardware.family, network, system)
+
+
+def run_vela(family: str, network: bytes, system: str) -> CompiledNetwork:
+    """Compile in this process, which a damaged network can end."""
+    try:
+        compiled = regor.compile(family, network, "TFLITE", system, options=OPTIONS)
+    except Exception as error:
+        raise VelaError(f"Vela rejects the network: {error}") from error
+    scratch = (compiled.scratch, compiled.scratch_fast)
+    return CompiledNetwork(
+        payload=compiled.command_stream,
+        constants=bytes(compiled.read_only.data),
+        constants_region=compiled.read_only.region,
+        scratch={memory.region: memory.size for memory in scratch if memory.size},
+        inputs=tuple(read_port(tensor) for tensor in compiled.inputs),
+        outputs=tuple(read_port(tensor) for tensor in compiled.outputs),
+        estimated_cycles=compiled.perf_report.npuCycles,
+        macs=compiled.perf_report.macCount,
+    )
+
+
+def read_port(tensor: Any) -> Port:
+    """Return the location of an input or an output."""
+    shape = tuple(tensor.shape)
+    return Port(tensor.region, tensor.address, tensor.size, tensor.element_size, shape)

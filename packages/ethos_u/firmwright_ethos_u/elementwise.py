@@ -1,0 +1,157 @@
+"""Executes elementwise operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from ethosu.vela.ethos_u55_regs import ethos_u55_regs as tables
+
+from firmwright_ethos_u.arithmetic import (
+    DOUBLE,
+    TRUNCATE,
+    away_from_zero,
+    finish,
+    half_up,
+    rescale,
+    rounding,
+)
+from firmwright_ethos_u.memory import Array, Memory, input_map, output_map, read_type
+from firmwright_ethos_u.operations import split_scale, zero_point
+from firmwright_ethos_u.stream import Accelerator, Operation
+
+UNARY = {"LRELU", "ABS", "CLZ"}
+HEADROOM = {1: 19, 2: 14}
+"""Left shift of the operand without a scale, by its bytes, if the other operand has 32 bits."""
+
+WORD_BITS = 32
+BOTH, ONLY_A, ONLY_B = 0, 1, 2
+"""Operands with a scale (scale_mode of IFM_PRECISION)."""
+
+
+def execute(operation: Operation, memory: Memory, accelerator: Accelerator) -> None:
+    """Execute one elementwise operation."""
+    modes = {mode.value: mode.name for mode in tables.elementwise_mode}
+    if operation.parameter not in modes:
+        raise operation.reject(f"has an unknown mode ({operation.parameter})")
+    mode = modes[operation.parameter]
+    if operation["IFM_UPSCALE"]:
+        raise operation.reject("upscales its input: unsupported")
+    target = output_map(operation)
+    shape = (target.shape[0], target.shape[1], operation["IFM_DEPTH_M1"] + 1)
+    tensor = input_map(operation, "IFM", shape)
+    first = tensor.read(memory) - zero_point(operation, "IFM", tensor.dtype)
+    second = np.zeros(1, np.int64) if mode in UNARY else second_operand(operation, memory, shape)
+    if mode not in UNARY and operation.fields("IFM2_BROADCAST")["operand_order"]:
+        first, second = second, first
+    values = RULES[mode](operation, first, second, tensor.dtype.itemsize)
+    values = np.broadcast_to(values, target.shape)
+    target.write(memory, finish(operation, memory, accelerator, values, target.dtype))
+
+
+def second_operand(operation: Operation, memory: Memory, shape: tuple[int, int, int]) -> Array:
+    """Return the second operand, which may be one value or have axes of length 1."""
+    flags = operation.fields("IFM2_BROADCAST")
+    dtype, _ = read_type(operation, "IFM2_PRECISION")
+    zero = zero_point(operation, "IFM2", dtype)
+    if flags["broadcast_scalar"]:
+        value = operation.signed("IFM2_SCALAR") if dtype.kind == "i" else operation["IFM2_SCALAR"]
+        return np.full(1, value - zero, np.int64)
+    axes = ("height", "width", "depth")
+    lengths = [1 if flags[f"broadcast_{axis}"] else shape[i] for i, axis in enumerate(axes)]
+    tensor = input_map(operation, "IFM2", (lengths[0], lengths[1], lengths[2]))
+    return tensor.read(memory) - zero
+
+
+def scale_output(operation: Operation, values: Array) -> Array:
+    """Apply the scale of the output, if it is global: there are no scales per channel here."""
+    if not operation.fields("OFM_PRECISION")["scaling"]:
+        return values
+    return rescale(values, *split_scale(operation["OFM_SCALE"]), rounding(operation))
+
+
+def scale_operands(operation: Operation, a: Array, b: Array, size: int) -> tuple[Array, Array]:
+    """Apply the scales of both operands of an addition or a subtraction."""
+    mode = operation.fields("IFM_PRECISION")["scale_mode"]
+    scale, shift = split_scale(operation["OPA_SCALE"])
+    if mode == BOTH:
+        return a * scale, b * operation["OPB_SCALE"]
+    if mode > ONLY_B or size not in HEADROOM:
+        raise operation.reject(f"has an unsupported scale mode ({mode}, {size} bytes)")
+    if mode == ONLY_A:
+        return rescale(a, scale, shift, DOUBLE), b << HEADROOM[size]
+    return a << HEADROOM[size], rescale(b, scale, shift, DOUBLE)
+
+
+def add(operation: Operation, a: Array, b: Array, size: int) -> Array:
+    """Return a + b."""
+    a, b = scale_operands(operation, a, b, size)
+    return scale_output(operation, a + b)
+
+
+def subtract(operation: Operation, a: Array, b: Array, size: int) -> Array:
+    """Return a - b."""
+    a, b = scale_operands(operation, a, b, size)
+    return scale_output(operation, a - b)
+
+
+def multiply(operation: Operation, a: Array, b: Array, size: int) -> Array:
+    """Return a * b; for inputs of 32 bits the scale is not used, only the shift."""
+    if size == WORD_BITS // 8:
+        _, shift = split_scale(operation["OFM_SCALE"])
+        return rescale(a, b, shift, rounding(operation))
+    return scale_output(operation, a * b)
+
+
+def minimum(operation: Operation, a: Array, b: Array, _: int) -> Array:
+    """Return the smaller operand."""
+    return scale_output(operation, np.minimum(a, b))
+
+
+def maximum(operation: Operation, a: Array, b: Array, _: int) -> Array:
+    """Return the larger operand."""
+    return scale_output(operation, np.maximum(a, b))
+
+
+def leaky(operation: Operation, a: Array, _: Array, __: int) -> Array:
+    """Return a, scaled if it is negative."""
+    return np.where(a < 0, scale_output(operation, a), a)
+
+
+def absolute(operation: Operation, a: Array, _: Array, __: int) -> Array:
+    """Return the absolute value."""
+    return scale_output(operation, abs(a))
+
+
+def leading_zeros(_: Operation, a: Array, __: Array, ___: int) -> Array:
+    """Return the number of leading zeros of 32 bits."""
+    bits = [int(value & 0xFFFFFFFF).bit_length() for value in a.ravel()]
+    return WORD_BITS - np.array(bits).reshape(a.shape)
+
+
+def shift_right(operation: Operation, a: Array, b: Array, _: int) -> Array:
+    """Return a / 2**b."""
+    mode = rounding(operation)
+    if mode == TRUNCATE:
+        return a >> b
+    return away_from_zero(a, b) if mode == DOUBLE else half_up(a, b)
+
+
+def shift_left(_: Operation, a: Array, b: Array, __: int) -> Array:
+    """Return a * 2**b."""
+    return a << b
+
+
+RULES: dict[str, Callable[[Operation, Array, Array, int], Array]] = {
+    "MUL": multiply,
+    "ADD": add,
+    "SUB": subtract,
+    "MIN": minimum,
+    "MAX": maximum,
+    "LRELU": leaky,
+    "ABS": absolute,
+    "CLZ": leading_zeros,
+    "SHR": shift_right,
+    "SHL": shift_left,
+}
+"""The operation of each mode of Vela's table."""

@@ -1,0 +1,167 @@
+"""Decodes a command stream into operations, by the register tables of Vela.
+
+A payload starts with the actions of Arm's driver: the fourcc ``COP1``, the configuration of the
+accelerator, and the length of the command stream. A command has one word (code and 16-bit
+parameter) or two words (the second word is a 32-bit value, the parameter its upper half).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ethosu.vela.ethos_u55_regs import ethos_u55_regs as tables
+
+from firmwright_ethos_u.errors import StreamError
+
+NOP, CONFIG, COMMANDS = 5, 1, 2
+"""Actions of the driver (`driver_actions.py` of Vela)."""
+
+PAYLOAD_OF_ONE_WORD = 0x4000
+CODE = 0x03FF
+EXECUTED = {
+    "NPU_OP_CONV",
+    "NPU_OP_DEPTHWISE",
+    "NPU_OP_POOL",
+    "NPU_OP_ELEMENTWISE",
+    "NPU_OP_DMA_START",
+}
+WAITS = {"NPU_OP_DMA_WAIT", "NPU_OP_KERNEL_WAIT"}
+"""Commands without an effect, because the simulator executes operations one after another."""
+
+UNSUPPORTED = {"DMA0_SIZE0", "DMA0_SIZE1", "DMA0_SKIP0", "DMA0_SKIP1"}
+"""Registers of two-dimensional transfers."""
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """Describes the hardware for which a stream was compiled."""
+
+    product: int
+    """0: Ethos-U55, 1: Ethos-U65."""
+    macs: int
+    shram_bytes: int
+
+    @property
+    def cores(self) -> int:
+        """Return the number of cores: two for the Ethos-U65 with 512 MACs, else one."""
+        return 2 if self.macs == 512 else 1
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Is one executed command with the values of all registers at that time."""
+
+    name: str
+    parameter: int
+    offset: int
+    """Bytes from the start of the command stream."""
+    registers: Mapping[str, int]
+
+    def __getitem__(self, register: str) -> int:
+        if register not in self.registers:
+            raise self.reject(f"reads register {register}, which no command sets")
+        return self.registers[register]
+
+    def fields(self, register: str) -> dict[str, int]:
+        """Return the bit fields of a register; raise StreamError if a reserved field is set."""
+        layout = getattr(tables, f"npu_set_{register.lower()}_t")
+        value = layout.from_buffer_copy(struct.pack("<I", self[register] << 16))
+        fields = {name: getattr(value, name) for name, _, _ in layout._fields_}
+        reserved = [name for name in fields if name.startswith("reserved") and fields[name]]
+        if reserved:
+            raise self.reject(f"sets reserved bits of {register} (value {self[register]:#x})")
+        return fields
+
+    def signed(self, register: str) -> int:
+        """Return the value of a 16-bit register as a signed number."""
+        return ctypes.c_int16(self[register]).value
+
+    def reject(self, problem: str) -> StreamError:
+        """Return an error with the name and offset of this operation."""
+        return StreamError(f"command stream, offset {self.offset:#x}: {self.name} {problem}")
+
+
+def read_payload(payload: bytes) -> tuple[Accelerator, list[int]]:
+    """Return the accelerator and the words of the command stream of a driver payload.
+
+    Raises StreamError if the payload is damaged or has an unsupported action.
+    """
+    if payload[:4] != b"COP1" or len(payload) % 4:
+        raise StreamError(
+            f"driver payload: starts with {payload[:4]!r}, has {len(payload)} bytes; "
+            "expected b'COP1' and a multiple of 4; compile the network with Vela's COP1 format"
+        )
+    words = list(struct.unpack(f"<{len(payload) // 4}I", payload))
+    accelerator = None
+    position = 1
+    while position < len(words):
+        action = words[position] & 0xFF
+        if action == CONFIG and position + 2 < len(words):
+            accelerator = read_accelerator(words[position + 1])
+            position += 3
+        elif action == COMMANDS and accelerator is not None:
+            length = (words[position] >> 16) | (words[position] >> 8 & 0xFF) << 16
+            stream = words[position + 1 :]
+            if len(stream) != length:
+                raise StreamError(
+                    f"driver payload: has {len(stream)} command words; expected {length}"
+                )
+            return accelerator, stream
+        elif action == NOP:
+            position += 1
+        else:
+            raise StreamError(f"driver payload, word {position}: unsupported action {action}")
+    raise StreamError("driver payload: has no command stream")
+
+
+def read_accelerator(word: int) -> Accelerator:
+    """Return the accelerator that a configuration word of the driver describes."""
+    config = tables.config_r()
+    config.word = word
+    bits = config.bits
+    return Accelerator(bits.product, 1 << bits.macs_per_cc, bits.shram_size * 1024)
+
+
+def decode(words: list[int]) -> Iterator[Operation]:
+    """Yield each operation of a command stream with its registers.
+
+    Raises StreamError for an unknown or unsupported command, and if NPU_OP_STOP is not the last.
+    """
+    registers: dict[str, int] = {}
+    position = 0
+    while position < len(words):
+        word, offset = words[position], 4 * position
+        name, parameter = command_name(word, offset), word >> 16
+        position += 1
+        if word & PAYLOAD_OF_ONE_WORD:
+            if position == len(words):
+                raise StreamError(f"command stream, offset {offset:#x}: {name} has no second word")
+            parameter = parameter << 32 | words[position]
+            position += 1
+        if name == "NPU_OP_STOP":
+            if position != len(words):
+                raise StreamError(f"command stream, offset {offset:#x}: commands after NPU_OP_STOP")
+            return
+        if name in EXECUTED:
+            yield Operation(name, parameter, offset, registers.copy())
+        elif name.startswith("NPU_SET_") and name[8:] not in UNSUPPORTED:
+            registers[name[8:]] = parameter
+        elif name not in WAITS:
+            raise StreamError(f"command stream, offset {offset:#x}: {name} is not supported")
+    raise StreamError("command stream: NPU_OP_STOP is missing at the end")
+
+
+def command_name(word: int, offset: int) -> str:
+    """Return Vela's name of a command; raise StreamError if its tables have no such command."""
+    table = tables.cmd1 if word & PAYLOAD_OF_ONE_WORD else tables.cmd0
+    try:
+        if word & 0xFFFF & ~(CODE | PAYLOAD_OF_ONE_WORD):
+            raise ValueError
+        return str(table(word & CODE).name)
+    except ValueError:
+        raise StreamError(
+            f"command stream, offset {offset:#x}: unknown command {word & 0xFFFF:#06x}"
+        ) from None
