@@ -265,6 +265,13 @@ def draw_layer(
     return make_shifted(layer, generator) if shifts else layer
 
 
+def narrow_weights(layer: Layer, generator: np.random.Generator) -> Layer:
+    """Return the layer with weights of 4 bits; every second layer has zero points by channel."""
+    lows = generator.integers(-24, 9, (layer.out_channels, 1, 1, 1))
+    lows = lows if generator.random() < 0.5 else np.full_like(lows, -8)
+    return replace(layer, weights=generator.integers(0, 16, layer.weights.shape) + lows)
+
+
 def make_shifted(layer: Layer, generator: np.random.Generator) -> Layer:
     """Return the layer with 12-bit factors, and with offsets smaller than one factor."""
     factors, shifts = layer.scaling.mantissas >> 19, layer.scaling.shifts + 12

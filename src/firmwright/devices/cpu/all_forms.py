@@ -5,7 +5,7 @@ A core whose instructions include those of another core is listed before that co
 
 from __future__ import annotations
 
-from firmwright.devices.cpu.forms import dot, dsp, mve, neon, portable, rv32, x64
+from firmwright.devices.cpu.forms import dot, dsp, mve, neon, packed, portable, rv32, x64
 from firmwright.devices.cpu.forms.form import Form
 
 FORMS: tuple[Form, ...] = (
@@ -13,7 +13,9 @@ FORMS: tuple[Form, ...] = (
     *dot.FORMS,
     *neon.FORMS,
     *mve.FORMS,
+    *packed.DSP_FORMS,
     *dsp.FORMS,
+    *packed.FORMS,
     *rv32.FORMS,
     *portable.FORMS,
 )

@@ -193,11 +193,16 @@ def pack_dense(layer: Layer) -> Packing:
     padded = np.zeros((layer.out_channels, -(-layer.taps // 4) * 4), np.int64)
     padded[:, : layer.taps] = layer.matrix
     taps = padded[:, order_taps(padded.shape[1])][channels]
-    words = taps.shape[2] // 2
-    arrays = {
-        "weights": pair_channels(taps, paired).transpose(0, 2, 1).reshape(-1),
-        "sums": start_sums(layer, channels, paired).astype("int32").reshape(-1),
-    }
+    weights = pair_channels(taps, paired).transpose(0, 2, 1).reshape(-1)
+    return describe_product(layer, channels, {"weights": weights}, paired)
+
+
+def describe_product(
+    layer: Layer, channels: Array, arrays: dict[str, Array], paired: bool
+) -> Packing:
+    """Return the numbers of a product with these packed weights, for blocks of four channels."""
+    words = -(-layer.taps // 4) * 2
+    arrays["sums"] = start_sums(layer, channels, paired).astype("int32").reshape(-1)
     numbers = make_requantization(layer)
     uniform = (
         not is_given(layer)

@@ -100,7 +100,7 @@ class Form:
     The C reads element i of the inputs ``in_place`` before it writes element i, and never after
     that. ``tiles`` are the sizes that the C can compute at once, if there are several. ``fit_tile``
     makes a tile smaller for a layer. ``pack`` gets the first tile, or the tile for which a layer
-    was tuned.
+    was tuned. ``bits`` is the number of bits in which the C stores a weight.
     """
 
     name: str
@@ -116,6 +116,7 @@ class Form:
     folder: str = "c/layers"
     tiles: tuple[Tile, ...] = ()
     fit_tile: Callable[[Any, Tile], Tile] = shrink_tile
+    bits: int = 8
 
     def is_for(self, layer: KnownLayer, features: Collection[str]) -> bool:
         """Return whether a layer is of the form's kind, and the core has the form's features."""

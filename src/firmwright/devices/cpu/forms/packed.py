@@ -1,0 +1,158 @@
+"""Packs weights of 4 bits, which stay packed in flash; the C splits them in registers.
+
+The weights of an output channel exceed its lowest weight by at most 15. A digit
+is u = w - lowest, from 0 to 15, or v = u - 8 at the upper end of a byte or halfword. So a sum is
+
+    sum(w x) = sum(u x) + lowest · sum(x)
+
+and the sum of the stored inputs is computed once for all channels of a pixel. A byte has the
+weights of two channels, b = u0 + 16 v1. With E = sum((b & 15) x) and B = sum(b x), the channels'
+sums are E and (B - E) >> 4, which needs no more multiplications than weights of bytes.
+
+On cores with Arm's DSP extension, a word has two taps of four channels. Each halfword is
+h = u0 + 16 u1 + 256 u2 + 4096 v3. SMLAD adds four sums of both taps:
+
+    A = sum(h x), C = sum(u0 x), D = 256 sum(u2 x), U = sum((h >> 8) x)
+
+The channels' sums are C, (A - C - 256 U) >> 4, D >> 8 and (U - (D >> 8)) >> 4. A may exceed 32
+bits, because its upper bits cancel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from firmwright.devices.cpu.forms import dsp_bytes, plain, portable
+from firmwright.devices.cpu.forms.conditions import INTEGERS
+from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Tile
+from firmwright.devices.cpu.forms.vectors import fill_lanes
+from firmwright.ir.layer import Array, Layer, LayerKind
+
+LEVELS = 16
+"""The number of values of a digit of 4 bits."""
+
+LEAST_WEIGHTS = 512
+"""The minimum number of weights of a layer, because smaller layers save less than the C needs."""
+
+MOST_TAPS = 2**15
+"""The maximum number of products in a sum, so that sums of bytes fit 32 bits."""
+
+
+def has_small_weights(layer: Layer) -> bool:
+    """Return whether 4 bits are enough for the weights of each channel."""
+    return int(np.ptp(layer.matrix, 1).max()) < LEVELS
+
+
+def is_packable(layer: Layer) -> bool:
+    """Return whether two weights per byte save memory, and their sums fit 32 bits."""
+    return (
+        layer.weights.size >= LEAST_WEIGHTS
+        and layer.taps <= MOST_TAPS
+        and layer.out_channels >= 2
+        and layer.out_channels != 3
+        and has_small_weights(layer)
+    )
+
+
+def fits_upper_bytes(layer: Layer) -> bool:
+    """Return whether 256 times the sum of a channel's digits fits 32 bits."""
+    limits = np.iinfo(layer.input_dtype)
+    return layer.taps * (LEVELS - 1) * max(-limits.min, limits.max) < 2**23
+
+
+SMALL = f"{LEAST_WEIGHTS} weights or more of 4 bits, of an even number of channels at once"
+FOUR_BITS = Condition(SMALL, is_packable)
+
+
+def split_weights(layer: Layer) -> tuple[Array, dict[str, Array]]:
+    """Return the digits u as (O, taps), and the ``bases`` of the channels if they differ from 0.
+
+    A base is 8 more than the lowest weight, which is -8 if zero points are 0.
+    """
+    lows = layer.matrix.min(1)
+    if layer.matrix.min() >= -8 and layer.matrix.max() <= 7:
+        lows = np.full_like(lows, -8)
+    bases = lows + 8
+    return layer.matrix - lows[:, None], {"bases": bases.astype("int8")} if bases.any() else {}
+
+
+def join_digits(digits: Array) -> Array:
+    """Return the integers whose digits are on the last axis; the last digit has a sign."""
+    count = digits.shape[-1]
+    joined: Array = (digits << 4 * np.arange(count)).sum(-1) - (8 << 4 * (count - 1))
+    return joined
+
+
+def pack_convolution(layer: Layer, tile: Tile) -> Packing:
+    """Pack (channel block, tap, pair of channels); the last block overlaps the previous one."""
+    plain_packing = plain.pack_convolution(layer, tile)
+    digits, bases = split_weights(layer)
+    channels = plain_packing.variant["channels"]
+    blocks = digits[fill_lanes(layer.out_channels, channels)].transpose(0, 2, 1)
+    pairs = join_digits(blocks.reshape(*blocks.shape[:2], -1, 2))
+    arrays = {**plain_packing.arrays, "weights": pairs.astype("int8").reshape(-1), **bases}
+    variant = {**plain_packing.variant, "based": bool(bases)}
+    return replace(plain_packing, arrays=arrays, variant=variant)
+
+
+def pack_dsp_dense(layer: Layer) -> Packing:
+    """Pack (four channels, pair of taps)."""
+    digits, bases = split_weights(layer)
+    channels = dsp_bytes.choose_channels(layer, 4)
+    order = dsp_bytes.order_taps(layer.taps + -layer.taps % 4)
+    padded = np.pad(digits, ((0, 0), (0, -layer.taps % 4)))
+    halves = join_digits(padded[:, order][channels].transpose(0, 2, 1))
+    arrays = {"weights": halves.astype("<i2").view("<i4").reshape(-1)}
+    if bases:
+        arrays["lows"] = (bases["bases"][channels] - [8, 8, 8, 0]).astype("int8").reshape(-1)
+    packing = dsp_bytes.describe_product(layer, channels, arrays, paired=False)
+    return replace(packing, variant={**packing.variant, "based": bool(bases)})
+
+
+DSP_FORMS = (
+    Form(
+        name="dsp_packed_dense",
+        kind=LayerKind.DENSE,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(
+            INTEGERS,
+            Condition(
+                f"{SMALL}, and fewer than 2,190 inputs, or 4,370 of int8",
+                lambda layer: is_packable(layer) and fits_upper_bytes(layer),
+            ),
+        ),
+        pack=pack_dsp_dense,
+        cost=1.2,
+        sentence="A halfword has four channels' weights of 4 bits, whose sums SMLAD adds.",
+        bits=4,
+    ),
+)
+
+FORMS = (
+    Form(
+        name="portable_packed_dense",
+        kind=LayerKind.DENSE,
+        features=frozenset(),
+        conditions=(INTEGERS, FOUR_BITS),
+        pack=pack_convolution,
+        cost=3.0,
+        sentence="Four channels at once; a byte has the weights of two channels.",
+        headers=("multiply.h",),
+        tiles=portable.TILES,
+        bits=4,
+    ),
+    Form(
+        name="portable_packed_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset(),
+        conditions=(INTEGERS, FOUR_BITS),
+        pack=pack_convolution,
+        cost=2.7,
+        sentence="Two pixels by four channels at once; a byte has the weights of two channels.",
+        headers=("multiply.h",),
+        tiles=portable.TILES,
+        bits=4,
+    ),
+)
