@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -20,8 +19,8 @@ def test_the_bundle_has_the_package_and_its_example_is_right(tmp_path: Path, are
     repository = new_repository(tmp_path)
     with (tmp_path / "digits.yaml").open("a") as recipe:
         recipe.write(f"arena: {arena}\ndemo: {{}}\n")
-    command = [sys.executable, "-m", "firmwright.cli", "export", "digits.yaml"]
-    done = repository.run(*command, "--platform", "host", "--toolchain", "gcc", "--as", "cmake")
+    words = ("--platform", "host", "--toolchain", "gcc", "--as", "cmake")
+    done = repository.firmwright("export", "digits.yaml", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "exports    cmake in build/digits/host/exports" in done.stdout
     with tarfile.open(tmp_path / "build/digits/digits-host.tar.gz") as archive:

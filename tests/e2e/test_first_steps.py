@@ -97,7 +97,7 @@ def test_init_fixes_shapes_and_values(folder: Repository) -> None:
     last = "The recipe does not build yet: state the shape of x in scaled.yaml"
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, last), done.stderr
     assert '\n  "x": {shape: ["N", "time"]}\n' in recipe.read_text()
-    listed = folder.run("firmwright", "list", "scaled")
+    listed = folder.firmwright("list", "scaled")
     found = "scaled.yaml:8:17: inputs.x.shape[0]: expected a whole number, found the text 'N'"
     assert found in listed.stderr
     recipe.unlink()
@@ -105,7 +105,7 @@ def test_init_fixes_shapes_and_values(folder: Repository) -> None:
     assert done.stdout.splitlines()[-1] == "Build with: firmwright build scaled.yaml", done.stderr
     stated = '  "x": {shape: [1, 8]}\n  "rate": {value: 2.5}\n'
     assert stated in recipe.read_text()
-    assert folder.run("firmwright", "list", "scaled").returncode == 0
+    assert folder.firmwright("list", "scaled").returncode == 0
 
 
 def test_init_gives_the_recipe_a_name_that_is_fit(folder: Repository) -> None:

@@ -48,7 +48,7 @@ def test_the_split_of_a_recipe_changes_nothing_and_edits_of_a_base_are_seen(
 def test_a_shown_recipe_gives_the_same_bundle(layered: Repository) -> None:
     words = ("run.samples=2", 'cflags+=["-DLOG"]')
     layered.build(RECIPE, *words)
-    shown = layered.run("firmwright", "show", "digits.yaml", *words)
+    shown = layered.firmwright("show", "digits.yaml", *words)
     assert "samples: 2" in shown.stdout
     assert "# command line" in shown.stdout
     layered.write("shown.yaml", shown.stdout)
@@ -88,7 +88,7 @@ def test_a_dry_run_tells_what_would_run_and_runs_nothing(layered: Repository) ->
 
 def test_a_lock_has_the_bases_and_the_values_of_the_command_line(layered: Repository) -> None:
     def lock(*words: str) -> str:
-        done = layered.run("firmwright", "lock", "digits.yaml", *words)
+        done = layered.firmwright("lock", "digits.yaml", *words)
         assert done.returncode == 0, done.stdout + done.stderr
         return (layered.folder / "digits.lock").read_text()
 
@@ -124,13 +124,13 @@ def test_a_rebuild_needs_no_base(layered: Repository, tmp_path: Path) -> None:
     bundle = tmp_path / "digits-rv32-bare.tar.gz"
     bundle.write_bytes((layered.folder / BUNDLE).read_bytes())
     (layered.folder / "parts/base.yaml").unlink()
-    done = layered.run("firmwright", "rebuild", str(bundle), "--files", ".")
+    done = layered.firmwright("rebuild", str(bundle), "--files", ".")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("form", ["text", "mermaid", "svg"])
 def test_the_stages_can_be_drawn(layered: Repository, form: str) -> None:
-    shown = layered.run("firmwright", "graph", "digits.yaml", "--format", form).stdout
+    shown = layered.firmwright("graph", "digits.yaml", "--format", form).stdout
     expected = {"text": "run        <- model", "mermaid": "  model --> partition\n", "svg": "<svg "}
     assert expected[form] in shown
     assert "firmware" in shown

@@ -47,7 +47,7 @@ def changed(locked: Repository, tmp_path: Path) -> Repository:
 
 
 def lock(repository: Repository, *words: str) -> str:
-    done = repository.run("firmwright", "lock", "digits.yaml", *words)
+    done = repository.firmwright("lock", "digits.yaml", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -79,7 +79,7 @@ def test_lock_has_the_digests_of_files_and_samples(locked: Repository) -> None:
 
 def test_nothing_is_written_beside_the_recipe_but_by_the_command(built: Repository) -> None:
     assert not (built.folder / "digits.lock").exists()
-    done = built.run("firmwright", "lock", "--check", "digits.yaml")
+    done = built.firmwright("lock", "--check", "digits.yaml")
     assert done.returncode == 1
     assert "digits.lock: no such file; `firmwright lock digits.yaml` writes it" in done.stderr
     assert not (built.folder / "digits.lock").exists()

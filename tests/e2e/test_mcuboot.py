@@ -30,8 +30,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 def image(
     repository: Repository, *words: str, bundle: str = BUNDLE
 ) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-m", "firmwright.cli", "image", bundle)
-    return repository.run(*command, *words)
+    return repository.firmwright("image", bundle, *words)
 
 
 LAYOUT = ("--image-version", "1.2.3+4", "--slot", "64KiB", "--key", "key.pem")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from .conftest import ALL_STAGES, ROOT, Repository, copy_of, new_repository
@@ -34,7 +32,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """A repository with a custom board, for which digits is built."""
     repository = new_repository(tmp_path_factory.mktemp("board"))
     command = ["new", "board", "acme", "--like", "cortex-m4-bare"]
-    done = repository.run(sys.executable, "-m", "firmwright.cli", *command)
+    done = repository.firmwright(*command)
     assert done.returncode == 0, done.stderr
     assert "wrote boards/acme/startup.c" in done.stdout
     change(repository, "acme.yaml", M33)

@@ -100,7 +100,7 @@ def test_one_layer_is_told_in_a_narrow_terminal(hostile: Repository) -> None:
 
 def test_one_layer_as_json_is_what_its_schema_says(hostile: Repository) -> None:
     options = ("explain", "net.yaml", "--layer", NAMES[0], "--json")
-    done = hostile.run(sys.executable, "-m", "firmwright.cli", *options)
+    done = hostile.firmwright(*options)
     found = json.loads(done.stdout)
     schema = files("firmwright.report").joinpath("followed_layers.schema.json").read_text()
     jsonschema.validate(found, json.loads(schema))
@@ -137,7 +137,7 @@ def test_two_builds_are_compared_on_a_page(hostile: Repository, tmp_path: Path) 
 
 
 def compare(hostile: Repository, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return hostile.run(sys.executable, "-m", "firmwright.cli", "diff", *arguments)
+    return hostile.firmwright("diff", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -321,13 +321,11 @@ def test_names_are_read_back_from_yaml_and_are_not_in_the_makefile(
 
 def test_no_compiler_is_needed_to_explain(hostile: Repository) -> None:
     bare = Repository(hostile.folder, {**hostile.environment, "PATH": ""})
-    explain = (sys.executable, "-m", "firmwright.cli", "explain", "net.yaml", "toolchain=gcc")
+    explain = ("explain", "net.yaml", "toolchain=gcc")
     for options in ((), ("--layer", "sum"), ("--json",)):
-        done = bare.run(*explain, "platform=host", *options)
+        done = bare.firmwright(*explain, "platform=host", *options)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    told = bare.run(
-        sys.executable, "-m", "doit", "recipe=net.yaml", "platform=host", "toolchain=gcc"
-    )
+    told = bare.doit("recipe=net.yaml", "platform=host", "toolchain=gcc")
     assert told.returncode
     assert "gcc" in told.stdout + told.stderr
     assert "Traceback" not in told.stdout + told.stderr

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import random
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -37,7 +36,7 @@ BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
 
 def firmwright(repository: Repository, *arguments: str) -> tuple[int, str]:
     """Return the exit code and the output of the command."""
-    done = repository.run(sys.executable, "-m", "firmwright.cli", *arguments)
+    done = repository.firmwright(*arguments)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout + done.stderr
 

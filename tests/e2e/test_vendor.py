@@ -23,13 +23,13 @@ def vendored(repository: Repository, tmp_path: Path) -> Path:
     repository.write("digits.yaml", "extends: parts/base.yaml\nmodel: digits.onnx\n")
     repository.write("small.yaml", "target: c\n")
     words = ("vendor", "digits.yaml:small.yaml", "--to", str(tmp_path / "vendored"))
-    done = repository.run("firmwright", *words)
+    done = repository.firmwright(*words)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert repository.run("firmwright", *words, "--check").stdout == "complete\n"
+    assert repository.firmwright(*words, "--check").stdout == "complete\n"
     (tmp_path / "vendored/files/small.yaml").unlink()
-    missing = repository.run("firmwright", *words, "--check")
+    missing = repository.firmwright(*words, "--check")
     assert (missing.returncode, missing.stdout) == (1, "missing: files/small.yaml\n")
-    assert repository.run("firmwright", *words).returncode == 0
+    assert repository.firmwright(*words).returncode == 0
     return tmp_path / "vendored"
 
 
