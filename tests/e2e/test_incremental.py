@@ -17,7 +17,7 @@ from firmwright.ir.records import read_record
 from firmwright.steps.objects import Objects
 from tests.package_copy import copy_package
 
-from .conftest import ALL_STAGES, HOST_STAGES, ROOT, Repository, ran
+from .conftest import ALL_STAGES, ROOT, Repository, ran
 
 pytestmark = pytest.mark.fresh
 
@@ -184,18 +184,18 @@ def test_forget_runs_everything_and_clean_removes_everything(copy_of_built: Repo
     assert copy_of_built.build(RECIPE) == ALL_STAGES
 
 
-@pytest.mark.parametrize("module", ["doit", "firmwright.cli"])
+@pytest.mark.parametrize("program", ["doit", "firmwright"])
 def test_of_the_recipes_that_are_named_every_stage_is_forgotten(
-    copy_of_built: Repository, module: str
+    copy_of_built: Repository, program: str
 ) -> None:
     words = (RECIPE, "compare=c")
-    copy_of_built.write("other.yaml", "model: digits.onnx\nplatform: host\n")
+    copy_of_built.write("other.yaml", "model: digits.onnx\nplatform: cortex-m4-bare\n")
     copy_of_built.build("recipe=other.yaml")
     built = copy_of_built.build(*words)
-    done = copy_of_built.run(sys.executable, "-m", module, "forget", *words)
+    done = copy_of_built.start(program, "forget", *words)
     assert done.returncode == 0, done.stderr
     assert "forgetting objects:digits-compared-rv32-bare\n" in done.stdout
-    assert "forgetting objects:other-host\n" not in done.stdout
+    assert "forgetting objects:other-cortex-m4-bare\n" not in done.stdout
     assert copy_of_built.build("recipe=other.yaml") == []
     assert {*built, *ALL_STAGES} == {*copy_of_built.build(*words)}
 
@@ -254,7 +254,7 @@ def test_damaged_state_is_started_afresh(copy_of_built: Repository) -> None:
 
 
 def test_second_build_in_the_same_folder_waits_for_the_first(repository: Repository) -> None:
-    command = [sys.executable, "-m", "doit", "build", RECIPE, "platform=host"]
+    command = [sys.executable, "-m", "doit", "build", RECIPE]
     builds = [
         subprocess.Popen(
             command,
@@ -267,7 +267,7 @@ def test_second_build_in_the_same_folder_waits_for_the_first(repository: Reposit
     ]
     results = [b.communicate(timeout=300) for b in builds]
     assert [b.returncode for b in builds] == [0, 0]
-    assert sorted(len(ran(out)) for out, _ in results) == [0, len(HOST_STAGES)]
+    assert sorted(len(ran(out)) for out, _ in results) == [0, len(ALL_STAGES)]
     assert sorted(err.strip() for _, err in results) == ["", "waiting for another build in build"]
 
 
@@ -310,30 +310,31 @@ def test_outdir_moves_the_build_folder(repository: Repository) -> None:
 
 def test_two_recipes_in_one_command(repository: Repository) -> None:
     repository.write("other.yaml", (repository.folder / "digits.yaml").read_text())
-    stages = repository.build("recipe=digits.yaml,other.yaml", "platform=host")
-    assert sorted(stages) == sorted(HOST_STAGES * 2)
-    assert (repository.folder / "build/other/other-host.tar.gz").exists()
+    stages = repository.build("recipe=digits.yaml,other.yaml")
+    assert sorted(stages) == sorted(ALL_STAGES * 2)
+    assert (repository.folder / "build/other/other-rv32-bare.tar.gz").exists()
 
 
 def test_builds_side_by_side_import_tvm_once(repository: Repository) -> None:
     repository.write("other.yaml", (repository.folder / "digits.yaml").read_text())
     repository.write("sitecustomize.py", LOGGED_IMPORTS)
     repository.environment["PYTHONPATH"] = str(repository.folder)
-    words = ("-n", "2", "build", "recipe=digits.yaml,other.yaml", "platform=host")
+    words = ("-n", "2", "build", "recipe=digits.yaml,other.yaml")
     done = repository.doit(*words)
-    assert sorted(ran(done.stdout)) == sorted(HOST_STAGES * 2), done.stderr
+    assert sorted(ran(done.stdout)) == sorted(ALL_STAGES * 2), done.stderr
     assert (repository.folder / "imports.txt").read_text().split().count("tvm") == 1
 
 
 def test_command_line_tool_builds_without_a_task_file(repository: Repository) -> None:
     (repository.folder / "dodo.py").unlink()
     tool = str(Path(sys.executable).with_name("firmwright"))
-    done = repository.run(tool, "build", "digits.yaml", "--platform", "host", "-n", "2")
+    words = ("digits.yaml", "--platform", "cortex-m4-bare")
+    done = repository.run(tool, "build", *words, "-n", "2")
     assert done.returncode == 0, done.stderr
-    assert (repository.folder / "build/digits/digits-host.tar.gz").exists()
+    assert (repository.folder / "build/digits/digits-cortex-m4-bare.tar.gz").exists()
     listed = repository.run(tool, "list", "digits.yaml").stdout
     assert all(f"{stage}:digits" in listed for stage in ALL_STAGES)
-    info = repository.run(tool, "info", "digits.yaml", "--task", "plan", "--platform", "host")
+    info = repository.run(tool, "info", *words, "--task", "plan")
     assert "up-to-date" in info.stdout
 
 

@@ -70,15 +70,15 @@ def test_the_bytes_are_those_of_a_build_for_one(built: Repository, tmp_path: Pat
 
 def test_other_commands_take_them_too(built: Repository) -> None:
     words = ("digits.yaml", BOTH)
-    assert "build:digits-host " in built.run("firmwright", "list", *words).stdout
-    assert "\nmodel:digits\n" in built.run("firmwright", "info", *words, "--task", "model").stdout
-    refused = built.run("firmwright", "info", *words)
+    assert "build:digits-host " in built.firmwright("list", *words).stdout
+    assert "\nmodel:digits\n" in built.firmwright("info", *words, "--task", "model").stdout
+    refused = built.firmwright("info", *words)
     assert refused.returncode == 2
     tasks = "bundle:digits-host, bundle:digits-cortex-m4-bare"
     assert refused.stderr == f"info supports one recipe and one platform; found: {tasks}\n"
-    told = built.run("firmwright", "explain", *words).stdout
+    told = built.firmwright("explain", *words).stdout
     assert "digits on host\n" in told and "digits on cortex-m4-bare\n" in told
-    refused = built.run("firmwright", "explain", "--json", *words)
+    refused = built.firmwright("explain", "--json", *words)
     assert refused.returncode == 2
     assert refused.stderr == "--json supports one recipe and one platform\n"
 
@@ -99,14 +99,14 @@ def test_one_that_fails_stops_the_others_unless_they_are_to_continue(copies: Rep
     """A platform whose flash is too small for the firmware."""
     small = (PLATFORMS / "rv32-bare.yaml").read_text().replace("name: rv32-bare", "name: small")
     copies.write("small.yaml", small.replace("size: 4 MiB", "size: 2 KiB"))
-    words = ("recipe=digits.yaml,other.yaml", "platform=small.yaml,host")
+    words = ("recipe=digits.yaml,other.yaml", "platform=small.yaml,rv32-bare")
     done = copies.doit("-n", "1", "--continue", "build", *words)
     assert done.returncode == 2  # doit's code for stages that depend on a failed stage
     assert "\n2 of 4 built " in done.stdout
-    assert "\ndigits on small  not built\ndigits on host   exact " in done.stdout
+    assert "\ndigits on small      not built\ndigits on rv32-bare  exact " in done.stdout
     assert ":digits-small: " in done.stderr and ":other-small: " in done.stderr
     for name in ("digits", "other"):
-        assert (copies.folder / f"build/{name}/{name}-host.tar.gz").exists()
+        assert (copies.folder / f"build/{name}/{name}-rv32-bare.tar.gz").exists()
         assert not (copies.folder / f"build/{name}/{name}-small.tar.gz").exists()
     assert ":digits-small: " in fail(copies, *words)
 
