@@ -27,10 +27,19 @@ ROOT = Path(__file__).parents[1]
 PROGRAMS = {"doit": "doit.__main__:main", "firmwright": "firmwright.__main__:main"}
 IMPORTED = [
     "ai_edge_litert.interpreter",
+    "jsonschema",
     "onnxruntime",
     "unicorn",
     *(name for _, name, _ in pkgutil.walk_packages(firmwright.steps.__path__, "firmwright.steps.")),
     "firmwright.cli",
+    "firmwright.devices.cpu.advice",
+    "firmwright.devices.cpu.lowering",
+    "firmwright.emulator.native",
+    "firmwright.emulator.unicorn_emulator",
+    "firmwright.pipeline.snapshot_files",
+    "firmwright.tasks.pipeline",
+    "firmwright.terminal.open_screen",
+    "firmwright.terminal.reporter",
     *PROGRAMS.values(),
 ]
 SYNTAX = re.compile(r"[&|;<>~*$]")
@@ -109,13 +118,14 @@ def obey(order: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(order["environment"])
     os.chdir(order["folder"])
-    sys.path[0] = order["folder"]
-    places = (
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = [order["folder"], *filter(None, places)]
+    streams = (
         (os.devnull, os.O_RDONLY),
         (order["output"], os.O_WRONLY),
         (order["errors"], os.O_WRONLY),
     )
-    for standard, place in enumerate(places):
+    for standard, place in enumerate(streams):
         os.dup2(os.open(*place), standard)
     code: Any = 1
     try:

@@ -81,7 +81,9 @@ class Repository:
 
     def start(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run our program in a copy of one process, or in a new Python if it needs one."""
-        if self.environment.get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
+        folders = self.environment.get("PYTHONPATH", "").split(os.pathsep)
+        own = ("firmwright", "sitecustomize.py")  # a copy has imported them from elsewhere
+        if any(Path(folder, name).exists() for folder in filter(None, folders) for name in own):
             return self.run(sys.executable, "-m", program, *arguments)
         return start_python().run([program, *arguments], self.folder, self.environment)
 
