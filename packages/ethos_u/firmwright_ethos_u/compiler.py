@@ -70,9 +70,8 @@ class CompiledNetwork:
     """Bytes of each writable region."""
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    estimated_cycles: int
-    """Vela's estimate."""
-    macs: int
+    estimated_cycles: int | None
+    """Vela's estimate; None for a file that Vela has compiled."""
 
     def run(self, inputs: Sequence[Array]) -> list[Bytes]:
         """Simulate the network; return the bytes of each output.
@@ -123,7 +122,6 @@ def run_vela(family: str, network: bytes, system: str) -> CompiledNetwork:
         inputs=tuple(read_port(tensor) for tensor in compiled.inputs),
         outputs=tuple(read_port(tensor) for tensor in compiled.outputs),
         estimated_cycles=compiled.perf_report.npuCycles,
-        macs=compiled.perf_report.macCount,
     )
 
 

@@ -1,0 +1,81 @@
+"""Reads a TFLite file that Vela has compiled: one operator `ethos-u`.
+
+The operator's inputs are the driver's payload, the constants, the scratch memory, the fast scratch
+memory, and the network's inputs. The constants are region 0, the memories regions 1 and 2. The
+metadata `OfflineMemoryAllocation` has the offset of each tensor in the arena.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from firmwright.device import UserError
+from firmwright_ethos_u.compiler import CompiledNetwork, Port
+
+OPERATOR = b"ethos-u"
+CONSTANTS, SCRATCH, FAST_SCRATCH = 0, 1, 2
+PLAN = b"OfflineMemoryAllocation"
+PLAN_HEADER = 3
+"""Integers before the offsets: version, number of subgraphs, number of tensors."""
+
+BYTES = {
+    schema.TensorType.INT8: 1,
+    schema.TensorType.UINT8: 1,
+    schema.TensorType.INT16: 2,
+    schema.TensorType.INT32: 4,
+}
+
+
+def read_compiled(data: bytes) -> CompiledNetwork:
+    """Return the network of a compiled file.
+
+    Raises UserError if the file has other operators, or no plan of the arena.
+    """
+    model: Any = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
+    graph = model.subgraphs[0]
+    kinds = [model.operatorCodes[operator.opcodeIndex].customCode for operator in graph.operators]
+    if len(model.subgraphs) != 1 or kinds != [OPERATOR]:
+        raise UserError(
+            f"the file has {len(model.subgraphs)} subgraphs and {len(kinds)} operators "
+            f"({kinds.count(OPERATOR)} of them compiled by Vela); expected one compiled operator"
+        )
+    operator = graph.operators[0]
+    payload, constants, scratch, fast = operator.inputs[:4]
+    offsets = read_plan(model)
+    sizes = {SCRATCH: prod(graph.tensors[scratch].shape)}
+    if fast != scratch:
+        sizes[FAST_SCRATCH] = prod(graph.tensors[fast].shape)
+
+    def locate(index: int) -> Port:
+        tensor = graph.tensors[index]
+        if tensor.type not in BYTES:
+            raise UserError(f"tensor '{tensor.name.decode()}' has an unsupported type")
+        address, width = int(offsets[index] - offsets[scratch]), BYTES[tensor.type]
+        shape = tuple(int(length) for length in tensor.shape)
+        return Port(SCRATCH, address, prod(shape) * width, width, shape)
+
+    def read(index: int) -> bytes:
+        return bytes(model.buffers[graph.tensors[index].buffer].data)
+
+    return CompiledNetwork(
+        payload=read(payload),
+        constants=read(constants),
+        constants_region=CONSTANTS,
+        scratch=sizes,
+        inputs=tuple(locate(index) for index in operator.inputs[4:]),
+        outputs=tuple(locate(index) for index in operator.outputs),
+        estimated_cycles=None,
+    )
+
+
+def read_plan(model: Any) -> list[int]:
+    """Return the offset of each tensor in the arena."""
+    for entry in model.metadata or []:
+        if entry.name == PLAN:
+            data = bytes(model.buffers[entry.buffer].data)
+            return [int(offset) for offset in np.frombuffer(data, "<i4")[PLAN_HEADER:]]
+    raise UserError(f"the file has no metadata {PLAN.decode()}; compile it with Vela again")
