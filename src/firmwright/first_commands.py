@@ -62,6 +62,7 @@ def begin_board(options: argparse.Namespace) -> list[str]:
 def begin_repository(options: argparse.Namespace) -> list[str]:
     """Write the first files of a repository; return the lines to print."""
     from firmwright.project.new_repository import describe_model, write_new_repository
+    from firmwright.rebuild.wheels import pin_requirements
 
     if options.source is not None:
         return convert_settings(options)
@@ -74,7 +75,8 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
         dict(map(read_shape, options.shape)),
         dict(map(read_value, options.value)),
     )
-    written = write_new_repository(options.model, network, platform, target, Path())
+    pins = pin_requirements()
+    written = write_new_repository(options.model, network, platform, target, pins, Path())
     lines = [f"{'wrote' if new else 'kept:'} {path}" for path, new in written.items()]
     if network["open_shapes"]:
         names = ", ".join(network["open_shapes"])

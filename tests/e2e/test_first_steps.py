@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import onnx
 import pytest
+import yaml
 from onnx import TensorProto, helper
 
 from firmwright import __version__
@@ -32,17 +36,37 @@ def test_init_writes_what_builds(folder: Repository) -> None:
         "wrote digits.yaml",
         "wrote samples.py",
         "wrote .github/workflows/firmware.yml",
+        "wrote constraints.txt",
         "wrote recipe.schema.json",
         "wrote dodo.py",
         "wrote .gitignore",
         "Build with: firmwright build digits.yaml",
     ]
-    workflow = (folder.folder / ".github/workflows/firmware.yml").read_text()
-    assert f"pip install firmwright=={__version__}\n" in workflow
-    built = folder.firmwright("build", "digits")
-    assert built.returncode == 0, built.stdout + built.stderr
+    install, *steps = read_steps(folder)
+    pins = (folder.folder / "constraints.txt").read_text().splitlines()
+    assert (
+        install == f"python -m pip install firmwright=={__version__} --constraint constraints.txt"
+    )
+    assert f"numpy=={version('numpy')}" in pins
+    assert not any(pin.startswith(("firmwright==", "pytest==")) for pin in pins)
+
+    assert folder.firmwright("lock", "digits").returncode == 0
+    who = "-c user.name=a -c user.email=a@example.org"
+    base = f"git init -q; git add .; git {who} commit -qm a; git branch origin/main"
+    path = f"PATH={Path(sys.executable).parent}:{os.environ['PATH']}"
+    variables = path, "GITHUB_BASE_REF=main", "GITHUB_STEP_SUMMARY=s.md"
+    for step in (base, *steps):
+        done = folder.run("env", *variables, "bash", "-ec", step)
+        assert done.returncode == 0, (step, done.stdout + done.stderr)
+    assert "**Same bundle:**" in (folder.folder / "s.md").read_text()
     run = folder.manifest("build/digits/digits-host.tar.gz")["run"]
     assert (run["samples"], run["mismatches"]) == (2, 0)
+
+
+def read_steps(folder: Repository) -> list[str]:
+    """Return the commands of the workflow that ``init`` wrote."""
+    workflow = yaml.safe_load((folder.folder / ".github/workflows/firmware.yml").read_text())
+    return [step["run"] for step in workflow["jobs"]["build"]["steps"] if "run" in step]
 
 
 def test_init_for_a_board_of_ones_own_and_any_number_of_samples(folder: Repository) -> None:

@@ -20,12 +20,13 @@ from firmwright.emulator.process import run_process
 from firmwright.errors import UserError, describe_exit
 from firmwright.toolchain import Platform, Qemu
 
-_PACKAGES = {
+DEBIAN_PACKAGES = {
     "qemu-aarch64": "qemu-user",
     "qemu-riscv64": "qemu-user",
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-riscv32": "qemu-system-misc",
 }
+"""The package with each program."""
 _TRAP = re.compile(rb"@trap cause=(0x[0-9a-f]+) pc=(0x[0-9a-f]+) address=(0x[0-9a-f]+)")
 
 
@@ -108,7 +109,7 @@ def find_qemu(platform: Platform) -> tuple[Qemu, str]:
 
 def explain_missing_qemu(qemu: Qemu, platform: Platform) -> str:
     """Return the package with a platform's QEMU, and the emulator that needs no installation."""
-    package = _PACKAGES.get(qemu.program, "qemu-system")
+    package = DEBIAN_PACKAGES.get(qemu.program, "qemu-system")
     known = "unicorn" in platform.emulators
     instead = " (the emulator 'unicorn' needs no installation)" if known else ""
     return f"{qemu.program} is not installed; it is in the Debian package {package}{instead}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -15,6 +15,7 @@ from firmwright import __version__
 from firmwright.codegen.names import c_identifier, make_unique_identifiers
 from firmwright.codegen.templates import make_environment, render
 from firmwright.data.fetch import read_model
+from firmwright.emulator.qemu import DEBIAN_PACKAGES
 from firmwright.errors import UserError, did_you_mean
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models import FORMATS
@@ -25,10 +26,11 @@ from firmwright.recipe.editor_schema import FILE_NAME, FIRST_LINE, format_editor
 from firmwright.recipe.files import is_description_file
 from firmwright.recipe.target import parse_target
 from firmwright.targets.load import target_names
-from firmwright.toolchain import load_platform
+from firmwright.toolchain import Platform, load_platform, load_toolchain
 
 SAMPLES = "repository/samples.py.j2"
 WORKFLOW = ".github/workflows/firmware.yml"
+CONSTRAINTS = "constraints.txt"
 TEXTS = {
     "dodo.py": "from firmwright.tasks.dodo import *\n",
     ".gitignore": "/build/\n__pycache__/\n",
@@ -41,11 +43,17 @@ def make_file_name(text: str) -> str:
 
 
 def write_new_repository(
-    model: str, network: Mapping[str, Any], platform: str, target: str, folder: Path
+    model: str,
+    network: Mapping[str, Any],
+    platform: str,
+    target: str,
+    pins: Iterable[str],
+    folder: Path,
 ) -> dict[Path, bool]:
     """Write the files into ``folder``, where the path ``model`` starts; return which are new.
 
-    ``network`` is the result of :func:`describe_model`. Existing files stay. Then the samples are
+    ``network`` is the result of :func:`describe_model`. The workflow installs the versions
+    ``pins``, each a line such as ``numpy==2.3.5``. Existing files stay. Then the samples are
     in a file with the recipe's name, and the steps that the workflow lacks are printed on stderr.
     Raises UserError for an unknown platform or device, and an existing recipe with the model's
     name.
@@ -68,6 +76,8 @@ def write_new_repository(
         origin = distribution("firmwright").read_text("direct_url.json")
     variables |= {"first_line": FIRST_LINE, "target": target}
     variables["requirement"] = name_requirement(origin)
+    variables["python"] = "{}.{}".format(*sys.version_info)
+    variables["packages"] = list_debian_packages(known)
     variables["others"] = [] if target != "c" else list(known.accelerators)
     env = make_environment()
     samples = render(env, SAMPLES, variables)
@@ -76,6 +86,7 @@ def write_new_repository(
         recipe.name: render(env, "repository/recipe.yaml.j2", variables),
         **({f"{module}.py": samples} if network["inputs"] else {}),
         WORKFLOW: render(env, "repository/workflow.yml.j2", variables),
+        CONSTRAINTS: "".join(f"{pin}\n" for pin in pins),
         FILE_NAME: format_editor_schema(),
     }
     written = {}
@@ -88,6 +99,15 @@ def write_new_repository(
     if not written[folder / WORKFLOW]:
         tell_missing_step(folder / WORKFLOW, name)
     return written
+
+
+def list_debian_packages(platform: Platform) -> list[str]:
+    """Return the packages with a platform's compiler and emulator, if pip does not install them."""
+    toolchain = load_toolchain(platform.toolchains[0])
+    needed = list(toolchain.packages.get("debian", ()))
+    if platform.qemu and platform.emulators[0].startswith("qemu"):
+        needed.append(DEBIAN_PACKAGES.get(platform.qemu.program, "qemu-system"))
+    return needed
 
 
 def name_requirement(origin: str | None) -> str:

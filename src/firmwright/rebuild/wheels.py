@@ -61,6 +61,19 @@ def pin_installed() -> list[str]:
     return [f"{name}=={text}" for name, text in sorted(found.items()) if name != "firmwright"]
 
 
+def pin_requirements() -> list[str]:
+    """Return ``name==version`` for each installed package that firmwright needs without extras."""
+    pinned = dict(pin.split("==") for pin in pin_installed())
+    needed: set[str] = set()
+    waiting = ["firmwright"]
+    while waiting:
+        texts = [text for text in requires(waiting.pop()) or () if "extra ==" not in text]
+        names = {normalize(re.split(r"[^\w.-]", text)[0]) for text in texts} & pinned.keys()
+        waiting += names - needed
+        needed |= names
+    return [f"{name}=={pinned[name]}" for name in sorted(needed)]
+
+
 def list_wheels(folder: Path) -> Iterator[str]:
     """Yield a line of requirements with a digest for each wheel in a folder."""
     for wheel in sorted(folder.glob("*-*-*.whl")):
