@@ -129,6 +129,19 @@ def test_a_root_mean_square_is_one_of_integers() -> None:
     compare_import("iRMSNorm", expected, [WEIGHT], D=2**15, n_levels=256)
 
 
+def test_factors_without_a_deviation_are_integers() -> None:
+    expected = np.clip((NUMBERS * WEIGHT + BIAS) * 425 >> 26, -128, 127)
+    compare_import("iNoNorm", expected, [WEIGHT, BIAS], D=2**26, mul=425, n_levels=256)
+
+
+@pytest.mark.parametrize("divisor", [None, np.arange(1, 17)])
+def test_a_quotient_is_rounded_toward_zero(divisor: Array | None) -> None:
+    y = 2 if divisor is None else divisor
+    expected = divide(NUMBERS * 16384 * 200000, y * 200000 + 1)
+    constants, stated = ([], {"y": 2}) if divisor is None else ([divisor], {})
+    compare_import("TrueIntegerDiv", expected, constants, Delta=16384, eps=1, eta=200000, **stated)
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [("iSoftmax", "its attribute 'log2' is missing"), ("RequantShift", "it has 1 inputs")],

@@ -138,6 +138,27 @@ def layer_norm(body: Body, stated: Attributes) -> str:
     return body.clip(shifted, stated["n_levels"], True)
 
 
+def no_norm(body: Body, stated: Attributes) -> str:
+    """Return ((x · weight + bias) · mul) / D, rounded down."""
+    data, weight, bias = (body.wide(name) for name in body.node.input)
+    total = body.add("Add", body.add("Mul", data, weight), bias)
+    scaled = body.shift(body.add("Mul", total, body.number(stated["mul"])), stated["D"])
+    return body.clip(scaled, stated["n_levels"], True)
+
+
+def divide_exactly(body: Body, stated: Attributes) -> str:
+    """Return x · Delta · eta / (y · eta + eps), rounded toward zero; a constant y is an attribute.
+
+    Deeploy's kernel rounds to the nearest integer, but its test has this result.
+    """
+    data, *divisors = (body.wide(name) for name in body.node.input)
+    divisor = divisors[0] if divisors else body.number(stated["y"])
+    divisor = body.add("Mul", divisor, body.number(stated["eta"]))
+    divisor = body.add("Add", divisor, body.number(stated["eps"]))
+    factor = body.number(stated["Delta"] * stated["eta"])
+    return body.divide(body.add("Mul", data, factor), divisor)
+
+
 def rms_norm(body: Body, stated: Attributes) -> str:
     """Return (x · weight / deviation) / D, rounded down; the deviation is of the last axis."""
     if stated.get("axis", -1) != -1:
@@ -157,9 +178,11 @@ def divide_by_deviation(body: Body, data: str, weight: str) -> str:
 
 EXPANSIONS: dict[str, Callable[[Body, Attributes], str]] = {
     "RequantShift": requantize,
+    "TrueIntegerDiv": divide_exactly,
     "iGELU": gelu,
     "iHardswish": hard_swish,
     "iLayerNorm": layer_norm,
+    "iNoNorm": no_norm,
     "iRMSNorm": rms_norm,
     "iSoftmax": softmax,
 }
