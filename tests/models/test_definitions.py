@@ -278,15 +278,20 @@ def test_data_far_from_zero_have_a_variance(tmp_path: Path, axes: dict[str, Any]
 
 
 @pytest.mark.needs("gcc")
-@pytest.mark.parametrize("offset", [0, 100])
-def test_groups_of_channels_are_normalized(tmp_path: Path, offset: float) -> None:
+@pytest.mark.parametrize(("offset", "opset", "each"), [(0, 21, 2), (100, 18, 1)])
+def test_groups_of_channels_are_normalized(
+    tmp_path: Path, offset: float, opset: int, each: int
+) -> None:
+    """Since opset 21, ONNX has a factor per channel; before, it had a factor per group."""
     normalize = node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=3)
-    constants = {"s": np.ones(6, "float32"), "b": np.zeros(6, "float32")}
-    model = graph([normalize], [value("x", [2, 6, 4])], [value("y", [2, 6, 4])], constants, 21)
+    factors = np.array([1, 2, 0.5], "float32")
+    constants = {"s": factors.repeat(each), "b": -factors.repeat(each)}
+    model = graph([normalize], [value("x", [2, 6, 4])], [value("y", [2, 6, 4])], constants, opset)
     x = normal(2, 6, 4) / 100 + np.float32(offset)
     groups = x.astype("float64").reshape(2, 3, 8)
     expected = groups - groups.mean(2, keepdims=True)
     expected /= np.sqrt(groups.var(2, keepdims=True) + 1e-5)
+    expected = (expected - 1) * factors[:, None]
     found = run_generated(model.SerializeToString(), [{"x": x}], tmp_path, SANITIZED)[0][0]
     np.testing.assert_allclose(found, expected.reshape(2, 6, 4), atol=1e-2)
 

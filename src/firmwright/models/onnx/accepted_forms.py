@@ -14,10 +14,10 @@ import onnx
 from onnx import AttributeProto
 
 from firmwright.models.onnx.attributes import drop_unknown_attributes
-from firmwright.models.onnx.dialects import expand_dialects
+from firmwright.models.onnx.dialects import Body, expand_dialects
 from firmwright.models.onnx.domains import get_opset
 from firmwright.models.onnx.early_forms import raise_early_forms
-from firmwright.models.onnx.graph.body import replace_nodes
+from firmwright.models.onnx.graph.body import get_attribute, replace_nodes
 from firmwright.models.onnx.qonnx import expand_quantizers
 
 LIST_FIELDS = {
@@ -30,13 +30,24 @@ TRAINING_RESULTS = frozenset({"BatchNormalization"})
 """Operators whose optional results change their computation."""
 
 
+GROUP_FACTOR_OPSETS = range(18, 21)
+"""The opsets whose GroupNormalization has one factor per group; ONNX's checker rejects it."""
+
+SEPARATE_CONSTANTS = 4
+"""The first IR version in which constants need not be inputs; ONNX Runtime never requires it."""
+
+
 def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
     """Change the model to the forms that ONNX defines; return notes for the user."""
+    if 0 < model.ir_version < SEPARATE_CONSTANTS:
+        model.ir_version = SEPARATE_CONSTANTS
     expand_dialects(model)
     quantizers = expand_quantizers(model)
     for graph in find_graphs(model.graph):
         sort_nodes(graph)
         open_negative_lengths(graph)
+        if get_opset(model) in GROUP_FACTOR_OPSETS:
+            replace_nodes(graph, [new for node in graph.node for new in split_groups(node)])
     raise_early_forms(model, list(find_graphs(model.graph)))
     remarks = drop_unknown_attributes(model)
     drop_empty_lists(model)
@@ -99,6 +110,20 @@ def open_negative_lengths(graph: onnx.GraphProto) -> None:
         for length in value.type.tensor_type.shape.dim:
             if length.dim_value < 0:
                 length.ClearField("dim_value")
+
+
+def split_groups(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """Return a GroupNormalization as an InstanceNormalization, with a channel for each group."""
+    groups, epsilon = (get_attribute(node, n, d) for n, d in (("num_groups", 0), ("epsilon", 1e-5)))
+    is_plain = node.op_type == "GroupNormalization" and node.domain in ("", "ai.onnx")
+    if not is_plain or len(node.input) != 3 or len(node.output) != 1 or not isinstance(groups, int):
+        return [node]
+    body, (data, *factors) = Body(node), node.input
+    shape = body.add("Shape", data)
+    parts = body.add("Reshape", data, body.integers([0, groups, -1]))
+    normal = body.add("InstanceNormalization", parts, *factors, epsilon=epsilon)
+    body.add("Reshape", normal, shape, result=node.output[0])
+    return body.nodes
 
 
 def drop_empty_lists(model: onnx.ModelProto) -> None:
