@@ -85,21 +85,41 @@ def test_quantization_is_that_of_torch(model: Any, tmp_path: Path) -> None:
             np.testing.assert_allclose(result, reference, 1e-5, 1e-5)
 
 
-def test_torchao_is_computed_as_its_package_does() -> None:
+NARROW, WIDE_STEPS = (torch.int8, -8, 7), [0.13333334028720856, 0.2666666805744171]
+
+
+@pytest.mark.parametrize(
+    ("mapping", "limits", "scales", "zeros"),
+    [
+        ("ASYMMETRIC", NARROW, [0.08666666597127914, 0.13333334028720856], [4, -8]),
+        ("ASYMMETRIC", (torch.uint8, 0, 15), [0.08666666597127914, 0.13333334028720856], [12, 0]),
+        ("SYMMETRIC", NARROW, WIDE_STEPS, [0.0, 0.0]),
+        ("SYMMETRIC", (torch.uint8, 0, 15), WIDE_STEPS, [8.0, 8.0]),
+        ("SYMMETRIC_NO_CLIPPING_ERR", NARROW, [0.125, 0.2857142984867096], [0.0, 0.0]),
+    ],
+)
+def test_parameters_are_those_of_torchao(
+    mapping: str, limits: Any, scales: list[float], zeros: list[float]
+) -> None:
+    """The expected values are results of torchao 0.18."""
+    define_torchao()
+    x = torch.tensor([[0.3, -1.0, 2.0, 0.7]])
+    scale, zero = torch.ops.torchao.choose_qparams_affine(x, mapping, [1, 2], *limits)
+    assert scale.tolist() == [scales]
+    assert zero.tolist() == [zeros]
+    assert zero.dtype == (torch.int32 if mapping == "ASYMMETRIC" else torch.float32)
+
+
+def test_blocks_are_those_of_torchao() -> None:
     """The expected values are results of torchao 0.18."""
     define_torchao()
     ao = torch.ops.torchao
     x = torch.tensor([[0.3, -1.0, 2.0, 0.7], [5.0, 0.1, -0.2, 0.0]])
-    limits = torch.int8, -8, 7
-    scale, zero = ao.choose_qparams_affine(x, "ASYMMETRIC", [1, 2], *limits)
-    assert scale.tolist() == [
-        [0.08666666597127914, 0.13333334028720856],
-        [0.3333333432674408, 0.013333333656191826],
-    ]
+    scale, zero = ao.choose_qparams_affine(x, "ASYMMETRIC", [1, 2], *NARROW)
     assert zero.tolist() == [[4, -8], [-8, 7]]
-    q = ao.quantize_affine(x, [1, 2], scale, zero, *limits)
+    q = ao.quantize_affine(x, [1, 2], scale, zero, *NARROW)
     assert q.tolist() == [[7, -8, 7, -3], [7, -8, -8, 7]]
-    assert ao.dequantize_affine(q, [1, 2], scale, zero, *limits).sum() == 6.686666965484619
+    assert ao.dequantize_affine(q, [1, 2], scale, zero, *NARROW).sum() == 6.686666965484619
 
 
 def test_integers_of_weights_stay_integers() -> None:

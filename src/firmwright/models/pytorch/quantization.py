@@ -103,7 +103,8 @@ def choose_affine(  # noqa: PLR0913 (the arguments of the operator)
 ) -> tuple[Tensor, Tensor]:
     """Return torchao's scale and zero point of each block.
 
-    Unless the rank is kept, axes that are one block are absent.
+    Unless the rank is kept, axes that are one block are absent. A symmetric zero point without a
+    stated type is a float.
     """
     low, high = find_limits(target_dtype, quant_min, quant_max)
     eps = torch.finfo(x.dtype).smallest_normal if eps is None else eps
@@ -121,7 +122,8 @@ def choose_affine(  # noqa: PLR0913 (the arguments of the operator)
         zero = torch.full_like(scale, int((high + low + 1) / 2))
     axes = zip(x.shape, block_size, strict=True)
     shape = [n // size for n, size in axes if keepdim or size == 1 or n != size]
-    kinds = scale_dtype or x.dtype, zero_point_dtype or torch.int32
+    whole = torch.int32 if mapping_type == "ASYMMETRIC" else scale.dtype
+    kinds = scale_dtype or x.dtype, zero_point_dtype or whole
     return scale.reshape(shape).to(kinds[0]), zero.reshape(shape).to(kinds[1])
 
 
