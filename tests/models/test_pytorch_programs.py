@@ -188,6 +188,16 @@ def archive(data: bytes, **members: bytes) -> bytes:
     return stream.getvalue()
 
 
+def damaged(data: bytes, place: bytes, content: bytes) -> bytes:
+    """Return the archive with some bytes replaced, which its checksums notice."""
+    first = data.index(place)
+    return data[:first] + content + data[first + len(content) :]
+
+
+WHOLE = exported(MLP, torch.zeros(1, 12))
+NO_GRAPH = archive(WHOLE, **{"models/model.json": b'{"graph_module": 3}'})
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -195,9 +205,11 @@ def archive(data: bytes, **members: bytes) -> bytes:
         (pickle.dumps({"a": 1}), "not an exported program but weights or a module, pickled"),
         (pickled({"w": torch.zeros(2)}), "not an exported program but pickled weights"),
         (scripted(), "not an exported program but TorchScript"),
-        (exported(MLP, torch.zeros(1, 12))[:2000], "not an exported program but a damaged file"),
+        (WHOLE[:2000], "not an exported program but a damaged file"),
+        (damaged(WHOLE, b'"graph_module"', b"?"), "a damaged archive: .*; fetch the file again"),
+        (NO_GRAPH, "its description of tensors or operators is damaged; fetch the file again"),
     ],
-    ids=["text", "pickle", "weights", "torchscript", "truncated"],
+    ids=["text", "pickle", "weights", "torchscript", "truncated", "checksum", "description"],
 )
 def test_what_is_no_exported_program(data: bytes, message: str) -> None:
     with pytest.raises(UserError, match=message):

@@ -18,10 +18,12 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from firmwright.errors import first_line
 from firmwright.ir.relax import dtype_of
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
+from firmwright.models.pytorch.complex_numbers import COMPLEX, uses_complex
 from firmwright.models.pytorch.cumulative import CUMULATIVE
 from firmwright.models.pytorch.indexing import INDEXING
 from firmwright.models.pytorch.nodes import describe
 from firmwright.models.pytorch.numbers import evaluate_numbers, may_mask_rows
+from firmwright.models.pytorch.pooling import POOLING, find_maxima, reads_indices
 from firmwright.models.pytorch.quantized import QUANTIZED
 from firmwright.models.pytorch.recurrent import write_out_recurrent
 from firmwright.models.pytorch.resampling import RESIZES, SAMPLING, resize, scale_to_divisor
@@ -29,14 +31,16 @@ from firmwright.models.pytorch.resampling import RESIZES, SAMPLING, resize, scal
 Converter = Callable[[torch.fx.Node], Any]
 
 ATEN = torch.ops.aten
-WHOLE = (ATEN._safe_softmax.default, ATEN._prelu_kernel.default, ATEN.adaptive_max_pool2d.default)
+WHOLE = (
+    ATEN._safe_softmax.default,
+    ATEN._prelu_kernel.default,
+    ATEN.adaptive_max_pool2d.default,
+    ATEN.adaptive_max_pool3d.default,
+)
 """Operators that are not decomposed, because torch's definitions of them cost more."""
 
 FIRST_RESULT_ALONE = frozenset(
     {
-        "adaptive_max_pool2d",
-        "max_pool2d_with_indices",
-        "max_pool3d_with_indices",
         "native_group_norm",
         "native_layer_norm",
         "_native_batch_norm_legit",
@@ -46,7 +50,7 @@ FIRST_RESULT_ALONE = frozenset(
 """Operators whose other results the converters omit, or fill with zeros."""
 
 
-OTHERS = {**INDEXING, **CUMULATIVE, **QUANTIZED, **SAMPLING}
+OTHERS = {**INDEXING, **CUMULATIVE, **POOLING, **QUANTIZED, **SAMPLING}
 """Converters that are functions of the importer and a node."""
 
 
@@ -122,7 +126,6 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
             "amin.default": self.reduce,
             "_safe_softmax.default": self.safe_softmax,
             "_prelu_kernel.default": self.prelu,
-            "adaptive_max_pool2d.default": self.largest_of_parts,
             "__lshift__.Scalar": self.shift(relax.op.left_shift),
             "__rshift__.Scalar": self.shift(relax.op.right_shift),
             **dict.fromkeys(("max.default", "min.default"), self.reduce),
@@ -133,6 +136,8 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
             "neg.default": self.negate,
             "sign.default": self.sign,
         }
+        for name, convert in COMPLEX.items():
+            converters[name] = choose_by_type(converters.get(name), partial(convert, self))
         return {name: locate_failures(convert) for name, convert in converters.items()}
 
     def write_out(self, node: torch.fx.Node) -> relax.Tuple:
@@ -159,17 +164,6 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
             channels = (self.shape_of(x)[1],)
             flat = self.block_builder.emit(relax.op.broadcast_to(flat, channels))
         return self.block_builder.emit(relax.op.nn.prelu(x, flat, 1))
-
-    def largest_of_parts(self, node: torch.fx.Node) -> tuple[relax.Expr, ...]:
-        """Import ``adaptive_max_pool2d(x, size)`` of equal parts; indices are not computed."""
-        x, size = self.env[node.args[0]], node.args[1]
-        image = [int(n) for n in self.shape_of(x)][-2:]
-        if any(whole % parts for whole, parts in zip(image, size, strict=True)):
-            problem = f"adaptive_max_pool2d from {image} to {size}: parts are not equal"
-            raise ValueError(f"{problem}; choose a size that divides the image")
-        window = [whole // parts for whole, parts in zip(image, size, strict=True)]
-        found = self.block_builder.emit(relax.op.nn.max_pool2d(x, window, window))
-        return found, found
 
     def fill(self, node: torch.fx.Node) -> relax.Var:
         """Import ``full_like(x, value)`` without x, whose elements are not read."""
@@ -248,6 +242,17 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         if dtype_of(x).startswith("uint"):
             return self.block_builder.emit(relax.op.minimum(x, const_like(1, x)))
         return self.block_builder.emit(relax.op.sign(x))
+
+    def _max_pool2d_with_indices(self, node: torch.fx.Node) -> relax.Expr:
+        """Compute the indices if the program reads them; TVM fills them with zeros."""
+        if reads_indices(node):
+            return find_maxima(self, node)
+        return super()._max_pool2d_with_indices(node)
+
+    def _max_pool3d_with_indices(self, node: torch.fx.Node) -> relax.Expr:
+        if reads_indices(node):
+            return find_maxima(self, node)
+        return super()._max_pool3d_with_indices(node)
 
     def resize(self, node: torch.fx.Node) -> relax.Var:
         return resize(self.block_builder, self.env[node.args[0]], node)
@@ -367,6 +372,17 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
 
 def const_like(value: float, like: relax.Expr) -> relax.Expr:
     return relax.const(value, dtype_of(like))
+
+
+def choose_by_type(plain: Converter | None, paired: Converter) -> Converter:
+    """Return a converter that calls ``paired`` for complex numbers, else ``plain``."""
+
+    def convert(node: torch.fx.Node) -> Any:
+        if plain is None or uses_complex(node):
+            return paired(node)
+        return plain(node)
+
+    return convert
 
 
 def locate_failures(convert: Converter) -> Converter:

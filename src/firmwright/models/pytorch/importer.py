@@ -30,7 +30,10 @@ from firmwright.ir.tensors import ModelInterface, Operator, State, Tensor, is_so
 from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import refuse_operators, run_importer, suppress_output
 from firmwright.models.pytorch.changed_buffers import expose_states, move_states_last
+from firmwright.models.pytorch.complex_numbers import COMPLEX, is_complex, uses_complex
+from firmwright.models.pytorch.conditions import write_out_conditions
 from firmwright.models.pytorch.corrections import FIRST_RESULT_ALONE, WHOLE, TorchImporter
+from firmwright.models.pytorch.decompositions import DECOMPOSITIONS
 from firmwright.models.pytorch.dynamic_shapes import fix_shapes
 from firmwright.models.pytorch.nodes import describe, draws_numbers, find_call_nodes, kind_of
 from firmwright.models.pytorch.promotion import state_types
@@ -41,6 +44,11 @@ from firmwright.models.sequence import run_in_sequence
 
 EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
 """Archive members that torch would unpickle as any object, or load as machine code."""
+
+INCONSISTENCIES = (AttributeError, LookupError, TypeError, UnicodeDecodeError)
+"""The exceptions of torch for a description that contradicts its format, or is incomplete."""
+
+ANOTHER_FILE = f"fetch the file again, or export the model with torch {torch.__version__}"
 
 OPERATOR = re.compile(rb'"torch\.ops\.(\w+)\.(\w+)')
 PICKLED_CLASS = re.compile(r"GLOBAL (\S+)")
@@ -53,6 +61,8 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Import an exported program; see :class:`firmwright.models.formats.Importer`."""
     program, remarks = fix_shapes(load_program(data, name), shapes, name)
     core = decompose(program, name)
+    write_out_conditions(core.graph_module, name)
+    check_ports(core, name)
     states = expose_states(core, name)
     drop_assertions(core)
     state_types(core)
@@ -97,7 +107,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
 def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
     """Read the file without executing its code; UserError if it is not an exported program."""
     check_archive(data, name)
-    operators = list_operators(data)
+    operators = list_operators(data, name)
     if any(namespace == "torchao" for namespace, _ in operators):
         define_torchao()
     refuse_unknown(operators, name)
@@ -109,10 +119,16 @@ def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
     raise UserError(f"{name}: torch {torch.__version__} cannot read the program: {failure}")
 
 
-def list_operators(data: bytes) -> list[tuple[str, str]]:
-    """Return the namespace and the name of each operator of a file's programs, sorted."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        programs = [archive.read(n) for n in archive.namelist() if n.endswith(".json")]
+def list_operators(data: bytes, name: str) -> list[tuple[str, str]]:
+    """Return the namespace and the name of each operator of a file's programs, sorted.
+
+    Raises UserError for a damaged member.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            programs = [archive.read(n) for n in archive.namelist() if n.endswith(".json")]
+    except Exception as error:  # zipfile raises exceptions of many types
+        raise UserError(f"{name}: a damaged archive: {first_line(error)}; {ANOTHER_FILE}") from None
     found = {match.groups() for text in programs for match in OPERATOR.finditer(text)}
     return sorted((namespace.decode(), name.decode()) for namespace, name in found)
 
@@ -137,8 +153,12 @@ def explain_load(error: Exception) -> str:
     torch names a pickled class only after advice that does not apply here.
     """
     found = PICKLED_CLASS.search(str(error))
+    if not found and isinstance(error, INCONSISTENCIES):
+        return f"its description of tensors or operators is damaged; {ANOTHER_FILE}"
+    if not found and "Weights only load failed" in str(error):
+        return f"its tensors are damaged; {ANOTHER_FILE}"
     if not found:
-        return ESCAPE_CODE.sub("", first_line(error))
+        return f"{ESCAPE_CODE.sub('', first_line(error))}; {ANOTHER_FILE}"
     pickled = found[1]
     reason = f"a tensor is an object of the class {pickled}, which would run code of that class"
     if not pickled.startswith("torchao."):
@@ -197,7 +217,7 @@ def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.
             table = torch.export.default_decompositions()
             for kept in WHOLE:
                 table.pop(kept, None)
-            table.update(list_decompositions())
+            table.update(DECOMPOSITIONS | list_decompositions())
             if are_written_out(program):
                 for kind in CELLS:
                     table.pop(kind, None)
@@ -210,13 +230,26 @@ def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.
     )
 
 
+def check_ports(program: torch.export.ExportedProgram, name: str) -> None:
+    """Raise UserError for inputs, weights and outputs of complex numbers."""
+    *_, output = program.graph.nodes
+    ports = [n for n in program.graph.nodes if n.op == "placeholder"] + output.all_input_nodes
+    found = [n.name for n in ports if is_complex(n)]
+    if found:
+        raise UserError(
+            f"{name}: inputs, weights or outputs are complex: {', '.join(found)}; use their real "
+            "and imaginary parts, torch.view_as_real and torch.view_as_complex"
+        )
+
+
 def check_operators(program: torch.export.ExportedProgram, name: str) -> None:
     """Raise one UserError with all operators without a converter or a comparable result."""
-    known = TorchImporter(program).convert_map
+    importer = TorchImporter(program)
     lines = [
         f"  {describe(node)}{reason}"
         for node in find_call_nodes(program)
-        for reason in find_objections(node, known)
+        if node not in importer.numbers
+        for reason in find_objections(node, importer.convert_map)
     ]
     if lines:
         refuse_operators(name, lines)
@@ -228,6 +261,8 @@ def find_objections(node: torch.fx.Node, known: Collection[str]) -> Iterator[str
         yield ": it draws random numbers (dropout does not in inference mode, model.eval())"
     elif node.target.__name__ not in known:
         yield ""
+    elif uses_complex(node) and node.target.__name__ not in COMPLEX:
+        yield " of complex numbers"
     others = [u for u in node.users if u.target is operator.getitem and u.args[1] and u.users]
     if kind_of(node) in FIRST_RESULT_ALONE and others:
         yield ": only its first result is computed"
@@ -275,11 +310,12 @@ def find_differences(stated: Any, kind: Any) -> Iterator[str]:
     """Yield the differences of a tensor in TVM from torch's tensor; tuples are skipped."""
     if not isinstance(stated, torch.Tensor) or not isinstance(kind, relax.TensorType):
         return
-    wanted, found = list(stated.shape), list(kind.shape or ())
+    pair = [2] if stated.is_complex() else []
+    wanted, found = [*stated.shape, *pair], list(kind.shape or ())
     static = all(isinstance(d, int) for d in wanted)
     if static and [int(d) for d in found if isinstance(d, tvm.tirx.IntImm)] != wanted:
         yield f"shape {wanted} became {format_shape(found)}"
-    dtype = str(stated.dtype).removeprefix("torch.")
+    dtype = str(stated.dtype.to_real()).removeprefix("torch.")
     if str(kind.dtype) != dtype:
         yield f"type {dtype} became {kind.dtype}"
 

@@ -32,7 +32,9 @@ def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Nod
     return {
         node: value
         for node, value in found.items()
-        if kind_of(node) not in FILLING and value.dtype != torch.bfloat16  # numpy has no such type
+        if kind_of(node) not in FILLING
+        and value.dtype != torch.bfloat16  # numpy has no such type
+        and not value.is_complex()
     }
 
 

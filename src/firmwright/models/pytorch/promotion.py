@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from firmwright.models.pytorch.complex_numbers import uses_complex
 from firmwright.models.pytorch.nodes import find_call_nodes, kind_of
 
 ATEN = torch.ops.aten
@@ -45,7 +46,7 @@ def state_types(program: torch.export.ExportedProgram) -> None:
 def find_computing_type(node: torch.fx.Node) -> torch.dtype | None:
     """Return the type to which torch converts a node's operands; None without conversion."""
     result, kind = node.meta.get("val"), kind_of(node)
-    if not isinstance(result, torch.Tensor):
+    if not isinstance(result, torch.Tensor) or uses_complex(node):
         return None
     if kind in COMPARISONS:
         return torch.result_type(*(value_of(a) for a in node.args))

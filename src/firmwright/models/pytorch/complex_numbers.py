@@ -1,0 +1,243 @@
+"""Imports complex numbers, which TVM lacks, as pairs of floats in a last axis of length 2.
+
+A Fourier transform is a product with a constant matrix: torch's transforms of the unit vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from tvm import relax
+from tvm.relax import Expr, op
+
+from firmwright.ir.relax import dtype_of, static_shape
+from firmwright.models.pytorch.indexing import Convert, Importer, invert, permute
+
+ATEN = torch.ops.aten
+
+
+def is_complex(value: Any) -> bool:
+    """Return whether a node's result is a complex tensor."""
+    found = value.meta.get("val") if isinstance(value, torch.fx.Node) else None
+    return isinstance(found, torch.Tensor) and found.is_complex()
+
+
+def uses_complex(node: torch.fx.Node) -> bool:
+    return is_complex(node) or any(is_complex(source) for source in node.all_input_nodes)
+
+
+def transform(importer: Importer, node: torch.fx.Node) -> Expr:
+    """Import ``_fft_r2c``, ``_fft_c2r`` and ``_fft_c2c``: one product per axis.
+
+    The last axis changes between real and complex numbers.
+    """
+    x, axes, norm, last = node.args
+    rank = len(node.meta["val"].shape)
+    *others, main = [axis % rank for axis in axes]
+    value, kind = importer.env[x], node.target
+    if kind is ATEN._fft_c2c.default:
+        for axis in (*others, main):
+            value = apply_transform(importer, value, axis, kind, (norm, last))
+        return value
+    forward = kind is ATEN._fft_r2c.default
+    if forward:
+        value = apply_transform(importer, value, main, kind, (norm, last))
+    for axis in others:
+        value = apply_transform(importer, value, axis, ATEN._fft_c2c.default, (norm, forward))
+    return value if forward else apply_transform(importer, value, main, kind, (norm, last))
+
+
+def apply_transform(
+    importer: Importer, x: Expr, axis: int, kind: Any, options: Sequence[Any]
+) -> Expr:
+    """Transform one axis; the operator's results of unit vectors are the rows of a matrix."""
+    builder, shape = importer.block_builder, static_shape(x)
+    real = kind is ATEN._fft_r2c.default
+    count = shape[axis] * (1 if real else 2)
+    units = torch.eye(count, dtype=torch.float64)
+    if not real:
+        units = torch.view_as_complex(units.reshape(count, -1, 2))
+    result = kind(units, [1], *options)
+    matrix = torch.view_as_real(result) if result.is_complex() else result
+    rank = len(shape) if real else len(shape) - 1
+    rest = [a for a in range(rank) if a != axis]
+    moved = permute(builder, x, [*rest, axis, *range(rank, len(shape))])
+    sizes = [shape[a] for a in rest]
+    flat = builder.emit(op.reshape(moved, (prod(sizes), count)))
+    rows = relax.const(matrix.reshape(count, -1).numpy().astype(dtype_of(x)))
+    found = builder.emit(op.matmul(flat, rows))
+    found = builder.emit(op.reshape(found, (*sizes, *matrix.shape[1:])))
+    pair = range(rank, rank + matrix.dim() - 2)
+    return permute(builder, found, [*invert([*rest, axis]), *pair])
+
+
+def split(importer: Importer, x: Expr) -> tuple[Expr, Expr]:
+    """Return the real and the imaginary part."""
+    emit, axis = importer.block_builder.emit, len(static_shape(x)) - 1
+    real, imaginary = (emit(op.take(x, relax.const(i, "int64"), axis)) for i in (0, 1))
+    return real, imaginary
+
+
+def join(importer: Importer, real: Expr, imaginary: Expr) -> Expr:
+    return importer.block_builder.emit(op.stack([real, imaginary], -1))
+
+
+def read_parts(importer: Importer, value: Any, like: str) -> tuple[Expr, Expr | None]:
+    """Return the parts of an operand; the imaginary part of a real operand is None."""
+    if isinstance(value, torch.fx.Node):
+        found = importer.env[value]
+        return split(importer, found) if is_complex(value) else (found, None)
+    number = complex(value)
+    imaginary = relax.const(number.imag, like) if number.imag else None
+    return relax.const(number.real, like), imaginary
+
+
+def operands_of(importer: Importer, node: torch.fx.Node) -> list[tuple[Expr, Expr | None]]:
+    given = [importer.env[n] for n in node.args[:2] if isinstance(n, torch.fx.Node)]
+    return [read_parts(importer, value, dtype_of(given[0])) for value in node.args[:2]]
+
+
+def add(importer: Importer, node: torch.fx.Node) -> Expr:
+    """Import ``add(x, y)`` and ``sub(x, y)`` without a factor."""
+    if node.kwargs.get("alpha", 1) != 1:
+        raise ValueError("a sum of complex numbers with alpha; multiply before")
+    (a, b), (c, d) = operands_of(importer, node)
+    combine = op.add if node.target is ATEN.add.Tensor else op.subtract
+    zero, shape = relax.const(0.0, dtype_of(a)), [*node.meta["val"].shape]
+    pairs = (a, c), (zero if b is None else b, zero if d is None else d)
+    emit = importer.block_builder.emit
+    return join(importer, *(emit(op.broadcast_to(combine(x, y), shape)) for x, y in pairs))
+
+
+def multiply(importer: Importer, node: torch.fx.Node) -> Expr:
+    """Import ``mul(x, y)`` of complex numbers, or of one and a real number."""
+    (a, b), (c, d) = operands_of(importer, node)
+    emit = importer.block_builder.emit
+    if b is None:
+        (a, b), (c, d) = (c, d), (a, b)
+    if d is None:
+        return join(importer, emit(op.multiply(a, c)), emit(op.multiply(b, c)))
+    real = emit(op.subtract(op.multiply(a, c), op.multiply(b, d)))
+    return join(importer, real, emit(op.add(op.multiply(a, d), op.multiply(b, c))))
+
+
+def divide(importer: Importer, node: torch.fx.Node) -> Expr:
+    """Import ``div(x, y)`` by real numbers."""
+    (a, b), (c, d) = operands_of(importer, node)
+    if b is None or d is not None:
+        raise ValueError("a division by complex numbers; multiply by the reciprocal's parts")
+    emit = importer.block_builder.emit
+    return join(importer, emit(op.divide(a, c)), emit(op.divide(b, c)))
+
+
+def conjugate(importer: Importer, node: torch.fx.Node) -> Expr:
+    real, imaginary = split(importer, importer.env[node.args[0]])
+    return join(importer, real, importer.block_builder.emit(op.negative(imaginary)))
+
+
+def negate(importer: Importer, node: torch.fx.Node) -> Expr:
+    return importer.block_builder.emit(op.negative(importer.env[node.args[0]]))
+
+
+def measure(importer: Importer, node: torch.fx.Node) -> Expr:
+    """Import ``abs(x)``: the root of the sum of both squares."""
+    x = importer.env[node.args[0]]
+    squares = importer.block_builder.emit(op.sum(op.multiply(x, x), -1))
+    return importer.block_builder.emit(op.sqrt(squares))
+
+
+def find_angle(importer: Importer, node: torch.fx.Node) -> Expr:
+    real, imaginary = split(importer, importer.env[node.args[0]])
+    return importer.block_builder.emit(op.atan2(imaginary, real))
+
+
+def turn(importer: Importer, node: torch.fx.Node) -> Expr:
+    """Import ``polar(length, angle)``."""
+    length, angle = (importer.env[part] for part in node.args)
+    parts = (op.multiply(length, function(angle)) for function in (op.cos, op.sin))
+    return join(importer, *(importer.block_builder.emit(part) for part in parts))
+
+
+def concatenate(importer: Importer, node: torch.fx.Node) -> Expr:
+    values = [importer.env[part] for part in node.args[0]]
+    axis = node.args[1] if len(node.args) > 1 else 0
+    axis %= len(node.meta["val"].shape)
+    return importer.block_builder.emit(op.concat(values, axis))
+
+
+def make_complex(importer: Importer, node: torch.fx.Node) -> Expr:
+    """Import ``complex(real, imaginary)``."""
+    return join(importer, *(importer.env[part] for part in node.args))
+
+
+def pass_pairs(importer: Importer, node: torch.fx.Node) -> Expr:
+    """Import ``view_as_real``, ``view_as_complex`` and copies."""
+    if is_complex(node.args[0]) or node.target is ATEN.view_as_complex.default:
+        return importer.env[node.args[0]]
+    real = importer.env[node.args[0]]
+    return join(importer, real, relax.const(np.zeros(static_shape(real)), dtype_of(real)))
+
+
+def reshape(importer: Importer, node: torch.fx.Node) -> Expr:
+    """Import operators that keep the order of the elements."""
+    shape = [*node.meta["val"].shape, 2]
+    return importer.block_builder.emit(op.reshape(importer.env[node.args[0]], shape))
+
+
+def permute_axes(importer: Importer, node: torch.fx.Node) -> Expr:
+    rank = len(node.args[1])
+    order = [*(axis % rank for axis in node.args[1]), rank]
+    return permute(importer.block_builder, importer.env[node.args[0]], order)
+
+
+def cut(importer: Importer, node: torch.fx.Node) -> Expr:
+    """Import ``slice(x, axis, start, end, step)``."""
+    stated: list[Any] = [*node.args[1:]]
+    defaults: list[Any] = [0, None, None, 1]
+    axis, start, end, step = stated + defaults[len(stated) :]
+    value = importer.env[node.args[0]]
+    axis %= len(static_shape(value)) - 1
+    places = np.arange(static_shape(value)[axis])[slice(start, end, step)]
+    return importer.block_builder.emit(op.take(value, relax.const(places, "int64"), axis))
+
+
+def select(importer: Importer, node: torch.fx.Node) -> Expr:
+    x, axis, index = node.args
+    value = importer.env[x]
+    axis %= len(static_shape(value)) - 1
+    place = relax.const(index % static_shape(value)[axis], "int64")
+    return importer.block_builder.emit(op.take(value, place, axis))
+
+
+COMPLEX: dict[str, Convert] = {
+    **dict.fromkeys(("_fft_r2c.default", "_fft_c2r.default", "_fft_c2c.default"), transform),
+    **dict.fromkeys(("_conj.default", "_conj_physical.default"), conjugate),
+    **dict.fromkeys(
+        ("view_as_real.default", "view_as_complex.default", "clone.default", "alias.default",
+         "_to_copy.default"),
+        pass_pairs,
+    ),
+    **dict.fromkeys(
+        ("view.default", "reshape.default", "unsqueeze.default", "squeeze.default", "squeeze.dim",
+         "squeeze.dims"),
+        reshape,
+    ),
+    "abs.default": measure,
+    "add.Tensor": add,
+    "angle.default": find_angle,
+    "cat.default": concatenate,
+    "complex.default": make_complex,
+    "div.Tensor": divide,
+    "mul.Tensor": multiply,
+    "neg.default": negate,
+    "permute.default": permute_axes,
+    "polar.default": turn,
+    "select.int": select,
+    "slice.Tensor": cut,
+    "sub.Tensor": add,
+}  # fmt: skip
+"""The converters of operators that read or return complex numbers, by operator."""

@@ -1,0 +1,64 @@
+"""Replaces torch.cond: both branches run, and the condition selects each result."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from firmwright.errors import UserError
+from firmwright.models.pytorch.nodes import describe
+
+ATEN = torch.ops.aten
+
+
+def write_out_conditions(module: GraphModule, name: str) -> None:
+    """Insert the branches of each condition into the graph, also of nested conditions.
+
+    Branches have no side effects. A constant condition selects one branch. Raises UserError for a
+    loop, because only a run decides the number of its steps.
+    """
+    nodes = list(module.graph.nodes)
+    for node in nodes:
+        if node.target is torch.ops.higher_order.while_loop:
+            raise UserError(
+                f"{name}: {describe(node)}: only a run decides the number of steps; write a Python "
+                "loop with a constant number of steps"
+            )
+        if node.target is torch.ops.higher_order.cond:
+            write_out(module, node, name)
+    if len(module.graph.nodes) != len(nodes):
+        module.graph.eliminate_dead_code()
+
+
+def write_out(module: GraphModule, node: Node, name: str) -> None:
+    condition, *branches, operands = node.args
+    if isinstance(condition, bool):
+        branches = [branches[0 if condition else 1]]
+    results = []
+    for branch in branches:
+        inner = module.get_submodule(str(branch.target))
+        write_out_conditions(inner, name)
+        results.append(insert(module.graph, node, inner.graph, operands))
+    for user in list(node.users):
+        if user.target is not operator.getitem:
+            continue
+        chosen = [result[user.args[1]] for result in results]
+        if len(chosen) == 2 and chosen[0] is not chosen[1]:
+            with module.graph.inserting_before(user):
+                value = module.graph.call_function(ATEN.where.self, (condition, *chosen))
+            value.meta = dict(user.meta)
+            chosen = [value]
+        user.replace_all_uses_with(chosen[0])
+        module.graph.erase_node(user)
+    module.graph.erase_node(node)
+
+
+def insert(graph: Graph, before: Node, branch: Graph, operands: list[Node]) -> list[Node]:
+    """Copy the nodes of a branch into a graph; return the results."""
+    given = [n for n in branch.nodes if n.op == "placeholder"]
+    copied: dict[Node, Node] = dict(zip(given, operands, strict=True))
+    with graph.inserting_before(before):
+        results = graph.graph_copy(branch, copied)
+    return list(results)

@@ -1,0 +1,267 @@
+"""Defines operators of torch by torch's core operators, if torch and TVM have no definition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ATEN = torch.ops.aten
+PT2E = torch.ops.quantized_decomposed
+
+STIRLING = (1 / 12, -1 / 360, 1 / 1260)
+"""The coefficients of 1/x, 1/x³ and 1/x⁵ in the series of the logarithm of the gamma function."""
+
+SHIFT = 6
+"""The logarithm of the gamma function of numbers below 7 uses the series at x + 6."""
+
+CENTRAL = (
+    (0.886226899, -1.645349621, 0.914624893, -0.140543331),
+    (1.0, -2.118377725, 1.442710462, -0.329097515, 0.012229801),
+)
+TAIL = (
+    (-1.970840454, -1.624906493, 3.429567803, 1.641345311),
+    (1.0, 3.543889200, 1.637067800),
+)
+"""The polynomials of the inverse error function by P. Acklam's method, as in torch."""
+
+
+def mean_and_variance(
+    x: Tensor,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]:
+    axes = [*range(x.dim())] if not dim else [*dim]
+    variance = ATEN.var.correction(x, axes, correction=correction, keepdim=keepdim)
+    return variance, x.mean(axes, keepdim)
+
+
+def compute_hypotenuse(x: Tensor, y: Tensor) -> Tensor:
+    """Return √(x² + y²) by the ratio of both, because a square may overflow."""
+    longer, shorter = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
+    is_end = (longer == 0) | (longer == torch.inf)
+    ratio = shorter / torch.where(is_end, 1.0, longer)
+    return torch.where(is_end, longer, longer * torch.sqrt(1 + ratio * ratio))
+
+
+def has_sign(x: Tensor) -> Tensor:
+    """Return whether a number is negative, or the negative zero of floats."""
+    return (x < 0) | (1 / x < 0) if x.is_floating_point() else x < 0
+
+
+def copy_sign(x: Tensor, y: Tensor | float) -> Tensor:
+    size = x.abs() if x.is_floating_point() else x.abs().to(torch.get_default_dtype())
+    if isinstance(y, Tensor):
+        return torch.where(has_sign(y), -size, size)
+    return -size if math.copysign(1, y) < 0 else size
+
+
+def evaluate_polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """Evaluate a polynomial, whose coefficients begin with the constant."""
+    total = torch.full_like(x, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        total = total * x + coefficient
+    return total
+
+
+def invert_error_function(x: Tensor) -> Tensor:
+    """Return the inverse of ``erf``: a quotient of polynomials, and two steps of Newton."""
+    size = x.abs()
+    square = x * x
+    inner = x * evaluate_polynomial(square, CENTRAL[0]) / evaluate_polynomial(square, CENTRAL[1])
+    inside = torch.where(size < 1, size, 0.0)
+    root = torch.sqrt(-torch.log((1 - inside) / 2))
+    outer = evaluate_polynomial(root, TAIL[0]) / evaluate_polynomial(root, TAIL[1])
+    found = torch.where(size <= 0.7, inner, torch.where(x < 0, -outer, outer))
+    for _ in range(2):
+        slope = 2 / math.sqrt(math.pi) * torch.exp(-found * found)
+        found = found - (torch.erf(found) - x) / slope
+    end = torch.where(size == 1, x * torch.inf, torch.nan)
+    return torch.where(size < 1, found, end)
+
+
+def compute_log_gamma(x: Tensor) -> Tensor:
+    """Return the logarithm of the absolute value of the gamma function, by Stirling's series."""
+    reflected = x < 0.5
+    y = torch.where(reflected, 1 - x, x)
+    is_small = y < SHIFT + 1
+    small = torch.where(is_small, y, 1.0)
+    product = small
+    for step in range(1, SHIFT):
+        product = product * (small + step)
+    z = torch.where(is_small, y + SHIFT, y)
+    inverse = 1 / z
+    series = inverse * evaluate_polynomial(inverse * inverse, STIRLING)
+    result = (z - 0.5) * torch.log(z) - z + (math.log(2 * math.pi) / 2) + series
+    result = torch.where(is_small, result - torch.log(product), result)
+    sine = torch.sin(math.pi * (x - torch.floor(x))).abs()
+    whole = torch.where(
+        x == torch.floor(x), torch.inf, math.log(math.pi) - torch.log(sine) - result
+    )
+    return torch.where(reflected, whole, result)
+
+
+def find_minimum(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return x.amin(dim, keepdim), x.argmin(dim, keepdim)
+
+
+def count_nonzeros(
+    x: Tensor,
+    p: float = 2,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Any:
+    """Return the norm of order 0; other norms are core operators."""
+    if p != 0:
+        return NotImplemented
+    return (x != 0).to(dtype or x.dtype).sum(dim, keepdim)
+
+
+def choose_rank(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the k-th smallest element of an axis, and its index."""
+    if not x.dim():
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    values, places = torch.topk(x, k, dim, largest=False)
+    chosen = values.narrow(dim, k - 1, 1), places.narrow(dim, k - 1, 1)
+    return chosen if keepdim else (chosen[0].squeeze(dim), chosen[1].squeeze(dim))
+
+
+def choose_middle(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return choose_rank(x, (x.shape[dim] + 1) // 2 if x.dim() else 1, dim, keepdim)
+
+
+def choose_median(x: Tensor) -> Tensor:
+    return choose_middle(x.reshape(-1), 0)[0]
+
+
+def count_below(
+    bounds: Tensor,
+    x: Tensor | float,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Return the number of sorted bounds, along the last axis, that are below each value.
+
+    Equal bounds count with ``right``.
+    """
+    if sorter is not None:
+        bounds = bounds.gather(-1, sorter)
+    values = x if isinstance(x, Tensor) else torch.tensor(x)
+    bounds = bounds.unsqueeze(-2) if bounds.dim() > 1 else bounds
+    column = values.unsqueeze(-1)
+    below = bounds <= column if right or side == "right" else bounds < column
+    return below.sum(-1).to(torch.int32 if out_int32 else torch.int64)
+
+
+def find_bucket(
+    x: Tensor, bounds: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    return count_below(bounds, x, out_int32=out_int32, right=right)
+
+
+def measure_distances(x: Tensor, y: Tensor, p: float, _: int | None = None) -> Tensor:
+    """Return the distance of each row of x, (…, n, d), from each row of y, (…, m, d)."""
+    return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
+
+
+def scatter_to_mask(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Replace the masked elements by the first elements of the source, in order."""
+    x, mask = torch.broadcast_tensors(x, mask)
+    place = mask.reshape(-1).long().cumsum(0) - 1
+    place = place.clamp(0, source.numel() - 1)
+    return torch.where(mask, source.reshape(-1)[place].reshape(x.shape), x)
+
+
+def combine_bags(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    _by_frequency: bool = False,
+    mode: int = 0,
+    _sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the sum (mode 0), mean (1) or maximum (2) of the rows of each bag.
+
+    A bag is the indices from one offset to the next one. Only the first result is defined.
+    """
+    rows = weight[indices]
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    place = torch.arange(indices.shape[0])
+    begin = offsets[:-1] if include_last_offset else offsets
+    end = torch.cat([begin[1:], torch.full((1,), indices.shape[0], dtype=begin.dtype)])
+    inside = (place >= begin.unsqueeze(1)) & (place < end.unsqueeze(1))
+    if padding_idx >= 0:
+        inside = inside & (indices != padding_idx)
+    count = inside.sum(1, keepdim=True)
+    if mode == 2:
+        lowest = torch.where(inside.unsqueeze(2), rows, -torch.inf).amax(1)
+        result = torch.where(count == 0, 0.0, lowest)
+    else:
+        result = inside.to(rows.dtype) @ rows
+        result = result / count.clamp(min=1) if mode == 1 else result
+    return result, indices, count.squeeze(1), begin
+
+
+def fake_quantize(
+    x: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int
+) -> Tensor:
+    """Quantize and dequantize, as PT2E writes it after its conversion."""
+    settings = scale, zero_point, quant_min, quant_max, choose_storage(quant_min, quant_max)
+    return PT2E.dequantize_per_tensor(PT2E.quantize_per_tensor(x, *settings), *settings)
+
+
+def fake_quantize_channels(
+    x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
+) -> Tensor:
+    kind = choose_storage(quant_min, quant_max)
+    settings = scale, zero_point, axis, quant_min, quant_max, kind
+    return PT2E.dequantize_per_channel(PT2E.quantize_per_channel(x, *settings), *settings)
+
+
+def choose_storage(low: int, high: int) -> torch.dtype:
+    """Return the smallest type of integers that holds all quantized values."""
+    kinds = (torch.int8, torch.uint8, torch.int16, torch.int32)
+    return next(k for k in kinds if torch.iinfo(k).min <= low and high <= torch.iinfo(k).max)
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    ATEN.var_mean.correction: mean_and_variance,
+    ATEN.hypot.default: compute_hypotenuse,
+    ATEN.signbit.default: has_sign,
+    ATEN.copysign.Tensor: copy_sign,
+    ATEN.copysign.Scalar: copy_sign,
+    ATEN.erfc.default: lambda x: 1 - torch.erf(x),
+    ATEN.erfinv.default: invert_error_function,
+    ATEN.lgamma.default: compute_log_gamma,
+    ATEN.exp2.default: lambda x: torch.pow(2.0, x),
+    ATEN.ldexp.Tensor: lambda x, power: x * torch.pow(2.0, power),
+    ATEN.min.dim: find_minimum,
+    ATEN.linalg_vector_norm.default: count_nonzeros,
+    ATEN.kthvalue.default: choose_rank,
+    ATEN.median.default: choose_median,
+    ATEN.median.dim: choose_middle,
+    ATEN.searchsorted.Tensor: count_below,
+    ATEN.searchsorted.Scalar: count_below,
+    ATEN.bucketize.Tensor: find_bucket,
+    ATEN._cdist_forward.default: measure_distances,
+    ATEN.masked_scatter.default: scatter_to_mask,
+    ATEN._embedding_bag.default: combine_bags,
+    ATEN._embedding_bag_forward_only.default: combine_bags,
+    ATEN.fake_quantize_per_tensor_affine.default: fake_quantize,
+    ATEN.fake_quantize_per_channel_affine.default: fake_quantize_channels,
+}
+"""The definitions by operator."""

@@ -1,0 +1,148 @@
+"""Imports the maxima of windows with their indices, and of windows that differ in length.
+
+TVM's pooling has no indices. Its adaptive pooling has equal windows.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+import tvm
+from tvm import relax, te, tirx
+
+from firmwright.ir.relax import dtype_of, static_shape
+from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
+from firmwright.models.pytorch.indexing import Convert, Importer
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of an axis: a result reads ``size`` elements from its begin to its end."""
+
+    length: int
+    size: int
+    step: int = 1
+    pad: int = 0
+    dilation: int = 1
+    parts: int = 0
+    """The number of results of adaptive windows, whose begin and end are fractions; else 0."""
+
+    def place(self, result: Any, tap: Any) -> tuple[Any, Any]:
+        """Return the element that a result reads, and whether the element is in its window."""
+        if not self.parts:
+            place = result * self.step - self.pad + tap * self.dilation
+            return place, tirx.And(place >= 0, place < self.length)
+        place = tirx.floordiv(result * self.length, self.parts) + tap
+        end = tirx.floordiv((result + 1) * self.length + self.parts - 1, self.parts)
+        return place, place < end
+
+
+def find_windows(node: torch.fx.Node, image: Sequence[int]) -> list[Windows]:
+    """Return the windows of each axis of the image."""
+    rank = len(image)
+    if "adaptive" in str(node.target):
+        return [
+            Windows(
+                length, max(-(-(i + 1) * length // n) - i * length // n for i in range(n)), parts=n
+            )
+            for length, n in zip(image, node.args[1], strict=True)
+        ]
+    kernel, *options = (list(option) * (rank // len(option)) for option in node.args[1:5])
+    strides, pads, dilations = [*options, *[[]] * 3][:3]
+    return [
+        Windows(image[a], kernel[a], (strides or kernel)[a], pads[a] if pads else 0,
+                dilations[a] if dilations else 1)
+        for a in range(rank)
+    ]  # fmt: skip
+
+
+def find_maxima(importer: Importer, node: torch.fx.Node) -> relax.Expr:
+    """Import ``max_pool`` and ``adaptive_max_pool``: values, and indices in the image."""
+    builder, x = importer.block_builder, importer.env[node.args[0]]
+    emit, kind = builder.emit_te, dtype_of(x)
+    if kind in SIXTEEN_BIT_FLOATS:
+        x = builder.emit(relax.op.astype(x, "float32"))
+    values, _ = node.meta["val"]
+    shape = [int(n) for n in values.shape]
+    rank = 3 if "3d" in str(node.target) else 2
+    windows = find_windows(node, static_shape(x)[-rank:])
+    largest = emit(lambda data: find_values(data, shape, windows), x)
+    places = emit(lambda data, found: find_places(data, found, windows), x, largest)
+    if dtype_of(largest) != kind:
+        largest = builder.emit(relax.op.astype(largest, kind))
+    return builder.emit(relax.Tuple([largest, places]))
+
+
+def find_adaptive_maxima(importer: Importer, node: torch.fx.Node) -> relax.Expr:
+    """Import ``adaptive_max_pool(x, size)``; equal parts without indices are plain pooling."""
+    x, size = importer.env[node.args[0]], node.args[1]
+    image = static_shape(x)[-len(size) :]
+    divides = not any(whole % parts for whole, parts in zip(image, size, strict=True))
+    if reads_indices(node) or not divides or len(static_shape(x)) != len(size) + 2:
+        return find_maxima(importer, node)
+    window = [whole // parts for whole, parts in zip(image, size, strict=True)]
+    pool = relax.op.nn.max_pool2d if len(size) == 2 else relax.op.nn.max_pool3d
+    found = importer.block_builder.emit(pool(x, window, window))
+    return importer.block_builder.emit(relax.Tuple([found, found]))
+
+
+def reads_indices(node: torch.fx.Node) -> bool:
+    return any(u.target is operator.getitem and u.args[1] == 1 and u.users for u in node.users)
+
+
+def make_taps(windows: Sequence[Windows]) -> list[Any]:
+    return [te.reduce_axis((0, w.size), f"tap_{i}") for i, w in enumerate(windows)]
+
+
+def read_taps(
+    data: te.Tensor, index: Sequence[Any], windows: Sequence[Windows], taps: Sequence[Any]
+) -> tuple[Any, Any, Any]:
+    """Return an element of a window, whether it is inside, and its position in the image."""
+    first = len(index) - len(windows)
+    pairs = [w.place(i, tap.var) for w, i, tap in zip(windows, index[first:], taps, strict=True)]
+    inside = tirx.all(*(is_inside for _, is_inside in pairs))
+    start = tirx.const(lowest_of(str(data.dtype)), str(data.dtype))
+    places = [place for place, _ in pairs]
+    value = tirx.if_then_else(inside, data(*index[:first], *places), start)
+    position = places[0]
+    for place, w in zip(places[1:], windows[1:], strict=True):
+        position = position * w.length + place
+    return value, inside, position
+
+
+def find_values(data: te.Tensor, shape: Sequence[int], windows: Sequence[Windows]) -> te.Tensor:
+    """Return the maximum of each window."""
+    taps = make_taps(windows)
+    return te.compute(
+        shape, lambda *index: te.max(read_taps(data, index, windows, taps)[0], taps), "largest"
+    )
+
+
+def find_places(data: te.Tensor, found: te.Tensor, windows: Sequence[Windows]) -> te.Tensor:
+    """Return the first position of each maximum, counted in the image; the last for NaN."""
+    taps, last = make_taps(windows), prod(w.length for w in windows) - 1
+
+    def element(*index: Any) -> Any:
+        value, inside, position = read_taps(data, index, windows, taps)
+        chosen = tirx.And(inside, value == found(*index))
+        place = tirx.Select(chosen, tirx.Cast("int64", position), tirx.const(last, "int64"))
+        return te.min(place, taps)
+
+    return te.compute(found.shape, element, "place")
+
+
+def lowest_of(dtype: str) -> float:
+    return -np.inf if "float" in dtype else tvm.tirx.min_value(dtype).value
+
+
+POOLING: dict[str, Convert] = {
+    "adaptive_max_pool2d.default": find_adaptive_maxima,
+    "adaptive_max_pool3d.default": find_adaptive_maxima,
+}
+"""The converters by operator."""

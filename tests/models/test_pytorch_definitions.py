@@ -1,0 +1,130 @@
+"""Operators that are defined by others, pooling with indices, conditions and complex numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.models import FORMATS
+from tests.networks.firmware import run_generated
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch")
+nn = torch.nn
+
+from tests.networks.torch_programs import Call, exported, samples  # noqa: E402 (needs torch)
+
+BOUNDS = torch.tensor([-1.0, 0.0, 1.0])
+
+
+def compute_functions(x: Any) -> Any:
+    y = x.flip(0)
+    return (
+        x.hypot(y), (x * 1e30).hypot(y), (x * 0).hypot(y * 0), x.copysign(y), x.copysign(-0.0),
+        (x * 0).copysign(y).signbit(), x.erfc(), x.exp2(), torch.ldexp(x, torch.arange(5)),
+        x.erfinv(), x.lgamma(), (x.abs() * 30).lgamma(), (-x.abs().round()).lgamma(),
+    )  # fmt: skip
+
+
+def compute_statistics(x: Any) -> Any:
+    return (
+        *torch.var_mean(x, 1), *torch.std_mean(x, 0, correction=0, keepdim=True),
+        *torch.var_mean(x), *x.median(1), *x.kthvalue(2, 0, True), x.median(),
+        *x.min(1), x.relu().norm(0, 1), x.norm(3, 0), torch.tril_indices(3, 3).sum() + x,
+        torch.cdist(x, x + 1), torch.cdist(x[None], x[None] * 2, 1.0), torch.bucketize(x, BOUNDS),
+        torch.bucketize(x.round(), BOUNDS, right=True), torch.searchsorted(BOUNDS, x.round()),
+        x.masked_scatter(x > 0, torch.arange(20.0)),
+    )  # fmt: skip
+
+
+def combine_bags(x: Any, *bags: Any) -> Any:
+    words = (x * 3).long().clamp(0, 9)
+    flat = words.reshape(-1)[:20]
+    return (*(bag(words) for bag in bags), *(bag(flat, torch.tensor([0, 7, 7])) for bag in bags))
+
+
+BAGS = [nn.EmbeddingBag(10, 3, mode=mode, padding_idx=1) for mode in ("mean", "sum", "max")]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Call(compute_functions), Call(compute_statistics), Call(combine_bags, *BAGS)],
+    ids=["functions", "statistics", "bags"],
+)
+def test_definitions_are_those_of_torch(model: Any) -> None:
+    """The definitions run in torch, because other tests compile the core operators."""
+    from firmwright.models.pytorch.importer import check_operators, decompose
+
+    program = torch.export.export(model, (torch.zeros(4, 5),))
+    core = decompose(program, "m.pt2")
+    check_operators(core, "m.pt2")
+    torch.manual_seed(0)
+    x = torch.randn(4, 5)
+    for number, pair in enumerate(zip(core.module()(x), model(x), strict=True)):
+        assert pair[0].dtype == pair[1].dtype, number
+        torch.testing.assert_close(*pair, rtol=2e-5, atol=2e-6, equal_nan=True)
+
+
+def pool(x: Any) -> Any:
+    largest = nn.functional.max_pool2d
+    halved = largest(x, 2, return_indices=True)
+    return (
+        *halved, *largest(x.round(), 3, 2, 1, return_indices=True),
+        *largest(x, 2, (1, 2), 0, 2, return_indices=True),
+        *largest(x, 2, 2, 0, 1, True, return_indices=True),
+        *nn.functional.adaptive_max_pool2d(x, (2, 4), return_indices=True),
+        nn.functional.max_unpool2d(*halved, 2, output_size=(5, 6)),
+        nn.functional.adaptive_max_pool3d(x, (3, 5, 2)),
+    )  # fmt: skip
+
+
+def transform(x: Any) -> Any:
+    signal = x.flatten(1)
+    spectrum = torch.stft(signal, 16, 8, window=torch.hann_window(16), return_complex=True)
+    image = torch.fft.rfft2(x)
+    shifted = torch.view_as_real(
+        image[:, 1:] * image[:, :1].conj() / 2 + image[:, 1:] * x[:, :1, :, :4]
+    )
+    return (spectrum.abs(), spectrum.transpose(1, 2).imag, spectrum.angle(), shifted,
+            torch.fft.irfft2(image, (5, 6)), torch.fft.fft(torch.fft.ifft(x)[0]).real)  # fmt: skip
+
+
+class Choice(nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 3), nn.Linear(6, 3)
+
+    def forward(self, x: Any) -> Any:
+        def inner(y: Any) -> Any:
+            return torch.cond(y.sum() > 0, self.first, self.second, (y,))
+
+        return torch.cond(x.max() > 2.5, lambda y: self.second(y) * 2, inner, (x,))
+
+
+@pytest.mark.slow
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("model", [Call(pool), Call(transform), Choice()], ids=lambda m: str(m)[:6])
+def test_outputs_are_those_of_torch(model: Any, tmp_path: Path) -> None:
+    data = exported(model, torch.zeros(1, 4, 5, 6))
+    given = samples(data, 2)
+    found = run_generated(data, given, tmp_path, ("-O0",), "pt2")
+    wanted = FORMATS["pt2"].load().run_reference(data, given).outputs
+    for ours, theirs in zip(found, wanted, strict=True):
+        for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape), number
+            np.testing.assert_allclose(a, b, 2e-5, 1e-5, err_msg=str(number))
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (torch.fft.rfft, "m.pt2: inputs, weights or outputs are complex: _fft_r2c; use their real"),
+        (lambda x: torch.fft.rfft(x).exp().abs(), r"aten.exp.default \(.*\) of complex numbers"),
+    ],
+)
+def test_complex_numbers_that_firmware_lacks_are_named(function: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        FORMATS["pt2"].load().import_model(exported(Call(function), torch.zeros(2, 8)), "m.pt2", {})
