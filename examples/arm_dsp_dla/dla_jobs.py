@@ -45,22 +45,22 @@ RULES = (
     Rule(
         "weights",
         {"weights": {"is": "constant"}},
-        "its weights are {weights}; the DLA takes constants",
+        "its weights are {weights}; the DLA supports constants",
     ),
     Rule(
         "dense",
         {"groups": {"is": 1}, "dilation": {"are": 1}, "layout": {"is": "NCHW"}},
-        "it has {groups} groups, dilation {dilation}, layout {layout}; the DLA takes 1, 1, NCHW",
+        "it has {groups} groups, dilation {dilation}, layout {layout}; the DLA supports 1, 1, NCHW",
     ),
     Rule(
         "kernel",
         {"largest_side": {"within": [1, 7]}},
-        "its kernel is {kernel}; the DLA takes sides up to 7",
+        "its kernel is {kernel}; the DLA supports sides up to 7",
     ),
     Rule(
         "stride",
         {"strides": {"one_of": [[1, 1], [2, 2]]}},
-        "its strides are {strides}; the DLA takes [1, 1] and [2, 2]",
+        "its strides are {strides}; the DLA supports [1, 1] and [2, 2]",
     ),
     Rule(
         "result",

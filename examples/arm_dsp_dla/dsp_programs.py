@@ -57,7 +57,7 @@ POINTERS = 16
 """Maximum pointers that a job passes in each direction, as in ``fw_dsp.h``."""
 
 PROGRAM = """\
-/* What the DSP runs. */
+/* The program of the DSP. */
 static void program(const fw_dsp_job *job)
 {{
 {pointers}

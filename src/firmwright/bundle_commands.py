@@ -83,7 +83,9 @@ def write_page(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+        raise UserError(
+            f"{path}: cannot be written: {error.strerror}; choose another file"
+        ) from error
 
 
 def run_sign(options: argparse.Namespace) -> int:
@@ -113,7 +115,9 @@ def read_size(name: str, text: str) -> int:
     try:
         return parse_size(int(text) if text.isdecimal() else text)
     except ValueError:
-        raise UserError(f"--{name} {text}: not a size, as 512 or 256KiB") from None
+        raise UserError(
+            f"--{name} {text}: not a size; expected a number of bytes, such as 512 or 256KiB"
+        ) from None
 
 
 def run_verify(options: argparse.Namespace) -> int:

@@ -1,8 +1,8 @@
 """Marks the folders that firmwright created: a build removes and replaces only marked folders.
 
 There are two kinds of folders, with two markers. A *claimed* folder, such as the build folder of a
-recipe, has ``.firmwright``. Builds add folders and files to it. It is removed when no other file is
-left. A folder of *results*, such as the folder of a stage, has ``stage.json``, the list of all
+recipe, has ``.firmwright``. Builds add folders and files to it. It is removed after all other
+files. A folder of *results*, such as the folder of a stage, has ``stage.json``, the list of all
 files that a build wrote there. These files are replaced or removed together; other files stay.
 
 The marker is the first file in its folder and the last file that is removed. So the next build does
@@ -61,7 +61,9 @@ def list_foreign_entries(folder: Path) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise UserError(f"{folder}: cannot be read: {error.strerror}") from None
+        raise UserError(
+            f"{folder}: cannot be read: {error.strerror}; check its permissions"
+        ) from None
     # The marker is read after the names: a build that claims the folder writes its marker first.
     return sorted(names) if read_owner(folder) is None else []
 

@@ -67,7 +67,7 @@ class WithoutSlowParts(MetaPathFinder):
         if name == "tvm":
             list_names_once()
         if name in LEFT_OUT and any(is_initializing(importer) for importer in IMPORTERS):
-            raise ModuleNotFoundError(f"TVM does without {name} here", name=name)
+            raise ModuleNotFoundError(f"firmwright imports TVM without {name}", name=name)
 
 
 def is_initializing(name: str) -> bool:

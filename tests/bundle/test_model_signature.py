@@ -170,7 +170,7 @@ def set_value(*path: str | int, value: Any) -> Callable[[Any, Any], None]:
     [
         (set_value("b", "mediaType", value="application/json"), "found 'application/json'"),
         (set_value("b", "verificationMaterial", "certificate", value={}), "with a certificate"),
-        (set_value("b", "dsseEnvelope", "payloadType", value="text/x"), "signed is a 'text/x'"),
+        (set_value("b", "dsseEnvelope", "payloadType", value="text/x"), "it signs a 'text/x'"),
         (set_value("b", "dsseEnvelope", "signatures", value=[]), "not a signature of a model"),
         (set_value("s", "_type", value="https://in-toto.io/Statement/v0.1"), "Statement/v0.1'"),
         (

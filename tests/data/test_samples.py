@@ -153,7 +153,7 @@ def test_file_by_digest_from_the_mirror_is_kept(
     (tmp_path / "cache" / "data" / digest).write_bytes(b"damaged")
     assert complaints(tmp_path, source) == [
         f"street.png: no folder in FIRMWRIGHT_MIRROR holds the file with sha256 {digest}, and the "
-        "recipe states no `url` for it"
+        "recipe states no `url` for it; add one of them"
     ]
 
 

@@ -15,8 +15,16 @@ from .conftest import Repository
             "mapping",
             "digits on rv32-bare has no stage 'mapping': it needs the key `compare`",
         ),
-        ("chip-check", "no recipe has the stage 'chip-check': it needs the device soma_dory\n"),
-        ("artifacts", "no recipe has the stage 'artifacts': it needs the device mla or tidl\n"),
+        (
+            "chip-check",
+            "no recipe has the stage 'chip-check'; add the device soma_dory to a recipe's "
+            "`target`\n",
+        ),
+        (
+            "artifacts",
+            "no recipe has the stage 'artifacts'; add the device mla or tidl to a recipe's "
+            "`target`\n",
+        ),
     ],
 )
 def test_a_stage_that_does_not_apply_fails_with_the_reason(

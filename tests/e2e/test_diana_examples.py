@@ -126,7 +126,7 @@ def test_explain_needs_no_compiler_and_names_the_rule(models: Repository) -> Non
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     refused = lines.index(
-        "    soma_dory: strides: its strides are [1, 2]; they may be [1, 1] or [2, 2]"
+        "    soma_dory: strides: its strides are [1, 2]; the accelerator supports [1, 1] and [2, 2]"
     )
     assert lines[refused - 1].split()[-3:] == ["c", "loops", "conv2"]
     assert lines[-2] == "42.9 % of MACs on soma_dory, 2 boundaries, 1 operator on c"

@@ -85,9 +85,9 @@ def test_a_program_has_no_images(repository: Repository) -> None:
     [
         (("--image-version", "new"), "version new: not a version of MCUboot; expected"),
         (("--slot", "8KiB"), "Image size"),
-        (("--slot", "large"), "--slot large: not a size, as 512 or 256KiB"),
+        (("--slot", "large"), "--slot large: not a size; expected a number of bytes"),
         (("--key", "none.pem"), "none.pem: "),
-        (("--key", "digits.yaml"), "others can read this key"),
+        (("--key", "digits.yaml"), "other users can read this key"),
     ],
 )
 def test_mistakes_are_told(repository: Repository, words: tuple[str, ...], told: str) -> None:

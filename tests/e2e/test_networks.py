@@ -149,8 +149,8 @@ MISTAKES = {
     "name: a_info\n" + TWO % ("a: digits.yaml", "b: sums.yaml") + HOST: (
         "2:15: networks.a: 'a' would have a file a_info.c, as 'a_info' has; choose another name"
     ),
-    TWO % ("a: digits.yaml", "b: none.yaml") + HOST: "1:31: networks.b: no such file: none.yaml",
-    TWO % ("a: digits.yaml", "b: bad.yaml") + HOST: "bad.yaml names several networks itself",
+    TWO % ("a: digits.yaml", "b: none.yaml") + HOST: "b: no such file: none.yaml; a relative",
+    TWO % ("a: digits.yaml", "b: bad.yaml") + HOST: "bad.yaml is a recipe of several networks",
 }
 """Messages, by the text of the recipe."""
 
@@ -203,4 +203,4 @@ def test_an_accelerator_is_refused(repository: Repository) -> None:
     repository.write("bad.yaml", text)
     done = repository.doit("build", "recipe=bad.yaml")
     assert done.returncode != 0
-    assert "tidl runs a part of it, of which there is one" in done.stdout + done.stderr
+    assert "several instances of a network, which cannot share tidl" in done.stdout + done.stderr

@@ -244,7 +244,7 @@ def overflowing(folder: Path) -> None:
 
 BAD_DATA = {
     "nan": (with_nan, ["calibration.npy: NaN in 1 of 5 samples (sample 1)"]),
-    "infinity": (with_infinity, ["samples with values that are NaN or infinite:",
+    "infinity": (with_infinity, ["samples with values that are NaN or infinite; ",
                                  "calibration.npy[3]: 2 of 192 values (sample 3, input 'x')"]),
     "overflow": (overflowing, ["sample 0 makes the network compute values that are not finite"]),
     "shape": (lambda f: save(f, np.zeros((4, 3, 8, 7), "float32")),
@@ -257,7 +257,7 @@ BAD_DATA = {
     "labels": (lambda f: np.save(f / "labels.npy", np.zeros(39, "int64")),
                [" evaluate.labels: labels.npy: 39 labels for 40 samples"]),
     "labels-type": (lambda f: np.save(f / "labels.npy", np.zeros(40)),
-                    ["labels.npy: labels are whole numbers, one a sample; found float64"]),
+                    ["labels.npy: expected whole numbers, one label per sample; found float64"]),
 }  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def test_a_bundle_is_not_rebuilt_without_its_files_or_tools(
     key = tmp_path / "readable.pem"
     key.write_text("")
     code, text = firmwright(built, "rebuild", BUNDLE, "--attest", str(key))
-    assert (code, "others can read this key" in text) == (2, True)
+    assert (code, "other users can read this key" in text) == (2, True)
 
 
 def change_memory(manifest: dict[str, Any], _: Mapping[str, bytes]) -> None:

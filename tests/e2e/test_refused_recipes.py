@@ -57,7 +57,7 @@ def test_the_file_of_a_board_is_checked_before_any_stage(
 def test_an_accelerator_in_the_caller_s_arena(repository: Repository) -> None:
     recipe = "model: digits.onnx\ntarget: tidl, c\nplatform: am62a\narena: caller\n"
     told = fail_with(repository, recipe + "run: {inputs: inputs.npz, samples: 1}\n")
-    assert "r.yaml:4:8: arena: `arena: caller` lets instances of the network run side by si" in told
+    assert "r.yaml:4:8: arena: `arena: caller` allows several instances" in told
 
 
 def test_a_detection_that_does_not_fit_is_told_at_its_key(repository: Repository) -> None:

@@ -279,7 +279,9 @@ def test_a_second_key_adds_its_signature_and_the_same_key_the_same_bytes(signed:
     assert "fewer than 2 of the policy's 2 keys" in signed.verify(signatures=2)
     sign_bundle(bundle, signed.folder / "second.pem", signed.envelope)
     assert signed.verify(signatures=2) == ""
-    assert "2 are demanded of 1 keys" in signed.verify(keys=["first.pub"], signatures=2)
+    assert "2 signatures are required, and the policy has 1 keys" in signed.verify(
+        keys=["first.pub"], signatures=2
+    )
 
 
 def test_a_policy_limits_licenses_and_the_counter(signed: Signed) -> None:
@@ -385,7 +387,7 @@ def test_keys_that_are_not_fit_are_refused(signed: Signed, monkeypatch: pytest.M
     monkeypatch.delenv("FIRMWRIGHT_SIGNING_KEY", raising=False)
     assert "no key to sign with" in refusal(None)
     key.chmod(0o644)
-    assert "others can read this key" in refusal(key)
+    assert "other users can read this key" in refusal(key)
     assert "no such file" in refusal(signed.folder / "missing.pem")
     monkeypatch.setenv("FIRMWRIGHT_SIGNING_KEY", "secret words")
     assert "not an unencrypted private key" in refusal(None)

@@ -222,9 +222,9 @@ def test_each_device_says_what_it_does_not_take() -> None:
     )
     assert [len(composite.variables) for composite in dla.composites] == [5]
     assert {o.sentence for found in dla.violations.values() for o in found} == {
-        "it has 4 groups, dilation [1, 1], layout NCHW; the DLA takes 1, 1, NCHW",
-        "its kernel is [9, 9]; the DLA takes sides up to 7",
-        "its strides are [3, 3]; the DLA takes [1, 1] and [2, 2]",
+        "it has 4 groups, dilation [1, 1], layout NCHW; the DLA supports 1, 1, NCHW",
+        "its kernel is [9, 9]; the DLA supports sides up to 7",
+        "its strides are [3, 3]; the DLA supports [1, 1] and [2, 2]",
     }
     sentences = {o.sentence for found in dsp.violations.values() for o in found}
     assert "it computes float32; the DSP has integers of up to 32 bits" in sentences

@@ -197,7 +197,7 @@ def test_github_takes_no_more_jobs(capsys: pytest.CaptureFixture[str]) -> None:
             "fleet.yaml sampels=1",
             "sampels=: unknown variable or key 'sampels'; did you mean 'samples'?",
         ),
-        ("fleet.yaml platform=host", "platform=host: the fleet says platform=rv32-bare itself"),
+        ("fleet.yaml platform=host", "platform=host: the fleet's file states platform=rv32-bare"),
         ("fleet.yaml samples=x", "samples=x: expected a whole number, found the text 'x'"),
         ("more/kws.yaml", "more/kws.yaml: this is a recipe; name it by recipe=more/kws.yaml"),
         ("fleet.yaml more.yaml", "fleet.yaml more.yaml: one fleet file at a time"),

@@ -36,7 +36,10 @@ def test_a_build_that_is_killed_fails_its_job(order: Order) -> None:
     environment = {"PYTHONPATH": str(Path(__file__).parents[2])}
     killed = replace(order, program="tests.fleet.killed_build", environment=environment)
     failure = run_alone(build, killed).failure
-    assert failure == "the build was ended by SIGKILL: memory may have run out"
+    assert (
+        failure
+        == "the build was ended by SIGKILL: memory may have run out; run fewer builds at a time"
+    )
 
 
 def test_a_build_folder_that_cannot_be_written_fails_the_job(order: Order, tmp_path: Path) -> None:

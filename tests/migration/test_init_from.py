@@ -186,7 +186,8 @@ BAD: Mapping[str, tuple[str, bytes, str]] = {
     "wrong YAML": ("a.yaml", b"compile_options:\n  a: 1\n  a: 2\n", "a.yaml:3: "),
     "list": ("a.mlconf", b"- a\n", "a.mlconf:1: expected a mapping"),
     "no model": ("a.mlconf", b"model:\n", "a.mlconf: names no model; write `firmwright init MODEL"),
-    "quotes": ("a.sh", b"x\ntvmc compile 'a.onnx\n", "a.sh:2: not a command: no closing quotation"),
+    "quotes": ("a.sh", b"x\ntvmc compile 'a.onnx\n", "a.sh:2: not a command: no closing "
+    "quotation; check its quotes"),
     "two commands": (
         "a.sh", b"onnx2c a.onnx\nonnx2c b.onnx\n", "a.sh:2: line 1 has such a command, too",
     ),
@@ -238,8 +239,8 @@ def test_files_that_do_not_fit(folder: Path, capsys: pytest.CaptureFixture[str])
         file.truncate((64 << 20) + 1)
     (folder / "net.yaml").write_text("mine")
     for words, message in (
-        (("huge.sh",), "huge.sh: over 64 MiB; a configuration is smaller\n"),
-        (("gone.sh",), "gone.sh: cannot be read: No such file or directory\n"),
+        (("huge.sh",), "huge.sh: larger than 64 MiB; name a configuration file\n"),
+        (("gone.sh",), "gone.sh: cannot be read: No such file or directory; check"),
         (("compile.sh",), "net.yaml: exists already; remove it, or convert in another folder\n"),
     ):
         assert cli.main(["init", "--from", *words]) == 1

@@ -78,7 +78,11 @@ def test_an_operator_equals_onnx_runtime(
 @pytest.mark.parametrize(
     ("kind", "attributes", "sentence"),
     [
-        ("LinearClassifier", {"classlabels_ints": [1, 2]}, "no row of coefficients for each of"),
+        (
+            "LinearClassifier",
+            {"classlabels_ints": [1, 2]},
+            "it has 2 labels, and not a row",
+        ),
         ("ZipMap", {"classlabels_int64s": [1, 2]}, "it returns maps; .* with zipmap=False"),
         ("LinearRegressor", {"post_transform": "PROBIT"}, "its post_transform is PROBIT"),
     ],

@@ -156,7 +156,7 @@ def test_a_state_in_the_layout_is_rejected() -> None:
     given = make_partition(("x", "s"), ("a_result",), a, states=1)
     _, partition = insert(given, allows_transforms=False)
     state = State(Tensor("memory", (4,), "int8"), bytes(4))
-    with pytest.raises(UserError, match="state 'memory' would be in"):
+    with pytest.raises(UserError, match="state 'memory' would have"):
         add_storage(make_interface((), (state,)), partition)
 
 
@@ -166,5 +166,5 @@ def test_a_state_whose_next_value_alone_is_in_the_layout_is_rejected() -> None:
     _, partition = insert(given, allows_transforms=False)
     assert list_padded(partition) == ["x", "a_result"]
     state = State(Tensor("memory", (4,), "int8"), bytes(4))
-    with pytest.raises(UserError, match="state 'memory' would be in"):
+    with pytest.raises(UserError, match="state 'memory' would have"):
         add_storage(make_interface((Tensor("out", (4,), "int8"),), (state,)), partition)

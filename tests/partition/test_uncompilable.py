@@ -20,12 +20,16 @@ INTERFACE = ModelInterface("onnx", "", (), (), OPERATORS)
     [
         ((2, 3), "float32", ""),
         ((), "int64", ""),
-        ((2, 3), "float8_e4m3fn", "computes float8_e4m3fn"),
-        ((2, 0), "float32", r"computes [2, 0]: a tensor has elements"),
+        (
+            (2, 3),
+            "float8_e4m3fn",
+            "computes float8_e4m3fn, which firmware does not support; use another type",
+        ),
+        ((2, 0), "float32", "computes a tensor without elements, [2, 0]; remove it from the model"),
         ((2**29 - 1,), "float32", ""),
-        ((2**29,), "float32", "computes [536870912]: a tensor is smaller than 2 GiB"),
+        ((2**29,), "float32", "computes [536870912]; a tensor has to be smaller than 2 GiB"),
         ((2**31 - 1,), "int8", ""),
-        ((2**31,), "int8", "computes [2147483648]: a tensor is smaller than 2 GiB"),
+        ((2**31,), "int8", "computes [2147483648]; a tensor has to be smaller than 2 GiB"),
     ],
 )
 def test_tensors(shape: tuple[int, ...], dtype: str, problem: str) -> None:
@@ -52,8 +56,8 @@ def test_one_message_names_all_operators() -> None:
         refuse_uncompilable(bindings, INTERFACE)
     first, *lines = str(raised.value).splitlines()
     assert first == "operators that cannot be compiled:"
-    assert lines[0].startswith("  exp ('first', 'last') computes [2, 0]")
-    assert lines[1].startswith("  sqrt ('root') computes [2, 0]")
+    assert lines[0].startswith("  exp ('first', 'last') computes a tensor without elements, [2, 0]")
+    assert lines[1].startswith("  sqrt ('root') computes a tensor without elements, [2, 0]")
     assert lines[2].startswith("  abs")
 
 
@@ -61,7 +65,7 @@ def test_all_results_of_an_operator_count() -> None:
     bad = relax.TensorType((2, 0), "float32")
     parts = relax.TupleType([relax.TensorType((2,), "float32"), bad])
     call = relax.op.split(relax.Var("x", relax.TensorType((2, 2), "float32")), 2, axis=1)
-    with pytest.raises(UserError, match=r"split.* computes \[2, 0\]"):
+    with pytest.raises(UserError, match=r"split.* computes a tensor without elements, \[2, 0\]"):
         refuse_uncompilable([relax.VarBinding(relax.Var("lv", parts), call)], INTERFACE)
 
 

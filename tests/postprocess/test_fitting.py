@@ -26,7 +26,11 @@ BATCH = (Tensor("y", (2, 8, 4, 8), "float32"),)
     [
         (detection("offset-exp"), TWO, "head 0: state `output`; the network has several: y, z"),
         (detection("offset-exp", heads=(Head("x"),)), GRID, "no output 'x'"),
-        (detection("offset-exp"), LIST, "has shape [1, 40, 8]; NCHW is 4 axes"),
+        (
+            detection("offset-exp"),
+            LIST,
+            "has shape [1, 40, 8]; the recipe's `layout`, NCHW, has 4 axes",
+        ),
         (
             detection("offset-exp"),
             BATCH,

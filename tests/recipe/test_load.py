@@ -194,7 +194,7 @@ def test_a_platform_file_of_the_user(load: Load, tmp_path: Path) -> None:
 
 
 def test_a_file_name_that_is_no_name(load: Load) -> None:
-    with pytest.raises(DiagnosticError, match="name: the file's name 'my net' is not fit"):
+    with pytest.raises(DiagnosticError, match="name: the file's name 'my net' is not a valid"):
         load("model: net.onnx", name="my net.yaml")
     assert load("model: net.onnx\nname: net", name="my net.yaml").name == "net"
 

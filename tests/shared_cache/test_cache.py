@@ -323,7 +323,11 @@ def test_of_100_poisoned_entries_none_is_used(
         ("FIRMWRIGHT_CACHE", "https:/h/x", "an address begins with two slashes: https://…"),
         ("FIRMWRIGHT_CACHE", "http://a:b@h:99999", "'http://…@h:99999' is not an address"),
         ("FIRMWRIGHT_CACHE", "/etc/passwd/x", "'/etc/passwd' is not a folder"),
-        ("FIRMWRIGHT_CACHE_SIZE", "much", "expected a size, as 512 B, .* or 2 GiB, found 'much'"),
+        (
+            "FIRMWRIGHT_CACHE_SIZE",
+            "much",
+            "expected a size such as 512 B, .* or 2 GiB, found 'much'",
+        ),
     ],
 )
 def test_a_cache_that_cannot_be(

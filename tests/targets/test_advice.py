@@ -176,7 +176,7 @@ def after(measure: Measure) -> Measured:
         ("crop output channels 17 → 16", "wide", 0.01),
         ("clip [-128, 100] → [-128, 127]", "one", 0.1),
         (
-            "give the network its input in the order that the next layer reads",
+            "pass the input to the network in the order that the next layer reads",
             "turned",
             0.25,
         ),

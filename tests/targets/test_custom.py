@@ -85,7 +85,8 @@ def test_a_device_imports_what_lies_beside_it_whenever_it_is_asked(
         (
             NPU.replace('name = "npu"', 'name, stages = "npu", ("npu:PACK",)'),
             "npu:NPU",
-            "npu.py:5:1: only an installed device adds stages and machines (npu:NPU)",
+            "npu.py:5:1: only an installed device can add stages and machines (npu:NPU); "
+            "install it as a package",
         ),
         (
             NPU.replace("def lower", "def lowered"),
@@ -96,7 +97,7 @@ def test_a_device_imports_what_lies_beside_it_whenever_it_is_asked(
         (
             NPU.replace('name = "npu"', 'name = "gpu"'),
             "npu:NPU",
-            "npu.py:5:1: the device's name is 'gpu', the recipe calls it 'npu'",
+            "npu.py:5:1: the device's name is 'gpu', the recipe calls it 'npu'; use one name",
         ),
     ],
 )

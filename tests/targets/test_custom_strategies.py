@@ -103,11 +103,11 @@ ADD = "def add(extension):\n    extension.add({})\n"
         ),
         (
             ADD.format('"relax.nn.max_pool2d"'),
-            "own.py:2: ValueError: 'relax.nn.max_pool2d': neither compute nor schedule is given",
+            "own.py:2: ValueError: 'relax.nn.max_pool2d': compute and schedule are missing",
         ),
         (
             ADD.format('"relax.nn.max_pool2d", "doubled"'),
-            "own.py:2: TypeError: compute has to be a function, not str",
+            "own.py:2: TypeError: compute: expected a function, found str",
         ),
         (
             ADD.format('"relax.nn.max_pool2d", print, device="c6x"'),

@@ -67,7 +67,7 @@ def test_a_make_that_fails_or_leaves_nothing_is_told(tmp_path: Path) -> None:
         if name == "fails":
             assert isinstance(caught.value, ToolError)
             log = tmp_path / "fails/cache/failed-make.txt"
-            assert "make failed:\n  a.c:1: error: no\n" in str(caught.value)
+            assert "the error in its output:\n  a.c:1: error: no\n" in str(caught.value)
             assert "a.c:1" in log.read_text() and str(log) in str(caught.value)
         else:
-            assert "make left 0 files build/*/firmware; one is expected" in str(caught.value)
+            assert "make wrote 0 files build/*/firmware; expected one" in str(caught.value)

@@ -105,7 +105,7 @@ def test_what_is_half_installed_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_folder_that_is_none_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_ROOT", str(tmp_path / "absent"))
-    with pytest.raises(UserError, match=r"^SOME_ROOT=\S+absent is no folder; set SOME_ROOT to"):
+    with pytest.raises(UserError, match=r"^SOME_ROOT=\S+absent is not a folder; set SOME_ROOT to"):
         find_tool_folder("SOME_ROOT", ["bin/tool"])
     monkeypatch.setenv("SOME_ROOT", "")
     assert find_tool_folder("SOME_ROOT", ["bin/tool"]) is None

@@ -137,9 +137,9 @@ def test_layer_that_is_not_finite_is_the_worst_there_can_be() -> None:
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0, 4, -1, 2], r"label 4 of sample 1 and 1 more: .* 4 classes, counted from 0"),
+        ([0, 4, -1, 2], r"label 4 of sample 1 and 1 more: .* 4 classes; expected 0 to 3"),
         ([0, 1], "2 labels for 3 samples"),
-        ([0.0, 1.0, 2.0], "labels are whole numbers, one a sample; found float64"),
+        ([0.0, 1.0, 2.0], "expected whole numbers, one label per sample; found float64"),
     ],
 )
 def test_labels_that_do_not_fit(tmp_path: Path, labels: list[int], message: str) -> None:

@@ -72,7 +72,7 @@ def test_nothing_to_find_and_nothing_found() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[[", "boxes.json: not a list of boxes for each sample"),
+        ("[[", "boxes.json: expected a list of boxes for each sample"),
         ('[[{"class": "cat"}]]', "missing required field `box`"),
         ('[[{"class": "cta", "box": [0, 0, 1, 1]}]]', "no class 'cta'; did you mean 'cat'"),
         ('[[{"class": 3, "box": [0, 0, 1, 1]}]]', "no class 3; expected 0 to 2"),

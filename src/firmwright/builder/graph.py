@@ -178,7 +178,7 @@ class Graph:
         """Bind a call to a variable; raises UserError if Relax rejects the call."""
         try:
             value = relax.BlockBuilder().normalize(expression)
-        except (RuntimeError, TypeError, ValueError) as error:  # all errors of TVM are among them
+        except (RuntimeError, TypeError, ValueError) as error:  # TVM raises subclasses of these
             raise UserError(f"{name}: {first_line(error)}") from error
         bound = relax.Var(variable, value.ty)
         self._bindings.append(relax.VarBinding(bound, value))
@@ -211,10 +211,16 @@ class Graph:
         if bias is not None:
             self._expect(bias, name, "bias", "int32", 1)
             if len(bias) != len(weights):
-                raise UserError(f"{name}: {len(bias)} biases for {len(weights)} outputs")
+                raise UserError(
+                    f"{name}: {len(bias)} biases for {len(weights)} outputs; pass one bias per "
+                    "output"
+                )
             sums = sums + np.abs(bias.astype("int64"))
         if sums.max() > np.iinfo("int32").max:
-            raise UserError(f"{name}: a sum can reach {sums.max()}, which int32 cannot hold")
+            raise UserError(
+                f"{name}: a sum can reach {sums.max()}, which int32 cannot hold; use smaller "
+                "weights or biases"
+            )
 
 
 def get_dtype_and_rank(value: Any) -> tuple[str, int]:

@@ -30,7 +30,10 @@ def random_array(
     first = int(limits.min) if low is None else low
     last = int(limits.max) if high is None else high
     if not limits.min <= first <= last <= limits.max:
-        raise UserError(f"random_array: {dtype} has no numbers from {first} to {last}")
+        raise UserError(
+            f"random_array: {dtype} has no numbers from {first} to {last}; expected low <= "
+            f"high, from {limits.min} to {limits.max}"
+        )
     drawn = np.random.PCG64(seed).random_raw(prod(shape))
     # Differences of 64-bit numbers wrap around, and the sum wraps back to the right number.
     moved = drawn % np.uint64(last - first + 1) + np.uint64(first % 2**64)

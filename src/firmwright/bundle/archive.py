@@ -92,7 +92,10 @@ def read_capped(path: Path) -> bytes:
     except OSError as error:
         raise BrokenBundleError(f"{path}: {error.strerror}") from None
     if len(content) > MAX_PACKED_BYTES:
-        raise BrokenBundleError(f"{path}: larger than {MAX_PACKED_BYTES:,} bytes, the maximum")
+        raise BrokenBundleError(
+            f"{path}: larger than {MAX_PACKED_BYTES:,} bytes, the maximum of an archive; check "
+            "the path"
+        )
     return content
 
 
@@ -195,7 +198,7 @@ HEADER = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255))
 def compress(content: bytes) -> bytes:
     """Return the bytes as one gzip stream, whose parts are compressed in parallel threads.
 
-    The parts have the same size on every machine, so that the stream is always the same.
+    The parts have equal sizes on every machine, so that the stream has equal bytes.
     """
     starts = range(0, len(content), PART_BYTES) or [0]
     with ThreadPoolExecutor(count_cores()) as pool:

@@ -258,7 +258,7 @@ def find_root(signed: Mapping[str, str], model: Path, digest: str) -> Path | Non
 
 
 def name_files(signed: Mapping[str, str], model: Path) -> dict[str, str]:
-    """Return the digests by name; a file that was signed alone gets the model's name."""
+    """Return the digests by name; if only one file was signed, it has the model's name."""
     return {model.name if name == ALONE else name: digest for name, digest in signed.items()}
 
 
@@ -273,7 +273,8 @@ def read_signed(path: Path, shown: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UserError(
-            f"{shown}: cannot read the signed {str(path)!r}: {error.strerror}"
+            f"{shown}: cannot read the signed {str(path)!r}: {error.strerror}; check the path "
+            "and its permissions"
         ) from None
 
 

@@ -19,6 +19,8 @@ from firmwright.errors import Diagnostic, DiagnosticError
 NO_LICENSE = "NOASSERTION"
 """SPDX's term for a license that is not stated."""
 
+CORRECT = "verify another bundle, or correct the policy"
+
 
 class PolicyError(DiagnosticError, UntrustedBundleError):
     """Raised with the requirements that a bundle does not meet, each at its policy line."""
@@ -41,7 +43,7 @@ def verify_bundle(path: Path, policy: Path, envelope: Path) -> Bundle:
     keys = [read_public_key(policy.parent / name) for name in stated.data["keys"]]
     wanted = stated.data["signatures"]
     if wanted > len({key.keyid for key in keys}):
-        message = f"{wanted} are demanded of {len(keys)} keys"
+        message = f"{wanted} signatures are required, and the policy has {len(keys)} keys"
         raise DiagnosticError(
             [stated.make_diagnostic(("signatures",), f"{message}; add keys, or lower the number")]
         )
@@ -64,15 +66,17 @@ def find_unmet(bundle: Bundle, policy: Document) -> Iterator[Diagnostic]:
     }
     for key, value in found.items():
         if policy.data.get(key, value) != value:
-            yield policy.make_diagnostic((key,), f"{bundle.path} has {value}")
+            yield policy.make_diagnostic((key,), f"{bundle.path} has {value}; {CORRECT}")
     counter = manifest["recipe"]["resolved"].get("counter", 0)
     if counter < policy.data.get("counter", 0):
-        yield policy.make_diagnostic(("counter",), f"{bundle.path} has {counter}, which is lower")
+        yield policy.make_diagnostic(
+            ("counter",), f"{bundle.path} has {counter}, which is lower; {CORRECT}"
+        )
     if "licenses" in policy.data:
         allowed = policy.data["licenses"]
         wrong = [f"{n} ({found})" for n, found in list_licenses(bundle) if found not in allowed]
         if wrong:
-            message = f"not of {bundle.path}, which contains {', '.join(wrong)}"
+            message = f"{bundle.path} contains {', '.join(wrong)}, which the list lacks; {CORRECT}"
             yield policy.make_diagnostic(("licenses",), message)
 
 

@@ -218,7 +218,7 @@ class Registry:
             following = answer.links.get("next", {}).get("url")
             if following is None:
                 return found
-            url = f"{first}?{urlsplit(following).query}"  # always the list of this host
+            url = f"{first}?{urlsplit(following).query}"  # stay on this host
         raise BrokenBundleError(
             f"{self.shown}: more than {MAX_PAGES} pages of references to one manifest; delete some"
         )
@@ -279,7 +279,9 @@ class Registry:
         place = urlsplit(str(told.get("realm", "")))
         if place.scheme != "https" and not LOOPBACK.fullmatch(place.netloc):
             name = repr(place.geturl())
-            raise web.WebError(f"it asks for a password at {name}, which is not https")
+            raise web.WebError(
+                f"it asks for a password at {name}, which is not https; use a registry with https"
+            )
         asked = urlencode({key: told[key] for key in ("service", "scope") if told.get(key)})
         url = place._replace(query=asked).geturl()
         found = decode(web.download(self.session, url, MAX_ANSWER_BYTES), Token, url)

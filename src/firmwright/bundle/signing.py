@@ -116,10 +116,13 @@ def verify_signatures(bundle: Bundle, envelope: Path, keys: Sequence[Any], wante
         found.verify(list(keys), wanted)
     except VerificationError:
         raise UntrustedBundleError(
-            f"{envelope}: fewer than {wanted} of the policy's {len(keys)} keys have signed it"
+            f"{envelope}: fewer than {wanted} of the policy's {len(keys)} keys have signed it; "
+            "sign the bundle with more of these keys"
         ) from None
     if found.payload_type != PAYLOAD_TYPE:
-        raise UntrustedBundleError(f"{envelope}: signed is a {found.payload_type!r}; {SIGN_AGAIN}")
+        raise UntrustedBundleError(
+            f"{envelope}: it signs a {found.payload_type!r}, not a bundle; {SIGN_AGAIN}"
+        )
     if found.payload != encode_statement(make_statement(bundle)):
         raise UntrustedBundleError(
             f"{envelope}: the signatures are valid, but for another bundle: the provenance does "
@@ -136,7 +139,7 @@ def read_private_key(path: Path | None) -> bytes:
         return text.encode()
     content = read_key_file(path)
     if path.stat().st_mode & 0o077:
-        raise UserError(f"{path}: others can read this key; `chmod 600 {path}`")
+        raise UserError(f"{path}: other users can read this key; run `chmod 600 {path}`")
     return content
 
 
@@ -184,7 +187,10 @@ def read_public_key(path: Path) -> SSlibKey:
     from securesystemslib.signer import SSlibKey
 
     if not isinstance(key, Ed25519PublicKey):
-        raise UserError(f"{path}: not a public key of ed25519, with which bundles are signed")
+        raise UserError(
+            f"{path}: not a public key of ed25519, the kind that signs bundles; use the public "
+            "part of such a key: `openssl pkey -in key.pem -pubout`"
+        )
     return SSlibKey.from_crypto(key)
 
 

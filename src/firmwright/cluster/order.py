@@ -116,7 +116,9 @@ def refuse_failure(done: CompletedProcess[str], hint: str = "") -> None:
     """
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
-        raise UserError(f"the build was ended by {name}: memory may have run out")
+        raise UserError(
+            f"the build was ended by {name}: memory may have run out; run fewer builds at a time"
+        )
     if done.returncode:
         cause = (
             ": a program did not start; memory may have run out" if done.returncode == 127 else ""

@@ -49,7 +49,7 @@ def load_npy(path: Path) -> Array:
 
 
 def load_npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
-    """Return the named arrays of an ``.npz`` file; UserError naming those that are missing."""
+    """Return the named arrays of an ``.npz`` file; UserError with the names of missing arrays."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             found = {name: archive[name] for name in names if name in archive}
@@ -77,7 +77,9 @@ def load_raw(path: Path, tensor: Tensor) -> Array:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+        raise UserError(
+            f"{path}: cannot be read: {error.strerror}; check the path and its permissions"
+        ) from None
     if len(data) != tensor.bytes:
         raise UserError(
             f"{path}: holds {len(data):,} bytes; one sample of the input '{tensor.name}' "
@@ -134,8 +136,8 @@ def check_bytes(array: Array, tensor: Tensor, label: str) -> Array:
         limits = find_limits(dtype)
         if array.size and (array.min() < limits.min or array.max() > limits.max):
             raise UserError(
-                f"{label}: the input '{tensor.name}' is {dtype}, of {limits.min} to {limits.max}; "
-                f"found {array.min()} to {array.max()}"
+                f"{label}: the input '{tensor.name}' is {dtype}, of {limits.min} to "
+                f"{limits.max}; found {array.min()} to {array.max()}; scale or clip the samples"
             )
     return array
 
@@ -154,7 +156,7 @@ def quantize_array(array: Array, tensor: Tensor) -> Array:
 
 
 def dequantize_array(array: Array, tensor: Tensor) -> Array:
-    """Return real numbers (float32) for integers with a scale, or small floats; others as is."""
+    """Return real numbers (float32) for integers with a scale, or small floats; else the array."""
     if is_small_float(tensor.stated_dtype):
         return to_model_type(array, tensor).astype("float32")
     if tensor.scale is None:

@@ -32,7 +32,10 @@ def read_model(path: Path, shown_as: str, sha256: str | None) -> bytes:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UserError(f"{shown_as}: cannot read the model: {error.strerror}") from None
+        raise UserError(
+            f"{shown_as}: cannot read the model: {error.strerror}; check the path and its "
+            "permissions"
+        ) from None
     if sha256 is not None:
         check_digest(data, sha256, shown_as)
     return data
@@ -52,7 +55,7 @@ def fetch_model(url: str, sha256: str) -> bytes:
 def find_in_mirror(likely_name: str, sha256: str) -> bytes | None:
     """Return the bytes of the file with this digest, None if no mirror folder has it.
 
-    The folders are those of FIRMWRIGHT_MIRROR, in order. ``likely_name`` is the name to try first.
+    FIRMWRIGHT_MIRROR names the folders, in order. ``likely_name`` is the name to try first.
     """
     for candidate in list_mirror_files(likely_name):
         data = candidate.read_bytes()
@@ -66,7 +69,10 @@ def list_mirror_files(likely_name: str) -> Iterator[Path]:
     for folder in filter(None, os.environ.get(MIRROR_VARIABLE, "").split(os.pathsep)):
         root = Path(folder)
         if not root.is_dir():
-            raise UserError(f"{MIRROR_VARIABLE}: '{folder}' is not a folder")
+            raise UserError(
+                f"{MIRROR_VARIABLE}: '{folder}' is not a folder; name folders, separated by "
+                f"'{os.pathsep}'"
+            )
         files = sorted(p for p in root.rglob("*") if p.is_file())
         yield from sorted(files, key=lambda p: p.name != likely_name)
 
@@ -101,7 +107,10 @@ def add_query(url: str) -> str:
     for signed in os.environ.get(SIGNED_VARIABLE, "").split():
         start, _, secret = signed.partition("?")
         if not (start.startswith(("http://", "https://")) and secret):
-            raise UserError(f"{SIGNED_VARIABLE}: an entry is not an http address with a query")
+            raise UserError(
+                f"{SIGNED_VARIABLE}: an entry is not an http address with a query; expected "
+                "https://HOST/PATH?QUERY"
+            )
         if place == start or (is_plain and start.endswith("/") and place.startswith(start)):
             return f"{place}?{query}{'&' * bool(query)}{secret}"
     return url
@@ -134,7 +143,7 @@ def fetch_file(file: DataFile, cache: Path) -> Path:
     if data is None and file.url is None:
         raise UserError(
             f"{file.display_name}: no folder in {MIRROR_VARIABLE} holds the file with sha256 "
-            f"{file.sha256}, and the recipe states no `url` for it"
+            f"{file.sha256}, and the recipe states no `url` for it; add one of them"
         )
     if data is None:
         data = download(file.url or "", file.sha256, "the file")

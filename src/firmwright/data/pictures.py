@@ -41,7 +41,10 @@ def open_picture(data: bytes, label: str) -> Image.Image:
         with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
             if picture.width * picture.height > MAX_PIXELS:
                 size = f"{picture.width} x {picture.height}"
-                raise UserError(f"{label}: {size} pixels; the maximum is {MAX_PIXELS:,} in total")
+                raise UserError(
+                    f"{label}: {size} pixels; the maximum is {MAX_PIXELS:,} in total: scale "
+                    "the picture down"
+                )
             if picture.mode[0] in WIDE_MODES:
                 raise UserError(
                     f"{label}: pixels of more than 8 bits ({picture.mode}), which would be cut off "
@@ -93,7 +96,9 @@ def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str)
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise UserError(f"{label}: cannot be read: {error.strerror}") from None
+        raise UserError(
+            f"{label}: cannot be read: {error.strerror}; check the path and its permissions"
+        ) from None
     picture = open_picture(data, label)
     size = compute_resized_size(picture.size, preprocess)
     if size != picture.size:

@@ -1,4 +1,4 @@
-"""Makes samples of a network's inputs: real ones with their origins, or seeded random ones."""
+"""Makes samples of a network's inputs: real samples with origins, or seeded random samples."""
 
 from __future__ import annotations
 
@@ -137,7 +137,11 @@ def refuse_not_finite(samples: Sequence[Sample], columns: Mapping[str, Column]) 
         if array.dtype.kind == "f" and not np.isfinite(array).all()
     ]
     if bad:
-        raise UserError("\n".join(["samples with values that are NaN or infinite:", *bad]))
+        raise UserError(
+            "\n".join(
+                ["samples with values that are NaN or infinite; remove or correct them:", *bad]
+            )
+        )
 
 
 def refuse_not_whole(

@@ -36,7 +36,7 @@ PACKAGED = re.compile(r"([A-Za-z_]\w*):([^/].*)", re.ASCII)
 
 @dataclass(frozen=True)
 class Layers:
-    """A file, its overlays and values of the command line, each merged over the earlier ones.
+    """A file, its overlays and values of the command line, each merged over the earlier values.
 
     ``overrides`` are texts in YAML by their keys, such as ``run.samples``. Their paths start at the
     file's folder.
@@ -118,9 +118,11 @@ class Reader:
         try:
             path = find_base(name, above[-1].parent)
             if os.path.realpath(path) in map(os.path.realpath, above):
-                raise UserError("the files extend one another in a circle")
+                raise UserError("the files extend one another in a circle; remove one `extends`")
             if len(above) == MAX_DEPTH:
-                raise UserError(f"more than {MAX_DEPTH} files extend one another")
+                raise UserError(
+                    f"more than {MAX_DEPTH} files extend one another; merge some of them"
+                )
             content = read_bytes(path, str(path))
         except UserError as error:
             chain = " extends ".join([*map(str, above), name])
@@ -172,7 +174,9 @@ def find_packaged(package: str, name: str) -> Path:
         places = []
     found = [Path(place, *folders, file) for place in places]
     if not found:
-        raise UserError(f"the Python package {quote(package)} is not installed")
+        raise UserError(
+            f"the Python package {quote(package)} is not installed; install it, or name a file"
+        )
     return next((path for path in found if path.is_file()), found[0])
 
 

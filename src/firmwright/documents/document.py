@@ -112,7 +112,7 @@ def read_bytes(path: Path, shown: str) -> bytes:
     """Return a file's content, at most MAX_BYTES. Raises DiagnosticError if it cannot be read."""
     try:
         if path.is_fifo():  # it might have no writer, and then the read would not end
-            raise OSError(EINVAL, "it is a pipe")
+            raise OSError(EINVAL, "it is a pipe; name a file")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
@@ -131,7 +131,7 @@ def read_bytes(path: Path, shown: str) -> bytes:
 
 
 def parse_document(content: bytes, shown: str) -> tuple[Document, list[Diagnostic]]:
-    """Return the data as it is written, without validation, and the errors of YAML.
+    """Return the data of the file without validation, and the errors of YAML.
 
     Raises DiagnosticError if the data is not a mapping.
     """

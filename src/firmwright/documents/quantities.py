@@ -16,7 +16,7 @@ def parse_frequency(frequency: int | str) -> int:
         return frequency
     match = _FREQUENCY.fullmatch(frequency)
     if match is None:
-        raise ValueError(f"expected a frequency, as 64 MHz, found {frequency!r}")
+        raise ValueError(f"expected a frequency such as 64 MHz, found {frequency!r}")
     return max(1, round(float(match[1]) * _HERTZ[match[2]]))
 
 
@@ -24,7 +24,7 @@ def parse_time(time: str) -> float:
     """Return a time in milliseconds, stated as ``10 ms`` (us, ms, s)."""
     match = _TIME.fullmatch(time)
     if match is None:
-        raise ValueError(f"expected a time, as 10 ms, found {time!r}")
+        raise ValueError(f"expected a time such as 10 ms, found {time!r}")
     return round(float(match[1]) * _MILLISECONDS[match[2]], 6)
 
 

@@ -15,7 +15,7 @@ def parse_size(size: int | str) -> int:
         return size
     match = _SIZE.fullmatch(size)
     if match is None:
-        raise ValueError(f"expected a size, as 512 B, 300 KiB, 10 MiB or 2 GiB, found {size!r}")
+        raise ValueError(f"expected a size such as 512 B, 300 KiB, 10 MiB or 2 GiB, found {size!r}")
     return int(match[1]) * _UNITS[match[2]]
 
 

@@ -35,7 +35,7 @@ def parse_key(key: str) -> Pointer:
         parts.append(found["plain"] if found["quoted"] is None else found["quoted"])
         start = found.end()
     if not parts:
-        raise ValueError(f"not a key: {key!r}")
+        raise ValueError(f"not a key: {key!r}; write keys as run.samples or inputs['a.b'].shape")
     return (*parts[:-1], f"{before}{parts[-1]}{after}")
 
 

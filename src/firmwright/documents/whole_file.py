@@ -20,5 +20,7 @@ def write_whole(path: Path, content: bytes) -> bool:
         unfinished.write_bytes(content)
         unfinished.replace(path)
     except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+        raise UserError(
+            f"{path}: cannot be written: {error.strerror}; check the permissions and the free space"
+        ) from None
     return True

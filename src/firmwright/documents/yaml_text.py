@@ -248,7 +248,9 @@ class _Builder:
 
 def _parse_text(written: str) -> str:
     if odd := _NOT_PRINTABLE.search(written):
-        raise ValueError(f"the character U+{ord(odd.group()):04X} is not allowed in text")
+        raise ValueError(
+            f"the character U+{ord(odd.group()):04X} is not allowed in text; remove it"
+        )
     return written
 
 

@@ -71,7 +71,7 @@ class Symbols:
 class Firmware:
     """A parsed ELF file; ``entry`` is the address of its first instruction.
 
-    Segments and symbols also include those of the ELF files ``beside`` it.
+    The ELF files ``beside`` it add their segments and symbols.
     """
 
     path: Path
@@ -117,9 +117,12 @@ def _read_file(path: Path) -> Firmware:
             )
             return Firmware(path, int(elf["e_entry"]), segments, _read_symbols(elf))
     except OSError as error:
-        raise UserError(f"{path}: cannot read the firmware: {error.strerror}") from error
+        raise UserError(
+            f"{path}: cannot read the firmware: {error.strerror}; check the path and its "
+            "permissions"
+        ) from error
     except ELFError as error:
-        raise UserError(f"{path}: not an ELF file: {error}") from error
+        raise UserError(f"{path}: not an ELF file: {error}; build it again") from error
 
 
 def _read_symbols(elf: ELFFile) -> Symbols:

@@ -76,8 +76,8 @@ def find_core(architecture: str) -> int:
     """Return the unicorn core of an architecture. Raises UserError if unicorn lacks such a core."""
     if architecture not in CORES:
         raise UserError(
-            f"the emulator unicorn has no core for the architecture '{architecture}'; it has some "
-            f"for {', '.join(CORES)}"
+            f"the emulator unicorn has no core for the architecture '{architecture}'; choose "
+            f"another emulator, or one of these architectures: {', '.join(CORES)}"
         )
     return CORES[architecture]
 

@@ -23,9 +23,15 @@ def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
     try:
         process = run_process([*launcher, path.resolve()], run.console_input, limit)
     except subprocess.TimeoutExpired as error:
-        raise UserError(f"{path}: the program did not exit within {limit} seconds") from error
+        raise UserError(
+            f"{path}: the program did not exit within {limit} seconds; check custom code for a "
+            "loop without an end"
+        ) from error
     except OSError as error:
-        raise UserError(f"{path}: cannot run the program: {error.strerror}") from error
+        raise UserError(
+            f"{path}: cannot run the program: {error.strerror}; choose a platform that this "
+            "machine runs"
+        ) from error
     if process.returncode < 0:
         name = describe_exit(process.returncode)
         raise UserError(f"{path}: the program was ended by the signal {name}; run it in a debugger")

@@ -72,7 +72,7 @@ def _emulate(run: Run, machine: type[Machine], library: CDLL, name: str) -> Exec
 
 
 def find_machines(accelerators: Iterable[str]) -> dict[str, type[Machine]]:
-    """Return the machines by name, including those of a platform's accelerators."""
+    """Return the machines by name, including the machines of a platform's accelerators."""
     installed = sorted({*accelerators} & {*target_names()})
     return MACHINES | {
         machine: resolve_name(reference)
@@ -146,7 +146,8 @@ class _Session:
             except UcError as error:
                 raise self._make_error(
                     f"{len(segment.data)} bytes at {segment.address:#010x} are outside the "
-                    f"memories of platform {self._run.platform.name}"
+                    f"memories of platform {self._run.platform.name}; correct `memories`, or "
+                    "the board's linker script"
                 ) from error
 
     def _map(self, name: str, memory: Memory, access: int) -> None:

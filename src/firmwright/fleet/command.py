@@ -127,7 +127,7 @@ def read_jobs() -> list[FleetJob]:
         if name not in VARIABLES:
             refuse_unknown_key(name, VARIABLES)
         if not value:
-            raise UserError(f"{name}=: a value is missing")
+            raise UserError(f"{name}=: a value is missing; write {name}=VALUE, or leave it out")
     overrides = {name: text for name, text in given.items() if is_key(name)}
     if "recipe" in given:
         if "fleet" in given:
@@ -147,6 +147,7 @@ def add_overrides(job: FleetJob, overrides: dict[str, str]) -> FleetJob:
     """Return a job with the arguments for all jobs; UserError for one that it has already."""
     for name in overrides.keys() & job.overrides.keys():
         raise UserError(
-            f"{name}={overrides[name]}: the fleet says {name}={job.overrides[name]} itself"
+            f"{name}={overrides[name]}: the fleet's file states {name}={job.overrides[name]}; "
+            "change it there"
         )
     return replace(job, overrides={**job.overrides, **overrides})

@@ -54,7 +54,10 @@ def run_command(access: BoardAccess, words: Sequence[str], key: str, firmware: P
     except OSError as error:
         raise UserError(f"{key}: cannot run '{command[0]}': {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"{key}: '{command[0]}' did not end in {COMMAND_LIMIT} s") from None
+        raise UserError(
+            f"{key}: '{command[0]}' did not end within {COMMAND_LIMIT} s; check the board and "
+            "the command"
+        ) from None
     if done.returncode != 0:
         tail = [f"  {line}" for line in done.stdout.decode(errors="replace").splitlines()[-TAIL:]]
         first = f"{key} of {access.description}: '{command[0]}' ended with {done.returncode}:"
@@ -81,10 +84,15 @@ def run_over_ssh(
     try:
         done = subprocess.run(command, input=given, capture_output=True, timeout=limit, check=False)
     except OSError as error:
-        raise UserError(f"ssh: cannot be run: {error.strerror}") from None
+        raise UserError(f"ssh: cannot be run: {error.strerror}; install OpenSSH's client") from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"{access.description}: no end within {limit:g} s (`patience`)") from None
+        raise UserError(
+            f"{access.description}: the program did not end within {limit:g} s; check the "
+            "board, or raise `patience`"
+        ) from None
     if done.returncode == 255:  # ssh's own
         told = done.stderr.decode(errors="replace").strip()
-        raise UserError(f"ssh to {ssh.host} failed: {told}")
+        raise UserError(
+            f"ssh to {ssh.host} failed: {told}; `ssh {ssh.host}` has to work without a password"
+        )
     return Execution(access.description, done.returncode, done.stdout)

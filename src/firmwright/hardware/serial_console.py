@@ -44,8 +44,8 @@ class SerialConsole:
         """Send the samples one by one, and the parts of each; return the lines that come back.
 
         A part is sent after the answer to the previous one, its number of ``outputs``: a firmware
-        reads it only then, and earlier bytes would be lost. Lines begin with ``@``; the rest is
-        noise. Raises UserError for a board that falls silent.
+        reads it only then, and earlier bytes would be lost. Lines begin with ``@``; all other lines
+        are noise. Raises UserError for a board that falls silent.
         """
         lines: list[bytes] = []
         self._line.reset_input_buffer()
@@ -66,7 +66,10 @@ class SerialConsole:
         while not (line := self._read_line(what)).startswith(b"@"):
             pass
         if line.startswith(b"@output") and not OUTPUT.fullmatch(line):
-            raise UserError(f"{self._port.port}: noise in the answer to {what}: {line[:60]!r}")
+            raise UserError(
+                f"{self._port.port}: noise in the answer to {what}: {line[:60]!r}; check the "
+                "cable and `baud`"
+            )
         return line
 
     def _read_line(self, what: str) -> bytes:
@@ -75,8 +78,8 @@ class SerialConsole:
             if time.monotonic() > deadline:
                 half = f"; it began with {self._rest[:40]!r}" if self._rest else ""
                 raise UserError(
-                    f"{self._port.port}: no answer to {what} in {self._patience:g} s "
-                    f"(`patience`){half}"
+                    f"{self._port.port}: no answer to {what} in {self._patience:g} s{half}; "
+                    "check the board, the cable and `baud`, or raise `patience`"
                 )
             self._rest += self._read()
         line, _, self._rest = self._rest.partition(b"\n")
@@ -88,7 +91,9 @@ class SerialConsole:
         try:
             return bytes(self._line.read(max(1, self._line.in_waiting)))
         except (OSError, SerialException) as error:
-            raise UserError(f"{self._port.port}: the line broke: {error}") from None
+            raise UserError(
+                f"{self._port.port}: the connection was lost: {error}; check the cable"
+            ) from None
 
     def _write(self, data: bytes) -> None:
         from serial import SerialException
@@ -109,4 +114,6 @@ def open_port(port: SerialPort) -> Serial:
     try:
         return serial_for_url(port.port, port.baud, timeout=0.2)
     except (OSError, ValueError, SerialException) as error:
-        raise UserError(f"{port.port}: cannot be opened: {error}") from None
+        raise UserError(
+            f"{port.port}: cannot be opened: {error}; check the port's name and its permissions"
+        ) from None

@@ -37,7 +37,8 @@ def main_bindings(module: tvm.IRModule) -> list[relax.VarBinding]:
         if not isinstance(binding, relax.VarBinding) or isinstance(binding.value, relax.If):
             raise UserError(
                 f"operator '{binding.var.name}': control flow and run-time shapes cannot be "
-                "compiled to a static schedule"
+                "compiled to a static schedule; export the model without branches, with fixed "
+                "shapes"
             )
     return bindings
 
@@ -55,7 +56,10 @@ def static_shape(value: relax.Expr) -> tuple[int, ...]:
     # A slice is a list, so a look at an element does not call TVM.
     lengths = shape.values[:] if isinstance(shape, relax.ShapeExpr) else None
     if lengths is None or not all(isinstance(d, tvm.tirx.IntImm) for d in lengths):
-        raise UserError(f"'{getattr(value, 'name', value)}' has no static shape: {value.ty}")
+        raise UserError(
+            f"'{getattr(value, 'name', value)}' has no static shape: {value.ty}; export the "
+            "model with fixed shapes"
+        )
     return tuple(int(d) for d in lengths)
 
 
@@ -217,8 +221,8 @@ def remove_dead_bindings(module: tvm.IRModule) -> tvm.IRModule:
 def drop_unread_bindings(module: tvm.IRModule) -> tvm.IRModule:
     """Remove dataflow bindings of ``main`` that have no reader, in one pass from the end.
 
-    TVM's pass compares each dead binding with each live one. It needs seconds if 2,000 of 10,000
-    bindings are dead.
+    TVM's pass compares each dead binding with each live binding. It needs seconds if 2,000 of
+    10,000 bindings are dead.
     """
     main = module["main"]
     read, blocks = set(relax.analysis.free_vars(main.body.body)), []
@@ -233,7 +237,7 @@ def drop_unread_bindings(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def read_variables(value: relax.Expr) -> list[relax.Var]:
-    """Return the variables that a value reads, including those inside tuples, with repetitions."""
+    """Return the variables that a value reads, also inside tuples, with repetitions."""
     if isinstance(value, relax.Var):
         return [value]
     if isinstance(value, relax.Tuple):

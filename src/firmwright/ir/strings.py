@@ -31,7 +31,7 @@ def encode_strings(array: Array) -> Array:
         if len(text) >= STRING_BYTES or b"\0" in text:
             raise UserError(
                 f"the string {text.decode(errors='replace')!r} has {len(text)} bytes; a string "
-                f"of a network has at most {STRING_BYTES - 1}, without bytes of 0"
+                f"of a network has at most {STRING_BYTES - 1}, without bytes of 0: shorten it"
             )
     stored = np.array(texts, f"S{STRING_BYTES}").view("uint8")
     return stored.reshape(*array.shape, STRING_BYTES)

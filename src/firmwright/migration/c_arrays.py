@@ -40,7 +40,10 @@ def read_c_array(source: Source) -> list[Setting]:
     found = {each: read_items(source, each) for each in ARRAY.finditer(text)}
     models = {each: data for each, data in found.items() if data[4:8] == IDENTIFIER}
     if not models:
-        raise source.make_error(1, "no array of bytes is a TFLite model (bytes 4 to 7: TFL3)")
+        raise source.make_error(
+            1,
+            "no array of bytes is a TFLite model (bytes 4 to 7: TFL3); name the C file of a model",
+        )
     first, *others = models
     if others:
         line = source.find_line(others[0].start())

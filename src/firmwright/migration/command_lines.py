@@ -183,7 +183,9 @@ def split_words(
         try:
             words = shlex.split(text, comments=True)
         except ValueError as error:
-            raise source.make_error(number, f"not a command: {error}".lower()) from None
+            raise source.make_error(
+                number, f"not a command: {error}; check its quotes".lower()
+            ) from None
         for word in words:
             word, semicolon, _ = word.partition(";")
             if END.fullmatch(word):

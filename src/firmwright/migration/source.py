@@ -70,11 +70,13 @@ def read_source(given: str) -> Source:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise UserError(f"{given}: cannot be read: {error.strerror}") from None
+        raise UserError(
+            f"{given}: cannot be read: {error.strerror}; check the path and its permissions"
+        ) from None
     if path.suffix.lower() in MODEL_SUFFIXES:
         raise UserError(f"{given}: this is a model; write `firmwright init {given}`")
     if len(content) > MAX_BYTES:
-        raise UserError(f"{given}: over {MAX_BYTES >> 20} MiB; a configuration is smaller")
+        raise UserError(f"{given}: larger than {MAX_BYTES >> 20} MiB; name a configuration file")
     return Source(given, path.parent, path.suffix.lower(), decode(content, given))
 
 
@@ -87,5 +89,7 @@ def decode(content: bytes, shown: str) -> str:
     except UnicodeDecodeError as error:
         odd, line = error.start, content.count(b"\n", 0, error.start) + 1
     if odd >= 0:
-        raise DiagnosticError([Diagnostic(shown, line, 1, "not a text file in UTF-8")])
+        raise DiagnosticError(
+            [Diagnostic(shown, line, 1, "not a text file in UTF-8; save it as UTF-8")]
+        )
     return text

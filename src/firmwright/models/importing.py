@@ -49,7 +49,7 @@ def run_importer(name: str, convert: Callable[[], IRModule]) -> IRModule:
             return convert()
         except UserError as error:
             failure = str(error)
-        except Exception as error:  # importers raise all kinds
+        except Exception as error:  # importers raise exceptions of many types
             failure = f"cannot import the graph: {first_line(error)}"
         # TVM's block builder prints a warning when it is deleted, and importers form cycles.
         gc.collect()

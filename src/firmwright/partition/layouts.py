@@ -29,12 +29,11 @@ def insert_transforms(
 ) -> tuple[IRModule, Partition]:
     """Insert the fewest transforms between the regions of ``device`` and the others.
 
-    If several choices need as few transforms, use the one that moves the fewest bytes. Functions
-    of other regions in the layout have its shapes; those of the device's regions keep the plain
-    shapes. ``fallback`` runs the transforms; ``device`` generates their C.
-    If the layout allows no transforms, all tensors that are connected with a region of the
-    device are in its layout, also inputs and outputs of the network. Raises UserError if a
-    connected region cannot use the layout.
+    If several choices need as few transforms, use the one that moves the fewest bytes. Functions of
+    other regions in the layout have its shapes; functions of the device's regions keep the plain
+    shapes. ``fallback`` runs the transforms; ``device`` generates their C. If the layout allows no
+    transforms, all tensors that are connected with a region of the device are in its layout, also
+    inputs and outputs of the network. Raises UserError if a connected region cannot use the layout.
     """
     native = {r.name for r in partition.regions if r.device == device}
     if not native:
@@ -72,8 +71,8 @@ def add_storage(interface: ModelInterface, partition: Partition) -> ModelInterfa
     for state, names in zip(interface.states, partition.state_pairs, strict=True):
         if any(storage[name] for name in names):
             raise UserError(
-                f"state '{state.tensor.name}' would be in a device-specific layout, and states are "
-                "plain; allow the device its transforms"
+                f"state '{state.tensor.name}' would have the layout of a device, and states "
+                "are plain; allow the device its layout transforms"
             )
     inputs, outputs = (
         # The states come after the inputs and outputs, so the longer lists are cut.
@@ -110,8 +109,9 @@ def refuse_inflexible(partition: Partition, names: Collection[str]) -> None:
         plain = [r for r in partition.regions if r.name in names]
         lines = [f"  {r.anchor} ('{', '.join(r.sources) or r.name}') on {r.device}" for r in plain]
         raise UserError(
-            "layout transforms are off, but these operators need plain tensors and are connected "
-            "with an accelerator that uses another layout:\n" + "\n".join(lines)
+            "layout transforms are off, but these operators need plain tensors and are "
+            "connected with an accelerator that uses another layout; allow the transforms "
+            "(layout_transform=1):\n" + "\n".join(lines)
         )
 
 

@@ -91,7 +91,7 @@ def build_regions(
 ) -> tuple[tvm.IRModule, Partition, list[Group]]:
     """Return one function per region, the regions, and the group of operators of each.
 
-    ``macs`` are the model's operators'.
+    ``macs`` are the multiply-accumulates of the model's operators.
     """
     parameters = list(module["main"].params)
     bindings, outputs = read_graph(module)

@@ -61,10 +61,10 @@ def find_result_problem(result: tvm.ir.Type) -> str:
     if result.shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in result.shape):
         return "has a result whose shape is known only at run time; firmware needs fixed shapes"
     if str(result.dtype) not in ELEMENT_BYTES:
-        return f"computes {result.dtype}"
+        return f"computes {result.dtype}, which firmware does not support; use another type"
     shape = [int(d) for d in result.shape]
     if min(shape, default=1) < 1:
-        return f"computes {shape}: a tensor has elements"
+        return f"computes a tensor without elements, {shape}; remove it from the model"
     if Tensor("", tuple(shape), str(result.dtype)).bytes > LARGEST_TENSOR:
-        return f"computes {shape}: a tensor is smaller than 2 GiB"
+        return f"computes {shape}; a tensor has to be smaller than 2 GiB"
     return ""

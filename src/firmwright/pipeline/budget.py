@@ -13,8 +13,10 @@ def check_measurable(job: Job) -> None:
     if budget is None:
         return
     if not job.has_firmware:
-        message = f"the platform '{job.platform.name}' links no firmware here that could be held"
-        raise DiagnosticError([make_diagnostic(job, "", f"{message} to it; leave the key out")])
+        message = (
+            f"the platform '{job.platform.name}' links no firmware here that could be measured"
+        )
+        raise DiagnosticError([make_diagnostic(job, "", f"{message}; leave the key out")])
     found = [
         make_diagnostic(job, key, f"{reason}; {remedy}")
         for key in ("instructions", "cycles", "latency")

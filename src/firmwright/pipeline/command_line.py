@@ -149,7 +149,7 @@ def check_variables() -> None:
         refuse_unknown_key(name, VARIABLES)
     for name, value in sorted(given.items()):
         if not value:
-            raise UserError(f"{name}=: a value is missing")
+            raise UserError(f"{name}=: a value is missing; write {name}=VALUE, or leave it out")
     if SCHEDULER in given and "tune" not in {argument.partition(":")[0] for argument in sys.argv}:
         message = "only `doit tune` and `doit fleet` run on a cluster"
         raise UserError(f"{SCHEDULER}={given[SCHEDULER]}: {message}")

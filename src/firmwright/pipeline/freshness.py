@@ -273,7 +273,10 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
             with report_disk_errors(self.name):
                 yield
         except sqlite3.Error as error:
-            sys.exit(f"{self.name}: the finished stage cannot be recorded: {error}")
+            sys.exit(
+                f"{self.name}: the finished stage cannot be recorded: {error}; choose another "
+                "build folder with outdir="
+            )
 
 
 def text_digest(text: str) -> str:

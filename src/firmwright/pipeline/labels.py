@@ -44,4 +44,6 @@ def refuse_equal(names: Sequence[str]) -> None:
     """Raise UserError for two classes with one name, because labels could not separate them."""
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise UserError(f"the classes {names.index(name)} and {index} are both named '{name}'")
+            raise UserError(
+                f"the classes {names.index(name)} and {index} are both named '{name}'; rename one"
+            )

@@ -78,7 +78,10 @@ def update_lock(job: Job, platforms: list[Job]) -> None:
     changed = write_lock(job.recipe.path, merged)
     job.note(f"{lock_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
     for base in list_distant_bases(job):
-        job.note(f"{base}: the recipe builds on this file outside of its repository")
+        job.note(
+            f"{base}: the recipe extends this file, which is outside of its repository; copy "
+            "it there"
+        )
 
 
 def merge_locks(before: Lock, found: Lock) -> Lock:
@@ -106,7 +109,10 @@ def update_entry(job: Job, found: Lock, key: str) -> Lock:
     """
     before = read_lock(job.recipe.path)
     if before is None:
-        raise UserError(f"{lock_path(job.recipe.path)}: no such file; lock the whole recipe first")
+        raise UserError(
+            f"{lock_path(job.recipe.path)}: no such file; first lock the whole recipe: "
+            f"`{lock_command(job)}`"
+        )
     folder = job.recipe.path.parent
     files = {*map(inputs.to_absolute, job.recipe.list_files(key))}
     every = name_files(inputs.user_files(job), folder, find_packages(job.recipe))

@@ -22,7 +22,9 @@ def read_platforms() -> list[str]:
         return []
     names = [name.strip() for name in argument.split(",")]
     if "" in names:
-        raise UserError(f"platform={argument}: a name is missing next to a comma")
+        raise UserError(
+            f"platform={argument}: a name is missing next to a comma; add it, or remove the comma"
+        )
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"platform={argument}: '{name}' is there twice")

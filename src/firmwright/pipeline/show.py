@@ -75,7 +75,7 @@ def resolve(layers: Layers) -> Origins:
     """Return a recipe with the values of the command line. Raises UserError."""
     overrides, *others = list_overrides_by_platform()
     if others:
-        raise UserError("show prints a recipe for one platform")
+        raise UserError("show prints a recipe for one platform; name one with platform=")
     catalog = make_catalog()
     if names_networks(layers):
         load_networks(layers, catalog)

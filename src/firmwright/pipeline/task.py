@@ -133,9 +133,9 @@ def refuse_device_stages(known: Collection[str]) -> Iterator[dict[str, Any]]:
             stages[stage.name] = stage
     for stage in stages.values():
         if stage.name not in known:
-            needs = f"it needs the device {' or '.join(devices[stage.name])}"
+            needs = f"add the device {' or '.join(devices[stage.name])} to a recipe's `target`"
             group = {"basename": stage.name, "doc": stage.sentence}
-            yield refuse_task(group, [f"no recipe has the stage '{stage.name}': {needs}"])
+            yield refuse_task(group, [f"no recipe has the stage '{stage.name}'; {needs}"])
 
 
 def make_task(job: Job, stage: Stage) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def list_results(job: Job, stage: Stage) -> list[Path]:
 
 
 def list_own_inputs(job: Job, stage: Stage) -> list[str]:
-    """Return the files that a stage reads and no other stage writes."""
+    """Return the files that a stage reads and that are not written by another stage."""
     return [str(p) for p in (*stage.inputs(job), *find_templates(stage.templates(job)))]
 
 

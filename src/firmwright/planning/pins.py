@@ -33,7 +33,11 @@ def resolve_pins(
         else:
             names = list_layers(key, memory, partition, kernels, platform)
         if names & accelerated:
-            raise PinError(key, "an accelerator reads or writes it: `memory` places the rest")
+            raise PinError(
+                key,
+                "an accelerator reads or writes it, and `memory` places only other tensors; "
+                "remove the key",
+            )
         for name in sorted(names):
             before, other = found.get(name, (-1, memory))
             if before == rank(key) and other != memory:
@@ -67,7 +71,9 @@ def list_layers(
     placed = written - {partition.view_roots.get(name) for name in partition.outputs}
     names = constants if platform.memories[memory].read_only else constants | placed
     if not names:
-        raise PinError(pattern, f"the layer has no buffer that '{memory}' could contain")
+        raise PinError(
+            pattern, f"the layer has no buffer that '{memory}' could contain; remove the key"
+        )
     return names
 
 

@@ -26,9 +26,11 @@ def read_class_names(classes: Classes, place: DataFolders) -> tuple[str, ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{shown}: cannot be read: {error.strerror}") from None
+        raise UserError(
+            f"{shown}: cannot be read: {error.strerror}; check the path and its permissions"
+        ) from None
     except UnicodeDecodeError:
-        raise UserError(f"{shown}: not UTF-8 text") from None
+        raise UserError(f"{shown}: not UTF-8 text; save it as UTF-8") from None
     names = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not names:
         raise UserError(f"{shown}: no class names; expected one a line")

@@ -173,9 +173,14 @@ def fit_head(
     shared = "A" not in sizes and "L" not in sizes
     channels = sizes["C"] // len(boxes) if shared else sizes["C"]
     if shared and sizes["C"] % len(boxes):
-        raise UserError(f"{sizes['C']} channels are not a multiple of {len(boxes)} anchors")
+        raise UserError(
+            f"{sizes['C']} channels are not a multiple of {len(boxes)} anchors; correct `anchors`"
+        )
     if "A" in sizes and sizes["A"] != len(boxes):
-        raise UserError(f"output '{tensor.name}' has {sizes['A']} anchors, the recipe {len(boxes)}")
+        raise UserError(
+            f"output '{tensor.name}' has {sizes['A']} anchors, the recipe has {len(boxes)}; "
+            "correct `anchors`"
+        )
     last = max(
         detection.box.channel + count_box_channels(detection),
         detection.class_scores.channel + classes,
@@ -183,8 +188,9 @@ def fit_head(
     )
     if last > channels:
         raise UserError(
-            f"output '{tensor.name}' ({tensor.dtype} {list(tensor.shape)} as {detection.layout}) "
-            f"has {channels} channels per anchor; box, objectness and {classes} classes need {last}"
+            f"output '{tensor.name}' ({tensor.dtype} {list(tensor.shape)} as "
+            f"{detection.layout}) has {channels} channels per anchor; box, objectness and "
+            f"{classes} classes need {last}: correct these keys or `layout`"
         )
     if "L" in sizes:
         row_step, column_step = columns * steps["L"], steps["L"]
@@ -230,7 +236,8 @@ def check_shape(layout: str, tensor: Tensor) -> tuple[int, ...]:
     shape = tensor.shape
     if len(shape) != len(layout):
         raise UserError(
-            f"output '{tensor.name}' has shape {list(shape)}; {layout} is {len(layout)} axes"
+            f"output '{tensor.name}' has shape {list(shape)}; the recipe's `layout`, {layout}, "
+            f"has {len(layout)} axes: correct it"
         )
     if shape[0] != 1:
         raise UserError(
@@ -244,8 +251,8 @@ def normalize_anchors(detection: Detection, head: Head) -> tuple[tuple[float, fl
     """Return the anchors as parts of the picture."""
     encoding = detection.box.encoding
     if ENCODINGS[encoding].anchors != bool(head.anchors):
-        needs = "needs" if ENCODINGS[encoding].anchors else "has no"
-        raise UserError(f"the encoding {encoding} {needs} anchors")
+        needs = "needs anchors; add" if ENCODINGS[encoding].anchors else "has no anchors; remove"
+        raise UserError(f"the encoding {encoding} {needs} `anchors`")
     width, height = detection.picture
     return tuple((w / width, h / height) for w, h in head.anchors) or ((1.0, 1.0),)
 
@@ -259,14 +266,16 @@ def compute_grid_size(
         columns, rows = sizes["W"], sizes["H"]
         if head.stride and (columns * head.stride, rows * head.stride) != (width, height):
             raise UserError(
-                f"a grid of {columns} x {rows} cells, {head.stride} pixels apart, is not a picture "
-                f"of {width} x {height}"
+                f"a grid of {columns} x {rows} cells, {head.stride} pixels apart, is not a "
+                f"picture of {width} x {height}; correct the head's `stride`"
             )
         return columns, rows
     left = sizes["L"] - taken
     if head.stride is None:
         if ENCODINGS[detection.box.encoding].grid:
-            raise UserError(f"the encoding {detection.box.encoding} needs the head's `stride`")
+            raise UserError(
+                f"the encoding {detection.box.encoding} needs the head's `stride`; add it"
+            )
         return max(left, 0), 1
     if width % head.stride or height % head.stride:
         problem = f"{width} x {height} pixels are not a multiple of the stride {head.stride}"
@@ -274,7 +283,8 @@ def compute_grid_size(
     columns, rows = width // head.stride, height // head.stride
     if columns * rows * anchors > left:
         raise UserError(
-            f"{columns} x {rows} cells with {anchors} boxes each; the output has {left} left"
+            f"{columns} x {rows} cells with {anchors} boxes each; the output has {left} left: "
+            "correct the head's `stride` or `anchors`"
         )
     return columns, rows
 

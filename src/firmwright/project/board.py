@@ -66,7 +66,8 @@ def is_filled(name: str, memory: Memory) -> bool:
 def check_places(board: str, variables: Mapping[str, Any], folder: Path) -> None:
     """Raise UserError if a custom board's files leave out a memory of the network.
 
-    The data for this memory would be linked with the rest, or would not be copied there.
+    The linker would place the data of this memory elsewhere, or the start-up code would not copy
+    it.
     """
     scripts, code = (
         [f for f in folder.iterdir() if (f.suffix == ".ld") == s] for s in (True, False)
@@ -106,5 +107,7 @@ def render_file(
     except jinja2.TemplateSyntaxError as error:
         mistake = Diagnostic(str(path), error.lineno, 1, f"{error.message}")
     except (jinja2.TemplateError, UnicodeDecodeError) as error:
-        mistake = Diagnostic(str(path), 0, 0, f"this template cannot be filled in: {error}")
+        mistake = Diagnostic(
+            str(path), 0, 0, f"this template cannot be filled in: {error}; correct the template"
+        )
     raise DiagnosticError([mistake])

@@ -68,7 +68,7 @@ class ExportedNetwork:
 
     @cached_property
     def arrays(self) -> dict[str, list[SampleArray]]:
-        """Return the sample as inputs and outputs; formatting long ones needs seconds."""
+        """Return the sample as inputs and outputs; formatting long samples needs seconds."""
         ports = {"input": self.inputs, "output": self.outputs}
         return {
             kind: [
@@ -109,7 +109,10 @@ def write_zip(path: Path, folder: Path) -> None:
 def refuse_machine_code(name: str, sources: Path) -> None:
     for file in sorted(sources.iterdir()):
         if file.suffix not in PORTABLE_SUFFIXES:
-            raise UserError(f"`libraries` has {file.name}, but packages hold C alone: no {name}")
+            raise UserError(
+                f"`libraries` has {file.name}, and packages contain only C; leave `export: "
+                f"{name}` out"
+            )
 
 
 def list_all_templates(folder: str) -> list[str]:

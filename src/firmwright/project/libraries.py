@@ -45,5 +45,8 @@ def collect_library_functions(kernels: Iterable[Kernel]) -> list[LibraryFunction
     for name in names:
         if names.count(name) > 1:
             counts = " and with ".join(str(count) for n, count in called if n == name)
-            raise UserError(f"the library function '{name}' is called with {counts} tensors")
+            raise UserError(
+                f"the library function '{name}' is called with {counts} tensors; use one "
+                "function per number of tensors"
+            )
     return [LibraryFunction(*entry) for entry in called]

@@ -45,7 +45,7 @@ PLATFORM_REMARKS = {
     "memories": "The memories of your chip, from its reference manual.",
     "stack": "A part of the RAM; the rest is for the network.",
     "toolchains": "The first is the default; an entry can be the path of a custom toolchain file.",
-    "emulators": "unicorn runs it at any address, QEMU only at those of its machine. "
+    "emulators": "unicorn runs it at any address, QEMU only at the addresses of its machine. "
     "With [] the firmware is built and not run.",
 }
 """Notes on the parts to change in a platform file, by its key."""
@@ -84,7 +84,7 @@ def write_new_board(name: str, like: str, folder: Path) -> list[Path]:
 
 
 def make_board(name: str, like: str) -> list[tuple[str, str]]:
-    """Return the files of a board with their content; they extend no other template."""
+    """Return the files of a board with their content, which does not extend other templates."""
     made = [(DESCRIPTION, make_description(name, like))]
     for file in list_board_files(like):
         text = flatten_template(f"boards/{like}/{file.name}")

@@ -89,7 +89,10 @@ def decode_checksums(console: bytes, samples: int, layers: int) -> npt.NDArray[n
     lines = [line.split() for line in console.decode("ascii", "replace").splitlines()]
     printed = [words[1:] for words in lines if words[:1] == ["@checksum"]]
     if len(printed) != samples * layers:
-        raise UserError(f"{len(printed)} checksums of layers came, not {samples * layers}")
+        raise UserError(
+            f"the firmware printed {len(printed)} checksums of layers; expected "
+            f"{samples * layers}: check a changed main.c"
+        )
     for sample, layer, checksum in printed:
         found[int(sample), int(layer)] = int(checksum)
     return found

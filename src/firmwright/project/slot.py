@@ -38,16 +38,21 @@ def refuse_place(slot: NetworkSlot, build: Build, needed: int) -> None:
     """Raise UserError if the platform has no such flash, or the network needs more memory."""
     platform, flash = build.platform, build.platform.memories.get("flash")
     if flash is None or not any("{script}" in flag for flag in build.settings.link_flags):
-        raise UserError(f"the platform '{platform.name}' has no flash that a linker script places")
+        raise UserError(
+            f"the platform '{platform.name}' has no flash that a linker script places; choose "
+            "another platform"
+        )
     end, last = slot.address + slot.size, flash.origin + flash.size
     if slot.address <= flash.origin or end > last:
         raise UserError(
             f"from {slot.address:#x} to {end:#x}: not within the flash of '{platform.name}' "
-            f"({flash.origin:#x} to {last:#x}), or at its beginning, which is the firmware's"
+            f"({flash.origin:#x} to {last:#x}), or at its beginning, which the firmware "
+            "needs; move it"
         )
     if slot.workspace is not None and slot.workspace < needed:
         raise UserError(
-            f"`workspace` is {slot.workspace:,} bytes, and the network needs {needed:,}"
+            f"`workspace` is {slot.workspace:,} bytes; expected {needed:,} or more, which the "
+            "network needs"
         )
 
 

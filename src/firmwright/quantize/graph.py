@@ -60,7 +60,8 @@ def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProt
         model = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     except Exception as error:  # the errors of these libraries have no common base class
         raise UserError(
-            f"quantize: the model cannot be prepared for quantization: {first_line(error)}"
+            f"quantize: the model cannot be prepared for quantization: {first_line(error)}; "
+            "export the model again"
         ) from error
     used = {"", *(n.domain for n in model.graph.node)}
     kept = [o for o in model.opset_import if o.domain in used]
@@ -80,8 +81,8 @@ def refuse_sixteen_bits(graph: onnx.GraphProto) -> None:
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise UserError(
-            f"quantize: the model has 16-bit floats ('{found[0]}'{more}); quantization starts from "
-            "float32: export the model so"
+            f"quantize: the model has 16-bit floats ('{found[0]}'{more}); quantization starts "
+            "from float32: export the model with float32"
         )
 
 
@@ -151,13 +152,16 @@ def evaluate(
             shown.SerializeToString(), session_options(), providers=["CPUExecutionProvider"]
         )
     except Exception as error:
-        raise UserError(f"quantize: ONNX Runtime rejects the model: {first_line(error)}") from error
+        raise UserError(
+            f"quantize: ONNX Runtime rejects the model: {first_line(error)}; export the model again"
+        ) from error
     for index, sample in enumerate(track(samples, "samples")):
         try:
             computed = session.run(names, dict(sample)) if names else []
         except Exception as error:
             raise UserError(
-                f"quantize: ONNX Runtime rejects sample {index}: {first_line(error)}"
+                f"quantize: ONNX Runtime rejects sample {index}: {first_line(error)}; check "
+                "its shape and values"
             ) from error
         found = dict(zip(names, computed, strict=True))
         if tensors is not None:

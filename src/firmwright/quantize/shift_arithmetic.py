@@ -179,7 +179,10 @@ class ShiftLayer:
         if operator_name(call) != "relax.dequantize" or not isinstance(call.args[0], Constant):
             raise NoShiftFormError
         if set(np.log2(constant_array(call.args[1])).reshape(-1)) != {exponent}:
-            raise UserError(f"{self.name}: the bias does not count steps of the layer's sums")
+            raise UserError(
+                f"{self.name}: the bias and the layer's sums have different scales; quantize "
+                "the float model"
+            )
         return constant_array(call.args[0]).astype("int64").reshape(-1)
 
     def accumulate_addition(self, call: tvm.ir.Call) -> Accumulator:
@@ -192,7 +195,9 @@ class ShiftLayer:
         if static_shape(first.integers) != static_shape(second.integers):
             raise NoShiftFormError
         if first.exponent != second.exponent:
-            raise UserError(f"{self.name}: adds tensors on different grids")
+            raise UserError(
+                f"{self.name}: adds tensors of different scales; quantize the float model"
+            )
         wide = [self.emit(relax.op.astype(t.integers, "int32")) for t in (first, second)]
         return Accumulator(self.emit(relax.op.add(*wide)), self.compute_shift(first.exponent))
 

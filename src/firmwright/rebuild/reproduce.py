@@ -100,7 +100,10 @@ def reproduce(job: Job) -> None:
     for name, reason in left_out.items():
         job.note(f"not varied: {name}, for {reason}")
     for base in list_distant_bases(job):
-        job.note(f"{base}: the recipe builds on this file outside of its repository")
+        job.note(
+            f"{base}: the recipe extends this file, which is outside of its repository; copy "
+            "it there"
+        )
     job.note(f"the same twice: {job.bundle.name}, sha256 {digest_files(ours)}")
 
 
@@ -174,7 +177,10 @@ def read_result(bundle: Path) -> dict[str, bytes]:
     from firmwright.bundle.first_difference import read_folder
 
     if not bundle.is_file():
-        raise UserError(f"the build wrote no {bundle.name}, so no files can be compared")
+        raise UserError(
+            f"the build did not write {bundle.name}, so no files can be compared; build it "
+            "without `reproduce` first"
+        )
     return read_folder(bundle)
 
 

@@ -67,7 +67,9 @@ def run_git(*arguments: str) -> str:
     try:
         done = subprocess.run(command, env=variables, capture_output=True, check=False)
     except FileNotFoundError:
-        raise UserError("revisions need the program git, which is not installed") from None
+        raise UserError(
+            "revisions need the program git, which is not installed; install it"
+        ) from None
     if done.returncode:
         raise UserError(f"git: {os.fsdecode(done.stderr).strip()}")
     return os.fsdecode(done.stdout).removesuffix("\n")

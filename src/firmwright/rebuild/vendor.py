@@ -103,7 +103,9 @@ class Input:
             return self.path.read_bytes()
         data = find_in_mirror(self.name, self.digest)
         if data is None and self.url is None:
-            raise UserError(f"{self.name}: no mirror folder has the file, and it has no `url`")
+            raise UserError(
+                f"{self.name}: no mirror folder has the file, and it has no `url`; add one of them"
+            )
         return download(self.url or "", self.digest, "the file") if data is None else data
 
     def is_in(self, place: Path) -> bool:

@@ -112,7 +112,7 @@ def _find_platform_errors(
         yield Finding(("platform",), f"unknown platform {quote(name)}{hint}")
     elif not for_device and name in platforms and platforms[name].host is None:
         having = ", ".join(sorted(n for n, entry in platforms.items() if entry.host))
-        message = f"the platform {quote(name)} has no host to be built for instead"
+        message = f"the platform {quote(name)} names no `host` platform to build for"
         yield Finding(("compile_for_device",), f"{message}; platforms that have one: {having}")
 
 

@@ -57,7 +57,9 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
         yield from find_calibration_errors(quantize)
     if "name" not in data and any(find_errors(path.stem, load_schema()["properties"]["name"])):
         yield Finding(
-            ("name",), f"the file's name {quote(path.stem)} is not fit for one; add the key 'name'"
+            ("name",),
+            f"the file's name {quote(path.stem)} is not a valid name of a network; add the key "
+            "'name'",
         )
 
 
@@ -124,7 +126,9 @@ def find_class_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     pointer: Pointer = ("postprocess", "classes")
     classes = get_value(data, pointer)
     if isinstance(classes, int):
-        yield Finding(pointer, "the network has their number; state their names")
+        yield Finding(
+            pointer, "expected the names of the classes, not their number, which the network has"
+        )
     if classes is not None and get_value(data, ("postprocess", "detection")):
         yield Finding(
             pointer,
@@ -153,7 +157,7 @@ def find_evaluate_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
                 yield Finding(pointer, "boxes are found by `postprocess.detection`; add that key")
     metric = ("evaluate", "thresholds", "metric")
     if get_value(data, metric) is not None and not get_value(data, ("evaluate", "metric")):
-        yield Finding(metric, "there is no metric to hold to it; add `evaluate.metric`")
+        yield Finding(metric, "the recipe has no metric for this threshold; add `evaluate.metric`")
     top1 = ("evaluate", "thresholds", "top1")
     if get_value(data, top1) is not None and not labels:
         message = "without labels every class is right; add `evaluate.labels`, or use `top1_loss`"
@@ -218,7 +222,7 @@ def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
     for pointer, entry in places:
         for key in ("activations", "weights") if isinstance(entry, dict) else ():
             if entry.get(key, "int8") != "int8":
-                yield Finding((*pointer, key), "`arithmetic: shift` is for int8 alone")
+                yield Finding((*pointer, key), "`arithmetic: shift` supports only int8; write int8")
 
 
 def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
@@ -236,7 +240,7 @@ def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
     if calibration.get("method") != "model":
         if "inputs" not in calibration:
             yield Finding(
-                place, "the key 'inputs' is missing: samples that show the range of values"
+                place, "the key 'inputs' is missing; add samples that show the range of values"
             )
         return
     if "inputs" in calibration:

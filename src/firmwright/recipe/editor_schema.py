@@ -57,7 +57,9 @@ def write_editor_schema(folder: Path) -> Path:
     try:
         path.write_text(format_editor_schema(), encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+        raise UserError(
+            f"{path}: cannot be written: {error.strerror}; check the permissions and the free space"
+        ) from None
     return path
 
 

@@ -123,13 +123,18 @@ def find_missing_files(data: Any, folder: Path) -> Iterator[Finding]:
         shown = quote(str(file))
         try:
             if S_ISDIR(file.stat().st_mode) and not reference.format.may_be_folder:
-                yield Finding(reference.pointer, f"expected a file, found the folder {shown}")
+                yield Finding(
+                    reference.pointer,
+                    f"expected a file, found the folder {shown}; name a file in it",
+                )
         except FileNotFoundError:
             advice = "a relative path starts at the recipe's folder"
             yield Finding(reference.pointer, f"no such file: {shown}; {advice}")
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            yield Finding(reference.pointer, f"cannot read {shown}: {reason}")
+            yield Finding(
+                reference.pointer, f"cannot read {shown}: {reason}; check its permissions"
+            )
 
 
 def find_wide_pattern(reference: FileReference, folder: Path) -> Iterator[Finding]:

@@ -134,11 +134,16 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
         recipe = parse_layers(file, path.parent)
         missing = [each for each in recipe.files if not each.is_file()]
         if missing:
-            yield Finding(pointer, f"no such file: {missing[0]}")
+            yield Finding(
+                pointer,
+                f"no such file: {missing[0]}; a relative path starts at the recipe's folder",
+            )
             continue
         with suppress(DiagnosticError):  # reported when the recipe is loaded
             if names_networks(recipe):
-                yield Finding(pointer, f"{recipe} names several networks itself; name those")
+                yield Finding(
+                    pointer, f"{recipe} is a recipe of several networks; name these networks here"
+                )
     named = {key: data[key] for key in ("platform", "toolchain") if key in data}
     if not is_own_file(str(named.get("platform", ""))):
         yield from find_name_errors(named, catalogue)

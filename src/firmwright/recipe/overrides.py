@@ -85,7 +85,7 @@ def knows(pointer: Pointer, schema: Schema) -> bool:
 def refuse_unknown_key(name: str, others: tuple[str, ...] = ()) -> None:
     """Raise UserError for a name that is not a key of recipes; ``others`` are known names."""
     if name.strip("+") == EXTENDS:
-        raise UserError(f"{name}=: overlays follow the recipe: recipe=a.yaml:b.yaml")
+        raise UserError(f"{name}=: write overlays after the recipe: recipe=a.yaml:b.yaml")
     if not is_key(name):
         known = (*others, *list_keys())
         hint = did_you_mean(name, known)

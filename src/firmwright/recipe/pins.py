@@ -24,12 +24,17 @@ def find_pin_errors(pins: Mapping[str, str], platform: Platform) -> Iterator[Pin
     """Yield the pins to memories that the platform does not have, or that are read-only."""
     for key, memory in pins.items():
         if not platform.memories:
-            yield PinError(key, f"the platform '{platform.name}' states no memories")
+            yield PinError(
+                key, f"the platform '{platform.name}' states no memories; remove the key"
+            )
         elif memory not in platform.memories:
             hint = suggest_known(memory, platform.memories)
             yield PinError(key, f"the platform '{platform.name}' has no memory '{memory}'{hint}")
         elif key == ARENA and platform.memories[memory].read_only:
-            yield PinError(key, f"the program writes its arena, and '{memory}' is read-only")
+            yield PinError(
+                key,
+                f"the program writes its arena, and '{memory}' is read-only; choose another memory",
+            )
 
 
 def rank(key: str) -> int:

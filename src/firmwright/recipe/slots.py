@@ -31,4 +31,6 @@ def find_slot_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
         for key in pointer:
             value = value.get(key) if isinstance(value, Mapping) else None
         if value:
-            yield Finding(pointer, f"does not go with `slot`: {reason}")
+            yield Finding(
+                pointer, f"cannot be combined with `slot`: {reason}; remove one of the keys"
+            )

@@ -106,7 +106,11 @@ def open_store(place: str, size: str) -> Store:
             )
         return WebStore(place)
     if separator and not rest:
-        raise refuse(PLACE, f"'{place}' names no location after the scheme")
+        raise refuse(
+            PLACE,
+            f"'{place}' names no location after the scheme; expected an address such as "
+            f"{scheme}://team",
+        )
     if separator:
         try:
             return BucketStore(place)
@@ -119,7 +123,7 @@ def open_store(place: str, size: str) -> Store:
     folder = Path(place).expanduser()
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
-            raise refuse(PLACE, f"'{path}' is not a folder")
+            raise refuse(PLACE, f"'{path}' is not a folder; choose another location")
     return FolderStore(folder, limit)
 
 

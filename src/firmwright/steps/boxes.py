@@ -73,4 +73,4 @@ def compare_boxes(
                 target = folder / f"boxes-{i}.png"
                 draw_boxes(origin.picture, origin.preprocess, found[i], names, target)
     count = sum(map(len, found))
-    job.note(f"{count} boxes, those of {expected.runtime}")
+    job.note(f"{count} boxes, equal to the boxes of {expected.runtime}")

@@ -86,7 +86,7 @@ def run(job: Job, folder: Path) -> None:
     if len(samples) == 1:
         job.note("calibration: a single sample; values outside its ranges are clamped; add samples")
     if network.ranges is not None:
-        job.note("calibration: the model is quantized; its weights are put on other grids")
+        job.note("calibration: the model is quantized; its weights are quantized again")
     (folder / artifacts.PREPARED_MODEL.file).write_bytes(
         model.SerializeToString(deterministic=True)
     )

@@ -63,8 +63,8 @@ def refuse_shared_devices(job: Job) -> None:
     """Raise UserError for a device that several instances of the network would share."""
     for device in find_driven_devices(job):
         raise UserError(
-            f"`arena: caller` lets instances of the network run side by side, but {device} runs a "
-            "part of it, of which there is one; leave the key out, or build with `target: c`"
+            "`arena: caller` allows several instances of a network, which cannot share "
+            f"{device}; leave the key out, or build with `target: c`"
         )
 
 

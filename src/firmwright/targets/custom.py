@@ -151,7 +151,7 @@ class CustomTarget:
             try:
                 result = method(*given)
             except UserError:
-                raise  # a message to the user, from this device or from one that it calls
+                raise  # a message to the user, from this device or a device that it calls
             except (Exception, SystemExit) as error:
                 raise UserError(explain_error(error, self._reference, self._folder)) from None
         if not isinstance(result, kinds):
@@ -185,10 +185,14 @@ def load_custom_target(name: str, reference: str, folder: Path) -> CustomTarget:
         )
     if target.name != name:
         raise UserError(
-            f"{place}: the device's name is '{target.name}', the recipe calls it '{name}'"
+            f"{place}: the device's name is '{target.name}', the recipe calls it '{name}'; use "
+            "one name"
         )
     if target.stages or target.machines:
-        raise UserError(f"{place}: only an installed device adds stages and machines ({reference})")
+        raise UserError(
+            f"{place}: only an installed device can add stages and machines ({reference}); "
+            "install it as a package"
+        )
     return CustomTarget(target, reference, folder)
 
 

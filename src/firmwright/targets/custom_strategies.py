@@ -49,11 +49,11 @@ class Extension:
         check_operator(operator)
         check_device(device, self.devices[-1])
         if compute is None and schedule is None:
-            raise ValueError(f"'{operator}': neither compute nor schedule is given")
+            raise ValueError(f"'{operator}': compute and schedule are missing; pass one of them")
         functions = {"compute": compute, "schedule": schedule, "condition": condition}
         for role, function in functions.items():
             if function is not None and not callable(function):
-                raise TypeError(f"{role} has to be a function, not {type(function).__name__}")
+                raise TypeError(f"{role}: expected a function, found {type(function).__name__}")
         strategy = Strategy(
             operator,
             compute and self._check_results(compute),

@@ -32,4 +32,6 @@ def run_vendor_tool(
             errors="replace",
         )
     except OSError as error:
-        raise UserError(f"{command[0]} does not run: {error.strerror or error}") from None
+        raise UserError(
+            f"{command[0]} does not run: {error.strerror or error}; check its path and permissions"
+        ) from None

@@ -19,7 +19,7 @@ from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
 from firmwright.toolchain.toolchains import Toolchain, load_toolchain, toolchain_names
 from firmwright.user_folders import find_cache_folder
 
-# The variables that a compiler gets: others such as CPATH, CFLAGS or LANG would change its output.
+# The variables that a compiler gets. CPATH, CFLAGS, LANG and others would change its output.
 _INHERITED_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
 
 
@@ -193,8 +193,8 @@ def _check_version(toolchain: Toolchain, version: str, architecture: str) -> Non
     found = re.search(r"\d+(\.\d+)+", version)
     if since and found and _parse_version(found[0]) < _parse_version(since):
         raise UserError(
-            f"toolchain '{toolchain.name}': {version} does not know {architecture}; the first "
-            f"version that does is {since}"
+            f"toolchain '{toolchain.name}': {version} does not support {architecture}; install "
+            f"version {since} or later"
         )
 
 

@@ -186,7 +186,7 @@ def write_bin(elf: Path, output: Path, segments: Sequence[Segment]) -> None:
     if end - start > _LARGEST_IMAGE:
         raise UserError(
             f"{elf.name}: its stored bytes reach from {start:#x} to {end:#x}, too far apart for a "
-            "flat image. Does a section in RAM lack a load address in flash in the linker script?"
+            "flat image; in the linker script, state a load address in flash for sections in RAM"
         )
     image = bytearray(end - start)
     for segment in segments:

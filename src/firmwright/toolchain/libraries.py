@@ -22,7 +22,10 @@ def check_machine(archive: Path, like: Path) -> None:
     machine = read_object(like).machine
     for member in read_archive(archive):
         if member.machine != machine:
-            raise UserError(f"{member.name} is for {member.machine}; the program is for {machine}")
+            raise UserError(
+                f"{member.name} is for {member.machine}; the program is for {machine}: compile "
+                "it again"
+            )
 
 
 def find_failed_symbols(

@@ -106,7 +106,10 @@ def _find_board_errors(
     linked = [t for t in toolchains if t.knows(architecture) and t.uses_script(architecture)]
     if linked and not has_board_file(name, LINKER_SCRIPT):
         message = f"the board '{data['board']}' has no {LINKER_SCRIPT}"
-        yield Finding(("board",), f"{message}, by which the toolchain '{linked[0].name}' links")
+        yield Finding(
+            ("board",),
+            f"{message}, which the toolchain '{linked[0].name}' needs; add it to the board",
+        )
     if "memories" in data and parse_size(data["stack"]) < board.least_stack:
         message = f"the board '{data['board']}' needs at least {board.least_stack:,} bytes"
         yield Finding(("stack",), f"{data['stack']} is too little; {message}")
@@ -204,10 +207,14 @@ def _find_address_errors(data: Data) -> Iterator[Finding]:
         origin, pointer = int(memory["origin"]), ("memories", name)
         end = origin + parse_size(memory["size"])
         if end > ADDRESS_LIMIT and family not in (None, *WIDE_FAMILIES):
-            message = f"ends at {end:#x}; addresses of '{data['architecture']}' have 32 bits"
+            message = (
+                f"ends at {end:#x}; addresses of '{data['architecture']}' have 32 bits: correct it"
+            )
             yield Finding(pointer, message)
         if origin % WORD:
-            yield Finding((*pointer, "origin"), f"{origin:#x} is not a multiple of {WORD} bytes")
+            yield Finding(
+                (*pointer, "origin"), f"expected a multiple of {WORD} bytes, found {origin:#x}"
+            )
         elif origin % UNICORN_PAGE and "unicorn" in data["emulators"]:
             message = (
                 f"{origin:#x} is not a multiple of {UNICORN_PAGE:,} bytes, which unicorn needs"
@@ -220,10 +227,10 @@ def _find_emulator_errors(data: Data) -> Iterator[Finding]:
     for index, name in enumerate(data["emulators"]):
         message = ""
         if name in OF_PROGRAMS and "memories" in data:
-            message = "runs programs of an operating system, not firmware in `memories`"
+            message = "runs programs of an operating system, not firmware in `memories`; remove it"
         elif name not in OF_PROGRAMS and "memories" not in data:
-            message = "runs firmware in `memories`, which this platform does not state"
+            message = "runs firmware in `memories`, which this platform does not state; remove it"
         elif name.startswith("qemu") and "qemu" not in data:
-            message = "needs the key 'qemu', which says how it is started"
+            message = "needs the key 'qemu' with its machine; add the key"
         if message:
             yield Finding(("emulators", index), f"the emulator '{name}' {message}")

@@ -194,5 +194,7 @@ def _find_numbers(device: str, entry: str | Mapping[str, Any]) -> Mapping[str, A
         return entry
     other = load_platform(entry)
     if device not in other.accelerators:
-        raise UserError(f"accelerators: platform '{entry}' has no {device}")
+        raise UserError(
+            f"accelerators: platform '{entry}' has no {device}; name a platform that has one"
+        )
     return other.accelerators[device]

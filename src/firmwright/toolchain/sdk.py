@@ -78,13 +78,16 @@ def make_firmware(project: Path, sdk: Sdk, scratch: Path, cache: Path) -> Path:
             check=False,
         )
     except FileNotFoundError:
-        raise UserError("make is not installed; the SDK's rules need it") from None
+        raise UserError("the SDK needs make, which is not installed; install it") from None
     if done.returncode:
         cache.mkdir(parents=True, exist_ok=True)
         log = cache / "failed-make.txt"
         log.write_text(to_printable(done.stdout), encoding="utf-8")
-        raise ToolError("the SDK's make failed", done.stdout, log)
+        raise ToolError("the SDK's make failed; correct the error in its output", done.stdout, log)
     found = sorted(scratch.glob(sdk.firmware))
     if len(found) != 1:
-        raise UserError(f"the SDK's make left {len(found)} files {sdk.firmware}; one is expected")
+        raise UserError(
+            f"the SDK's make wrote {len(found)} files {sdk.firmware}; expected one: check the "
+            "SDK's version"
+        )
     return found[0]

@@ -42,7 +42,7 @@ def find_tool_folder(variable: str, files: Sequence[str]) -> ToolFolder | None:
     folder = Path(stated).expanduser().absolute()
     missing = [name for name in files if not (folder / name).is_file()]
     if missing:
-        what = "is no folder" if not folder.is_dir() else f"has no file {', '.join(missing)}"
+        what = "is not a folder" if not folder.is_dir() else f"has no file {', '.join(missing)}"
         raise UserError(
             f"{variable}={stated} {what}; set {variable} to the folder of the whole installation, "
             "or leave it unset"

@@ -72,7 +72,7 @@ class Toolchain:
 
     @property
     def reports_files(self) -> bool:
-        """Whether the compiler has gcc's options, including those that list the files it opens."""
+        """Whether the compiler has gcc's options, also to list the files that it opens."""
         return self.output[:1] == ("-c",)
 
     def uses_script(self, architecture: str) -> bool:
@@ -93,7 +93,7 @@ class Toolchain:
         known = ", ".join(sorted(self.architectures))
         raise UserError(
             f"toolchain '{self.name}' has no settings for architecture '{architecture}'; "
-            f"it has them for: {known}"
+            f"choose another toolchain, or one of: {known}"
         )
 
 

@@ -135,8 +135,9 @@ def check_outputs(default: TrialResult, tried: TrialResult) -> None:
     other = [name for name, digest in default.outputs.items() if tried.outputs[name] != digest]
     if other:
         raise UserError(
-            f"the outputs of trial {tried.trial} differ from the outputs of the default variants "
-            f"({', '.join(other)}): one variant computes wrong results"
+            f"the outputs of trial {tried.trial} differ from the outputs of the default "
+            f"variants ({', '.join(other)}): one variant computes wrong results; please "
+            "report it with the recipe"
         )
 
 

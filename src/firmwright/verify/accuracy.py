@@ -48,8 +48,8 @@ def measure_accuracy(
 ) -> AccuracyRecord:
     """Compare the networks with the first network, and their classes with the labels.
 
-    Without labels, the first network's classes count as right. Raises UserError for outputs that
-    are not finite.
+    Without labels, the classes of the first network are the expected classes. Raises UserError for
+    outputs that are not finite.
     """
     refuse_not_finite_outputs(evaluated.networks)
     reference, *others = evaluated.networks
@@ -89,7 +89,15 @@ def refuse_not_finite_outputs(networks: Mapping[str, OutputsByName]) -> None:
         if (wrong := ~np.isfinite(array).reshape(len(array), -1).all(axis=1)).any()
     ]
     if bad:
-        raise UserError("\n".join(["evaluate: samples whose outputs are NaN or infinite:", *bad]))
+        raise UserError(
+            "\n".join(
+                [
+                    "evaluate: samples whose outputs are NaN or infinite; check these samples "
+                    "and the model:",
+                    *bad,
+                ]
+            )
+        )
 
 
 def call_metric(metric: Metric, outputs: OutputsByName, labels: Array | None) -> float:

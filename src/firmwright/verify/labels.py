@@ -35,7 +35,7 @@ def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArra
     array = load_npy(path)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UserError(
-            f"{path}: labels are whole numbers, one a sample; found {array.dtype} of shape "
+            f"{path}: expected whole numbers, one label per sample; found {array.dtype} of shape "
             f"{list(array.shape)}"
         )
     if len(array) < count:
@@ -45,8 +45,8 @@ def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArra
     if classes is not None and len(foreign):
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         raise UserError(
-            f"{path}: label {labels[foreign[0]]} of sample {foreign[0]}{more}: the network's first "
-            f"output has {classes} classes, counted from 0"
+            f"{path}: label {labels[foreign[0]]} of sample {foreign[0]}{more}: the network's "
+            f"first output has {classes} classes; expected 0 to {classes - 1}"
         )
     return labels.astype("int64")
 
@@ -57,7 +57,7 @@ def read_box_labels(path: Path, names: Sequence[str], count: int) -> list[list[B
         labels = msgspec.json.decode(path.read_bytes(), type=list[list[LabeledBox]])
     except (OSError, msgspec.DecodeError) as error:
         raise UserError(
-            f"{path}: not a list of boxes for each sample, such as "
+            f"{path}: expected a list of boxes for each sample, such as "
             f'[[{{"class": "{names[0]}", "box": [0.1, 0.2, 0.5, 0.9]}}]]: {error}'
         ) from None
     if len(labels) < count:

@@ -136,8 +136,8 @@ def test_a_compiler_older_than_the_chip_is_refused(
         find_compiler(build.toolchain, build.platform.architecture)
     number = version.rpartition(".")[0]
     assert str(caught.value) == (
-        f"toolchain 'cl7x': cl7x {number} does not know c{SILICON[platform]}; the first version "
-        f"that does is {since}"
+        f"toolchain 'cl7x': cl7x {number} does not support c{SILICON[platform]}; install "
+        f"version {since} or later"
     )
 
 

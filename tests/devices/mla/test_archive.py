@@ -244,11 +244,11 @@ def test_the_schedule_is_read_in_the_order_of_its_indices() -> None:
     [
         ("4: {name: a, start_cycle: 9, end_cycle: 8}", "ends in cycle 8, before it starts in 9"),
         ("4: {name: a, start_cycle: 9}", "expected end_cycle, name, start_cycle"),
-        ("4: {name: a, start_cycle: 1.5, end_cycle: 8}", "are whole numbers"),
+        ("4: {name: a, start_cycle: 1.5, end_cycle: 8}", "as whole numbers"),
         ("x: {name: a, start_cycle: 1, end_cycle: 8}", "expected whole numbers as the layers'"),
-        ("4: 1\n'4': 2", "an index is there twice"),
-        ("- 1", "expected layers by their index"),
-        ("", "expected layers by their index"),
+        ("4: 1\n'4': 2", "two layers have one index"),
+        ("- 1", "expected a mapping from indices to layers"),
+        ("", "expected a mapping from indices to layers"),
         ("4: [", "not valid YAML"),
     ],
 )

@@ -67,7 +67,7 @@ REFUSED = {
         AnalogForm(held=(-65, 63)),
         "it reads numbers from [-65, 63]; the analog core",
     ),
-    "converter": (AnalogForm(codes=(-31, 31)), "its converter clips to [-31, 31]; that of the"),
+    "converter": (AnalogForm(codes=(-31, 31)), "its converter clips to [-31, 31]; the analog"),
     "converter's step": (AnalogForm(step=3.5), "its converter divides by 3.5; the emulated core"),
     "batch normalization": (AnalogForm(by_row=True), "multiplied by a constant, [1, 1, 6, 1]"),
     "range of numbers": (

@@ -160,7 +160,7 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
     ),
     "stride 4": (
         (conv(11, 11, strides=[4, 4]),),
-        ((conv(7, 7, strides=[4, 4]), "11 x 11 only"),),
+        ((conv(7, 7, strides=[4, 4]), "only for 11 x 11"),),
     ),
     "depthwise kernel": (
         (depthwise(3, 3), depthwise(7, 7, strides=[2, 2])),
@@ -177,7 +177,7 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
         (conv(3, 3, padding=[1, 2, 1, 2]), conv(3, 3, padding=[0, 0, 1, 1], strides=[2, 2])),
         (
             (conv(2, 2, padding=[0, 0, 1, 1]), "pads by [0, 0, 1, 1] (top"),
-            (depthwise(3, 3, padding=[1, 2, 1, 1]), "with stride 1 TIDL supports the same on both"),
+            (depthwise(3, 3, padding=[1, 2, 1, 1]), "with stride 1 TIDL supports equal padding on"),
         ),
     ),
     "padding of stride 2": (
@@ -240,14 +240,14 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
         (form(lambda x: op.argmax(x, 1, True)),),
         (
             (form(lambda x: op.argmax(x, 2, True)), "along axis 2 of 4"),
-            (form(lambda x: op.argmin(x, 1, False)), "keeps their axis"),
+            (form(lambda x: op.argmin(x, 1, False)), "the channel axis, and keeps it"),
         ),
     ),
     "gathered lines": (
         (taken([5, 0, 2], 2), taken([5, 0, 2], 0, (8, 4))),
         (
             (taken([1, 0], 3), "along axis 3 of 4"),
-            (taken([5, 0, 2], 2, IMAGE), "with 4 times these lines"),
+            (taken([5, 0, 2], 2, IMAGE), "(4 times). TIDL"),
             (taken([[1, 0]], 2), "by constant indices of 2 axes"),
             (form(lambda x: op.take(values(1, 1, 8, 8), op.argmax(x, 0), 2), (4,)), "by computed"),
         ),
@@ -343,7 +343,7 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
             (form(lambda x: op.nn.instance_norm(x, values(8), values(8), 3, [1, 2])), "axis 3,"),
             (
                 form(lambda x: op.nn.instance_norm(x, op.mean(x, [0, 2, 3]), values(4), 1, [2, 3])),
-                "scales that are computed",
+                "and computed scales",
             ),
         ),
     ),
@@ -353,8 +353,11 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
             form(lambda x: op.permute_dims(x, [3, 2, 1, 0])),
         ),
         (
-            (form(lambda x: op.permute_dims(x, [0, 4, 1, 2, 3]), (1, 2, 3, 4, 5)), "to place 1;"),
-            (form(op.permute_dims, (1, 2, 3, 4, 5)), "to place 0;"),
+            (
+                form(lambda x: op.permute_dims(x, [0, 4, 1, 2, 3]), (1, 2, 3, 4, 5)),
+                "to position 1;",
+            ),
+            (form(op.permute_dims, (1, 2, 3, 4, 5)), "to position 0;"),
         ),
     ),
     "tanh": (

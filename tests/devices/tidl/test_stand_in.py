@@ -94,6 +94,6 @@ def test_what_the_importer_writes_as_loops_is_not_quantized() -> None:
             result = builder.emit_output(builder.call_te(tvm.topi.add, x, values(4, 1, 1)))
         builder.emit_func_output(result)
     with pytest.raises(
-        UserError, match=r"no stand-in quantizes add.*; tensor_bits=32 keeps floats"
+        UserError, match=r"no stand-in quantizes add.*; keep floats with tensor_bits=32"
     ):
         make_region(builder.get())

@@ -39,7 +39,9 @@ def read_archive(path: Path) -> dict[str, bytes]:
     the known kinds. Also raises it if the description (``*_mpk.json``) or a program is missing.
     """
     if not path.name.endswith(".tar.gz"):
-        raise UserError(f"{path}: expected a name that ends with .tar.gz")
+        raise UserError(
+            f"{path}: expected a name that ends with .tar.gz; name the archive of SiMa's compiler"
+        )
     try:
         files = read_members(unpack_gzip(read_capped(path)))
         find_description(files)

@@ -41,7 +41,7 @@ def read_options(context: Context) -> MlaOptions:
             raise UserError(f"target: mla: no option '{name}'{did_you_mean(name, table)}")
         if not accepts(table[name].values, text):
             known = format_values(table[name].values)
-            raise UserError(f"target: mla: {name} is {known}, not '{text}'")
+            raise UserError(f"target: mla: {name}: expected {known}, found '{text}'")
     if "mla" not in context.platform.accelerators:
         raise UserError(
             f"target: mla: the platform '{context.platform.name}' has no MLA; use modalix or mlsoc"

@@ -19,6 +19,8 @@ HEADER = """\
 """
 KEYS = {"name", "start_cycle", "end_cycle"}
 
+COMPILE_AGAIN = "compile the network again with SiMa's compiler"
+
 
 def read_schedule(text: str, shown: str) -> tuple[ScheduledLayer, ...]:
     """Return the layers in the order of their indices; the file may also write indices as text.
@@ -30,27 +32,34 @@ def read_schedule(text: str, shown: str) -> tuple[ScheduledLayer, ...]:
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
         content = yaml.load(text, Loader=yaml.CSafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UserError(f"{shown}: not valid YAML: {first_line(error)}") from None
+        raise UserError(f"{shown}: not valid YAML: {first_line(error)}; {COMPILE_AGAIN}") from None
     if not isinstance(content, dict) or root is None:
-        raise UserError(f"{shown}: expected layers by their index")
+        raise UserError(f"{shown}: expected a mapping from indices to layers; {COMPILE_AGAIN}")
     if len({key.value for key, _ in root.value}) != len(root.value):
-        raise UserError(f"{shown}: an index is there twice; write one layer per index")
+        raise UserError(f"{shown}: two layers have one index; {COMPILE_AGAIN}")
     try:
         numbered = {int(index): layer for index, layer in content.items()}
     except (TypeError, ValueError):
-        raise UserError(f"{shown}: expected whole numbers as the layers' indices") from None
+        raise UserError(
+            f"{shown}: expected whole numbers as the layers' indices; {COMPILE_AGAIN}"
+        ) from None
     return tuple(read_layer(index, numbered[index], shown) for index in sorted(numbered))
 
 
 def read_layer(index: int, layer: Any, shown: str) -> ScheduledLayer:
     place = f"{shown}: layer {index}"
     if not isinstance(layer, dict) or not layer.keys() >= KEYS:
-        raise UserError(f"{place}: expected {', '.join(sorted(KEYS))}")
+        raise UserError(f"{place}: expected {', '.join(sorted(KEYS))}; {COMPILE_AGAIN}")
     start, end = layer["start_cycle"], layer["end_cycle"]
     if type(start) is not int or type(end) is not int or start < 0:
-        raise UserError(f"{place}: start_cycle and end_cycle are whole numbers from 0 on")
+        raise UserError(
+            f"{place}: expected start_cycle and end_cycle as whole numbers from 0 on; "
+            f"{COMPILE_AGAIN}"
+        )
     if end < start:
-        raise UserError(f"{place}: ends in cycle {end}, before it starts in {start}")
+        raise UserError(
+            f"{place}: ends in cycle {end}, before it starts in {start}; {COMPILE_AGAIN}"
+        )
     return ScheduledLayer(str(layer["name"]), start, end)
 
 

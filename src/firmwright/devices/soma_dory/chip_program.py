@@ -92,7 +92,9 @@ def copy_driver(scratch: Path) -> list[Path]:
         home = Path(os.environ[DRIVER])
         for path in [*home.glob("include/*.h"), *(home / "src" / n for n in DRIVER_SOURCES)]:
             if not path.is_file():
-                raise UserError(f"no file {path}: {DRIVER} names a folder with include/ and src/")
+                raise UserError(
+                    f"{path}: no such file; set {DRIVER} to a folder with include/ and src/"
+                )
             shutil.copy(path, folder)
     return list_c(folder)
 

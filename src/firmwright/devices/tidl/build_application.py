@@ -23,7 +23,7 @@ from firmwright.project.write import write_file
 def run(job: Job, folder: Path) -> None:
     record = RECORD.read(job)
     if not record.regions:
-        job.note("TIDL has no region, so TIDL-RT runs no layer")
+        job.note("TIDL has no region, so TIDL-RT does not run any layer")
         return
     regions = {region.region: region for region in record.regions}
     steps = [step.region for step in PLAN.read(job).schedule.steps]
@@ -35,8 +35,8 @@ def run(job: Job, folder: Path) -> None:
         shutil.copyfile(made / name, folder / name)
     count = f"{len(called)} region{'s' if len(called) != 1 else ''}"
     job.note(
-        f"{count} by TIDL-RT, from the files of TI's tools {record.tools}; no "
-        "stand-in is in it; not compiled here: its Makefile does, with the SDK in TIDL_RT_PATH"
+        f"{count} by TIDL-RT, from the files of TI's tools {record.tools}, without stand-ins; "
+        "compile it with its Makefile and the SDK in TIDL_RT_PATH"
     )
 
 

@@ -79,7 +79,7 @@ OPTIONS: Sequence[Option] = (
         "max_num_subgraphs",
         16,
         NumberRange(1),
-        "the most regions; those with the most multiply-accumulates stay",
+        "the maximum number of regions; the regions with the most multiply-accumulates stay",
     ),
     Option(
         "min_macs",

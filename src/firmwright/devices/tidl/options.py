@@ -60,7 +60,9 @@ def read_options(context: Context) -> TidlOptions:
             raise OptionError(f"target: tidl: no option '{name}'{did_you_mean(name, table)}")
         stated[name] = parse_value(table[name], text)
     if "allow_list:layer_name" in stated and any(k.startswith("deny_list") for k in stated):
-        raise OptionError("target: tidl accepts an allow_list or deny_lists, not both")
+        raise OptionError(
+            "target: tidl accepts an allow_list or deny_lists, not both; leave one of them out"
+        )
     chip = context.platform.accelerators["tidl"]
     rest = context.fallback.name if context.fallback else ""
     values = complete_options(stated, {**chip, "rest": rest})
@@ -69,9 +71,18 @@ def read_options(context: Context) -> TidlOptions:
         raise OptionError(f"target: tidl: {violation.sentence}")
     options = TidlOptions(values, tuple(stated))
     if values["accuracy_level"] != 9:
-        refuse_stated(options, OWN_CALIBRATION, "counts with accuracy_level=9 alone")
+        refuse_stated(
+            options,
+            OWN_CALIBRATION,
+            "has an effect only with accuracy_level=9; leave the option out, or set "
+            "accuracy_level=9",
+        )
     if values["tensor_bits"] == 32:
-        refuse_stated(options, CALIBRATION, "says how TIDL quantizes; tensor_bits=32 keeps floats")
+        refuse_stated(
+            options,
+            CALIBRATION,
+            "is for quantization, and tensor_bits=32 keeps floats; leave one of them out",
+        )
     return options
 
 
@@ -84,14 +95,14 @@ def refuse_stated(options: TidlOptions, names: Collection[str], why: str) -> Non
 
 def refuse_calibration(options: TidlOptions) -> None:
     """Raise OptionError for an option on quantization, because the network is already quantized."""
-    way_out = "hand over the float network, and TIDL quantizes it"
-    why = f"says how TIDL quantizes, and the network is quantized already; {way_out}"
+    way_out = "compile the float network instead, and TIDL quantizes it"
+    why = f"is for quantization, and the network is already quantized; {way_out}"
     refuse_stated(options, CALIBRATION, why)
     bits = options.number("tensor_bits")
     if bits != 8:
         raise OptionError(
-            f"target: tidl: tensor_bits is {bits}, and the network is quantized already, of which "
-            f"TIDL supports 8 bits; {way_out}"
+            f"target: tidl: tensor_bits is {bits}; if a network is already quantized, TIDL "
+            f"supports only 8; {way_out}"
         )
 
 
@@ -110,7 +121,7 @@ def parse_value(option: Option, text: str) -> Value:
     """Return an option's value; OptionError for an invalid text."""
     if not accepts(option.values, text):
         raise OptionError(
-            f"target: tidl: {option.name} is {format_values(option.values)}, not '{text}'"
+            f"target: tidl: {option.name}: expected {format_values(option.values)}, found '{text}'"
         )
     if isinstance(option.default, tuple):
         return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -80,7 +80,9 @@ def make_region(module: tvm.IRModule) -> relax.Function:
     """Return ``main`` as the function of a region, which returns a tuple."""
     if keep_tir(module).functions:
         names = ", ".join(sorted(v.name_hint for v in keep_tir(module).functions))
-        raise UserError(f"target: tidl: no stand-in quantizes {names}; tensor_bits=32 keeps floats")
+        raise UserError(
+            f"target: tidl: no stand-in quantizes {names}; keep floats with tensor_bits=32"
+        )
     bindings, outputs = read_graph(module)
     function, outside = outline(Group(bindings, read_outside=outputs))
     order = [outside.index(parameter) for parameter in module["main"].params]

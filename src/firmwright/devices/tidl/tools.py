@@ -57,7 +57,10 @@ def find_tools(platform: Platform) -> ToolFolder | None:
         return None
     fixed = [n for n in TOOL_FILES if n.endswith(".out") and not os.access(tools.path / n, os.X_OK)]
     if fixed:
-        raise UserError(f"{TOOLS_VARIABLE}={tools.path}: not executable: {', '.join(fixed)}")
+        raise UserError(
+            f"{TOOLS_VARIABLE}={tools.path}: not executable: {', '.join(fixed)}; run `chmod "
+            "+x` for these files"
+        )
     check_device(tools, platform)
     return tools
 

@@ -60,7 +60,10 @@ def quantize_multiplier(factor: float) -> tuple[int, int]:
     if mantissa == 2**31:
         mantissa, shift = mantissa // 2, shift + 1
     if shift > LARGEST_SHIFT:
-        raise ValueError(f"the ratio of its scales, {factor:g}, is not below 2^{LARGEST_SHIFT}")
+        raise ValueError(
+            f"the ratio of its scales, {factor:g}, is not below 2^{LARGEST_SHIFT}; quantize "
+            "the model again"
+        )
     return (0, 0) if shift < -31 else (mantissa, shift)
 
 

@@ -221,7 +221,11 @@ def expand(
     except KeyError as name:
         refuse(node, f"its attribute {name} is missing; export the model again")
     except (IndexError, ValueError):
-        refuse(node, f"it has {len(node.input)} inputs, which do not fit; export the model again")
+        refuse(
+            node,
+            f"one of its {len(node.input)} inputs is missing or has a wrong shape; export the "
+            "model again",
+        )
     kind = types.get(node.output[0], TensorProto.FLOAT)
     body.add("Cast", result, result=node.output[0], to=kind)
     yield from body.nodes

@@ -376,7 +376,6 @@ def refuse_quantized(operators: Iterable[str]) -> None:
     found = sorted(QUANTIZE_OPERATORS.intersection(operators))
     if found:
         raise UserError(
-            f"quantize: the model is already quantized: it has {' and '.join(found)}; "
-            "leave the key out, or start from the float model; `scheme: pow2` with "
-            "`arithmetic: shift` requantizes its ranges and weights"
+            f"quantize: the model is already quantized: it has {' and '.join(found)}; leave the "
+            "key out, start from the float model, or write `scheme: pow2` and `arithmetic: shift`"
         )

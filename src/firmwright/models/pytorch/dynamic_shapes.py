@@ -42,7 +42,10 @@ def fix_shapes(
         except Exception as error:  # torch raises exceptions of many types
             failure = first_line(error)
     shown = ", ".join(f"{n}: {list(shape)}" for n, shape in chosen.items())
-    raise UserError(f"{name}: inputs: torch rejects the shapes {shown}: {failure}")
+    raise UserError(
+        f"{name}: inputs: torch rejects the shapes {shown}: {failure}; state shapes that the "
+        "program allows"
+    )
 
 
 def refuse_unknown(shapes: Shapes, declared: Mapping[str, Lengths], name: str) -> None:

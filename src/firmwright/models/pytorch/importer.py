@@ -185,7 +185,8 @@ def check_archive(data: bytes, name: str) -> None:
     refused = [m for m in members if EXECUTABLE_MEMBER.search(m)]
     if refused:
         raise UserError(
-            f"{name}: holds pickled objects or compiled code, which is not executed: {refused[0]}"
+            f"{name}: contains pickled objects or compiled code, which is not executed: "
+            f"{refused[0]}; {EXPORT_HINT}"
         )
 
 

@@ -74,7 +74,10 @@ def check_functions(module: tvm.IRModule, name: str) -> None:
     }
     if "main" not in functions:
         found = ", ".join(sorted(functions)) or "none"
-        raise UserError(f"{name}: the module has no Relax function 'main' (it has: {found})")
+        raise UserError(
+            f"{name}: the module has no Relax function 'main' (it has: {found}); name one of "
+            "them 'main'"
+        )
     others = sorted(set(functions) - {"main"})
     if others:
         raise UserError(
@@ -178,7 +181,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     try:
         machine = make_virtual_machine(module)
         results = run_in_sequence(inputs, states, outputs, run)
-    except (RuntimeError, TypeError, ValueError) as error:  # include all exceptions of TVM
+    except (RuntimeError, TypeError, ValueError) as error:  # TVM raises subclasses of these
         raise UserError(
             f"TVM's virtual machine, the reference, cannot run the model: {first_line(error)}; run "
             "the module in TVM to find the cause"

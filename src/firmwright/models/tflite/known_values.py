@@ -109,7 +109,10 @@ def compute_known_values(
             interpreter.set_tensor(detail["index"], zeros)
         interpreter.invoke()
     except (RuntimeError, ValueError) as error:
-        raise UserError(f"LiteRT cannot compute the model's shapes: {first_line(error)}") from None
+        raise UserError(
+            f"LiteRT cannot compute the model's shapes: {first_line(error)}; convert the model "
+            "with fixed shapes"
+        ) from None
     details = {d["index"]: d for d in interpreter.get_tensor_details()}
     lengths = [
         [int(length) for length in details[i]["shape"]] if i in details else None

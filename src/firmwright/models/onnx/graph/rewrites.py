@@ -80,7 +80,7 @@ def rewrite_is_inf(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     if positive and negative:
         return None
     body = NodeBuilder(node, walk)
-    limit = np.inf if positive else -np.inf if negative else np.nan  # NaN equals no number
+    limit = np.inf if positive else -np.inf if negative else np.nan  # NaN differs from every number
     constant = body.constant(limit, walk.dtype(node.input[0]))
     return body.finish(body.add("Equal", node.input[0], constant))
 

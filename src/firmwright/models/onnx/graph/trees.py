@@ -336,7 +336,7 @@ def rewrite_tree_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
         refuse(
             node,
             f"it has weights of the classes {known}, {base.size} base values and post_transform "
-            f"{transform} for {len(labels)} labels; ONNX and ONNX Runtime disagree on this form. "
+            f"{transform} for {len(labels)} labels; ONNX Runtime computes other results than ONNX. "
             "Write two classes as weights of class 0 with NONE or LOGISTIC, as scikit-learn's "
             "converter does. Write three or more as weights of each class",
         )

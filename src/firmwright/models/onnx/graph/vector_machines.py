@@ -1,6 +1,6 @@
 """Rewrites support vector machines of ai.onnx.ml as operators of ONNX.
 
-The results are those of ONNX Runtime: onnxruntime/core/providers/cpu/ml/svmclassifier.cc.
+The results equal the results of ONNX Runtime: onnxruntime/core/providers/cpu/ml/svmclassifier.cc.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def check_input(node: onnx.NodeProto, walk: Specializer, width: int) -> None:
             node, f"its input has shape {list(shape)}; expected rows of {width} elements"
         )
     if not len(read_floats(node, "rho")):
-        refuse_inconsistent(node, "it has no rho")
+        refuse_inconsistent(node, "its attribute rho is missing")
 
 
 def add_rows(body: NodeBuilder, x: str, width: int) -> str:
