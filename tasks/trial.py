@@ -24,11 +24,11 @@ def main(place: str, arguments: Sequence[str], text: str) -> int:
     the build, and the state of doit.
     """
     folder = Path(place)
-    enter_repository()  # a copy of a search has the folder of its command
+    enter_repository()  # a search has another folder
     set_variables(arguments)
     from firmwright.tasks import dodo  # this import reads the variables
 
-    dodo.get_jobs.cache_clear()  # a copy of a build has its jobs
+    dodo.get_jobs.cache_clear()  # a copy of a build has cached its jobs
     (job,) = dodo.get_jobs()
     (folder / VARIANTS).write_text(text, encoding="utf-8")
     trial = make_trial_job(job, folder)

@@ -152,7 +152,9 @@ def write_example(folder: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Train and write the digits example.")
     parser.add_argument(
-        "--check", action="store_true", help="write nothing; compare a new run with the files here"
+        "--check",
+        action="store_true",
+        help=("do not write files; compare a new run with the existing files"),
     )
     logging.disable(logging.WARNING)  # onnxruntime's hint to fuse layers that are fused already
     here = Path(__file__).parent
@@ -163,7 +165,7 @@ def main() -> int:
         write_example(Path(folder))
         differing = [f for f in FILES if not filecmp.cmp(here / f, Path(folder) / f, shallow=False)]
     for name in differing:
-        print(f"{here / name}: differs from what this machine's run gives", file=sys.stderr)
+        print(f"{here / name}: differs from the result of this machine", file=sys.stderr)
     return 1 if differing else 0
 
 

@@ -156,9 +156,9 @@ def lower_each(
 def is_reusable(device: Device, kernel: Kernel) -> bool:
     """Return whether a kernel fits every region with equal operators and constants.
 
-    Only fallback devices lower by operators and constants alone; other devices may use other
-    properties of the region. A kernel that lists operators in float32 is not reusable, because the
-    list contains names of this region.
+    Fallback devices use only operators and constants; other devices may use other properties of the
+    region. A kernel that lists operators in float32 is not reusable, because the list contains
+    names of this region.
     """
     texts = (kernel.body, kernel.definitions or "", *(file.text for file in kernel.files))
     named = kernel.float_operators or any(kernel.region in text for text in texts)

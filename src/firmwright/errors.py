@@ -1,7 +1,7 @@
 """Defines the base class of errors that a user can fix, and helpers for messages.
 
-A :class:`UserError` reaches the terminal as its message alone. Every other exception that escapes
-is a bug in firmwright and keeps its traceback.
+A :class:`UserError` reaches the terminal without a traceback. Every other exception that escapes is
+a bug in firmwright and keeps its traceback.
 """
 
 from __future__ import annotations

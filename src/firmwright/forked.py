@@ -110,7 +110,7 @@ def _live_as_copy(
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
 ) -> NoReturn:
-    """Send the mark, then (None, result) or (error, None); output goes into the same pipe."""
+    """Send the mark, then (None, result) or (error, None); the pipe also carries the output."""
     try:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_DFL)

@@ -32,7 +32,7 @@ def make_mcuboot_image(bundle: Bundle, key: Path | None, layout: ImageLayout) ->
 
     The security counter is the ``counter`` of the bundle's recipe, if it has one. Raises UserError
     for a bundle without bare-metal firmware, a key that is not an ed25519 key, a wrong version, and
-    a slot that is too small.
+    too small a slot.
     """
     firmware = bundle.files.get(FIRMWARE)
     if firmware is None:

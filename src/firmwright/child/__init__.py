@@ -47,9 +47,9 @@ def run_python(
 ) -> subprocess.CompletedProcess[str]:
     """Run a Python module in a separate process and wait for its end.
 
-    ``wrapper`` is the start of a command line that runs the rest of it. ``env`` has the variables
-    of the process, by default the variables of this process. ``settings`` are further arguments
-    of :func:`subprocess.run`. The exit code is not checked.
+    ``wrapper`` is the start of a command line that runs the remaining arguments. ``env`` has the
+    variables of the process, by default the variables of this process. ``settings`` are further
+    arguments of :func:`subprocess.run`. The exit code is not checked.
     """
     command = [*wrapper, *make_command(module, *arguments)]
     variables = make_environment(os.environ if env is None else env)

@@ -15,7 +15,7 @@ ATOM, UNARY, PRODUCT, QUOTIENT, SUM, BITS, COMPARISON, AND, OR, CHOICE = range(1
 
 
 class C(NamedTuple):
-    """A C expression, the level of its operator, and whether its value stays the same.
+    """A C expression, the level of its operator, and whether its value stays constant.
 
     The value of an expression can change if it reads an array that the function writes.
     """
@@ -44,7 +44,7 @@ class Block:
 
 
 class Blocks:
-    """The open blocks of a function, outermost first. Each name is unique among them."""
+    """The open blocks of a function, outermost first. Each name is unique."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self.open = [Block(set(taken))]

@@ -15,14 +15,14 @@ SMALLEST = -(2**31)
 """Integers from this number downward may have no literal."""
 
 LARGEST = 2**63 - 1
-"""The largest integer whose literal is signed; larger ones have an unsigned literal."""
+"""The largest integer whose literal is signed; larger integers have an unsigned literal."""
 
 
 def format_c_values(array: npt.NDArray[Any]) -> str:
     """Return an array's elements as the lines of a C initializer; '' if the array is empty."""
     flat = array.reshape(-1)
     if flat.dtype.kind in "iu" and flat.size and flat.min() > SMALLEST and flat.max() <= LARGEST:
-        text = ", ".join(map(str, flat.tolist()))  # fast: 100,000 weights are common
+        text = ", ".join(map(str, flat.tolist()))  # a fast path: 100,000 weights are common
     else:
         text = ", ".join(format_c_value(value) for value in flat)
     return "\n".join(INDENTATION + line for line in split_lines(text))

@@ -25,7 +25,7 @@ from firmwright.ir.kernels import LibraryFunction
 from firmwright.ir.tensors import ELEMENT_BYTES
 
 MAX_LOCAL_BYTES = 64
-"""The maximum number of bytes of a temporary on the stack; larger ones are scratch in the arena."""
+"""The maximum bytes of a temporary on the stack; larger temporaries are scratch in the arena."""
 
 FLATTENING_PASSES = (
     protect_index_divisions,

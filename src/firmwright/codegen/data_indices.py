@@ -95,7 +95,7 @@ class Bounds:
         return bool(bound.min_value < 0 or bound.max_value >= length)
 
     def clamp(self, buffer: tirx.Buffer, indices: list[tirx.Expr]) -> list[tirx.Expr]:
-        """Return the indices; those that may be outside are clamped to the nearest element."""
+        """Return the indices; an index that may be outside is clamped to the nearest element."""
         clamped = []
         for index, length in zip(indices, read_shape(buffer), strict=True):
             if self.is_open(index, length):

@@ -1,6 +1,6 @@
 """Lists the files and versions of the installed modules that the custom code of a recipe imports.
 
-The files of a small package count one by one. A large package and the packages that it requires
+The files of a small package count separately. A large package and the packages that it requires
 count by their versions, because reading thousands of files in each build needs seconds.
 """
 

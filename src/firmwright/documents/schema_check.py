@@ -76,7 +76,8 @@ def _make_validator_class() -> Any:
             yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
 
     standard = jsonschema.Draft202012Validator
-    # The standard accepts 4.0 as an integer. A recipe's digest must not depend on that.
+    # The standard accepts 4.0 as an integer. A recipe's digest must not depend on the spelling of a
+    # number.
     types = standard.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     )

@@ -36,7 +36,7 @@ class Execution:
     ``by_symbol`` divides this number among the functions whose code was executed. ``by_part`` has
     the instructions of each part's calls, callees included, in the order of the parts.
 
-    ``cycles`` are the clock cycles of the same instructions by the platform's cycle table, and
+    ``cycles`` are the clock cycles of these instructions by the platform's cycle table, and
     ``cycles_by_part`` those of the parts. They are None, and empty, without a table or if the
     emulator cannot apply it.
     """

@@ -48,7 +48,7 @@ class FleetJob:
 
 @dataclass
 class Matrix:
-    """The jobs that a fleet file states, collected one by one, and the errors in the file."""
+    """The jobs that a fleet file states, and the errors in the file."""
 
     folder: Path
     jobs: dict[str, FleetJob] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Matrix:
             self.add_error(pointer, f"unknown platform '{text}'{hint}")
 
     def check_axes(self, pointer: Pointer, names: Iterable[str], known: Sequence[str]) -> bool:
-        """Return whether the keys at a place are all known; record the unknown ones."""
+        """Return whether the keys at a place are all known; record unknown keys."""
         unknown = [name for name in names if name not in known]
         for name in unknown:
             message = f"unknown option '{name}'{did_you_mean(name, known)}"

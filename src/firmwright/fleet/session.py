@@ -115,7 +115,7 @@ def catch_signals(stop: Stop) -> None:
 
     def note(number: int, _frame: FrameType | None) -> None:
         if stop.code:
-            os._exit(stop.code)  # the workers of this machine end with us
+            os._exit(stop.code)  # the workers of this machine end with this process
         ending = ENDINGS[signal.Signals(number).name].strip()
         stop.reason, stop.code = f"{ending}; finished stages are kept", 128 + number
 

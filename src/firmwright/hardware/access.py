@@ -31,7 +31,8 @@ class SshHost:
 
 @dataclass(frozen=True)
 class BoardAccess:
-    """How a board is flashed and reset, and where its console is: ``serial`` or ``ssh``.
+    """The commands that flash and reset a board, and the location of its console: ``serial`` or
+    ``ssh``.
 
     ``settle`` are seconds from the reset until it listens, ``patience`` those without an answer
     after which it counts as silent.

@@ -86,19 +86,19 @@ class Kernel:
     """One region's function: parameters in the order inputs, weights, outputs, scratch; its body.
 
     ``body`` is the C99 code between the braces. Weights are arrays of ``kernels/weights.npz``.
-    ``quantized_operators`` counts the operators on values that were dequantized;
-    ``float_operators`` are those of them that have no integer form here. ``functions`` are the
-    functions and macros of the C library and of the project's headers that the body uses.
-    ``library_functions`` are the functions of the recipe's libraries that it calls. ``headers``
-    names more headers of the project that it needs. ``cycles`` is the estimate of the device's cost
-    model. If the code replaces the result of a closed tool, ``stand_in`` names the tool. ``note``
-    describes the loops that the device chose. ``definitions`` is C code before the function. If the
-    function only starts a job, ``wait_function`` waits for the job; one of the ``headers`` declares
-    it. ``events`` maps the wait function of another device to a function that makes the next job of
-    this device wait for the jobs of that device, while the processor continues. ``files`` are
-    sources of the project that the body calls. ``in_place`` names the inputs whose memory the only
-    output may use. Such an input has the output's size and type, and each element is read only
-    before the same element of the output is written.
+    ``quantized_operators`` counts the operators on dequantized values; ``float_operators`` are
+    those of them that have no integer form here. ``functions`` are the functions and macros of the
+    C library and of the project's headers that the body uses. ``library_functions`` are the
+    functions of the recipe's libraries that it calls. ``headers`` names more headers of the project
+    that it needs. ``cycles`` is the estimate of the device's cost model. If the code replaces the
+    result of a closed tool, ``stand_in`` names the tool. ``note`` describes the loops that the
+    device chose. ``definitions`` is C code before the function. If the function only starts a job,
+    ``wait_function`` waits for the job; one of the ``headers`` declares it. ``events`` maps the
+    wait function of another device to a function that makes the next job of this device wait for
+    the jobs of that device, while the processor continues. ``files`` are sources of the project
+    that the body calls. ``in_place`` names the inputs whose memory the only output may use. Such an
+    input has the output's size and type, and each element is read only before the same element of
+    the output is written.
     """
 
     region: str

@@ -74,7 +74,7 @@ class Scaling:
 
     @property
     def has_offsets(self) -> bool:
-        """Return whether results begin at sums that do not follow from the factors alone."""
+        """Return whether results begin at sums that do not follow only from the factors."""
         return self.rounding in (LayerRounding.FLOAT, LayerRounding.SHIFT)
 
 

@@ -51,8 +51,8 @@ class Remedy:
 class Suggestion:
     """A change of the model or of the build, and the cycles of a region after the change.
 
-    If ``shrinks`` is true, the changed network computes less. Such changes are shown only for a
-    bottleneck that no other change improves.
+    If ``shrinks`` is true, the changed network computes less. Such changes are shown only if no
+    other change improves the bottleneck.
     """
 
     change: str

@@ -348,7 +348,7 @@ def make_scaling(
         zeros = np.zeros(channels, "int64")
         return Scaling(LayerRounding.FLOAT, zeros, zeros, np.resize(factors, channels))
     quotient = find_quotient(sums, grid, single=False)
-    if quotient.max() >= 1:  # only meaningless scales do not scale sums down
+    if quotient.max() >= 1:  # such scales would enlarge sums
         return None
     fixed = to_fixed_point(quotient)
     once = sums.operator == PRODUCT

@@ -1,4 +1,5 @@
-"""Groups operators that run together: an anchor, cheap ones before it, elementwise ones after it.
+"""Groups operators that run together: an anchor, cheap operators before it, elementwise operators
+after it.
 
 An *anchor* is an operator that reads each input element more than once (a convolution, a
 pooling, a softmax). Every group is a tree and returns only its root, so groups never form a

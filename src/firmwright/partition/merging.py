@@ -1,4 +1,4 @@
-"""Merges the nodes that a device accepts into the fewest regions that can run one by one."""
+"""Merges the nodes that a device accepts into the fewest regions that can run in sequence."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ def make_binding_kind(
 ) -> Callable[[relax.VarBinding], FusionKind]:
     """Return a function that maps a binding to its fusion kind.
 
-    Without ``fuse_layers`` every operator stands alone, except between a dequantize and a
+    Without ``fuse_layers`` every operator is a separate group, except between a dequantize and a
     quantize: those operators are one operator of the quantized model, with one rounding.
     """
     kind = make_kind_lookup(module)
@@ -261,7 +261,7 @@ def make_binding_kind(
 
 
 def find_dequantized(bindings: list[relax.VarBinding]) -> set[relax.Var]:
-    """Return the variables that are computed from quantized ones and not quantized again."""
+    """Return the variables that are computed from quantized variables and not quantized again."""
     found: set[relax.Var] = set()
     for binding in bindings:
         name = operator_name(binding.value)

@@ -24,7 +24,7 @@ from firmwright.toolchain import (
 from firmwright.tvm_import import find_versions
 
 PACKAGES = {"onnx": "", "onnxruntime": "", "torch": "torch"}
-"""Packages that decide what can be built, and firmwright's extra for each package or ''."""
+"""Packages that recipes may need, and firmwright's extra for each package or ''."""
 
 
 def list_platforms() -> Iterator[ListedPlatform]:

@@ -120,7 +120,7 @@ def refuse_differences(members: list[Job]) -> None:
 
 
 def format_value(value: tuple[str, ...] | str | bool | None) -> str:
-    """Return the value of a key as it is written in a recipe."""
+    """Return the value of a key in a recipe, before defaults apply."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:

@@ -1,4 +1,4 @@
-"""Checks that the folders and files of a job belong to no other recipe and to no user."""
+"""Checks that no other recipe and no user owns the folders and files of a job."""
 
 from __future__ import annotations
 

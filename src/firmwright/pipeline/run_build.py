@@ -25,9 +25,9 @@ def run_build(
     """Build one bundle with the working directory ``folder``, and return the bundle's path.
 
     ``arguments`` are options of ``doit run`` and ``name=value``. The build has the ``umask`` of
-    this process by default. ``wrapper`` is the start of a command line that runs the rest of the
-    line. The build ends with this process, even if this process is killed.
-    Raises UserError with the errors of the build.
+    this process by default. ``wrapper`` is the start of a command line that runs the remaining
+    arguments. The build ends with this process, even if this process is killed. Raises UserError
+    with the errors of the build.
     """
     with hold_lifeline() as watched:
         done = run_python(

@@ -84,7 +84,7 @@ def digest_place(path: str) -> str:
 
 def digest_text(layers: Layers) -> str:
     """Return the digest of a recipe's data; empty if the recipe has errors."""
-    # Imported late: most snapshots hold without it.
+    # Imported late: most snapshots are valid without it.
     from firmwright.documents.chain import read_chain
     from firmwright.errors import UserError
     from firmwright.recipe.moved_paths import move_document

@@ -152,7 +152,7 @@ def read_batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:
 def run_reference(
     job: Job, interface: ModelInterface, samples: Sequence[Sample], stage: str = NETWORK_STAGE
 ) -> ReferenceOutputs:
-    """Return the reference outputs for samples, with the network as it is compiled.
+    """Return the reference outputs for samples, with the compiled network.
 
     If a device replaced regions of the network, the new regions are the reference.
     """

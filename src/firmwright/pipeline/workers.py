@@ -61,7 +61,7 @@ class WatchedRunner(SteadyInputs, MRunner):  # type: ignore[misc]
         self.has_workers = True
 
         def look(_signal: int = 0, _frame: FrameType | None = None) -> None:
-            if sys.exc_info()[0] is None:  # otherwise doit already ends them
+            if sys.exc_info()[0] is None:  # else doit is ending the workers
                 refuse_dead(workers)
 
         signal.signal(signal.SIGCHLD, look)
@@ -87,7 +87,7 @@ def refuse_dead(workers: Sequence[BaseProcess]) -> None:
 def end_with_parent() -> None:
     """Wait for the end of the main process, then end this process."""
     parent = multiprocessing.parent_process()
-    assert parent is not None  # a worker has one
+    assert parent is not None  # a worker has a parent
     parent.join()
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -96,7 +96,7 @@ def find_neighbors(buffers: Iterable[Buffer]) -> dict[str, list[str]]:
 
 
 class Trial:
-    """Buffers that are placed one by one in an order, each next to the earlier ones.
+    """Buffers that are placed in an order, each next to the earlier buffers.
 
     If a buffer becomes the first in the order, only the buffers that its move affects move.
     ``ends`` is a heap of the buffers' ends; it also contains ends from before a new placement.
@@ -122,7 +122,7 @@ class Trial:
     def find_highest(self) -> Buffer:
         """Return the buffer that ends highest, so was placed too late: the first of several."""
         end, rank, name = self.ends[0]
-        while (-end, rank) != (self.placed[name].end, self.rank[name]):  # it was placed again
+        while (-end, rank) != (self.placed[name].end, self.rank[name]):  # placed again
             heappop(self.ends)
             end, rank, name = self.ends[0]
         return self.placed[name]
@@ -141,7 +141,7 @@ class Trial:
 
 
 class Arena:
-    """Buffers that are placed one by one, and the bytes that they need."""
+    """Buffers that are placed in an order, and the bytes that they need."""
 
     def __init__(self) -> None:
         self.placed: list[Buffer] = []

@@ -16,7 +16,7 @@ class BatchChoice:
 
     ``memory`` is the fullest memory, ``capacity`` its size in bytes. ``needs`` has the bytes that
     the batch needs there, ``next_needs`` the bytes with one more sample, None if no more samples
-    were wanted. The two sizes have the names that are used in archives of vendors' compilers.
+    were requested. The two sizes have the names that are used in archives of vendors' compilers.
     """
 
     desired_batch_size: int

@@ -82,7 +82,7 @@ def list_candidates(
 
 
 def share_pointers(kernel: Kernel, locations: Mapping[str, object]) -> Kernel:
-    """Return a kernel as it is called: with one pointer if its output is written over an input."""
+    """Return a kernel with the pointers of its call: one if its output overwrites an input."""
     for read in kernel.inputs:
         place = locations[read.tensor]
         if read.name in kernel.in_place and place == locations[kernel.outputs[0].tensor]:

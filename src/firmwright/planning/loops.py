@@ -181,7 +181,7 @@ class Folded:
     unfolded: Sequence[Buffer]
 
     def unfold(self, placed: Sequence[Buffer]) -> list[Buffer]:
-        """Return the buffers of the schedule inside the placed ones; states do not change."""
+        """Return the buffers of the schedule inside the placed buffers; states do not change."""
         wholes = {b.name: b for b in placed}
         own = {whole for whole, _ in self.parts.values()}
         found = [b for b in placed if b.name not in own]
@@ -255,7 +255,7 @@ def is_one_by_one(row: Sequence[Buffer]) -> bool:
 def keep_small_loops(
     loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer]
 ) -> tuple[Loop, ...]:
-    """Return the loops whose buffers need no more memory than those of the calls.
+    """Return the loops whose buffers need no more memory than the calls' buffers.
 
     The buffers of one role in such a loop are needed one after the other, or all at once.
     """

@@ -127,7 +127,7 @@ def check_memory(program: Program, platform: Platform) -> None:
 
 
 def check_flash(program: Program, platform: Platform) -> None:
-    """Raise UserError if the weights alone do not fit; the linker checks the code."""
+    """Raise UserError if only the weights already do not fit; the linker checks the code."""
     flash = platform.memories.get("flash")
     if flash is None or platform.all_in_ram:
         return
@@ -185,7 +185,7 @@ def check_ram(program: Program, platform: Platform, use: MemoryUse) -> None:
 def make_error(
     platform: Platform, problem: str, consumers: Iterable[Consumer], *advice: str
 ) -> UserError:
-    """Return the error for a network that does not fit; it lists the largest consumers."""
+    """Return the error for a network that does not fit, with the largest consumers."""
     largest = sorted(consumers, key=lambda c: (-c.bytes, c.what))[:LARGEST_SHOWN]
     lines = [f"  {c.bytes:>12,} bytes  {c.what}" for c in largest]
     title = f"the network does not fit {platform.name}: {problem}"

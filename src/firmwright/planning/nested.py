@@ -1,4 +1,4 @@
-"""Lowers a region of many layers to plain C: each layer alone, then joined in one kernel."""
+"""Lowers a region of many layers to plain C: each layer separately, then joined in one kernel."""
 
 from __future__ import annotations
 

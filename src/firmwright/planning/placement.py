@@ -122,7 +122,7 @@ class Filling:
             for name, memory in choices.platform.memories.items()
         }
         costs = {n: r.memory.cost for n, r in self.rooms.items() if r.memory.cost is not None}
-        # If two memories cost the same, constants go to the one that needs no copy at start-up.
+        # If two memories cost the same, constants go to the memory that needs no copy at start-up.
         self.cheapest = sorted(costs, key=lambda n: (costs[n], not self.rooms[n].memory.read_only))
 
     def find_home(self, item: Item) -> str:

@@ -1,4 +1,4 @@
-"""Places states at the beginning of the arena, where a run writes their next values."""
+"""Places states at the beginning of the arena. A run writes their next values there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the calls of a network's run function, one by one or in loops."""
+"""Makes the calls of a network's run function, single calls or loops."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class ShownNetwork:
-    """The facts that an application knows of its network; ``regions`` are in execution order.
+    """The facts about its network that an application has; ``regions`` are in execution order.
 
     With ``caller_arena`` the application holds the network's working memory; ``more_arenas`` are
     the memories other than RAM that contain some of it.

@@ -50,13 +50,13 @@ def write_new_repository(
     pins: Iterable[str],
     folder: Path,
 ) -> dict[Path, bool]:
-    """Write the files into ``folder``, where the path ``model`` starts; return which are new.
+    """Write the files into ``folder``; return which of them are new.
 
-    ``network`` is the result of :func:`describe_model`. The workflow installs the versions
-    ``pins``, each a line such as ``numpy==2.3.5``. Existing files stay. Then the samples are
-    in a file with the recipe's name, and the steps that the workflow lacks are printed on stderr.
-    Raises UserError for an unknown platform or device, and an existing recipe with the model's
-    name.
+    The path ``model`` starts at ``folder``. ``network`` is the result of :func:`describe_model`.
+    The workflow installs the versions ``pins``, each a line such as ``numpy==2.3.5``. Existing
+    files stay. Then the samples are in a file with the recipe's name, and the steps that the
+    workflow lacks are printed on stderr. Raises UserError for an unknown platform or device, and
+    an existing recipe with the model's name.
     """
     known = load_platform(platform)
     check_devices(target)
@@ -157,10 +157,10 @@ def describe_model(
 ) -> Mapping[str, Any]:
     """Return the inputs and outputs of a model file, and a function's name for each input.
 
-    A ``signature`` selects its network. ``shapes`` are those of inputs with open lengths,
-    ``values`` those of inputs that become constants. ``open_shapes`` of the result are the shapes
-    that are still open; the inputs and outputs are then unknown. Raises UserError for a model that
-    cannot be read, and for arguments that do not fit the model.
+    A ``signature`` selects its network. ``shapes`` are the shapes of inputs with open lengths,
+    ``values`` the values of inputs that become constants. ``open_shapes`` of the result are the
+    shapes that are still open; the inputs and outputs are then unknown. Raises UserError for a
+    model that cannot be read, and for arguments that do not fit the model.
     """
     kind = FORMATS_BY_SUFFIX.get(Path(model).suffix.lower())
     if kind is None:

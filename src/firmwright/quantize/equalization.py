@@ -19,7 +19,7 @@ import onnx
 from firmwright.quantize.graph import find_readers, read_attributes
 
 ITERATIONS = 20
-"""Chains of layers converge pair by pair; this number of passes is enough in practice."""
+"""The passes over all pairs: chains of layers converge pair by pair, enough in practice."""
 
 
 @dataclass(frozen=True)

@@ -91,9 +91,9 @@ class OutputOptions(msgspec.Struct, frozen=True):
 class Tolerance(msgspec.Struct, frozen=True):
     """Allowed difference from the reference, the sum of four parts.
 
-    ``absolute`` is in units of the output (for integers, steps of the last digit), ``relative``
-    to the magnitude of the reference's value, ``range`` to the range of its values, for outputs
-    in floating point. ``steps`` are those of the last quantized tensor.
+    ``absolute`` is in units of the output; for integers, in steps of the last digit. ``relative``
+    is a fraction of the reference's value, and ``range`` a fraction of the range of its values, for
+    outputs in floating point. ``steps`` are steps of the last quantized tensor.
     """
 
     absolute: float
@@ -114,7 +114,7 @@ class BatchRequest(msgspec.Struct, frozen=True):
 
 
 class TransformOptions(msgspec.Struct, frozen=True):
-    """Rewrites by name, switched on and off, and custom ones as ``module:function``."""
+    """Rewrites by name, switched on and off, and custom rewrites as ``module:function``."""
 
     switched_on: tuple[str, ...] = msgspec.field(name="with", default=())
     switched_off: tuple[str, ...] = msgspec.field(name="without", default=())

@@ -42,7 +42,7 @@ def schema_file(name: str = "recipe") -> Path:
 
 
 def rewrite_data(data: Any, visit: Visit) -> Any:
-    """Return a recipe's data as changed by ``visit``, which gets inner values before outer ones.
+    """Return a recipe's data as changed by ``visit``, which gets inner values before outer values.
 
     Mappings in the result are sorted. Invalid data is visited as far as it matches the schema.
     """

@@ -257,7 +257,8 @@ def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterato
 
 
 def shrink(region: Region, network: Network) -> Advice:
-    """Return the advice for a bottleneck that no other change helps: less work, if that is known.
+    """Return the advice for a bottleneck that other changes do not improve: less work, if it is
+    known.
 
     The network's outputs do not change.
     """

@@ -64,7 +64,7 @@ class TimeRow:
 class TimeComparison:
     """One inference on ``target`` (``own``) and on ``other_target`` (``other``).
 
-    ``source`` says how the numbers of both were found.
+    ``source`` is the origin of the numbers of both.
     """
 
     target: str

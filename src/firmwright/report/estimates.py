@@ -1,10 +1,10 @@
 """Estimates the time of an inference, and the bytes that pass between cores.
 
-The platform states the speed of its devices; nothing is measured. A layer needs the time of its
-multiply-accumulates, or of moving its inputs, weights and outputs once, whichever is longer. If a
-device's cost model has cycles, these count instead. A layer on another core than the run
-function's is called: control crosses over and back, together with the layer's inputs and outputs.
-The processor calls a run function on another core in the same way.
+The platform states the speed of its devices; the build does not measure it. A layer needs the
+longer of two times: for its multiply-accumulates, or to move its inputs, weights and outputs. If a
+device's cost model has cycles, these count instead. If a layer is on another core than the run
+function, control crosses to that core and back, with the layer's inputs and outputs.
+The processor calls a run function on another core in this way, too.
 """
 
 from __future__ import annotations

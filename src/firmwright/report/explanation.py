@@ -28,9 +28,9 @@ class OperatorPlacement:
     main operator, such as ``conv2d``. ``shape`` is the shape of the first result, in the layout of
     the compiled network. ``macs`` are the multiply-accumulates of one inference.
 
-    ``device`` runs the operator, ``reason`` says why. ``refusals`` are the rules that it breaks, of
-    the devices that precede ``device`` in the target. ``kernel`` says how the device computes it,
-    '' if there is only one variant.
+    ``device`` runs the operator, for the reason ``reason``. ``refusals`` are the rules that it
+    breaks, of the devices that precede ``device`` in the target. ``kernel`` is the variant of its
+    C, '' if there is only one variant.
 
     ``view`` is true for an operator that only changes the shape of its input, without code.
     ``moves`` is true for an operator that only copies a tensor or changes its layout, and is not in
@@ -82,10 +82,10 @@ def explain(
     kernels: Mapping[str, str] = MappingProxyType({}),
     memories: Mapping[str, LayerMemories] = MappingProxyType({}),
 ) -> Explanation:
-    """Return the explanation of a partition; ``devices`` are those of the mix, in its order.
+    """Return the explanation of a partition; ``devices`` are the mix's devices, in its order.
 
-    ``kernels`` says how regions are computed, by their names, if that is known. ``memories`` has
-    the memories of their parts.
+    ``kernels`` has the variants of the regions' C by region, if known. ``memories`` has the
+    memories of their parts.
     """
     shapes = {tensor.name: tensor.shape for tensor in partition.tensors}
     operators = tuple(

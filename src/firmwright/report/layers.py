@@ -103,7 +103,7 @@ class ReportedLayer:
     rewrites, ``results`` the model's names of its results. ``shape`` is the shape of the first
     result. ``macs`` are the multiply-accumulates of one inference, ``size`` has bytes.
 
-    ``reason`` and ``refusals`` say why it runs on its ``device``, ``form`` says how its C computes.
+    ``reason`` and ``refusals`` are the reasons for its ``device``, ``form`` is the form of its C.
     ``float_operators`` are the operators that compute floats. ``stand_in`` is the closed tool whose
     result the layer's code replaces, else None. ``memories`` exist if the platform has several
     memories to choose from.

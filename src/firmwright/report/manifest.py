@@ -27,9 +27,9 @@ class Source:
     """The recipe: its digest, and its description if it has one.
 
     ``resolved`` is the content for the digest: every key with its default, without the folders of
-    absolute paths. The digest is that of its JSON with sorted keys and no spaces.
-    ``network_sha256`` is a digest without the keys that only judge, try or pack the network
-    (`run`, `evaluate`, ...): the firmware contains it.
+    absolute paths. The digest is the digest of its JSON with sorted keys and no spaces.
+    ``network_sha256`` is a digest without the keys that only judge, try or pack the network (`run`,
+    `evaluate`, ...): the firmware contains it.
     """
 
     sha256: str
@@ -51,7 +51,7 @@ class BundledFile:
 class MemoryReport:
     """Sizes in bytes. No placement needs less than ``arena_lower_bound_bytes``.
 
-    ``flash_bytes`` and ``ram_bytes`` are those of the linked firmware, null without a firmware.
+    ``flash_bytes`` and ``ram_bytes`` are from the linked firmware, null without a firmware.
     ``other_memories`` has the arenas outside the processor's memory. ``copied_bytes`` are the bytes
     that one inference copies from memory to memory. ``constants`` has the memories from which
     constants are read, if the platform has several to choose from.
@@ -98,8 +98,8 @@ class Arithmetic:
 class RegionArtifacts:
     """The input of an accelerator's tools for one region.
 
-    ``bits`` are those of its integers. ``calibration_sha256`` is the digest of the tensors that it
-    reads for all samples of the calibration. A ``prequantized`` region has its quantization
+    ``bits`` are the bits of its integers. ``calibration_sha256`` is the digest of the tensors that
+    it reads for all samples of the calibration. A ``prequantized`` region has its quantization
     parameters.
     """
 

@@ -142,7 +142,7 @@ def tell_speed(report: Report) -> Card:
         lines[1:1] = [f"{total.modelled:,} cycles modelled, {total.counted:,} on the processor"]
     if total.milliseconds is not None and total.clock is not None:
         lines[:0] = [f"at {format_frequency(total.clock)}: about {total.total:,} cycles"]
-    if report.layers:  # a network may only hand on its inputs
+    if report.layers:  # the outputs of a network may be its inputs
         slowest = max(report.layers, key=lambda layer: layer.length or 0)
         lines.append(f"the slowest layer is {slowest.number}: {shorten_name(slowest.title)}")
     answer = f"{total.total:,} {total.unit}"

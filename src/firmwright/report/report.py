@@ -86,7 +86,7 @@ class Roof:
 class Report:
     """One bundle as the report shows it.
 
-    ``devices`` are those of the target, in its order. ``proof`` is None without a run, ``total``
+    ``devices`` are the target's devices, in its order. ``proof`` is None without a run, ``total``
     without counted instructions. ``advice`` has the changes that would speed up the network.
     ``accuracy`` has the lines of the table that the stage `accuracy` prints. ``recipe`` is the
     resolved recipe, ``inputs`` are the files that the build read.

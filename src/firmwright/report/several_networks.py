@@ -10,7 +10,7 @@ from firmwright.verify.run_records import Agreement
 
 @dataclass(frozen=True, slots=True)
 class NetworksRun:
-    """The run of the networks in turn, ``turns`` times, with each one's agreement."""
+    """The run of all networks in order, ``turns`` times, with the agreement of each network."""
 
     emulator: str
     turns: int

@@ -79,9 +79,9 @@ class TimedLayer:
 class Total:
     """One inference in ``unit``: clock cycles, or instructions if the cycles are not known.
 
-    ``source`` says how the numbers were found. ``total`` is the sum of the ``modelled`` and
-    ``counted`` numbers, minus those in which devices run in parallel. ``milliseconds`` is None
-    without a ``clock`` (in Hz) or without cycles.
+    ``source`` is the origin of the numbers. ``total`` is the sum of the ``modelled`` and
+    ``counted`` numbers, minus the numbers in which devices run in parallel. ``milliseconds`` is
+    None without a ``clock`` (in Hz) or without cycles.
     """
 
     unit: str
@@ -168,7 +168,7 @@ def make_timeline(
 
 def count_layers(regions: Sequence[str], record: RunRecord) -> list[Counted]:
     """Return the means of one inference: of each region, and of the run function at the end."""
-    assert record.instructions_total is not None  # the caller has checked
+    assert record.instructions_total is not None  # the caller has checked this
     instructions = divide(record.instructions_total, record.instructions_by_region, regions, record)
     if record.cycles_total is None:
         return [Counted(number, None) for number in instructions]

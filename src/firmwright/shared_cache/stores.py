@@ -136,7 +136,7 @@ class FolderStore:
         unfinished = path.with_name(f".{secrets.token_hex(8)}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished.write_bytes(data)  # others may read it, as far as the umask allows
+            unfinished.write_bytes(data)  # readable for others if the umask allows it
             unfinished.replace(path)
         except OSError as error:
             with suppress(OSError):  # do not leave half a file on a full disk

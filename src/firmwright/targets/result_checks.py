@@ -99,7 +99,7 @@ def find_cycle(
     try:
         TopologicalSorter(reads).prepare()
     except CycleError as error:
-        cycle: list[object] = error.args[1]  # each element is read by the next
+        cycle: list[object] = error.args[1]  # each element reads the previous one
     else:
         return ""
     first, reader = min(

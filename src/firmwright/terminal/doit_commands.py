@@ -117,7 +117,7 @@ class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
 
     def print_plan(self, outfile: Any) -> int:
         """Print the stages that would run, without running them."""
-        # Imported late: a build with nothing to do plans nothing.
+        # Imported late: a build with nothing to do needs no plan.
         from firmwright.pipeline.reasons import format_plan, plan_build
 
         planned = plan_build(self.task_list, self.sel_tasks, self.dep_manager)

@@ -80,7 +80,8 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.show_fresh()
             self.screen.start(task.name, title.stage, task.doc)
             if is_asked(WHY):
-                from firmwright.pipeline.reasons import explain_run  # imported late: few ask
+                # imported late, because few users ask for the reasons
+                from firmwright.pipeline.reasons import explain_run
 
                 self.show_head(title.job.title)
                 self.screen.print_hanging("  ", f"{title.stage}: {explain_run(task)}", "dim")
@@ -157,7 +158,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             # Imported late: without a checked stage there is no state to store.
             from firmwright.pipeline.snapshot_files import keep_snapshot
 
-            with suppress(UserError, OSError):  # something changes, or cannot be written
+            with suppress(UserError, OSError):  # a file changes, or cannot be written
                 keep_snapshot(self.tasks, self.skipped, self.succeeded)
         super().complete_run()
 

@@ -22,7 +22,7 @@ ROUNDED_EXACTLY = {
     "relax.divide": np.divide,
     "relax.sqrt": np.sqrt,
 }
-"""Operators for which IEEE 754 defines every bit, so that the firmware would compute the same."""
+"""Operators for which IEEE 754 defines every bit, so that the firmware computes equal results."""
 
 
 @rewrite_each(*ROUNDED_EXACTLY)

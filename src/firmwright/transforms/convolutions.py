@@ -51,7 +51,7 @@ def rebuild_conv(call: tvm.ir.Call, data: relax.Expr, weights: relax.Expr, **cha
 
 
 def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
-    """Replace different strides of a convolution by equal ones and a 1x1 max-pool that selects.
+    """Replace different strides of a convolution by equal strides and a 1x1 max-pool that selects.
 
     Exact: the selected elements are computed as before. The convolution computes more elements than
     are selected, twice as many for strides of 1x2. In a quantized network, integers are selected.

@@ -44,7 +44,7 @@ def remove_multiply_by_one(builder: relax.BlockBuilder, call: tvm.ir.Call) -> re
 
 @rewrite_each("relax.nn.dropout")
 def remove_training_operators(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Replace the result of dropout by its input; it drops elements only during training."""
+    """Replace the result of dropout by its input, which drops elements only during training."""
     mask = relax.TupleGetItem(builder.emit(call), 1)
     return relax.Tuple([call.args[0], builder.emit(mask)])
 

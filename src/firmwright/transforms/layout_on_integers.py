@@ -51,7 +51,7 @@ def keep_layout_on_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> r
 
 @rewrite_each("relax.quantize")
 def concat_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Rewrite quantize(concat(dequantize(x), …)) to concat(x, …) if all parameters are the same."""
+    """Rewrite quantize(concat(dequantize(x), …)) to concat(x, …) if all parameters are equal."""
 
     def find_integers(value: relax.Expr) -> relax.Expr | None:
         source = definition(builder, value)

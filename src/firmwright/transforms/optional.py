@@ -35,7 +35,7 @@ PREREQUISITES = (
         fold_layout_of_constants,
     ),
 )
-"""The rewrites that run before the optional ones, which need lengths and constants as numbers."""
+"""The rewrites before the optional rewrites, which need lengths and constants as numbers."""
 
 OPTIONAL = (
     Transform("RemoveMultiplyByOne", "no multiplication by one", identities.remove_multiply_by_one),
@@ -104,7 +104,7 @@ OPTIONAL = (
 )
 
 AFTER_CANONICAL = frozenset({"UseIntegers"})
-"""The names of the rewrites that run after the canonical ones, because they read their results."""
+"""The names of the rewrites that read the results of the canonical rewrites."""
 
 
 def apply_transforms(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
@@ -116,9 +116,9 @@ def apply_transforms(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModu
 def select_transforms(names: Collection[str]) -> Iterator[Transform]:
     """Yield the rewrites of these names in their order, after the rewrites that they require.
 
-    Rewrites that run after the canonical ones require no others. If the prerequisites ran again,
-    they would fold the operators that keep sums defined, and an accelerator's rules would not match
-    them.
+    Rewrites that run after the canonical rewrites require no others. If the prerequisites ran
+    again, they would fold the operators that keep sums defined, and an accelerator's rules would
+    not match them.
     """
     if set(names) - AFTER_CANONICAL:
         yield from PREREQUISITES

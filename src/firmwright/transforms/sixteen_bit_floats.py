@@ -24,7 +24,7 @@ CALLS_OF_FUNCTIONS = frozenset({"relax.call_tir"})
 
 
 def compute_in_float32(module: tvm.IRModule) -> tvm.IRModule:
-    """Add casts around operators of 16-bit floats, except those that only move elements."""
+    """Add casts around operators of 16-bit floats, except operators that only move elements."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         name = operator_name(call)

@@ -79,7 +79,7 @@ def define_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
 
 
 def wrap_stored_sums(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Wrap sums and products that loops store, such as those of CumSum, which has no operator."""
+    """Wrap sums and products that loops store, such as sums of CumSum, which has no operator."""
 
     def wrap_stored(store: tirx.BufferStore) -> tirx.Stmt:
         value, dtype = store.value, str(store.value.ty.dtype)

@@ -1,4 +1,4 @@
-"""Joins samples to batches for the firmware; the reference reads them one by one."""
+"""Joins samples to batches for the firmware; the reference reads single samples."""
 
 from __future__ import annotations
 

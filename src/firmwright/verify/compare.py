@@ -88,7 +88,7 @@ def find_rounding(values: Array, span: float, step: float) -> float:
 
 
 def advise(largest: float, rounding: bool) -> str:
-    """Return advice; it proposes a tolerance only for differences that rounding explains."""
+    """Return advice, which proposes a tolerance only for differences that rounding explains."""
     if rounding:
         return (
             f"the largest difference is {largest:g}: if rounding explains it, state "

@@ -22,7 +22,7 @@ class NetworkValues:
     """The facts of a network about the values of its inputs and outputs (``values.json``).
 
     ``ranges`` are the limits of the values that it distinguishes in float inputs, by name.
-    ``whole`` names the inputs whose floats stand for integers. ``output_steps`` is the step size of
+    ``whole`` names the inputs whose floats represent integers. ``output_steps`` is the step size of
     each output.
     """
 

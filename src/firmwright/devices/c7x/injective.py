@@ -104,8 +104,8 @@ def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tup
     """Return the inputs that are moved by blocks.
 
     These inputs have several axes and differ between blocks. An input is read in place if a block
-    reads less than a vector of it, such as the scale of a channel. An input with elements between
-    those that are read is also read in place.
+    reads less than a vector of it, such as the scale of a channel. An input with unread elements
+    between the elements that are read is also read in place.
     """
     if split is None:
         return ()

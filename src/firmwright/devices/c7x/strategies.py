@@ -19,7 +19,7 @@ from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.lowering.strategies import Strategy
 
 EXACT_LIMIT = 2**22
-"""The limit of positions in units of their fraction: float32 holds all smaller ones exactly."""
+"""The limit of positions in units of their fraction: float32 has all smaller positions exactly."""
 
 ROUNDINGS = {"": 0, "floor": 0, "round_prefer_floor": 1, "round_prefer_ceil": 1}
 """Halves that are added to a position, so that its integer part is the nearest element."""

@@ -118,7 +118,7 @@ def find_affine_factors(index: tirx.Expr, loops: Sequence[tirx.For]) -> list[int
 
 
 def merge_dimensions(dimensions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the dimensions, with adjacent ones joined if possible.
+    """Return the dimensions, with adjacent dimensions joined if possible.
 
     Two dimensions are joined if the outer one continues at the end of the inner one.
     """

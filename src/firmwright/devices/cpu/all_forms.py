@@ -1,6 +1,6 @@
 """Lists all forms of the device ``c``; the first that fits a layer's kind and core is used.
 
-A core whose instructions include those of another core is listed before that core.
+A core whose instructions include another core's instructions is listed before that core.
 """
 
 from __future__ import annotations

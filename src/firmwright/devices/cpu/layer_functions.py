@@ -1,4 +1,4 @@
-"""Writes the C functions of layers: separate functions with a layer's numbers, or shared ones."""
+"""Writes the C functions of layers: one per layer with its numbers, or shared functions."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def align(count: int, multiple: int = ROW) -> int:
 
 @dataclass(frozen=True)
 class Tile:
-    """Sizes of all tiles of a layer, except the last tile along each axis, which has the rest.
+    """Sizes of all tiles of a layer, except the last tile along each axis, which may be smaller.
 
     ``channels``, ``rows`` and ``columns`` are sizes of the results. ``in_channels`` is a size of
     the input, if sums run over the input channels. ``columns`` is the whole width, except for an

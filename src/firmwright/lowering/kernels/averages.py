@@ -47,7 +47,7 @@ class Sums:
 def average(
     builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    """Average stored integers; None if the result may differ from the graph as it is written.
+    """Average stored integers; None if the result may differ from the graph's result.
 
     The sum is exact, converted to float32 and multiplied by x scale / (count · y scale). Sums of
     float32 differ from it only about half way between two integers. If many sums are half way, as

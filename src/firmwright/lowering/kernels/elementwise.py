@@ -144,7 +144,8 @@ def compare(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
     """Scale both sides to one unit and round them, so nearby values of fine scales become equal.
 
     Source: tensorflow/lite/kernels/comparisons.cc and internal/reference/comparisons.h
-    (ComparisonWithScaling). Its results are meaningless for scales of 1 and more; these are not.
+    (ComparisonWithScaling). Its results are meaningless for scales of 1 and more, unlike these
+    results.
     """
     operands = find_operands(builder, call, 8)
     if operands is None:

@@ -24,7 +24,7 @@ SMALLEST_EXPONENT, LARGEST_EXPONENT = 1, 21
 """Factors from 2^-22 to 1/2, as for fixed point."""
 
 CANDIDATES = np.array(sorted(range(-(2**15), 2**15 + 1, 2**7), key=abs))
-"""Multipliers around the nearest one; farther ones change the steps of the largest sums."""
+"""Multipliers near the nearest one; others change the steps of the largest sums."""
 
 LOWEST, HIGHEST = -(2**40), 2**40
 """Offsets beyond all bounds of offsets."""

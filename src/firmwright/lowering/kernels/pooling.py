@@ -41,8 +41,8 @@ def average_pool(
     """Average each window, in any layout.
 
     With equal parameters, like TFLite: stored integers are averaged, and padding does not count
-    (tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h). TFLite supports no other
-    case. In other cases, the centered sum is scaled here like in TFLite's MEAN.
+    (tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h). TFLite does not support
+    other cases. In other cases, the centered sum is scaled here like in TFLite's MEAN.
     """
     source = builder.value(call.args[0])
     windows = windows_of(call)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
     """Evaluate with ONNX Runtime, or with ONNX's evaluator if ONNX Runtime rejects the model.
 
-    Nodes run one by one, because graph optimizations would change a QDQ graph's roundings. ONNX
+    Nodes are not fused, because graph optimizations would change a QDQ graph's roundings. ONNX
     Runtime rejects integers in operators that ONNX defines for floats, but NEMO and MATCH write
     such graphs.
     """
@@ -51,7 +51,7 @@ def run_sessions(
     outputs: Sequence[str],
     given: Mapping[str, Any],
 ) -> list[Any]:
-    """Return the outputs of sessions that run in turn, each on inputs and earlier results."""
+    """Return the outputs of sessions that run in order, each on inputs and earlier results."""
     values = dict(given)
     for session in sessions:
         ports = (*session.get_inputs(), *session.get_overridable_initializers())

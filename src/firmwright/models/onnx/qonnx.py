@@ -194,7 +194,8 @@ EXPANSIONS = {
 
 
 def expand_quantizers(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Replace QONNX's quantizers of a model; return a note on those that compute on floats.
+    """Replace QONNX's quantizers of a model; return a note on the quantizers that compute on
+    floats.
 
     Raises UserError for parameters that are not constants and for unknown roundings.
     """

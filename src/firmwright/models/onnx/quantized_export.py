@@ -35,7 +35,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class DequantizedConstant(OnnxValue):
-    """A dequantized constant; it is written when an operator reads it in its order of axes."""
+    """A dequantized constant, which is written when an operator reads it in its order of axes."""
 
     call: tvm.ir.Call | None = None
 
@@ -135,7 +135,7 @@ class QuantizedExporter(FloatExporter):
         return super().mean(call) if self.opset < 18 else self.reduction(call)
 
     def add_kernel(self, weights: relax.Expr, order: list[int]) -> str:
-        """Return weights; they may be dequantized or computed, unlike weights for the quantizer."""
+        """Return weights. They may be dequantized or computed, unlike weights for the quantizer."""
         found = self.values.get(weights)
         if isinstance(found, DequantizedConstant):
             return self.emit_dequantized(found, order)

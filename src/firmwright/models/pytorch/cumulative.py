@@ -1,4 +1,4 @@
-"""Imports products and extremes along an axis, also cumulative ones."""
+"""Imports products and extremes along an axis, also cumulative products and extremes."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def select(importer: Importer, x: relax.Expr, given: Sequence[torch.fx.Node | No
 
 
 def count_from_start(builder: relax.BlockBuilder, index: relax.Expr, length: int) -> relax.Expr:
-    """Return an index as int64, counted from the start of an axis; negative ones are converted."""
+    """Return an index as int64, counted from the start of an axis, also for negative indices."""
     wide = builder.emit(relax.op.astype(index, "int64"))
     moved = builder.emit(relax.op.add(wide, relax.const(length, "int64")))
     return builder.emit(relax.op.where(relax.op.less(wide, relax.const(0, "int64")), moved, wide))

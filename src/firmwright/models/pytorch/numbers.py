@@ -15,7 +15,8 @@ FILLING = ("full", "empty", "empty_permuted")
 
 
 def evaluate_numbers(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, torch.Tensor]:
-    """Return the tensors that depend on no input and no weight, except those that are only filled.
+    """Return the tensors that depend on no input and no weight, except tensors that are only
+    filled.
 
     Operators that draw random numbers are not evaluated, so that a later check rejects them.
     """

@@ -1,8 +1,8 @@
 """Rewrites quantization in blocks or by computed parameters as torch's core operators.
 
 These are PT2E's dynamic operators, and the operators of torchao, which need not be installed. The
-formulas are those of torch.ao.quantization and of torchao.quantization.quant_primitives. Integers
-of one scale per row remain a ``dequantize_per_channel``, so that weights stay integers.
+formulas are from torch.ao.quantization and torchao.quantization.quant_primitives. Integers of one
+scale per row remain a ``dequantize_per_channel``, so that weights stay integers.
 """
 
 from __future__ import annotations

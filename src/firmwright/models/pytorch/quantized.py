@@ -26,7 +26,7 @@ class ConstantImporter(Importer, Protocol):
 
 
 def find_constant(importer: ConstantImporter, node: torch.fx.Node) -> torch.Tensor | None:
-    """Return the tensor that a node computes from stored tensors alone; None if from inputs."""
+    """Return the tensor that a node computes only from stored tensors; None if it reads inputs."""
     if node not in importer.fixed:
         return None
     if node.op == "placeholder":

@@ -236,7 +236,7 @@ def find_nonzero_zero_point(t: CheckedTensor) -> str | None:
     """the zero point of int16, int32 and int64 must be 0"""
     if (
         t.tensor.IsVariable() or t.is_softmax
-    ):  # converters write others for a state, and no kernel reads them
+    ):  # converters write other scales for a state, which no kernel reads
         return None
     wrong = [z for z in t.zero_points if z] if t.dtype in ("int16", "int32", "int64") else []
     return f"{wrong[0]} in {t.dtype}" if wrong else None
@@ -313,7 +313,7 @@ def list_nodes(graph: Any, kinds: Sequence[str]) -> list[GraphNode]:
 
 
 def find_known_tensors(model: Any, graph: Any) -> Iterator[int]:
-    """Yield the tensors with data in the file, and those that keep it between inferences.
+    """Yield the tensors with data in the file, and the tensors that keep data between inferences.
 
     An empty tensor needs no data, if no operator writes it.
     """

@@ -31,7 +31,7 @@ MISSING_KERNEL = "Didn't find op for builtin opcode"
 
 
 def load_interpreter(data: bytes) -> None:
-    """Load a model with LiteRT's reference kernels; with its optimized ones if one is missing."""
+    """Load a model with LiteRT's reference kernels, or its optimized kernels if one is missing."""
     try:
         make_interpreter(data)
     except (ValueError, RuntimeError) as error:

@@ -90,7 +90,7 @@ def pack_pairs(product: MatrixProduct) -> Packing:
 
 
 def pack_lanes(product: MatrixProduct) -> Packing:
-    """Pack numbers for NEON, which uses eight taps of a row in turn for eight columns."""
+    """Pack numbers for NEON, which uses eight taps of a row in sequence for eight columns."""
     return pack_vectors(product, columns=8, taps=8)
 
 

@@ -33,7 +33,7 @@ LANES = 16
 
 
 def pack_scales(layer: Layer) -> dict[str, Array]:
-    """Return the numbers of whole blocks of channels; shifts are to the left, thus negative.
+    """Return the numbers of whole blocks of channels; right shifts are negative left shifts.
 
     With the offsets, sums become results, and not steps above the lowest result.
     """

@@ -74,7 +74,7 @@ BOUNDED = Condition(
 def pack_softmax(layer: Softmax) -> Packing:
     """Pack the table by distance, and both scales."""
     numbers = find_numbers(layer)
-    assert numbers is not None  # no layer that breaks the condition is packed
+    assert numbers is not None  # the form has checked the layer
     distances = np.arange(BYTES) * np.float64(layer.input_scale)
     table = np.rint(np.exp(-distances) * 2.0**numbers.exponent)
     words = np.array([numbers.numerator >> 32, numbers.numerator & 0xFFFFFFFF], "uint64")

@@ -64,7 +64,7 @@ MAX_ORDER = 32
 def rewrite_det(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite Det, which TVM lacks, as an elimination; each step uses the maximum's row.
 
-    A step subtracts multiples of that row from the other rows; the rest is (…, n - 1, n - 1).
+    A step subtracts multiples of that row from the other rows; (…, n - 1, n - 1) elements remain.
     """
     shape = walk.shape(node.input[0])
     if shape is None or shape[-1] > MAX_ORDER:

@@ -1,9 +1,9 @@
 """Rewrites operators of com.microsoft, ONNX Runtime's domain, as operators of ONNX.
 
-ONNX Runtime's quantizer writes quantized operators (format QOperator), its optimizer fused ones. A
-quantized operator becomes a float operator between dequantize and quantize, as ONNX Runtime's
-documents define it (ContribOperators.md). ONNX Runtime's kernels round a product of scales once,
-but the rewritten form rounds twice. So a result may differ by one step.
+ONNX Runtime's quantizer writes quantized operators (format QOperator), its optimizer fused
+operators. A quantized operator becomes a float operator between dequantize and quantize, as ONNX
+Runtime's documents define it (ContribOperators.md). ONNX Runtime's kernels round a product of
+scales once, but the rewritten form rounds twice. So a result may differ by one step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rewrites normalizations by mean and variance, if TVM lacks them or loses digits.
 
 ONNX defines a variance as the mean of squares minus the square of the mean. If data are far from
-zero, the difference consists of rounding errors, and may be negative. Here the mean is
-subtracted first, and the variance is the mean of the squares of the rest.
+zero, the difference consists of rounding errors, and may be negative. Here the mean is subtracted
+first, and the variance is the mean of the squares of the differences.
 """
 
 from __future__ import annotations

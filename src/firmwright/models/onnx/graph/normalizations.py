@@ -1,4 +1,5 @@
-"""Rewrites normalizations: of batches by element, and com.microsoft's fused ones of layers.
+"""Rewrites normalizations: of batches by element, and com.microsoft's fused normalizations of
+layers.
 
 ONNX Runtime has two of the latter in ONNX's domain; ``onnx/domains.py`` changes their domain.
 """

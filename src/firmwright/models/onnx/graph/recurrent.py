@@ -40,7 +40,7 @@ Hold = Callable[[str, Array], None]
 
 
 def name_without_step(name: str) -> str:
-    """Return a tensor's name with a wildcard for the step; it is equal in all steps of a layer."""
+    """Return a tensor's name with a wildcard for the step, equal in all steps of a layer."""
     return re.sub(rf"/{STEP}-?\d+/", f"/{STEP}*/", name)
 
 

@@ -27,7 +27,7 @@ AXIS_ATTRIBUTES = ("antialias", "coordinate_transformation_mode", "cubic_coeff_a
 
 
 RESIZE_OPSET = 19
-"""The opset whose Resize is evaluated; it has all features of earlier opsets."""
+"""The opset whose Resize is evaluated, which has all features of earlier opsets."""
 
 EARLY_OPSET = 10
 """The last opset whose Resize has no coordinate transformation mode."""
@@ -52,7 +52,7 @@ class AxisResize:
     value: float
     roi: tuple[float, float]
     guide: tuple[int, int] | None = None
-    """The length and wanted size of the axis whose scale this axis uses, if sizes round up."""
+    """The length and requested size of the axis whose scale this axis uses, if sizes round up."""
 
 
 def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -63,7 +63,7 @@ def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         return None
     result, settings = node.input[0], {n: get_attribute(node, n, None) for n in AXIS_ATTRIBUTES}
     if not walk.has_attribute(node, "coordinate_transformation_mode"):
-        # For Upsample, and Resize before opset 11, TVM reads the inputs as those of later opsets.
+        # For Upsample, and Resize before opset 11, TVM reads the inputs as inputs of later opsets.
         settings |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": EARLY_MODE}
     elif must_state_sizes(settings, stretches):
         return state_sizes(node, walk, stretches, shape)

@@ -65,7 +65,7 @@ def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes |
 
 
 def rewrite_tensor_scatter(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite TensorScatter, which TVM lacks; it writes into a cache from a position on."""
+    """Rewrite TensorScatter, which writes into a cache from a position on. TVM lacks it."""
     shape, part = (walk.shape(i) for i in node.input[:2])
     if shape is None or part is None:
         return None

@@ -363,7 +363,7 @@ def rename_tensors(
     scope: str,
     attributes: Mapping[str, onnx.AttributeProto],
 ) -> None:
-    """Rename a function's tensors, put internal ones under ``scope``, and fill in attributes."""
+    """Rename a function's tensors, put internal tensors under ``scope``, and fill in attributes."""
 
     def rename(name: str) -> str:
         return tensors.get(name, f"{scope}/{name}")
