@@ -172,7 +172,7 @@ def show(value: Any) -> str:
 
 
 def rate(change: Change) -> str:
-    """Return the change of a count in percent, "=" if it has none, or '' without counts."""
+    """Return the change of a count in percent, "=" if it is equal, or '' without counts."""
     before, after = change.before, change.after
     if before == after:
         return "="

@@ -60,7 +60,7 @@ class FloatCell:
     """The constants of all steps; the mappings are by gate.
 
     ``sources`` has one product per input. ``symmetric`` is the quantization of activations if the
-    weights are int8. Clips are 0 if nothing is clipped.
+    weights are int8. A clip of 0 has no effect.
     """
 
     sources: Sequence[Weights]
@@ -109,7 +109,7 @@ def convert_bidirectional(converter: Any, op: Any) -> relax.Expr:
     """Convert BIDIRECTIONAL_SEQUENCE_LSTM: a cell per direction, joined or as two results.
 
     The auxiliary input is a second input of both cells if they have weights for it. It is the only
-    input of the backward cell if they have none.
+    input of the backward cell if the auxiliary weights are missing.
     """
     tensors = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.BidirectionalSequenceLSTMOptions)

@@ -42,7 +42,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Projection:
-    """The product of the hidden values with int8 weights (units, outputs); clip 0 clips nothing."""
+    """A product of hidden values with int8 weights (units, outputs); a clip of 0 has no effect."""
 
     weights: Any
     bias: Any

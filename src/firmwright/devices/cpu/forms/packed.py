@@ -7,7 +7,7 @@ is u = w - lowest, from 0 to 15, or v = u - 8 at the upper end of a byte or half
 
 and the sum of the stored inputs is computed once for all channels of a pixel. A byte has the
 weights of two channels, b = u0 + 16 v1. With E = sum((b & 15) x) and B = sum(b x), the channels'
-sums are E and (B - E) >> 4, which needs no more multiplications than weights of bytes.
+sums are E and (B - E) >> 4. This needs at most as many multiplications as weights of bytes.
 
 On cores with Arm's DSP extension, a word has two taps of four channels. Each halfword is
 h = u0 + 16 u1 + 256 u2 + 4096 v3. SMLAD adds four sums of both taps:
