@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from firmwright.errors import UserError
 from firmwright.models.onnx.importer import import_model, run_reference
 from tests.networks.firmware import SANITIZED, run_generated
+from tests.networks.imported import run_imported
 from tests.networks.onnx_models import graph, node, value
 
 RANDOM = np.random.default_rng(8)
@@ -294,6 +295,19 @@ def test_groups_of_channels_are_normalized(
     expected = (expected - 1) * factors[:, None]
     found = run_generated(model.SerializeToString(), [{"x": x}], tmp_path, SANITIZED)[0][0]
     np.testing.assert_allclose(found, expected.reshape(2, 6, 4), atol=1e-2)
+
+
+@pytest.mark.parametrize(("kind", "tolerance"), [("float16", 2e-3), ("float64", 1e-12)])
+def test_neighboring_channels_are_normalized(kind: str, tolerance: float) -> None:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    ends = [value(n, [2, 5, 3], element) for n in "xy"]
+    normalize = node("LRN", ["x"], ["y"], size=3, alpha=0.5, beta=0.25, bias=2.0)
+    x = (normal(2, 5, 3) * 3).astype(kind)
+    (found,) = run_imported(graph([normalize], ends[:1], ends[1:]).SerializeToString(), x)
+    squares = np.pad(x.astype("float64") ** 2, ((0, 0), (1, 1), (0, 0)))
+    total = squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]
+    assert found.dtype == kind
+    np.testing.assert_allclose(found, x / (2 + total / 6) ** 0.25, tolerance)
 
 
 @pytest.mark.needs("gcc")

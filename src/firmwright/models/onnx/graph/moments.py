@@ -127,9 +127,31 @@ def rewrite_mean_variance_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes
     return body.finish(narrow(body, walk, body.add("Div", moments.centered, deviation)))
 
 
+def rewrite_response_norm(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite an LRN of another type than float32; TVM's factors are float32."""
+    shape, size = walk.shape(node.input[0]), get_attribute(node, "size", 1)
+    if shape is None or walk.dtype(node.input[0]) == np.float32 or size % 2 == 0:
+        return None
+    body = NodeBuilder(node, walk)
+    data, dtype = widen(body, walk)
+    defaults = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+    alpha, beta, bias = (
+        body.constant(get_attribute(node, name, default), dtype)
+        for name, default in defaults.items()
+    )
+    lines = body.constant([shape[0], 1, shape[1], -1], "int64")
+    squares = body.add("Reshape", body.add("Mul", data, data), lines)
+    pads = [size // 2, 0, size // 2, 0]
+    means = body.add("AveragePool", squares, kernel_shape=[size, 1], pads=pads, count_include_pad=1)
+    means = body.add("Reshape", means, body.constant(shape, "int64"))
+    divisor = body.add("Pow", body.add("Add", body.add("Mul", means, alpha), bias), beta)
+    return body.finish(narrow(body, walk, body.add("Div", data, divisor)))
+
+
 MOMENTS: dict[str, Rewrite] = {
     "GroupNormalization": rewrite_group_norm,
     "InstanceNormalization": rewrite_instance_norm,
+    "LRN": rewrite_response_norm,
     "LayerNormalization": rewrite_layer_norm,
     "MeanVarianceNormalization": rewrite_mean_variance_norm,
 }
