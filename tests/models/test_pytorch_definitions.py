@@ -81,14 +81,26 @@ def pool(x: Any) -> Any:
     )  # fmt: skip
 
 
-def transform(x: Any) -> Any:
+class Turns(nn.Module):  # type: ignore[misc, name-defined]
+    """Complex factors, like those of rotary positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("turns", torch.polar(torch.ones(3), torch.arange(3.0)))
+
+    def forward(self, x: Any) -> Any:
+        pairs = torch.view_as_complex(x.reshape(1, 4, 5, 3, 2))
+        return torch.view_as_real(pairs * self.turns).flatten(3)
+
+
+def transform(x: Any, turns: Any) -> Any:
     signal = x.flatten(1)
     spectrum = torch.stft(signal, 16, 8, window=torch.hann_window(16), return_complex=True)
     image = torch.fft.rfft2(x)
     shifted = torch.view_as_real(
         image[:, 1:] * image[:, :1].conj() / 2 + image[:, 1:] * x[:, :1, :, :4]
     )
-    return (spectrum.abs(), spectrum.transpose(1, 2).imag, spectrum.angle(), shifted,
+    return (turns(x), spectrum.abs(), spectrum.transpose(1, 2).imag, spectrum.angle(), shifted,
             torch.fft.irfft2(image, (5, 6)), torch.fft.fft(torch.fft.ifft(x)[0]).real)  # fmt: skip
 
 
@@ -106,7 +118,9 @@ class Choice(nn.Module):  # type: ignore[misc, name-defined]
 
 @pytest.mark.slow
 @pytest.mark.needs("gcc")
-@pytest.mark.parametrize("model", [Call(pool), Call(transform), Choice()], ids=lambda m: str(m)[:6])
+@pytest.mark.parametrize(
+    "model", [Call(pool), Call(transform, Turns()), Choice()], ids=lambda m: str(m)[:6]
+)
 def test_outputs_are_those_of_torch(model: Any, tmp_path: Path) -> None:
     data = exported(model, torch.zeros(1, 4, 5, 6))
     given = samples(data, 2)

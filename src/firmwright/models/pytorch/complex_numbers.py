@@ -30,6 +30,14 @@ def uses_complex(node: torch.fx.Node) -> bool:
     return is_complex(node) or any(is_complex(source) for source in node.all_input_nodes)
 
 
+def store_pairs(program: torch.export.ExportedProgram) -> None:
+    """Replace the complex weights and buffers of a program by pairs of floats."""
+    for table in (program.state_dict, program.constants):
+        for name, value in table.items():
+            if isinstance(value, torch.Tensor) and value.is_complex():
+                table[name] = torch.view_as_real(value.detach().resolve_conj()).contiguous()
+
+
 def transform(importer: Importer, node: torch.fx.Node) -> Expr:
     """Import ``_fft_r2c``, ``_fft_c2r`` and ``_fft_c2c``: one product per axis.
 

@@ -30,7 +30,7 @@ from firmwright.ir.tensors import ModelInterface, Operator, State, Tensor, is_so
 from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import refuse_operators, run_importer, suppress_output
 from firmwright.models.pytorch.changed_buffers import expose_states, move_states_last
-from firmwright.models.pytorch.complex_numbers import COMPLEX, is_complex, uses_complex
+from firmwright.models.pytorch.complex_numbers import COMPLEX, is_complex, store_pairs, uses_complex
 from firmwright.models.pytorch.conditions import write_out_conditions
 from firmwright.models.pytorch.corrections import FIRST_RESULT_ALONE, WHOLE, TorchImporter
 from firmwright.models.pytorch.decompositions import DECOMPOSITIONS
@@ -63,6 +63,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     core = decompose(program, name)
     write_out_conditions(core.graph_module, name)
     check_ports(core, name)
+    store_pairs(core)
     states = expose_states(core, name)
     drop_assertions(core)
     state_types(core)
@@ -232,14 +233,15 @@ def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.
 
 
 def check_ports(program: torch.export.ExportedProgram, name: str) -> None:
-    """Raise UserError for inputs, weights and outputs of complex numbers."""
+    """Raise UserError for inputs and outputs of complex numbers."""
     *_, output = program.graph.nodes
-    ports = [n for n in program.graph.nodes if n.op == "placeholder"] + output.all_input_nodes
+    inputs = program.graph_signature.user_inputs
+    ports = [n for n in program.graph.nodes if n.name in inputs] + output.all_input_nodes
     found = [n.name for n in ports if is_complex(n)]
     if found:
         raise UserError(
-            f"{name}: inputs, weights or outputs are complex: {', '.join(found)}; use their real "
-            "and imaginary parts, torch.view_as_real and torch.view_as_complex"
+            f"{name}: inputs or outputs are complex: {', '.join(found)}; use their real and "
+            "imaginary parts, torch.view_as_real and torch.view_as_complex"
         )
 
 
