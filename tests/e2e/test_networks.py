@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -57,6 +56,14 @@ def build(repository: Repository, name: str, text: str) -> tuple[dict[str, Any],
         return json.load(member), bundle
 
 
+def write_sources(repository: Repository, name: str, text: str) -> Path:
+    """Write the C of a firmware of several networks for the host; return its folder."""
+    repository.write(f"{name}.yaml", text)
+    done = repository.doit(f"sources:{name}-host", f"recipe={name}.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return repository.folder / "build" / name / "host/sources/network"
+
+
 def read_arenas(repository: Repository, name: str) -> dict[str, int]:
     folder = repository.folder / "build"
     plans = {key: folder / f"{name}-{key}" for key in ("digits", "sums")}
@@ -86,12 +93,10 @@ def test_two_networks_share_an_arena_on_a_board(repository: Repository) -> None:
     sizes = {symbol.name: symbol.bytes for symbol in list_symbols(elf)}
     assert sizes["arena"] == max(-(-size // 16) * 16 for size in arenas.values())
 
-    command = [sys.executable, "-m", "firmwright.cli", "inspect", str(bundle)]
-    told = repository.run(*command).stdout
+    told = repository.firmwright("inspect", str(bundle)).stdout
     assert "pair on cortex-m4-bare" in told
     assert "networks/pair-digits-cortex-m4-bare.tar.gz, arena 1,328 bytes, 0 of 50 values" in told
-    command[3:] = ["diff", str(bundle), str(bundle)]
-    refused = repository.run(*command)
+    refused = repository.firmwright("diff", str(bundle), str(bundle))
     assert refused.returncode != 0
     assert "a firmware of several networks; it contains a bundle per network" in refused.stderr
 
@@ -103,8 +108,7 @@ def test_two_networks_share_an_arena_on_a_board(repository: Repository) -> None:
 @pytest.mark.needs("gcc")
 def test_concurrent_networks_have_arenas_of_their_own(repository: Repository) -> None:
     text = "platform: host\ntoolchain: gcc\nconcurrent: true\n"
-    _, bundle = build(repository, "threads", NETWORKS + text)
-    header = (bundle.parent / "host/sources/network/threads.h").read_text()
+    header = (write_sources(repository, "threads", NETWORKS + text) / "threads.h").read_text()
     found = re.search(r"THREADS_WORKSPACE_SIZE (\d+)u", header)
     arenas = read_arenas(repository, "threads")
     assert found
@@ -114,8 +118,7 @@ def test_concurrent_networks_have_arenas_of_their_own(repository: Repository) ->
 @pytest.mark.needs("gcc")
 def test_what_is_equal_is_stored_once(repository: Repository) -> None:
     text = "networks: {left: digits.yaml, right: digits.yaml}\nplatform: host\ntoolchain: gcc\n"
-    _, bundle = build(repository, "eyes", text)
-    network = bundle.parent / "host/sources/network"
+    network = write_sources(repository, "eyes", text)
     assert not re.search(r"^const", (network / "right_weights.c").read_text(), re.MULTILINE)
     helpers = {
         path.name for path in network.glob("*.c") if re.search(r"_[0-9a-f]{8}\.c", path.name)
