@@ -23,7 +23,7 @@ from firmwright.project.network import Network
 from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
 from firmwright.targets.load import load_mix
-from firmwright.toolchain import Build, load_platform, load_toolchain
+from firmwright.toolchain import Build, Platform, load_platform, load_toolchain
 from firmwright.toolchain.layout import NETWORK
 from tests.hammer.campaign import FindingError, run_campaign
 from tests.hammer.networks import load_networks
@@ -37,7 +37,6 @@ SANITIZERS = {
     "address": ("-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"),
     "memory": ("-fsanitize=memory", "-fno-sanitize-recover=all"),
 }
-PLATFORMS = {"address": HOST, "memory": PORTABLE}
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O0")
 SAMPLES = 24
 SECONDS = 120
@@ -111,18 +110,31 @@ class MemoryHammer:
         except UserError:
             return "refused"
         rounding = "tflite" if model.format_name == "tflite" else "onnx"
-        for sanitizer, flags in SANITIZERS.items():
-            mix = load_mix(parse_target("c"), PLATFORMS[sanitizer], rounding)
-            try:
-                network = compile_network(module, interface, mix)
-            except UserError:
-                return "refused"
-            network = replace(network, caller_arena=True)
+
+        def compile_for(platform: Platform) -> Network:
+            mix = load_mix(parse_target("c"), platform, rounding)
+            return replace(compile_network(module, interface, mix), caller_arena=True)
+
+        try:
+            host = compile_for(HOST)
+            portable = compile_for(PORTABLE) if has_vectors(host) else host
+        except UserError:
+            return "refused"
+        for sanitizer, network in (("address", host), ("memory", portable)):
+            flags = SANITIZERS[sanitizer]
             try:
                 compile_and_run(network, write_program(network), flags, seed, self.folder)
             except FindingError as finding:
                 raise FindingError(f"{name}, {sanitizer} sanitizer: {finding}") from finding
         return "silent"
+
+
+def has_vectors(network: Network) -> bool:
+    """Return whether a kernel uses the vector instructions of x86-64."""
+    kernels = network.kernels.kernels
+    texts = [kernel.definitions or "" for kernel in kernels]
+    texts += [file.text for kernel in kernels for file in kernel.files]
+    return any("immintrin.h" in text for text in texts)
 
 
 def compile_and_run(

@@ -55,10 +55,10 @@ def scattered(operator: str, indices: list[int], updates: list[int], **attribute
 
 def make_roi_align(ratio: int, **attributes: Any) -> bytes:
     made = graph(
-        [node("RoiAlign", ["x", "r", "b"], ["y"], output_height=2, output_width=2,
+        [node("RoiAlign", ["x", "r", "b"], ["y"], output_height=2, output_width=1,
               sampling_ratio=ratio, **attributes)],
-        [value("x", [2, 1, 6, 5]), value("r", [2, 4]), value("b", [2], INT64)],
-        [value("y", [2, 1, 2, 2])],
+        [value("x", [2, 1, 6, 5]), value("r", [1, 4]), value("b", [1], INT64)],
+        [value("y", [1, 1, 2, 1])],
     )  # fmt: skip
     return bytes(made.SerializeToString())
 
