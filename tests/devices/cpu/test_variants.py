@@ -11,12 +11,12 @@ import pytest
 from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import choose
 from firmwright.devices.cpu.layer_functions import AnyLayer
-from firmwright.devices.cpu.variants import choose_variant, name_variants
+from firmwright.devices.cpu.variants import choose_variant, explain_width, name_variants
 from firmwright.ir.layer import LayerKind
 from firmwright.targets import Context
 from firmwright.toolchain import load_platform
 from tests.devices.cpu.float_layers import draw_float_layer
-from tests.devices.cpu.layers import make_layer
+from tests.devices.cpu.layers import make_layer, narrow_weights
 from tests.devices.cpu.shapes import Shape
 
 LARGE = Shape(4, 2, 64, 128)
@@ -111,3 +111,30 @@ def test_only_the_usual_form_is_tried_in_other_tiles() -> None:
     names = name_variants(make(LayerKind.DENSE, Shape(4, 6)), make_context())
     assert names[:2] == ("rv32m_dense shared", "rv32m_dense separate")
     assert not any("tile" in name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "platform", "form", "reason"),
+    [
+        (LayerKind.DENSE, Shape(64, 16), "cortex-m4-bare", "dsp_packed_dense", ""),
+        (LayerKind.DENSE, Shape(64, 16), "rv32-bare", "portable_packed_dense", ""),
+        (LayerKind.DENSE, Shape(4500, 4), "cortex-m4-bare", "dsp_dense",
+         "portable_packed_dense is slower"),
+        (LayerKind.CONV2D, Shape(64, 16, 5, 5), "cortex-m4-bare", "dsp_packed_conv2d", ""),
+        (LayerKind.DENSE, Shape(8, 16), "cortex-m4-bare", "dsp_dense", "fewer than 512 weights"),
+        (LayerKind.DENSE, Shape(64, 16), "aarch64-linux", "neon_dense",
+         "portable_packed_dense is slower"),
+        (LayerKind.DEPTHWISE_CONV2D, Shape(64, 64, 5, 5, (3, 3)), "cortex-m4-bare",
+         "dsp_depthwise_conv2d", "no form for depthwise_conv2d stores fewer bits"),
+    ],
+)  # fmt: skip
+def test_weights_of_4_bits_stay_packed_or_have_a_reason(
+    kind: LayerKind, shape: Shape, platform: str, form: str, reason: str
+) -> None:
+    generator = np.random.default_rng(0)
+    layer = narrow_weights(make_layer(kind, shape, generator), generator)
+    features = load_platform(platform).features
+    chosen = choose(layer, features, FORMS).form
+    assert chosen is not None and chosen.name == form
+    assert reason in explain_width(layer, chosen, features)
+    assert bool(reason) == bool(explain_width(layer, chosen, features))

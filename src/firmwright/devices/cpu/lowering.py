@@ -17,7 +17,7 @@ from firmwright.devices.cpu.layer_functions import (
     write_function,
     write_headers,
 )
-from firmwright.devices.cpu.variants import choose_variant, name_variants
+from firmwright.devices.cpu.variants import choose_variant, explain_width, name_variants
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
 from firmwright.ir.layer import FloatLayer, MatrixProduct, Pair, Softmax
 from firmwright.ir.regions import Region
@@ -37,12 +37,22 @@ def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> Lowere
     """Lower a region by a form, or from TIR if no form fits or the user has a strategy."""
     layer, choice = select_kernel(region, module, context)
     if layer and choice.form:
-        return lower_by_form(region, module, layer, choice.form, choice.shared)
+        lowered = lower_by_form(region, module, layer, choice.form, choice.shared)
+        reason = explain_width(layer, choice.form, context.platform.features)
+        note = f"Weights of 4 bits are stored in 8 bits, because {reason}." if reason else ""
+        return add_note(lowered, note)
     lowered = lower_region(region, module, context.rounding, context.strategies)
-    if choice.refusals:
-        note = f"Plain loops: {'. '.join(choice.refusals)}."
-        lowered = replace(lowered, kernel=replace(lowered.kernel, note=note))
-    return lowered
+    return add_note(
+        lowered, f"Plain loops: {'. '.join(choice.refusals)}." if choice.refusals else ""
+    )
+
+
+def add_note(lowered: LoweredRegion, note: str) -> LoweredRegion:
+    """Return the region with one more sentence in the comment above its function."""
+    if not note:
+        return lowered
+    notes = " ".join(filter(None, [lowered.kernel.note, note]))
+    return replace(lowered, kernel=replace(lowered.kernel, note=notes))
 
 
 def lower_by_form(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Choice, Form
+from firmwright.devices.cpu.forms.packed import LEAST_WEIGHTS, has_small_weights
 from firmwright.devices.cpu.layer_functions import AnyLayer
-from firmwright.ir.layer import FloatLayer, Pair, Softmax
+from firmwright.ir.layer import FloatLayer, Layer, Pair, Softmax
 from firmwright.targets import Context
 
 RESULTS_WORTH_A_FUNCTION = 2**14
@@ -72,6 +73,20 @@ def list_fitting(layer: AnyLayer, context: Context) -> list[Form]:
     """Return all forms that fit a layer on a core, in the order of the table."""
     features = context.platform.features
     return [f for f in FORMS if f.is_for(layer, features) and not f.find_broken(layer)]
+
+
+def explain_width(layer: AnyLayer, form: Form, features: Collection[str]) -> str:
+    """Return the reason why weights of 4 bits are stored in bytes; '' for all other layers."""
+    if form.bits < 8 or not isinstance(layer, Layer) or not has_small_weights(layer):
+        return ""
+    if layer.weights.size < LEAST_WEIGHTS:
+        return f"there are fewer than {LEAST_WEIGHTS} weights"
+    packed = [f for f in FORMS if f.bits < 8 and f.is_for(layer, features)]
+    fitting = [f.name for f in packed if not f.find_broken(layer)]
+    if fitting:
+        return f"{fitting[0]} is slower"
+    broken = [f"{f.name} needs {'; '.join(f.find_broken(layer))}" for f in packed]
+    return "; ".join(broken) or f"no form for {layer.kind.value} stores fewer bits"
 
 
 def read_specialize(context: Context) -> str:

@@ -29,6 +29,9 @@ the registers."""
 STEP = 4
 """The number of taps in a word of weights."""
 
+TILES = (Tile(3, 2), Tile(2, 2))
+"""Pixels by channels of convolutions of bytes: more pixels than in 16 bits share the weights."""
+
 COLUMNS = 4
 """Columns at once: with an equal number of words of weights, their sums leave registers for the
 left operand and for pointers."""
@@ -133,7 +136,7 @@ FORMS = (
         pack=dsp_bytes.pack_convolution,
         cost=1.0,
         sentence="A halfword has two channels' weights, so that SMLAD does four products.",
-        tiles=(Tile(3, 2), Tile(2, 2)),
+        tiles=TILES,
     ),
     Form(
         name="dsp_wide_dense",

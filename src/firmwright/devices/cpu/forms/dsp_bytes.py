@@ -145,21 +145,36 @@ def scale_channels(layer: Layer) -> dict[str, Array]:
 
 def pack_convolution(layer: Layer, tile: Tile) -> Packing:
     """Pack (pair of channels, row of the kernel, pair of taps)."""
-    run = layer.kernel[1] * layer.channels
-    rows = np.zeros((layer.out_channels, layer.kernel[0], run + 1), np.int64)
-    rows[:, :, :run] = layer.weights.reshape(layer.out_channels, layer.kernel[0], run)
-    taps = rows[:, :, order_taps(run)].reshape(layer.out_channels, -1)
-    step = choose_step(taps.shape[1] // 2)
-    taps = np.pad(taps, ((0, 0), (0, -taps.shape[1] % (2 * step))))
     paired = is_paired(layer)
     channels = choose_channels(layer, 2)
-    factors = [start_sums(layer, channels, paired), scale_blocks(layer, channels, paired)]
-    arrays = {
-        "weights": pair_channels(taps[channels], paired).reshape(-1),
-        "factors": np.concatenate(factors, 1).astype("int32").reshape(-1),
-    }
+    weights = pair_channels(arrange_taps(layer, layer.weights)[channels], paired).reshape(-1)
+    return describe_convolution(layer, tile, channels, {"weights": weights}, paired)
+
+
+def arrange_taps(layer: Layer, weights: Array) -> Array:
+    """Return weights (O, height, width, I) as (O, taps) in the order of widened words.
+
+    Zeros fill the last word of each row of the kernel, and the last step between two branches.
+    """
+    run = layer.kernel[1] * layer.channels
+    rows = np.zeros((layer.out_channels, layer.kernel[0], run + 1), np.int64)
+    rows[:, :, :run] = weights.reshape(layer.out_channels, layer.kernel[0], run)
+    taps: Array = rows[:, :, order_taps(run)].reshape(layer.out_channels, -1)
+    step = choose_step(taps.shape[1] // 2)
+    return np.pad(taps, ((0, 0), (0, -taps.shape[1] % (2 * step))))
+
+
+def describe_convolution(
+    layer: Layer, tile: Tile, channels: Array, arrays: dict[str, Array], paired: bool
+) -> Packing:
+    """Return the numbers of a convolution with these packed weights, for pairs of channels."""
+    run = layer.kernel[1] * layer.channels
+    gathered = layer.kernel[0] * ((run + 1) // 2)
+    step = choose_step(gathered)
     pixels = tile.pixels
-    words = taps.shape[1] // 2 * pixels
+    words = -(-gathered // step) * step * pixels
+    factors = [start_sums(layer, channels, paired), scale_blocks(layer, channels, paired)]
+    arrays["factors"] = np.concatenate(factors, 1).astype("int32").reshape(-1)
     scratch = [Scratch("patch", "int32", words)]
     guarded = any(layer.padding) or layer.dilation[1] > 1
     by_tap = guarded and layer.channels % 4 == 0

@@ -1,13 +1,13 @@
 """Packs weights of 4 bits, which stay packed in flash; the C splits them in registers.
 
-The weights of an output channel exceed its lowest weight by at most 15. A digit
-is u = w - lowest, from 0 to 15, or v = u - 8 at the upper end of a byte or halfword. So a sum is
+The weights of an output channel exceed its lowest weight by at most 15. A digit is u = w - lowest,
+from 0 to 15, or v = u - 8 at the upper end of a byte or halfword. So a sum is
 
     sum(w x) = sum(u x) + lowest · sum(x)
 
 and the sum of the stored inputs is computed once for all channels of a pixel. A byte has the
 weights of two channels, b = u0 + 16 v1. With E = sum((b & 15) x) and B = sum(b x), the channels'
-sums are E and (B - E) >> 4. This needs at most as many multiplications as weights of bytes.
+sums are E and (B - E) >> 4. They need no more multiplications than weights of bytes.
 
 On cores with Arm's DSP extension, a word has two taps of four channels. Each halfword is
 h = u0 + 16 u1 + 256 u2 + 4096 v3. SMLAD adds four sums of both taps:
@@ -15,16 +15,18 @@ h = u0 + 16 u1 + 256 u2 + 4096 v3. SMLAD adds four sums of both taps:
     A = sum(h x), C = sum(u0 x), D = 256 sum(u2 x), U = sum((h >> 8) x)
 
 The channels' sums are C, (A - C - 256 U) >> 4, D >> 8 and (U - (D >> 8)) >> 4. A may exceed 32
-bits, because its upper bits cancel.
+bits, because its upper bits cancel. A convolution has two channels per byte, as above, so that the
+sums of three pixels stay in registers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from firmwright.devices.cpu.forms import dsp_bytes, plain, portable
+from firmwright.devices.cpu.forms import dsp, dsp_bytes, plain, portable
 from firmwright.devices.cpu.forms.conditions import INTEGERS
 from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Tile
 from firmwright.devices.cpu.forms.vectors import fill_lanes
@@ -101,14 +103,34 @@ def pack_dsp_dense(layer: Layer) -> Packing:
     """Pack (four channels, pair of taps)."""
     digits, bases = split_weights(layer)
     channels = dsp_bytes.choose_channels(layer, 4)
-    order = dsp_bytes.order_taps(layer.taps + -layer.taps % 4)
     padded = np.pad(digits, ((0, 0), (0, -layer.taps % 4)))
-    halves = join_digits(padded[:, order][channels].transpose(0, 2, 1))
-    arrays = {"weights": halves.astype("<i2").view("<i4").reshape(-1)}
-    if bases:
-        arrays["lows"] = (bases["bases"][channels] - [8, 8, 8, 0]).astype("int8").reshape(-1)
+    ordered = padded[:, dsp_bytes.order_taps(padded.shape[1])][channels]
+    words = join_digits(ordered.transpose(0, 2, 1)).astype("<i2").view("<i4")
+    arrays = {"weights": words.reshape(-1), **find_lows(bases, channels)}
     packing = dsp_bytes.describe_product(layer, channels, arrays, paired=False)
     return replace(packing, variant={**packing.variant, "based": bool(bases)})
+
+
+def pack_dsp_convolution(layer: Layer, tile: Tile) -> Packing:
+    """Pack (pair of channels, row of the kernel, four taps, channel)."""
+    digits, bases = split_weights(layer)
+    channels = dsp_bytes.choose_channels(layer, 2)
+    ordered = dsp_bytes.arrange_taps(layer, digits)[channels]
+    pairs = join_digits(ordered.transpose(0, 2, 1)).astype("int8")
+    # A word has two pairs of taps; SXTB16 widens the bytes 0 and 2, then the bytes 1 and 3.
+    words = np.ascontiguousarray(pairs.reshape(-1, 4)[:, [0, 2, 1, 3]]).view("<i4")
+    arrays = {"weights": words.reshape(-1), **find_lows(bases, channels)}
+    packing = dsp_bytes.describe_convolution(layer, tile, channels, arrays, paired=False)
+    return replace(packing, variant={**packing.variant, "based": bool(bases)})
+
+
+def find_lows(bases: Mapping[str, Array], channels: Array) -> dict[str, Array]:
+    """Return the ``lows`` of blocks of channels, the last channel of which has signed digits."""
+    if not bases:
+        return {}
+    lows = bases["bases"][channels].astype("int64")
+    lows[:, :-1] -= 8
+    return {"lows": lows.astype("int8").reshape(-1)}
 
 
 DSP_FORMS = (
@@ -126,6 +148,17 @@ DSP_FORMS = (
         pack=pack_dsp_dense,
         cost=1.2,
         sentence="A halfword has four channels' weights of 4 bits, whose sums SMLAD adds.",
+        bits=4,
+    ),
+    Form(
+        name="dsp_packed_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(INTEGERS, FOUR_BITS),
+        pack=pack_dsp_convolution,
+        cost=1.2,
+        sentence="A byte has two channels' weights of 4 bits, whose sums SMLAD adds.",
+        tiles=dsp.TILES,
         bits=4,
     ),
 )
