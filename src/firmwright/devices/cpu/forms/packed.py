@@ -42,8 +42,8 @@ MOST_TAPS = 2**15
 """The maximum number of products in a sum, so that sums of bytes fit 32 bits."""
 
 
-def has_small_weights(layer: Layer) -> bool:
-    """Return whether 4 bits are enough for the weights of each channel."""
+def needs_four_bits(layer: Layer) -> bool:
+    """Return whether the weights of each channel fit 4 bits, possibly with a zero point."""
     return int(np.ptp(layer.matrix, 1).max()) < LEVELS
 
 
@@ -54,7 +54,7 @@ def is_packable(layer: Layer) -> bool:
         and layer.taps <= MOST_TAPS
         and layer.out_channels >= 2
         and layer.out_channels != 3
-        and has_small_weights(layer)
+        and needs_four_bits(layer)
     )
 
 
