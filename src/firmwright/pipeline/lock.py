@@ -85,7 +85,7 @@ def update_lock(job: Job, platforms: list[Job]) -> None:
 
 
 def merge_locks(before: Lock, found: Lock) -> Lock:
-    """Return the found lock, with the old entries of other toolchains and emulators.
+    """Return the found lock, with the old entries of other toolchains, emulators and overlays.
 
     A platform without an emulator runs no samples, so the old samples of the run also remain.
     """
@@ -98,6 +98,7 @@ def merge_locks(before: Lock, found: Lock) -> Lock:
         samples=samples,
         versions=dict(sorted({**kept, **found.versions}.items())),
         programs=dict(sorted({**before.programs, **found.programs}.items())),
+        bases=dict(sorted({**(before.bases or {}), **(found.bases or {})}.items())) or found.bases,
     )
 
 
