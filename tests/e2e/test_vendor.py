@@ -25,10 +25,13 @@ def vendored(repository: Repository, tmp_path: Path) -> Path:
     words = ("vendor", "digits.yaml:small.yaml", "--to", str(tmp_path / "vendored"))
     done = repository.firmwright(*words)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("  firmwright build digits.yaml:small.yaml\n")
     assert repository.firmwright(*words, "--check").stdout == "complete\n"
     (tmp_path / "vendored/files/small.yaml").unlink()
+    (tmp_path / "vendored/files/parts/base.yaml").write_text("")
     missing = repository.firmwright(*words, "--check")
-    assert (missing.returncode, missing.stdout) == (1, "missing: files/small.yaml\n")
+    told = "differs: files/parts/base.yaml\nmissing: files/small.yaml\n"
+    assert (missing.returncode, missing.stdout) == (1, told)
     assert repository.firmwright(*words).returncode == 0
     return tmp_path / "vendored"
 

@@ -8,6 +8,7 @@ installed environment, with ``--tools``.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,8 +70,8 @@ def fill_folder(folder: Path, inputs: Mapping[str, Input], jobs: Sequence[Job]) 
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(folder / name, each.read())
     print(f"{len(inputs)} files in {folder}")
-    print(f"build without network, with FIRMWRIGHT_MIRROR={folder / MIRROR}:")
-    print("\n".join(f"  {folder / FILES / name}" for name in name_recipes(jobs)))
+    print(f"build in {folder / FILES}, with FIRMWRIGHT_MIRROR={folder / MIRROR}:")
+    print("\n".join(f"  firmwright build {shlex.quote(name)}" for name in name_recipes(jobs)))
 
 
 def fill_tools(wheels: Path, needed: Sequence[str]) -> int:
@@ -82,10 +83,11 @@ def fill_tools(wheels: Path, needed: Sequence[str]) -> int:
 
 
 def check_folder(folder: Path, inputs: Mapping[str, Input], needed: Sequence[str]) -> int:
-    missing = [name for name, each in sorted(inputs.items()) if not each.is_in(folder / name)]
-    missing += [f"{WHEELS}: {pin}" for pin in list_missing(folder / WHEELS, needed)]
-    print("\n".join([f"missing: {name}" for name in missing]) or "complete")
-    return INCOMPLETE if missing else COMPLETE
+    wrong = [name for name, each in sorted(inputs.items()) if not each.is_in(folder / name)]
+    told = [f"{'differs' if (folder / name).exists() else 'missing'}: {name}" for name in wrong]
+    told += [f"missing: {WHEELS}: {pin}" for pin in list_missing(folder / WHEELS, needed)]
+    print("\n".join(told) or "complete")
+    return INCOMPLETE if told else COMPLETE
 
 
 @dataclass(frozen=True)
