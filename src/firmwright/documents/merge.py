@@ -46,7 +46,9 @@ class Merger:
             name = (key[1:] if key.startswith("+") else key[:-1]) if is_joined(key) else key
             place = (*pointer, name)
             old = merged.get(name)
-            if is_joined(key):
+            if not pointer and name != name.strip("+"):
+                self.report(node, (key,), "unknown key; `key+` and `+key` add to a list")
+            elif is_joined(key):
                 merged[name] = self.join(old, node, place, key.startswith("+"))
             elif node.value is None and not self.keeps_null:
                 merged.pop(name, None)

@@ -162,7 +162,11 @@ def _find_unknown_keys(
 
 
 def _suggest_key(name: str, known: Properties, top: Properties) -> str:
-    """Return the blocks that have the key, or the nearest known key."""
+    """Return the blocks that have the key, the nested form of dots, or the nearest known key."""
+    first, _, rest = name.partition(".")
+    if rest and first in known:
+        nested = ": {".join(name.split("."))
+        return f"; nest the keys: `{nested}: …{'}' * name.count('.')}`"
     blocks = [f"'{block}'" for block, part in top.items() if name in part.get("properties", {})]
     if name in top:
         return "; it is a key of the file's top level"
