@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from firmwright.errors import Diagnostic, DiagnosticError, UserError
 
 MAX_BYTES = 64 << 20
 """Larger files are rejected. The longest ones are C arrays: a model of 10 MB has 62 MB of text."""
+
+MAX_FILES = 20_000
+"""Larger folders are rejected, such as a home folder."""
 
 MODEL_SUFFIXES = (".tflite", ".lite", ".onnx", ".pt2")
 
@@ -65,8 +69,11 @@ def read_source(given: str) -> Source:
         if " " in given and not os.path.exists(given):  # noqa: PTH110  # also for long text
             return Source("command line", Path(), "", given)
         if path.is_dir():
-            names = (each.relative_to(path).as_posix() for each in path.rglob("*"))
-            return Source(given, path, "/", "\n".join(sorted(names)))
+            found = [*islice(path.rglob("*"), MAX_FILES + 1)]
+            if len(found) > MAX_FILES:
+                raise UserError(f"{given}: over {MAX_FILES} files; an export has fewer")
+            names = sorted(each.relative_to(path).as_posix() for each in found)
+            return Source(given, path, "/", "\n".join(names))
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
