@@ -73,10 +73,10 @@ def test_a_layer_is_one_region_and_no_int32_tensor_leaves_it() -> None:
     ("build", "message"),
     [
         (lambda g, x: g.conv2d(x, "c", np.zeros((5, 4, 3, 3), "int8")), "c: .*channel"),
-        (lambda g, x: g.conv2d(x, "c", np.zeros((5, 3, 3, 3))), "c: weights has to be int8 with 4"),
+        (lambda g, x: g.conv2d(x, "c", np.zeros((5, 3, 3, 3))), "c: weights: expected int8 with 4"),
         (
             lambda g, x: g.conv2d(x, "c", np.zeros((5, 3, 3, 3), "int8"), np.zeros(5)),
-            "c: bias has to be int32 with 1 axes; found float64 with 1 axes",
+            "c: bias: expected int32 with 1 axes, found float64 with 1 axes",
         ),
         (
             lambda g, x: g.conv2d(x, "c", np.zeros((5, 3, 3, 3), "int8"), np.zeros(3, "int32")),
@@ -84,7 +84,7 @@ def test_a_layer_is_one_region_and_no_int32_tensor_leaves_it() -> None:
         ),
         (
             lambda g, x: g.conv2d(x, "c", np.zeros((5, 3, 3, 3), "int8"), shift_bits=32),
-            "c: shift_bits is 32; it has to be from 0 to 31",
+            "c: shift_bits is 32; expected 0 to 31",
         ),
         (lambda g, x: g.add(x, x, "input"), "two layers or inputs are named 'input'"),
         (lambda g, x: g.add(x, 1, "s"), "expected an array or a tensor of the graph, found int"),

@@ -109,9 +109,9 @@ ATTACKS = {
     "many entries": (pack(*(entry(f"b/{i}") for i in range(10_001))), "more than 10,000 entries"),
     "bytes behind it": (pack(entry("b/file")) + b"more", "follow the archive's end"),
     "second stream": (pack(entry("b/file")) * 2, "follow the archive's end"),
-    "cut off": (pack(entry("b/file", size=5000))[:-20], "cut off"),
+    "cut off": (pack(entry("b/file", size=5000))[:-20], "truncated"),
     "no gzip": (b"PK\x03\x04 a zip", "not a .tar.gz archive"),
-    "empty": (b"", "cut off"),
+    "empty": (b"", "truncated"),
     "no tar": (gzip.compress(b"text"), "one folder|not a tar archive"),
     "tar behind its end": (
         gzip.compress(gzip.decompress(pack(entry("b/file"))) + b"more"),

@@ -162,7 +162,7 @@ class Graph:
     ) -> relax.Var:
         """Finish an int32 sum: bias, shift, clip, int8, and ReLU if ``act`` is set."""
         if not 0 <= shift_bits <= 31:
-            raise UserError(f"{name}: shift_bits is {shift_bits}; it has to be from 0 to 31")
+            raise UserError(f"{name}: shift_bits is {shift_bits}; expected 0 to 31")
         sums = self._emit(total, name)
         if bias is not None:
             sums = self._emit(relax.op.add(sums, constant(bias.reshape(along))), name)
@@ -202,7 +202,7 @@ class Graph:
         if str(found[0]) != dtype or axes not in (None, found[1]):
             wanted = dtype if axes is None else f"{dtype} with {axes} axes"
             raise UserError(
-                f"{name}: {role} has to be {wanted}; found {found[0]} with {found[1]} axes"
+                f"{name}: {role}: expected {wanted}, found {found[0]} with {found[1]} axes"
             )
 
     def _expect_sums_fit(self, name: str, weights: Array, bias: Array | None) -> None:

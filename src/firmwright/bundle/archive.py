@@ -110,10 +110,12 @@ def unpack_gzip(content: bytes) -> bytes:
             part = unpacker.decompress(rest, CHUNK_BYTES)
             rest = unpacker.unconsumed_tail
             if not part and not rest and not unpacker.eof:
-                raise BrokenBundleError("cut off: its compressed data do not end")
+                raise BrokenBundleError("truncated: its compressed data do not end")
             unpacked.write(part)
             if unpacked.tell() > limit:
-                raise BrokenBundleError(f"{len(content):,} bytes unpack to more than {limit:,}")
+                raise BrokenBundleError(
+                    f"{len(content):,} bytes unpack to more than {limit:,} bytes, the maximum"
+                )
     except zlib.error as error:
         raise BrokenBundleError(f"not a .tar.gz archive, or damaged: {error}") from None
     if unpacker.unused_data:
@@ -146,7 +148,7 @@ def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """Yield the entries; BrokenBundleError for the first entry that is not a plain file."""
     for number, entry in enumerate(archive, 1):
         if number > MAX_ENTRIES:
-            raise BrokenBundleError(f"more than {MAX_ENTRIES:,} entries")
+            raise BrokenBundleError(f"it has more than {MAX_ENTRIES:,} entries, the maximum")
         if entry.type != tarfile.REGTYPE or entry.pax_headers:
             kind = "a link" if entry.issym() or entry.islnk() else "not a plain file"
             raise BrokenBundleError(f"the entry {entry.name!r} is {kind}; a bundle has only files")
@@ -157,7 +159,7 @@ def read_exactly(stream: IO[bytes], entry: tarfile.TarInfo) -> bytes:
     data = stream.read()
     if len(data) != entry.size:
         raise BrokenBundleError(
-            f"cut off: {entry.name!r} has {len(data):,} of {entry.size:,} bytes"
+            f"truncated: {entry.name!r} has {len(data):,} of {entry.size:,} bytes"
         )
     return data
 

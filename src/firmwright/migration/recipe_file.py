@@ -108,7 +108,7 @@ def make_target(draft: Draft, kind: Format) -> str | list[Any] | None:
             if used.setdefault(name, True):
                 options.setdefault(name, {})[pointer[2]] = value
             else:
-                draft.note(setting, f"the target does not have '{name}'")
+                draft.note(setting, f"the target does not have the device '{name}'")
     last = next((name for name in LAST_DEVICES if used.pop(name, False)), "c")
     first = [name for name, is_used in used.items() if is_used]
     if not first and last == "c":

@@ -107,7 +107,9 @@ def count_levels_up(name: str) -> int:
     levels = path.split("/").count("..")
     check_name(path[3 * levels :])
     if levels > MAX_DEPTH:
-        raise BrokenBundleError(f"{name!r} leads more than {MAX_DEPTH} folders up")
+        raise BrokenBundleError(
+            f"the path {name!r} leads more than {MAX_DEPTH} folders up; fetch the bundle again"
+        )
     return levels
 
 

@@ -236,7 +236,9 @@ class BucketStore:
             remedy = "python -m pip install 'firmwright[s3]'"
             raise UserError(f"'{address}' needs a package: {error}; {remedy}") from None
         except Exception as error:  # some stores connect to their server here
-            raise UserError(f"'{address}' cannot be opened: {first_line(error)}") from None
+            raise UserError(
+                f"'{address}' cannot be opened: {first_line(error)}; check the address"
+            ) from None
         self.address = address.rstrip("/")
 
     def read(self, name: str, most: int) -> bytes | None:

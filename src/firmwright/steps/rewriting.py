@@ -35,7 +35,7 @@ def note_saved_macs(job: Job, network: IRModule, module: IRModule) -> None:
     with suppress(UserError):
         own = sum(count_operator_macs(network).values())
         if left < own:
-            job.note(f"rewritten to {left:,} multiply-accumulates from {own:,}")
+            job.note(f"rewritten from {own:,} to {left:,} multiply-accumulates")
 
 
 def note_idle_keys(job: Job, network: IRModule, module: IRModule) -> None:

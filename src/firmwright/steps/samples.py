@@ -58,7 +58,10 @@ def match_classes(count: int, outputs: Sequence[Tensor]) -> None:
     """Raise UserError unless an output has an axis with ``count`` elements."""
     if not any(count in tensor.shape for tensor in outputs):
         shapes = ", ".join(f"'{tensor.name}' is {list(tensor.shape)}" for tensor in outputs)
-        raise UserError(f"there are {count} names, but no output has so many classes: {shapes}")
+        raise UserError(
+            f"there are {count} names, but no output has so many classes: "
+            f"{shapes}; state a name per class"
+        )
 
 
 def count_samples(job: Job, stated: EvaluateOptions) -> int:

@@ -64,7 +64,7 @@ def read_image(content: bytes) -> NetworkImage:
     _, form, length, checksum, address, workspace, counter, *version = fields[:10]
     interface, build_id, name = fields[10:]
     if form != FORMAT:
-        raise ValueError(f"its header has the form {form}, not {FORMAT}")
+        raise ValueError(f"its header has the form {form}; expected {FORMAT}")
     return NetworkImage(
         name=read_text(name),
         version=".".join(map(str, version)),

@@ -149,7 +149,7 @@ def test_a_file_with_holes_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"PK zip", "not a .tar.gz archive"), (None, "cut off")]
+    ("content", "words"), [(b"PK zip", "not a .tar.gz archive"), (None, "truncated")]
 )
 def test_what_is_no_archive_is_refused(content: bytes | None, words: str, tmp_path: Path) -> None:
     path = packed(tmp_path, files())

@@ -52,7 +52,7 @@ def read_pipeline(name: str, content: Any, members: Sequence[str]) -> Pipeline:
         f"{format_pointer(finding.pointer)}: {finding.message}"
         for finding in islice(find_errors(content, load_schema()), MAX_LISTED)
     ]
-    refuse(f"{name} does not fit its schema; compile the network again with SiMa's compiler", wrong)
+    refuse(f"{name} does not fit its schema; compile again with SiMa's compiler", wrong)
     steps = sorted(content["plugins"], key=lambda step: step["sequence"])
     programs = [find_program(step) for step in steps]
     refuse(f"{name} has steps that contradict each other or the archive; compile again", [

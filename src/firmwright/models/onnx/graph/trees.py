@@ -274,7 +274,7 @@ def finish_results(
     known = {result for _, result in forest.leaves}
     if known != {*range(results)}:
         refuse_inconsistent(
-            body.node, f"it has {results} results, and weights of {sorted(known)} only"
+            body.node, f"it has {results} results, and weights only of {sorted(known)}"
         )
     if results == 1 and transform != "NONE":
         refuse(

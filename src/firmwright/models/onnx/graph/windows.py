@@ -152,7 +152,8 @@ def rewrite_max_unpool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     if min(missing) < 0:
         refuse_inconsistent(
             node,
-            f"its output_shape {wanted.tolist()} is less than the {made} that its windows fill",
+            f"its output_shape {wanted.tolist()} is less than {made}, the shape that its "
+            "windows fill",
         )
     body = NodeBuilder(node, walk)
     stated = {"kernel_shape": kernel, "strides": strides, "pads": pads}
