@@ -57,7 +57,7 @@ OPTIONAL = (
     ),
     Transform(
         "ConvertConvStride",
-        "a convolution has the same stride in both directions; a 1x1 max-pool selects the rest",
+        "a convolution has equal strides in both directions; a 1x1 max-pool selects elements",
         convolutions.convert_conv_stride,
     ),
     Transform(
