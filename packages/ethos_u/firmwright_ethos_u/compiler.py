@@ -12,39 +12,11 @@ from ethosu import regor
 
 from firmwright.device import run_in_copy
 from firmwright_ethos_u.errors import VelaError
+from firmwright_ethos_u.hardware import HARDWARE, MEMORY_MODES
 from firmwright_ethos_u.memory import Array, Bytes
 from firmwright_ethos_u.simulator import simulate
 
 OPTIONS = "[compiler]\noutput_format=Raw\ncop_format=COP1\n"
-MEMORY_MODES = {
-    "sram_only": "Sram_Only",
-    "shared_sram": "Shared_Sram",
-    "dedicated_sram": "Dedicated_Sram",
-}
-"""Memory modes of Vela's configuration file, by the name in this package."""
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """Names an accelerator in the terms of Vela."""
-
-    family: str
-    macs: int
-    cores: int
-    system: str
-
-
-U55 = ("EthosU55", 1, "Ethos_U55_High_End_Embedded")
-U65 = ("EthosU65", 1, "Ethos_U65_High_End")
-HARDWARE = {
-    f"ethos-u{name}-{macs}": Hardware(family, macs, 2 if macs == 512 else cores, system)
-    for name, (family, cores, system), sizes in (
-        ("55", U55, (32, 64, 128, 256)),
-        ("65", U65, (256, 512)),
-    )
-    for macs in sizes
-}
-"""The supported accelerators by Vela's name of the configuration."""
 
 
 @dataclass(frozen=True)

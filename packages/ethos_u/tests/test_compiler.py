@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from firmwright_ethos_u.compiler import HARDWARE, MEMORY_MODES, compile_network
+from firmwright_ethos_u.compiler import compile_network
+from firmwright_ethos_u.hardware import HARDWARE, MEMORY_MODES
 from single import compare, convolution
 
 

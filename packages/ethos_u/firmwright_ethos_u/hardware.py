@@ -1,0 +1,37 @@
+"""Names the accelerators and memory modes in the terms of Vela."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEMORY_MODES = {
+    "sram_only": "Sram_Only",
+    "shared_sram": "Shared_Sram",
+    "dedicated_sram": "Dedicated_Sram",
+}
+"""Memory modes of Vela's configuration file, by the name in this package."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Names an accelerator in the terms of Vela."""
+
+    family: str
+    macs: int
+    cores: int
+    system: str
+
+
+U55 = ("EthosU55", 1, "Ethos_U55_High_End_Embedded")
+U65 = ("EthosU65", 1, "Ethos_U65_High_End")
+HARDWARE = {
+    f"ethos-u{name}-{macs}": Hardware(family, macs, 2 if macs == 512 else cores, system)
+    for name, (family, cores, system), sizes in (
+        ("55", U55, (32, 64, 128, 256)),
+        ("65", U65, (256, 512)),
+    )
+    for macs in sizes
+}
+"""The supported accelerators by Vela's name of the configuration."""
+
+DEFAULT_ACCELERATOR, DEFAULT_MEMORY_MODE = "ethos-u55-128", "shared_sram"

@@ -1,0 +1,42 @@
+"""Simulates one job of a program on this machine; reads it from a file and writes it back.
+
+The file has 32-bit integers (bytes of the payload, number of regions, bytes of each region), the
+payload, and the regions. Region 0 is read-only.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from firmwright.device import UserError
+from firmwright_ethos_u.simulator import simulate
+
+
+def run(path: Path) -> None:
+    """Execute the job of a file."""
+    data = np.fromfile(path, np.uint8)
+    payload, count = (int(value) for value in data[:8].view("<u4"))
+    sizes = data[8 : 8 + 4 * count].view("<u4")
+    start = 8 + 4 * count + payload
+    ends = start + np.cumsum(sizes, dtype=np.int64)
+    regions = {
+        number: data[end - size : end]
+        for number, (end, size) in enumerate(zip(ends.tolist(), sizes.tolist(), strict=True))
+    }
+    simulate(data[start - payload : start].tobytes(), regions, {0})
+    data.tofile(path)
+
+
+def main() -> None:
+    """Run the job of the file in the only argument; print the error of a rejected job."""
+    try:
+        run(Path(sys.argv[1]))
+    except UserError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
