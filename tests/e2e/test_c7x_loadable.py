@@ -61,7 +61,7 @@ def test_the_loadable_is_one_stage_more_and_part_of_the_bundle(
     assert {f"{place}.out", f"{place}.map", "src/c7x/Makefile"} <= packed
     assert not any(name.endswith((".obj", ".s")) for name in packed)
     assert chips.build("recipe=digits.yaml") == []
-    locked = chips.run("firmwright", "lock", "digits.yaml")
+    locked = chips.firmwright("lock", "digits.yaml")
     assert locked.returncode == 0, locked.stdout + locked.stderr
     versions = json.loads((chips.folder / "digits.lock").read_text())["versions"]
     assert {k: versions[k] for k in TOOLS} == {k: manifest["versions"][k] for k in TOOLS}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import tarfile
 from importlib.resources import files
 from pathlib import Path
@@ -117,7 +116,7 @@ def test_layers_are_shown_on_the_device_that_executes_them(models: Repository) -
 
 
 def explain(models: Repository, recipe: str, *options: str) -> subprocess.CompletedProcess[str]:
-    return models.run(sys.executable, "-m", "firmwright.cli", "explain", recipe, *options)
+    return models.firmwright("explain", recipe, *options)
 
 
 def test_explain_needs_no_compiler_and_names_the_rule(models: Repository) -> None:

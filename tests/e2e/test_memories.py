@@ -219,7 +219,7 @@ def test_networks_of_one_firmware_share_ram_and_flash(repository: Repository) ->
 
 
 def test_a_board_that_gives_a_memory_no_place(repository: Repository) -> None:
-    repository.run("firmwright", "new", "board", "acme", "--like", "cortex-m7-bare")
+    repository.firmwright("new", "board", "acme", "--like", "cortex-m7-bare")
     text = PLATFORM.replace("board: mps2-an386", "board: ./boards/acme")
     repository.write("tight.yaml", text.replace("name: tightly", "name: tight"))
     text = fail(repository, "recipe=digits.yaml", "platform=tight.yaml", "outdir=own")

@@ -81,7 +81,7 @@ def test_without_the_sdk_there_is_all_but_the_firmware(without: Repository) -> N
     assert f"- no firmware was compiled or run: {REASON}\n" in readme
     assert "make all" in readme and "firmware.elf" not in readme
     assert "Nothing was linked." in files["report.html"].decode()
-    told = without.run(sys.executable, "-m", "firmwright.cli", "inspect", BUNDLE).stdout
+    told = without.firmwright("inspect", BUNDLE).stdout
     assert f"not built: {REASON}\n" in told
 
 
