@@ -23,7 +23,7 @@ from .conftest import Repository, new_repository
 
 FLEET = """\
 recipes: [digits.yaml, broken.yaml]
-platforms: [host]
+platforms: [rv32-bare]
 options: {samples: [1, 2]}
 exclude: [{recipe: broken, samples: 2}]
 """
@@ -68,9 +68,9 @@ def test_the_same_bundles_after_a_killed_build_and_from_a_cache_that_lies(tmp_pa
     assert [outcome["exact"] for outcome in results.values()] == ["exact", "exact", ""]
 
     repository.environment["FIRMWRIGHT_CACHE"] = ""
-    repository.build("recipe=digits.yaml", "platform=host", "samples=1")
-    bundle = (tmp_path / "build/digits/digits-host.tar.gz").read_bytes()
-    assert results["digits-host-samples-1"]["sha256"] == hashlib.sha256(bundle).hexdigest()
+    repository.build("recipe=digits.yaml", "platform=rv32-bare", "samples=1")
+    bundle = (tmp_path / "build/digits/digits-rv32-bare.tar.gz").read_bytes()
+    assert results["digits-rv32-bare-samples-1"]["sha256"] == hashlib.sha256(bundle).hexdigest()
 
     for path in tmp_path.glob("cache/cas/*/*"):
         path.write_bytes(b"lie")
@@ -81,13 +81,13 @@ def test_the_same_bundles_after_a_killed_build_and_from_a_cache_that_lies(tmp_pa
     with ExitStack() as stack:
         cluster = Cluster(stack, tmp_path)
         cluster.add("somebody's")
-        words = ("recipe=digits.yaml", "platform=host", "samples=1", "outdir=again")
+        words = ("recipe=digits.yaml", "platform=rv32-bare", "samples=1", "outdir=again")
         command = ("-m", "doit", "fleet", *words, f"scheduler={cluster.address}")
         done = repository.run(sys.executable, *command)
     assert done.returncode == 0, done.stdout + done.stderr
-    again = read_results(repository, "again")["digits-host"]
-    assert again["sha256"] == results["digits-host-samples-1"]["sha256"]
-    log = (tmp_path / "again/fleet/digits-host/build.log").read_text()
+    again = read_results(repository, "again")["digits-rv32-bare"]
+    assert again["sha256"] == results["digits-rv32-bare-samples-1"]["sha256"]
+    log = (tmp_path / "again/fleet/digits-rv32-bare/build.log").read_text()
     assert "this stage was run instead" in log
 
 

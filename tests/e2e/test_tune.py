@@ -27,7 +27,7 @@ PLATFORMS = ROOT / "toolchains" / "platforms"
 
 
 def search(repository: Repository) -> str:
-    done = repository.run("firmwright", "tune", "digits.yaml")
+    done = repository.firmwright("tune", "digits.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -80,7 +80,7 @@ def test_a_build_takes_the_ways_that_were_found(changed: Repository) -> None:
     told = " ".join(source.read_text().replace("\n *", " ").split())
     assert "Form portable_dense: " in told
     assert f"Tuned: portable_dense separate, {layers[DENSE].instructions:,} instructions" in told
-    explained = changed.run("firmwright", "explain", "digits.yaml").stdout
+    explained = changed.firmwright("explain", "digits.yaml").stdout
     assert "portable_dense separate, tuned" in explained
 
 
@@ -181,7 +181,7 @@ def test_a_trial_that_does_not_fit_is_left_out(changed: Repository) -> None:
 
 
 def test_without_counted_instructions_nothing_is_tuned(changed: Repository) -> None:
-    done = changed.run("firmwright", "tune", "digits.yaml", "platform=host")
+    done = changed.firmwright("tune", "digits.yaml", "platform=host")
     assert done.returncode == 1
     assert (
         "command line: platform: the emulator of 'host' does not count instructions"
@@ -230,7 +230,7 @@ def test_what_fails_on_a_cluster_is_tried_here(changed: Repository, tmp_path: Pa
     with ExitStack() as stack:
         cluster = Cluster(stack, tmp_path)
         cluster.add("broken", str(package.parent))
-        done = changed.run("firmwright", "tune", "digits.yaml", "--scheduler", cluster.address)
+        done = changed.firmwright("tune", "digits.yaml", "--scheduler", cluster.address)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "trial 0 failed on the cluster: " in done.stdout
     assert (changed.folder / "digits.tuned").read_bytes() == before
@@ -244,7 +244,7 @@ def test_as_many_trials_run_at_a_time_as_asked(tmp_path: Path) -> None:
     repository.write("digits.yaml", RECIPE.replace("trials: 3", "trials: 2"))
     platforms = "rv32-bare,cortex-m4-bare"
     words = ("digits.yaml", "--platform", platforms, "--outdir", "elsewhere", "-n", "1")
-    done = repository.run("firmwright", "tune", *words)
+    done = repository.firmwright("tune", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     found = read_tuned(repository.folder / "digits.tuned").platforms
     assert found.keys() == {"rv32-bare", "cortex-m4-bare"}
@@ -262,7 +262,7 @@ def test_as_many_trials_run_at_a_time_as_asked(tmp_path: Path) -> None:
 
 def test_a_cluster_has_workers_of_its_own(repository: Repository) -> None:
     words = ("digits.yaml", "--scheduler", "tcp://10.0.0.7:8786", "-n", "2")
-    done = repository.run("firmwright", "tune", *words)
+    done = repository.firmwright("tune", *words)
     assert done.returncode == 3
     said = "-n 2: scheduler=tcp://10.0.0.7:8786 already has workers; leave one of them out"
     assert said in done.stderr
