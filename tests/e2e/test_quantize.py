@@ -15,14 +15,8 @@ from ..quantize.networks import graph_of, residual_network, samples
 from .conftest import ALL_STAGES, Repository, ran
 from .test_mistakes import fail
 
-QUANTIZED_STAGES = [
-    "model",
-    "calibration",
-    "quantized",
-    *ALL_STAGES[1:4],
-    "accuracy",
-    *ALL_STAGES[4:],
-]
+FIRST_STAGES = ["model", "calibration", "quantized", *ALL_STAGES[1:4], "accuracy"]
+QUANTIZED_STAGES = [*FIRST_STAGES, *ALL_STAGES[4:]]
 RECIPE = """\
 model: float.onnx
 platform: rv32-bare

@@ -203,9 +203,8 @@ def refuse_node(
     """
     if operator == "NonMaxSuppression":  # TVM pads its result to the maximum length
         raise UserError(
-            "its result has a length that is known only at run time; firmware needs fixed shapes: "
-            "end the model before the operator, and select the boxes with the recipe's "
-            "postprocess.detection or in the program"
+            "the length of its result is known only at run time; end the model before the "
+            "operator, and select the boxes with the recipe's postprocess.detection or in C"
         )
     if operator == "LRN" and attributes["size"] % 2 == 0:
         raise UserError(
