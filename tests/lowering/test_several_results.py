@@ -281,7 +281,7 @@ def test_results_counted_at_run_time_are_refused_by_name() -> None:
         [("z", INT64, ["n", 3])],
         {"most": np.array([3], "int64"), "iou": np.array([0.5], "float32")},
     )
-    message = r"NonMaxSuppression \(node 'nms'\): its result has a length that is known"
+    message = r"NonMaxSuppression \(node 'nms'\): the length of its result is known only"
     with pytest.raises(UserError, match=message):
         lowered(data, "onnx")
 
