@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from firmwright_ethos_u.memory import Array, Memory
 from firmwright_ethos_u.stream import Accelerator, Operation
 
-DOUBLE, TRUNCATE, NATURAL = 0, 1, 2
-"""Rounding modes: Vela calls them TFL, TRUNCATE and NATURAL."""
+DOUBLE, NATURAL = 0, 2
+"""Rounding modes: Vela calls them TFL and NATURAL."""
 
 WORD = 31
 TABLE_BYTES, TABLES_BYTES = 256, 2048
@@ -21,8 +21,8 @@ FORCED_TYPES = {2: np.uint8, 3: np.int8, 5: np.int16}
 def rounding(operation: Operation) -> int:
     """Return the rounding mode of an operation."""
     mode = operation.fields("OFM_PRECISION")["rounding"]
-    if mode > NATURAL:
-        raise operation.reject(f"has an unknown rounding mode ({mode})")
+    if mode not in (DOUBLE, NATURAL):
+        raise operation.reject(f"has an unsupported rounding mode ({mode})")
     return mode
 
 
@@ -30,16 +30,14 @@ def rescale(values: Array, scale: Array | int, shift: Array | int, mode: int) ->
     """Return `values * scale / 2**shift`, rounded.
 
     DOUBLE rounds half up at the bit `min(shift, 31)` and then half away from zero, as the
-    reference kernels of TFLite do; NATURAL rounds half up; TRUNCATE rounds towards zero.
+    reference kernels of TFLite do; NATURAL rounds half up.
     """
     product = multiply(values, scale)
     if mode == DOUBLE:
         first = np.minimum(shift, WORD)
         product = away_from_zero(half_up(product, first), shift - first)
-    elif mode == NATURAL:
-        product = half_up(product, shift)
     else:
-        product = np.sign(product) * (abs(product) >> np.asarray(shift))
+        product = half_up(product, shift)
     return np.asarray(product, np.int64)
 
 

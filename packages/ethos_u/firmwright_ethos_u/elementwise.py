@@ -9,7 +9,6 @@ from ethosu.vela.ethos_u55_regs import ethos_u55_regs as tables
 
 from firmwright_ethos_u.arithmetic import (
     DOUBLE,
-    TRUNCATE,
     away_from_zero,
     finish,
     half_up,
@@ -131,10 +130,7 @@ def leading_zeros(_: Operation, a: Array, __: Array, ___: int) -> Array:
 
 def shift_right(operation: Operation, a: Array, b: Array, _: int) -> Array:
     """Return a / 2**b."""
-    mode = rounding(operation)
-    if mode == TRUNCATE:
-        return a >> b
-    return away_from_zero(a, b) if mode == DOUBLE else half_up(a, b)
+    return away_from_zero(a, b) if rounding(operation) == DOUBLE else half_up(a, b)
 
 
 def shift_left(_: Operation, a: Array, b: Array, __: int) -> Array:
