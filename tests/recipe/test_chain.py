@@ -90,6 +90,15 @@ def test_a_file_that_two_bases_extend_counts_once_and_first() -> None:
     assert read("net.yaml") == {"run": {"samples": 2, "seed": 3}}
 
 
+def test_an_overlay_that_is_a_base_counts_at_its_position() -> None:
+    write("board.yaml", "platform: host\n")
+    write("net.yaml", "extends: board.yaml\nplatform: rv32-bare\n")
+    write("other.yaml", "extends: net.yaml\nplatform: cortex-m4-bare\n")
+    assert read("net.yaml", "board.yaml") == {"platform": "host"}
+    assert read("net.yaml", "other.yaml") == {"platform": "cortex-m4-bare"}
+    assert read("net.yaml", "other.yaml", "net.yaml") == {"platform": "rv32-bare"}
+
+
 def test_paths_start_at_the_file_that_states_them(catalogue: Catalog) -> None:
     write("common/nets/net.onnx", "")
     write("common/base.yaml", "model: nets/net.onnx\nrun: {inputs: {x: {pictures: [a.png]}}}\n")

@@ -76,11 +76,23 @@ class Chain:
 
 @dataclass
 class Reader:
-    """Reads files after their bases. A file that several files extend is read once."""
+    """Reads files after their bases. A file that several files extend is read once.
+
+    ``merged`` are the documents in the order in which they merge.
+    """
 
     documents: dict[str, Document] = field(default_factory=dict)
+    merged: list[Document] = field(default_factory=list)
     files: dict[Path, str] = field(default_factory=dict)
     findings: list[Diagnostic] = field(default_factory=list)
+
+    def read_named(self, path: Path) -> None:
+        """Read a recipe or an overlay. An overlay merges at its position, also if it is a base."""
+        known = self.documents.get(os.path.realpath(path))
+        if known is None:
+            self.read(path, read_bytes(path, str(path)))
+        else:
+            self.merged.append(known)
 
     def read(self, path: Path, content: bytes, above: Sequence[Path] = ()) -> None:
         """Read the bases of a file, then its ``content``. The files ``above`` extend it."""
@@ -92,6 +104,7 @@ class Reader:
         for pointer, name in self.list_bases(document):
             self.read_base(document, pointer, name, (*above, path))
         self.documents[real] = document
+        self.merged.append(document)
         self.files[path] = hashlib.sha256(content).hexdigest()
 
     def list_bases(self, document: Document) -> list[tuple[Pointer, str]]:
@@ -187,17 +200,16 @@ def read_chain(layers: Layers) -> Chain:
     """
     reader = Reader()
     for path in layers.files:
-        reader.read(path, read_bytes(path, str(path)))
-    documents = list(reader.documents.values())
+        reader.read_named(path)
     merger = Merger()
     values, found = read_values(layers.overrides)
     root: Node | None = None
-    for document in [*documents, values]:
+    for document in [*reader.merged, values]:
         node = drop_fragments(make_node(document.data, document.positions))
         merger.keeps_null = root is None
         root = merger.merge(root or replace(node, value={}), node)
     assert root is not None
-    top = documents[[*reader.files].index(layers.path)].positions[()]
+    top = reader.documents[os.path.realpath(layers.path)].positions[()]
     document = make_document(str(layers.path), replace(root, position=top), merger)
     errors = name_files(merger.findings, [*reader.files])
     findings = [*reader.findings, *found, *errors]

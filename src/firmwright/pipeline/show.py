@@ -62,7 +62,7 @@ def run_command(options: argparse.Namespace) -> int:
         if len(recipes) != 1:
             raise UserError(f"show supports one recipe; {len(recipes)} were named")
         shown = resolve(recipes[0])
-        if options.against:
+        if options.against is not None:
             return print_difference(shown, find_layers(options.against))
         print(format_as(shown, options))
     except UserError as error:
