@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.ir.tensors import Tensor
-from firmwright.models.onnx.export import INT16_OPSET, PER_CHANNEL_OPSET
+from firmwright.models.onnx.export import NEWER_TYPES_OPSET, PER_CHANNEL_OPSET
 from firmwright.quantize.graph import prepare
 from firmwright.recipe.quantization import QuantizeOptions
 
@@ -95,5 +95,5 @@ def samples(count: int, seed: int = 1) -> list[dict[str, Array]]:
     return [{"x": make.normal(0, 1, INPUT.shape).astype("float32")} for _ in range(count)]
 
 
-def ready(data: bytes, sixteen_bit: bool = False) -> onnx.ModelProto:
-    return prepare(data, [INPUT], INT16_OPSET if sixteen_bit else PER_CHANNEL_OPSET)
+def ready(data: bytes, newer_types: bool = False) -> onnx.ModelProto:
+    return prepare(data, [INPUT], NEWER_TYPES_OPSET if newer_types else PER_CHANNEL_OPSET)

@@ -23,7 +23,7 @@ from .networks import Array, graph_of, options, ready, residual_network, samples
 
 
 def quantized(chosen: QuantizeOptions, data: bytes | None = None) -> onnx.ModelProto:
-    model = ready(data or residual_network(), chosen.sixteen_bit)
+    model = ready(data or residual_network(), chosen.has_newer_types)
     given = samples(24)
     return quantize(model, calibrate(model, given), chosen, given)
 
@@ -55,6 +55,9 @@ CASES: list[tuple[dict[str, Any], float]] = [
     ({"calibration": {"method": "percentile"}}, 28),
     ({"scheme": "pow2"}, 22),
     ({"scheme": "pow2", "per_channel": False, "calibration": {"method": "mse"}}, 20),
+    ({"weights": "int4"}, 24),
+    ({"weights": "int4", "scheme": "pow2"}, 20),
+    ({"weights": "int4", "compensate_rounding": True, "bias_correction": True}, 30),
     ({"activations": "int16"}, 36),
     ({"activations": "int16", "weights": "int16"}, 50),
     ({"scheme": "pow2", "activations": "int16", "weights": "int16"}, 50),
@@ -131,6 +134,14 @@ def test_types_of_single_layers() -> None:
     assert {a.dtype.name for n, a in arrays.items() if n.endswith("_quantized")} == {
         "int8", "int16", "int32",
     }  # fmt: skip
+
+
+def test_weights_of_4_bits_use_all_integers_of_onnx_int4() -> None:
+    layers = [{"match": "pw", "weights": "int4"}]
+    arrays = constants(quantized(options(layers=layers, scheme="pow2")))
+    (narrow,) = (a for a in arrays.values() if a.dtype.name == "int4" and a.ndim == 4)
+    assert -8 <= narrow.astype("int8").min() <= -7
+    assert narrow.astype("int8").max() == 7
 
 
 @pytest.mark.parametrize(

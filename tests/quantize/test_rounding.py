@@ -96,7 +96,7 @@ def test_network_is_nearer_to_the_float_one() -> None:
         chosen = options(
             scheme="pow2", per_channel=False, activations="int16", compensate_rounding=compensate
         )
-        network = ready(residual_network(), sixteen_bit=True)
+        network = ready(residual_network(), newer_types=True)
         quantized = quantize(network, calibrate(network, given), chosen, given)
         found = np.stack([found["y"] for found in evaluate(quantized, unseen)])
         errors.append(np.square(found - wanted).sum())

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from firmwright.ir.nodes import Call
 from firmwright.ir.relax import constant_array, dtype_of, operator_name
+from firmwright.ir.small_types import find_limits
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class QuantParams:
 
     @property
     def limits(self) -> tuple[int, int]:
-        info = np.iinfo(self.dtype)
+        info = find_limits(self.dtype)
         return int(info.min), int(info.max)
 
     def dequantize(self, integer: int) -> float:

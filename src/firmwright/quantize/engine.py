@@ -43,6 +43,7 @@ QUANT_TYPES = {
     "uint8": QuantType.QUInt8,
     "int16": QuantType.QInt16,
     "uint16": QuantType.QUInt16,
+    "int4": QuantType.QInt4,
 }
 
 MOVEMENTS = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")

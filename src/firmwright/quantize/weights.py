@@ -10,6 +10,7 @@ import numpy.typing as npt
 import onnx
 
 from firmwright.ir.quant_params import QuantParams
+from firmwright.ir.small_types import find_limits
 from firmwright.quantize.chosen_layers import LayerChoice
 from firmwright.quantize.graph import read_attributes
 from firmwright.quantize.quant_params import FINER_SCALES, next_power_of_two, to_float32
@@ -106,7 +107,7 @@ def choose_channel_params(
     values: npt.NDArray[np.float64], bias: float, dtype: str, powers_of_two: bool
 ) -> QuantParams:
     """Return one channel's parameters; ``bias`` is the largest, in steps of the input's scale."""
-    largest = int(np.iinfo(dtype).max)
+    largest = int(find_limits(dtype).max)
     scale = float(np.abs(values).max(initial=0.0)) / largest
     if scale == 0.0:
         scale = bias / DEAD_BIAS_STEPS or 1.0

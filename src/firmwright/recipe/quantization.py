@@ -73,11 +73,11 @@ class QuantizeOptions(msgspec.Struct, frozen=True):
         return self.bias_correction or self.compensate_rounding
 
     @property
-    def sixteen_bit(self) -> bool:
-        """Whether any tensor has 16 bits, which ONNX supports since operator set 21."""
+    def has_newer_types(self) -> bool:
+        """Whether any tensor has 16 or 4 bits, which ONNX supports since operator set 21."""
         types = [self.activations, self.weights]
         types += [t for entry in self.layers for t in (entry.activations, entry.weights) if t]
-        return any(t.endswith("16") for t in types)
+        return any(not t.endswith("int8") for t in types)
 
 
 class BoxThresholds(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from firmwright.compile import prepare_module
 from firmwright.data.samples import sample_digest
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.models.onnx.export import INT16_OPSET, PER_CHANNEL_OPSET
+from firmwright.models.onnx.export import NEWER_TYPES_OPSET, PER_CHANNEL_OPSET
 from firmwright.models.onnx.float_export import export_onnx
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
@@ -63,7 +63,7 @@ def run(job: Job, folder: Path) -> None:
             "calibration needs independent samples; quantize the model before"
         )
     network = export_float_model(job, interface)
-    opset = INT16_OPSET if quantize.sixteen_bit else PER_CHANNEL_OPSET
+    opset = NEWER_TYPES_OPSET if quantize.has_newer_types else PER_CHANNEL_OPSET
     model = prepare(network.data, network.inputs, opset)
     if quantize.per_channel:  # a scale per tensor would lose the small factors
         model = convolve_factors(model)

@@ -25,7 +25,7 @@ from firmwright.errors import UserError
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import set_functions
 from firmwright.models.onnx import importer
-from firmwright.models.onnx.export import INT16_OPSET, PER_CHANNEL_OPSET
+from firmwright.models.onnx.export import NEWER_TYPES_OPSET, PER_CHANNEL_OPSET
 from firmwright.partition.grouping import Group
 from firmwright.partition.outline import keep_tir, outline, read_graph
 from firmwright.pipeline import artifacts
@@ -69,7 +69,7 @@ def quantize_region(
 ) -> relax.Function:
     """Return the function of a float region, quantized by its inputs in ``frames``."""
     asked = choose_options(options)
-    opset = INT16_OPSET if asked.sixteen_bit else PER_CHANNEL_OPSET
+    opset = NEWER_TYPES_OPSET if asked.has_newer_types else PER_CHANNEL_OPSET
     prepared = prepare(model.data, model.inputs, opset)
     made: onnx.ModelProto = quantize(prepared, calibrate(prepared, frames), asked, frames)
     module, _ = importer.import_model(made.SerializeToString(deterministic=True), "tidl", {})

@@ -363,8 +363,8 @@ PER_CHANNEL_OPSET = 13
 """The first operator set in which DequantizeLinear has an axis."""
 
 
-INT16_OPSET = 21
-"""The first operator set in which QuantizeLinear supports 16-bit integers."""
+NEWER_TYPES_OPSET = 21
+"""The first operator set in which QuantizeLinear supports integers of 16 and 4 bits."""
 
 
 QUANTIZE_OPERATORS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize", "dequantize"))

@@ -23,7 +23,7 @@ from firmwright.ir.relax import (
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface
 from firmwright.models.onnx.export import (
     ELEMENTWISE,
-    INT16_OPSET,
+    NEWER_TYPES_OPSET,
     TO_CHANNELS_FIRST,
     NotExportableError,
     OnnxValue,
@@ -48,7 +48,7 @@ class QuantizedExporter(FloatExporter):
         tensors = [b.var for b in main_bindings(module) if isinstance(b.var.ty, relax.TensorType)]
         computed = {dtype_of(tensor) for tensor in tensors}
         if computed.union(t.dtype for t in interface.inputs) & {"int16", "uint16"}:
-            self.opset = INT16_OPSET
+            self.opset = NEWER_TYPES_OPSET
 
     def find_converter(self, name: str) -> Callable[[tvm.ir.Call], OnnxValue]:
         more: dict[str, Callable[[tvm.ir.Call], OnnxValue]] = {
