@@ -305,11 +305,12 @@ OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] =
 
 def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
     """Print the stages of a job; return the exit code: 2 for several jobs."""
+    from firmwright.pipeline.networks import leave_out_members
     from firmwright.pipeline.stage_graph import FORMATS, read_stages
     from firmwright.tasks import dodo
 
     end_with_reader()
-    job, *others = dodo.get_jobs()
+    job, *others = leave_out_members(dodo.get_jobs())
     if others:
         told = f"graph supports one recipe and one platform; {1 + len(others)} were named"
         print(told, file=sys.stderr)

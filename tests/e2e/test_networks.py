@@ -93,6 +93,7 @@ def test_two_networks_share_an_arena_on_a_board(repository: Repository) -> None:
     sizes = {symbol.name: symbol.bytes for symbol in list_symbols(elf)}
     assert sizes["arena"] == max(-(-size // 16) * 16 for size in arenas.values())
 
+    assert "objects   <- sources" in repository.firmwright("graph", "pair.yaml").stdout
     told = repository.firmwright("inspect", str(bundle)).stdout
     assert "pair on cortex-m4-bare" in told
     assert "networks/pair-digits-cortex-m4-bare.tar.gz, arena 1,328 bytes, 0 of 50 values" in told
@@ -195,7 +196,7 @@ def test_recipes_that_are_compiled_in_two_ways_are_refused(repository: Repositor
     repository.write("bad.yaml", TWO % ("a: digits.yaml", "b: small.yaml") + HOST)
     done = repository.doit("build", "recipe=bad.yaml")
     assert done.returncode != 0
-    told = "small.yaml:3:9: cflags: [-DSMALL], but [] in digits.yaml; one firmware is built in one"
+    told = "small.yaml:3:9: cflags: [-DSMALL], but [] in digits.yaml; all networks of one firmware "
     assert told in done.stdout + done.stderr
 
 

@@ -112,7 +112,7 @@ def refuse_differences(members: list[Job]) -> None:
             ours, theirs = (attrgetter(place)(each) for each in (first, job))
             if ours != theirs:
                 message = f"{format_value(theirs)}, but {format_value(ours)} in {first.recipe.path}"
-                advice = "one firmware is built in one way: say the same in both"
+                advice = "all networks of one firmware need the same value"
                 pointer = tuple(key.split("."))
                 found.append(job.recipe.make_diagnostic(pointer, f"{message}; {advice}"))
     if found:
