@@ -109,6 +109,10 @@ class Reader:
 
     def list_bases(self, document: Document) -> list[tuple[Pointer, str]]:
         """Return the names of a document's bases with their pointers."""
+        for key in document.data:
+            if key != EXTENDS and key.strip("+") == EXTENDS:
+                message = f"unknown key; list all bases in `{EXTENDS}`"
+                self.findings.append(document.make_diagnostic((key,), message, key=True))
         if EXTENDS not in document.data:
             return []
         stated = document.data[EXTENDS]
@@ -226,7 +230,11 @@ def list_chain(layers: Layers) -> list[Path]:
 
 def drop_fragments(root: Node) -> Node:
     """Return a document without its bases and its fragments."""
-    kept = {k: v for k, v in root.value.items() if k != EXTENDS and not k.startswith(FRAGMENT)}
+    kept = {
+        key: node
+        for key, node in root.value.items()
+        if key.strip("+") != EXTENDS and not key.startswith(FRAGMENT)
+    }
     return replace(root, value=kept)
 
 
