@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.networks.firmware import assert_exact, lowered
+from tests.networks.onnx_models import INT32, graph, node, value
 from tests.networks.qdq_graphs import Graph
 from tests.networks.qdq_reference import F32, Grid
 from tests.networks.tflite_models import ModelBuilder
@@ -186,3 +187,15 @@ def test_a_pair_of_tensors_is_a_layer_whatever_shapes_they_had(kind: str, tmp_pa
     data = graph.build()
     assert not lowered(data).kernels.float_operators
     assert_exact(data, tmp_path, graph.samples(4, seed=1))
+
+
+def test_constants_of_4_bits_in_loops_are_noted() -> None:
+    table = np.random.default_rng(0).integers(-8, 8, (64, 16)).astype("int4")
+    nodes = [
+        node("DequantizeLinear", ["table", "scale"], ["rows"]),
+        node("Gather", ["rows", "x"], ["y"]),
+    ]
+    constants: dict[str, Any] = {"table": table, "scale": np.float32(0.5)}
+    data = graph(nodes, [value("x", (3,), INT32)], [value("y", (3, 16))], constants, opset=21)
+    kernels = lowered(data.SerializeToString()).kernels.kernels
+    assert ["because loops do not unpack them" in (k.note or "") for k in kernels] == [False, True]

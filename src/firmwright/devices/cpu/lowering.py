@@ -10,6 +10,7 @@ from tvm import relax
 
 from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import Choice, Form, Packing, choose
+from firmwright.devices.cpu.forms.packed import has_four_bits
 from firmwright.devices.cpu.forms.shifted_steps import choose_biases
 from firmwright.devices.cpu.layer_functions import (
     AnyLayer,
@@ -42,9 +43,10 @@ def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> Lowere
         note = f"Weights of 4 bits are stored in 8 bits, because {reason}." if reason else ""
         return add_note(lowered, note)
     lowered = lower_region(region, module, context.rounding, context.strategies)
-    return add_note(
-        lowered, f"Plain loops: {'. '.join(choice.refusals)}." if choice.refusals else ""
-    )
+    notes = [f"Plain loops: {'. '.join(choice.refusals)}."] if choice.refusals else []
+    if any(map(has_four_bits, lowered.weights.values())):
+        notes.append("Constants of 4 bits are stored in 8 bits, because loops do not unpack them.")
+    return add_note(lowered, " ".join(notes))
 
 
 def add_note(lowered: LoweredRegion, note: str) -> LoweredRegion:

@@ -47,6 +47,12 @@ def needs_four_bits(layer: Layer) -> bool:
     return int(np.ptp(layer.matrix, 1).max()) < LEVELS
 
 
+def has_four_bits(array: Array) -> bool:
+    """Return whether an array is a large matrix or kernel of bytes whose values fit 4 bits."""
+    is_large = array.dtype.itemsize == 1 and array.ndim > 1 and array.size >= LEAST_WEIGHTS
+    return is_large and array.dtype.kind in "iu" and int(np.ptp(array.astype("int32"))) < LEVELS
+
+
 def is_packable(layer: Layer) -> bool:
     """Return whether two weights per byte save memory, and their sums fit 32 bits."""
     return (
