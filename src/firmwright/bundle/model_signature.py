@@ -177,7 +177,7 @@ def verify_envelope(path: Path, key: Any) -> bytes:
         raise UserError(f"{shown}: not signed by this key, or changed since; fetch it again")
     if envelope.payload_type != PAYLOAD_TYPE:
         raise UserError(
-            f"{shown}: signed is a {envelope.payload_type!r}; expected {PAYLOAD_TYPE!r}, from "
+            f"{shown}: it signs a {envelope.payload_type!r}; expected {PAYLOAD_TYPE!r}, from "
             "`model_signing sign key`"
         )
     return envelope.payload
