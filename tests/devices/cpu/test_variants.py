@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from firmwright.devices.cpu.advice import estimate_integers
 from firmwright.devices.cpu.all_forms import FORMS
 from firmwright.devices.cpu.forms.form import choose
 from firmwright.devices.cpu.layer_functions import AnyLayer
@@ -138,3 +139,8 @@ def test_weights_of_4_bits_stay_packed_or_have_a_reason(
     assert chosen is not None and chosen.name == form
     assert reason in explain_width(layer, chosen, features)
     assert bool(reason) == bool(explain_width(layer, chosen, features))
+
+
+def test_the_estimate_for_int8_is_not_the_cost_of_a_packed_form() -> None:
+    (wanted,) = (form.cost for form in FORMS if form.name == "dsp_conv2d")
+    assert estimate_integers(LayerKind.CONV2D, {"armv7e-m-dsp"}) == wanted

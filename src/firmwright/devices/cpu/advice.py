@@ -111,8 +111,9 @@ def suggest(region: Region, module: IRModule, context: Context) -> Iterator[Sugg
 
 
 def estimate_integers(kind: LayerKind, features: Collection[str]) -> float:
-    """Return the approximate instructions per multiply-accumulate of integers on a core."""
-    fitting = (f.cost for f in FORMS if f.kind is kind and f.features <= {*features})
+    """Return the approximate instructions per multiply-accumulate of int8 on a core."""
+    for_bytes = (f for f in FORMS if f.kind is kind and f.bits == 8)
+    fitting = (f.cost for f in for_bytes if f.features <= {*features})
     return next(fitting, LOOPS)
 
 
