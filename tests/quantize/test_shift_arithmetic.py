@@ -176,10 +176,10 @@ ONES = np.ones((3, 2), "int8")
 @pytest.mark.parametrize(
     ("module", "told"),
     [
-        (dense(ONES, scale=[0.5, 0.25]), "head: its weights have a scale a channel.*per_channel"),
+        (dense(ONES, scale=[0.5, 0.25]), "head: its weights have a scale per channel.*per_channel"),
         (dense(ONES, scale=0.3), "head: scale 0.3 and zero point 0: .* powers of two"),
-        (dense(ONES, (-4, -4, -9)), "head: needs a shift of -1, possible are 0 to 31"),
-        (dense(ONES, (-20, -20, -4)), "head: needs a shift of 36, possible are 0 to 31"),
+        (dense(ONES, (-4, -4, -9)), "head: needs a shift of -1; expected 0 to 31"),
+        (dense(ONES, (-20, -20, -4)), "head: needs a shift of 36; expected 0 to 31"),
         (dense(np.full((140_000, 1), 127, "int8")), "head: a sum can reach 2275840008, which"),
     ],
     ids=["by channel", "no power of two", "left", "too far", "overflow"],

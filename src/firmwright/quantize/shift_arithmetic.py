@@ -245,14 +245,14 @@ class ShiftLayer:
         scales, zero_points = (constant_array(a).reshape(-1) for a in call.args[1:3])
         if len(set(scales)) > 1:
             raise UserError(
-                f"{self.name}: its weights have a scale a channel, and there is one shift a layer; "
+                f"{self.name}: its weights have a scale per channel, and a layer has one shift; "
                 "quantize with `per_channel: false`"
             )
         fraction, power = frexp(float(scales[0]))
         if fraction != 0.5 or zero_points.any():
             raise UserError(
                 f"{self.name}: scale {scales[0]:g} and zero point {zero_points[0]}: shifts need "
-                "scales that are powers of two, and zero points of 0"
+                "scales that are powers of two, and zero points of 0; quantize with `scheme: pow2`"
             )
         return power - 1
 
@@ -261,7 +261,7 @@ class ShiftLayer:
         shift = self.read_exponent(self.quantize) - exponent
         if not 0 <= shift <= LARGEST_SHIFT:
             raise UserError(
-                f"{self.name}: needs a shift of {shift}, possible are 0 to {LARGEST_SHIFT}; its "
+                f"{self.name}: needs a shift of {shift}; expected 0 to {LARGEST_SHIFT}. Its "
                 "weights or results may be zero throughout: keep the layer float32 "
                 "(`quantize.keep_float.layers`)"
             )

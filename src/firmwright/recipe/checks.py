@@ -213,7 +213,7 @@ def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
         message = "`shift` needs scales that are powers of two; add `scheme: pow2`"
         yield Finding(("quantize", "arithmetic"), message)
     if quantize.get("per_channel") is True:
-        message = "`arithmetic: shift` has one shift a layer, so one scale for all its weights"
+        message = "`arithmetic: shift` has one shift per layer, so one scale for all its weights"
         yield Finding(("quantize", "per_channel"), message)
     layers = quantize.get("layers")
     listed = enumerate(layers if isinstance(layers, list) else ())
