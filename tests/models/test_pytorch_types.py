@@ -63,6 +63,7 @@ def test_truth_values_become_what_torch_makes_of_them(tmp_path: Path) -> None:
         return (
             x + 1, x + x, x + other, x * other, torch.maximum(x, other), torch.minimum(x, other),
             x * 2.5, x / 2, x == other, x.amax(1), x.sum(1), x.any(1), x.any(), torch.tanh(x),
+            ~x, ~(x & other), x | other, x ^ other,
         )  # fmt: skip
 
     assert_equals_torch(mixed, torch.tensor([[True, False, True], [False] * 3]), tmp_path)

@@ -25,6 +25,7 @@ BOOLEAN = {
     ATEN.mul.Tensor: ATEN.logical_and.default,
     ATEN.maximum.default: ATEN.logical_or.default,
     ATEN.minimum.default: ATEN.logical_and.default,
+    ATEN.bitwise_not.default: ATEN.logical_not.default,
 }
 """The operators that replace arithmetic if the operands and the result are truth values."""
 
