@@ -25,7 +25,8 @@ def compute_functions(x: Any) -> Any:
     return (
         x.hypot(y), (x * 1e30).hypot(y), (x * 0).hypot(y * 0), x.copysign(y), x.copysign(-0.0),
         (x * 0).copysign(y).signbit(), x.erfc(), x.exp2(), torch.ldexp(x, torch.arange(5)),
-        x.erfinv(), x.lgamma(), (x.abs() * 30).lgamma(), (-x.abs().round()).lgamma(),
+        nn.functional.rrelu(x), x.erfinv(),
+        x.lgamma(), (x.abs() * 30).lgamma(), (-x.abs().round()).lgamma(),
     )  # fmt: skip
 
 
@@ -36,7 +37,9 @@ def compute_statistics(x: Any) -> Any:
         *x.min(1), x.relu().norm(0, 1), x.norm(3, 0), torch.tril_indices(3, 3).sum() + x,
         torch.cdist(x, x + 1), torch.cdist(x[None], x[None] * 2, 1.0), torch.bucketize(x, BOUNDS),
         torch.bucketize(x.round(), BOUNDS, right=True), torch.searchsorted(BOUNDS, x.round()),
-        x.masked_scatter(x > 0, torch.arange(20.0)),
+        x.masked_scatter(x > 0, torch.arange(20.0)), torch.addmv(x[:, 0], x, x[1], alpha=2, beta=3),
+        torch.addbmm(x[:, :4], x.unsqueeze(0), x.t().unsqueeze(0), beta=0.5),
+        nn.functional.bilinear(x, x + 1, x.reshape(4, 5, 1).expand(4, 5, 5)),
     )  # fmt: skip
 
 

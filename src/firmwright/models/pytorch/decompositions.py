@@ -106,6 +106,46 @@ def compute_log_gamma(x: Tensor) -> Tensor:
     return torch.where(reflected, whole, result)
 
 
+def leak_by_mean(
+    x: Tensor,
+    noise: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    _: torch.Generator | None = None,
+) -> Any:
+    """Return RReLU of inference, whose slope is the mean of its limits."""
+    if training:
+        return NotImplemented
+    return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise
+
+
+def multiply_three(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    axes_of_a: Sequence[int],
+    axes_of_b: Sequence[int],
+    axes_of_c: Sequence[int],
+    summed: Sequence[int],
+    _: int = 1,
+) -> Tensor:
+    """Return the sum of products of three tensors, each with new axes of length 1."""
+    for axis in axes_of_a:
+        a = a.unsqueeze(axis)
+    for axis in axes_of_b:
+        b = b.unsqueeze(axis)
+    for axis in axes_of_c:
+        c = c.unsqueeze(axis)
+    return (a * b * c).sum(list(summed))
+
+
+def add_product(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """Return x and the product of a matrix and a vector, or the sum of products of matrices."""
+    product = a @ b if b.dim() == 1 else (a @ b).sum(0)
+    return x * beta + product * alpha
+
+
 def find_minimum(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     return x.amin(dim, keepdim), x.argmin(dim, keepdim)
 
@@ -249,6 +289,11 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     ATEN.lgamma.default: compute_log_gamma,
     ATEN.exp2.default: lambda x: torch.pow(2.0, x),
     ATEN.ldexp.Tensor: lambda x, power: x * torch.pow(2.0, power),
+    ATEN.rrelu_with_noise_functional.default: leak_by_mean,
+    ATEN._trilinear.default: multiply_three,
+    ATEN.addbmm.default: add_product,
+    ATEN.addmv.default: add_product,
+    ATEN.narrow_copy.default: torch.narrow,
     ATEN.min.dim: find_minimum,
     ATEN.linalg_vector_norm.default: count_nonzeros,
     ATEN.kthvalue.default: choose_rank,
