@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,7 @@ from firmwright.recipe import parse_target
 from firmwright.targets.load import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain
 from firmwright.toolchain.layout import list_sources
+from firmwright.user_folders import find_cache_folder
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 SANITIZE = ("-O0", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
@@ -102,25 +104,53 @@ class Case:
         return f"{self.node.domain}.{self.node.op_type}".lstrip(".")
 
 
+Source = tuple[onnx.ModelProto, tuple[tuple[list[Any], list[Any]], ...], float, float]
+"""A test of ONNX: a model, data sets of inputs and outputs, and two tolerances."""
+
+
 @cache
 def cases() -> dict[str, Case]:
     """Return all node tests by name; an expanded one belongs to its function's operator."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = {c.name: c for c in collect_testcases(None)}
-    models = {c.name: c.model for c in found.values() if c.model is not None}
+    found = read_sources()
 
     def case(name: str) -> Case:
-        source, model = found[name], models[name]
-        about = models.get(name.split("_expanded")[0], model)
+        model, data, *tolerances = found[name]
+        about, *_ = found.get(name.split("_expanded")[0], found[name])
         node = about.graph.node[0]
         opset = next(o.version for o in about.opset_import if o.domain == node.domain)
-        data = tuple((list(i), list(o)) for i, o in source.data_sets or ())
         if name in JUDGED_BY_ONNX_RUNTIME:
             data = tuple((i, run_onnx_runtime(model, i)) for i, _ in data)
-        return with_tensors(Case(name, node, opset, model, data, source.rtol, source.atol))
+        return with_tensors(Case(name, node, opset, model, data, *tolerances))
 
-    return {name: case(name) for name in sorted(models)}
+    return {name: case(name) for name in sorted(found)}
+
+
+def read_sources() -> dict[str, Source]:
+    """Return ONNX's node tests by name. ONNX computes them in 9 s, so a file keeps them."""
+    folder = find_cache_folder()
+    if folder is None:
+        return collect_sources()
+    stored = folder / f"tests-of-onnx-{onnx.__version__}.pickle"
+    if not stored.exists():
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        partial = stored.with_suffix(f".{os.getpid()}")  # two processes may write the file at once
+        partial.write_bytes(pickle.dumps(collect_sources()))
+        partial.replace(stored)
+    found: dict[str, Source] = pickle.loads(stored.read_bytes())
+    return found
+
+
+def collect_sources() -> dict[str, Source]:
+    def convert(data_sets: Iterable[Any] | None) -> tuple[tuple[list[Any], list[Any]], ...]:
+        return tuple((list(inputs), list(outputs)) for inputs, outputs in data_sets or ())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {
+            case.name: (case.model, convert(case.data_sets), case.rtol, case.atol)
+            for case in collect_testcases(None)
+            if case.model is not None
+        }
 
 
 def run_onnx_runtime(model: onnx.ModelProto, inputs: list[Any]) -> list[Any]:
