@@ -30,6 +30,9 @@ COMBINATIONS = [
     ("cortex-m55-bare", "zig"),
     ("cortex-m55-bare", "arm-none-eabi-gcc"),
 ]
+MADE = [pair for pair in COMBINATIONS if pair[1] != "zig" or pair[0] == "host"]
+"""Combinations whose Makefile runs here. tests/e2e/test_bundle.py runs Makefiles of zig for bare
+metal, each of which compiles zig's library for 5 s."""
 HOSTS = [toolchain for platform, toolchain in COMBINATIONS if platform == "host"]
 MACHINES = {"rv32-bare": "EM_RISCV", "cortex-m4-bare": "EM_ARM", "cortex-m55-bare": "EM_ARM"}
 
@@ -129,7 +132,7 @@ def test_libraries_are_shared_in_folders_that_zig_takes_for_something_else(
     assert (tmp_path / name / "firmwright/zig/kept").exists()
 
 
-@pytest.mark.parametrize(("platform", "toolchain"), COMBINATIONS)
+@pytest.mark.parametrize(("platform", "toolchain"), MADE)
 def test_the_makefile_gives_the_same_firmware(
     platform: str, toolchain: str, tmp_path: Path, compiler_cache: Path
 ) -> None:
