@@ -20,30 +20,30 @@ REMARK = "all samples have the same outputs; use real samples (`run.inputs`)"
 
 def test_random_samples_are_of_the_models_range(tmp_path: Path) -> None:
     repository = new_repository(tmp_path / "r")
-    repository.write("r.yaml", "model: net.onnx\nplatform: host\nrun: {samples: 3}\n")
+    repository.write("r.yaml", "model: net.onnx\nplatform: rv32-bare\nrun: {samples: 3}\n")
     (repository.folder / "net.onnx").write_bytes(quantized(1.0).SerializeToString())
     done = repository.doit("build", "recipe=r.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert REMARK not in done.stdout
-    assert repository.manifest("build/r/r-host.tar.gz")["run"]["drawn"] == {"x": [-131, 124]}
-    with np.load(repository.folder / "build/r/host/run/outputs.npz") as outputs:
+    assert repository.manifest("build/r/r-rv32-bare.tar.gz")["run"]["drawn"] == {"x": [-131, 124]}
+    with np.load(repository.folder / "build/r/rv32-bare/run/outputs.npz") as outputs:
         assert np.ptp(outputs["firmware_0"]) > 100  # samples from 0 to 1 would result in at most 1
 
     np.savez(repository.folder / "same.npz", x=np.zeros((3, 2, 3), "float32"))
     repository.write(
-        "r.yaml", "model: net.onnx\nplatform: host\nrun: {inputs: same.npz, samples: 3}\n"
+        "r.yaml", "model: net.onnx\nplatform: rv32-bare\nrun: {inputs: same.npz, samples: 3}\n"
     )
     done = repository.doit("build", "recipe=r.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert REMARK in " ".join(done.stdout.split())
-    assert repository.manifest("build/r/r-host.tar.gz")["run"]["drawn"] == {}
+    assert repository.manifest("build/r/r-rv32-bare.tar.gz")["run"]["drawn"] == {}
 
 
 def test_whole_numbers_that_a_recipe_states_are_drawn_and_proven(tmp_path: Path) -> None:
     repository = new_repository(tmp_path / "r")
     network = WholeFloats((1, 3, 8, 8), bounded=False).conv(4).shift(2.0**9, (0, 127))
     (repository.folder / "net.onnx").write_bytes(network.model().SerializeToString())
-    recipe = "model: net.onnx\nplatform: host\ninputs:\n  {}\nrun: {{{}}}\n"
+    recipe = "model: net.onnx\nplatform: rv32-bare\ninputs:\n  {}\nrun: {{{}}}\n"
 
     def refuse(stated: str, run: str = "samples: 3") -> str:
         repository.write("r.yaml", recipe.format(stated, run))
@@ -64,28 +64,28 @@ def test_whole_numbers_that_a_recipe_states_are_drawn_and_proven(tmp_path: Path)
     done = repository.doit("build", "recipe=r.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "float32" not in done.stdout
-    assert repository.manifest("build/r/r-host.tar.gz")["run"]["drawn"] == {"input": [3, 9]}
+    assert repository.manifest("build/r/r-rv32-bare.tar.gz")["run"]["drawn"] == {"input": [3, 9]}
 
 
 @pytest.mark.parametrize("name", ["scatter_elements add", "gather_nd"])
 def test_random_indices_are_within_their_axis(name: str, tmp_path: Path) -> None:
     repository = new_repository(tmp_path / "r")
-    repository.write("r.yaml", "model: net.onnx\nplatform: host\nrun: {samples: 3}\n")
+    repository.write("r.yaml", "model: net.onnx\nplatform: rv32-bare\nrun: {samples: 3}\n")
     (repository.folder / "net.onnx").write_bytes(MADE[name].load())
     done = repository.doit("build", "recipe=r.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
-    drawn = repository.manifest("build/r/r-host.tar.gz")["run"]["drawn"]
+    drawn = repository.manifest("build/r/r-rv32-bare.tar.gz")["run"]["drawn"]
     assert drawn["i"] == ([0, 4] if "scatter" in name else [0, 2])
 
 
 def test_a_step_of_float16_is_within_the_default_tolerance(tmp_path: Path) -> None:
     """ONNX Runtime adds in another order, so a sum near a half step may be rounded differently."""
     repository = new_repository(tmp_path / "r")
-    repository.write("r.yaml", "model: net.onnx\nplatform: host\nrun: {samples: 16}\n")
+    repository.write("r.yaml", "model: net.onnx\nplatform: rv32-bare\nrun: {samples: 16}\n")
     (repository.folder / "net.onnx").write_bytes(MADE["float16"].load())
     done = repository.doit("build", "recipe=r.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
-    with np.load(repository.folder / "build/r/host/run/outputs.npz") as outputs:
+    with np.load(repository.folder / "build/r/rv32-bare/run/outputs.npz") as outputs:
         apart = np.abs(outputs["firmware_0"].astype(float) - outputs["reference_0"].astype(float))
     assert 0 < apart.max() <= 2**-11
 
@@ -98,7 +98,9 @@ def test_tokens_beyond_the_table_are_told_at_the_samples(tmp_path: Path) -> None
     gather = helper.make_node("Gather", ["table", "tokens"], ["y"])
     graph = helper.make_graph([gather], "g", [tokens], [rows], [table])
     onnx.save(helper.make_model(graph), repository.folder / "net.onnx")
-    recipe = "model: net.onnx\nplatform: host\nrun: {inputs: {tokens: tokens.npy}, samples: 2}\n"
+    recipe = (
+        "model: net.onnx\nplatform: rv32-bare\nrun: {inputs: {tokens: tokens.npy}, samples: 2}\n"
+    )
     repository.write("r.yaml", recipe)
     np.save(repository.folder / "tokens.npy", np.array([[[1, 2, 3]], [[4, 10, -11]]]))
     done = repository.doit("build", "recipe=r.yaml")
