@@ -57,7 +57,7 @@ def chip(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 
 def test_the_device_takes_one_sum_says_why_not_the_other_and_computes_it(chip: Repository) -> None:
-    explained = chip.run("firmwright", "explain", "net.yaml").stdout
+    explained = chip.firmwright("explain", "net.yaml").stdout
     assert "npu: a sum of two tensors of one scale is one job of the NPU" in explained
     assert "npu: scale: its tensors have 2 scales; the NPU takes one for both and" in explained
     done = chip.doit("build", "recipe=net.yaml")
@@ -82,7 +82,7 @@ def test_a_mistake_is_told_as_the_page_says(chip: Repository) -> None:
     npu = chip.folder / "npu.py"
     text = npu.read_text()
     chip.write("npu.py", text.replace("place_sums(module)", "[place_sums(module)]"))
-    failed = chip.run("firmwright", "explain", "net.yaml")
+    failed = chip.firmwright("explain", "net.yaml")
     chip.write("npu.py", text)
     assert failed.returncode == 1
     assert "npu.py:8: place: returned a list; expected a Placement (npu:NPU)" in failed.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import subprocess
-import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -211,8 +210,7 @@ def test_inspect_tells_what_an_image_is(repository: Repository, digits: Built) -
     bundle = f"build/digits-4-{PLATFORM}/digits-4-{PLATFORM}-{PLATFORM}.tar.gz"
     manifest = repository.manifest(bundle)
     assert manifest["network"]["build_id"] == network.build_id == manifest["build_id"]
-    command = (sys.executable, "-m", "firmwright.cli", "inspect", bundle)
-    assert "version 1.2.4, counter 4, 1" in repository.run(*command).stdout
+    assert "version 1.2.4, counter 4, 1" in repository.firmwright("inspect", bundle).stdout
 
 
 def test_inspect_tells_a_damaged_image(digits: Built, tmp_path: Path) -> None:

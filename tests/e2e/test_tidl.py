@@ -29,10 +29,10 @@ def test_a_stand_in_is_exact_and_is_named_everywhere(repository: Repository) -> 
     network = repository.folder / "build/digits/host/sources/network"
     source = network / f"network_{region}.c"
     assert "A stand-in for TIDL" in source.read_text()
-    told = repository.run("firmwright", "explain", "recipe=digits.yaml", "--json")
+    told = repository.firmwright("explain", "recipe=digits.yaml", "--json")
     operators = json.loads(told.stdout)["operators"]
     assert "tidl" in [o["device"] for o in operators]
-    shown = repository.run("firmwright", "explain", "recipe=digits.yaml").stdout
+    shown = repository.firmwright("explain", "recipe=digits.yaml").stdout
     assert "tidl: TIDL runs all" in shown
 
 
@@ -52,7 +52,7 @@ def test_a_chips_network_is_built_for_the_host_beside_the_one_for_the_chip(
 
 def test_a_region_of_little_work_stays_on_the_processor(repository: Repository) -> None:
     repository.write("digits.yaml", RECIPE.replace("tidl, c", "tidl -min_macs=1000000000, c"))
-    told = repository.run("firmwright", "explain", "recipe=digits.yaml")
+    told = repository.firmwright("explain", "recipe=digits.yaml")
     assert "tidl: min_macs: its region has" in told.stdout
     assert "0.0 % of MACs on tidl" in told.stdout
 

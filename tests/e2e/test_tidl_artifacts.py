@@ -172,7 +172,7 @@ def test_tools_that_are_half_installed_end_the_build(tidl: Repository, tmp_path:
     tools = fake_tools(tmp_path / "tools")
     (tools / "ti_cnnperfsim.out").unlink()
     tidl = copy_of(tidl, tmp_path)
-    assert tidl.run("firmwright", "lock", "digits.yaml").returncode == 0
+    assert tidl.firmwright("lock", "digits.yaml").returncode == 0
     tidl.environment = {**tidl.environment, "TIDL_TOOLS_PATH": str(tools)}
     done = tidl.doit("build", "recipe=digits.yaml")
     told = done.stdout + done.stderr

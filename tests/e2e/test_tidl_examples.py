@@ -20,7 +20,7 @@ def examples(tmp_path: Path) -> Repository:
 
 
 def explained(examples: Repository, recipe: str) -> list[dict[str, Any]]:
-    done = examples.run("firmwright", "explain", f"{recipe}.yaml", "--json")
+    done = examples.firmwright("explain", f"{recipe}.yaml", "--json")
     assert done.returncode == 0, done.stderr
     operators: list[dict[str, Any]] = json.loads(done.stdout)["operators"]
     return operators
@@ -56,7 +56,7 @@ def test_what_falls_back_to_the_processor_can_be_forbidden(examples: Repository)
     recipe = examples.folder / f"{WITH}.yaml"
     recipe.write_text(recipe.read_text() + "allow_fallback: false\n")
     explained(examples, WITH)
-    done = examples.run("firmwright", "explain", recipe.name, "--target", "tidl, c")
+    done = examples.firmwright("explain", recipe.name, "--target", "tidl, c")
     assert done.returncode == 1
     assert "allow_fallback: false, but on c are\n" in done.stderr
     assert "max_pool2d ('conv_QuantizeLinear'), 0 MACs\n    tidl: pooling: its" in done.stderr
@@ -68,7 +68,7 @@ def test_a_quantized_network_has_8_bits_and_no_options_on_how_tidl_quantizes(
     recipe = examples.folder / f"{WITH}.yaml"
     text = recipe.read_text()
     recipe.write_text(text.replace("tidl, c7x", "tidl -accuracy_level=0, c7x"))
-    refused = examples.run("firmwright", "explain", recipe.name)
+    refused = examples.firmwright("explain", recipe.name)
     assert refused.returncode == 1
     assert "conv2d_1x2_stride.yaml:6:9: target: tidl: accuracy_level is for" in refused.stderr
     assert "compile the float network instead, and TIDL quantizes it" in refused.stderr

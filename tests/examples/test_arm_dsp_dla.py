@@ -65,7 +65,7 @@ def test_every_operator_is_on_its_device(chip: Repository) -> None:
         "max_pool2d",
         "concat",
     }
-    explained = chip.run("firmwright", "explain", "detector.yaml").stdout
+    explained = chip.firmwright("explain", "detector.yaml").stdout
     assert "dsp: operator: the DSP's library has no max_pool2d" in explained
 
 
@@ -131,7 +131,7 @@ def test_a_tensor_passes_between_devices_without_a_copy_where_they_share_a_memor
     memory = chip.manifest("build/detector/detector-private.tar.gz")["memory"]
     assert memory["copied_bytes"] == 3072 + 1280 + 320
     assert set(memory["other_memories"]) == {"dla_memory", "dsp_memory"}
-    explained = chip.run("firmwright", "explain", "detector.yaml", "platform=private.yaml").stdout
+    explained = chip.firmwright("explain", "detector.yaml", "platform=private.yaml").stdout
     assert "4,672 bytes copied" in explained
     assert "c: dsp does not reach dla_memory: 320 bytes to dsp_memory" in explained
 
@@ -253,7 +253,7 @@ def test_a_device_that_another_package_installs_brings_its_templates(tmp_path: P
     template = site / "templates/dla/fw_dla.h.j2"
     template.write_text(template.read_text().replace("The DLA as", "The accelerator as"))
     assert "sources" in ran(repository.doit("sources", "recipe=detector.yaml").stdout)
-    locked = repository.run("firmwright", "lock", "detector.yaml")
+    locked = repository.firmwright("lock", "detector.yaml")
     assert locked.returncode == 0, locked.stdout + locked.stderr
     lock = json.loads((folder / "detector.lock").read_text())
     assert lock["versions"]["chip"] == "1"
