@@ -19,6 +19,7 @@ from tests.networks.tflite_models import Quantization
 from tests.networks.tflite_states import (
     GRID,
     StatefulBuilder,
+    write_bidirectional_lstm,
     write_integer_lstm,
     write_lstm_network,
     write_svdf_network,
@@ -111,6 +112,18 @@ def test_an_lstm_with_diagonal_weights_is_refused() -> None:
     operator = model.subgraphs[0].operators[0]
     operator.inputs = [*operator.inputs[:5], *[operator.inputs[15]] * 4, *operator.inputs[9:]]
     with pytest.raises(UserError, match=r"LSTM .* has diagonal recurrent weights; firmwright"):
+        import_tflite(pack(model, 1 << 16))
+
+
+def test_a_quantized_bidirectional_lstm_is_refused() -> None:
+    model = schema.ModelT.InitFromPackedBuf(write_bidirectional_lstm(auxiliary=False), 0)
+    graph = model.subgraphs[0]
+    for index in (graph.inputs[0], *graph.outputs):
+        graph.tensors[index].type = schema.TensorType.INT8
+        graph.tensors[index].quantization = schema.QuantizationParametersT()
+        graph.tensors[index].quantization.scale = [0.1]
+        graph.tensors[index].quantization.zeroPoint = [0]
+    with pytest.raises(UserError, match=r"BIDIRECTIONAL.* has quantized inputs; LiteRT"):
         import_tflite(pack(model, 1 << 16))
 
 

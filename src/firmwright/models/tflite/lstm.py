@@ -112,6 +112,11 @@ def convert_bidirectional(converter: Any, op: Any) -> relax.Expr:
     input of the backward cell if the auxiliary weights are missing.
     """
     tensors = converter.get_input_tensors(op)
+    if tensors[0].qnn_params is not None:
+        raise UserError(
+            "has quantized inputs; LiteRT, the reference, computes it in float32: keep the layer "
+            "in float32, or use a UNIDIRECTIONAL_SEQUENCE_LSTM per direction, as Keras does"
+        )
     options = converter._get_builtin_options(op, tflite.BidirectionalSequenceLSTMOptions)
     cells = [read_float_cell(converter, tensors, each, options) for each in (FORWARD, BACKWARD)]
     data = [[converter.get_tensor_expr(tensors[0])]] * 2
