@@ -21,6 +21,8 @@ from tests.networks.tflite_operators import (
     ARITHMETIC,
     COMPUTED,
     MOVES,
+    SAME,
+    VALID,
     Case,
     add_case,
     random_grid,
@@ -337,6 +339,44 @@ def test_a_dynamic_range_of_bytes_without_sign_is_refused() -> None:
     output = builder.output((1, 3), "float32", None)
     builder.operator("FULLY_CONNECTED", inputs, [output], "FullyConnectedOptions")
     with pytest.raises(UserError, match=r"FULLY_CONNECTED .*'t2'.* has uint8 weights and float32"):
+        lowered(builder.build())
+
+
+def add_conv_3d_transpose(
+    builder: ModelBuilder, result: tuple[int, ...], with_bias: bool, **options: int
+) -> None:
+    """Add the operator on (1, 2, 3, 2, 2) in float, with a result of the lengths ``result``."""
+    random = np.random.default_rng(5)
+    weights = random.normal(size=(3, 2, 3, 3, 2)).astype("float32")
+    given = [builder.constant(np.array([1, *result, 3], "int32")), builder.constant(weights)]
+    given.append(builder.input((1, 2, 3, 2, 2), "float32", None))
+    if with_bias:
+        given.append(builder.constant(random.normal(size=3).astype("float32")))
+    made = builder.output((1, *result, 3), "float32", None)
+    builder.operator("CONV_3D_TRANSPOSE", given, [made], "Conv3DOptions", 1, **options)
+
+
+def test_transposed_convolutions_of_three_dimensions(tmp_path: Path) -> None:
+    """Results may be shorter (SAME) or longer (VALID) than strides and windows make them."""
+    builder, one = ModelBuilder(), {"dilationDFactor": 1, "dilationHFactor": 1}
+    one["dilationWFactor"] = 1
+    same = {"padding": SAME, "strideD": 2, "strideH": 1, "strideW": 2, **one}
+    valid = {"padding": VALID, "strideD": 2, "strideH": 3, "strideW": 1, **one}
+    add_conv_3d_transpose(builder, (3, 3, 3), True, **same)
+    add_conv_3d_transpose(builder, (6, 8, 4), False, **valid)
+    data = builder.build()
+    samples = random_samples(data, 1, 1)
+    found = run_generated(data, samples, tmp_path, SANITIZED)
+    for ours, theirs in zip(found[0], tflite.run_reference(data, samples).outputs[0], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_a_dilated_transposed_convolution_is_refused() -> None:
+    builder = ModelBuilder()
+    options = {"padding": VALID, "strideD": 1, "strideH": 1, "strideW": 1, "dilationDFactor": 2}
+    add_conv_3d_transpose(builder, (6, 4, 4), False, **options, dilationHFactor=1,
+                          dilationWFactor=1)  # fmt: skip
+    with pytest.raises(UserError, match=r"TRANSPOSE .* has the dilation factors \[2, 1, 1\]"):
         lowered(builder.build())
 
 

@@ -16,6 +16,7 @@ from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError
+from firmwright.ir.relax import static_shape
 from firmwright.models.tflite import data_movement, indices, lstm, windows
 from firmwright.models.tflite.integer_products import pad_transposed
 from firmwright.models.tflite.svdf import convert_svdf, read_scale, read_zero_point, requantize
@@ -259,6 +260,31 @@ def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
     return relax.op.permute_dims(quantize_like(converter, result, target), [0, 2, 3, 1])
 
 
+def convert_transpose_conv_3d(converter: Any, op: Any) -> relax.Expr:
+    """Convert CONV_3D_TRANSPOSE; TVM has no loops for its layout, and ignores the stated shape."""
+    tensors = converter.get_input_tensors(op)
+    shape_tensor, weights, source = tensors[:3]
+    options = converter._get_builtin_options(op, tflite.Conv3DOptions)
+    factors = (options.DilationDFactor(), options.DilationHFactor(), options.DilationWFactor())
+    if factors != (1, 1, 1):
+        raise UserError(
+            f"has the dilation factors {list(factors)}; firmwright supports 1: replace the layer"
+        )
+    shape = [int(d) for d in converter.get_tensor_value(shape_tensor)]
+    data, kernel = (
+        converter.bb.normalize(relax.op.permute_dims(converter.get_tensor_expr(tensor), axes))
+        for tensor, axes in ((source, [0, 4, 1, 2, 3]), (weights, [4, 3, 0, 1, 2]))
+    )
+    lengths, window = data_movement.shape_of(converter, source)[1:4], static_shape(kernel)[2:]
+    paddings = pad_transposed(options, shape, lengths, list(window))
+    result = relax.op.nn.conv3d_transpose(data, kernel, **paddings)
+    if len(tensors) == 4 and tensors[3].tensor_idx >= 0:
+        bias = converter.bb.normalize(converter.get_tensor_expr(tensors[3]))
+        result = relax.op.add(result, relax.op.reshape(bias, [-1, 1, 1, 1]))
+    result = converter.convert_fused_activation_function(result, options.FusedActivationFunction())
+    return relax.op.permute_dims(converter.bb.normalize(result), [0, 2, 3, 4, 1])
+
+
 def make_arg_min_max(find: Callable[..., relax.Expr]) -> Correction:
     def convert(converter: Any, op: Any) -> relax.Expr:
         """Convert ARG_MIN or ARG_MAX; TVM returns an int64 index, TFLite the file's type."""
@@ -305,6 +331,7 @@ CORRECTIONS: dict[str, Correction] = {
     "BATCH_MATMUL": convert_batch_matmul,
     "BIDIRECTIONAL_SEQUENCE_LSTM": lstm.convert_bidirectional,
     "BATCH_TO_SPACE_ND": data_movement.convert_batch_to_space,
+    "CONV_3D_TRANSPOSE": convert_transpose_conv_3d,
     "CUMSUM": windows.convert_cumulative_sum,
     "DEQUANTIZE": convert_dequantize,
     "EMBEDDING_LOOKUP": indices.convert_embedding_lookup,

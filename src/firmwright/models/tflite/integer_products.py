@@ -59,18 +59,20 @@ def convolve(data: relax.Expr, kernel: relax.Expr, options: Any) -> relax.Expr:
 def pad_transposed(
     options: Any, shape: list[int], lengths: list[int], window: list[int]
 ) -> dict[str, list[int]]:
-    """Return strides and paddings of a transposed convolution for :func:`conv2d_transpose`.
+    """Return strides and paddings of a transposed convolution, as Relax's operators need them.
 
-    ``shape`` is the shape (N, H, W, C) that the file states for the result; ``lengths`` and
-    ``window`` are the heights and widths of the images and of the kernel.
+    ``shape`` is the shape (N, H, W, C) or (N, D, H, W, C) that the file states for the result;
+    ``lengths`` and ``window`` are the lengths of the input and of the kernel along D, H and W.
     """
     strides = [options.StrideH(), options.StrideW()]
-    before = [0, 0]
+    if len(lengths) == 3:
+        strides.insert(0, options.StrideD())
+    before = [0] * len(lengths)
     if options.Padding() == tflite.Padding.SAME:
-        pads = map(tflite_frontend.get_pad_value, shape[1:3], window, strides)
+        pads = map(tflite_frontend.get_pad_value, shape[1:-1], window, strides)
         before = [first for first, _ in pads]
     reach = [(n - 1) * s + w for n, s, w in zip(lengths, strides, window, strict=True)]
-    after = [r - b - n for r, b, n in zip(reach, before, shape[1:3], strict=True)]
+    after = [r - b - n for r, b, n in zip(reach, before, shape[1:-1], strict=True)]
     return {
         "strides": strides,
         "padding": [*before, *(max(a, 0) for a in after)],
