@@ -8,7 +8,7 @@ from typing import Any
 from firmwright.created_folders import INDEX_FILE
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import describe_board, get_build
+from firmwright.pipeline.options import describe_board, get_build, list_sample_files
 from firmwright.pipeline.stage import ALL, Stage
 
 from . import run, sources
@@ -21,9 +21,10 @@ def describe_file(job: Job) -> Any:
 
 
 def run_inputs(job: Job) -> list[Path]:
-    """Return the members' runs, and the file that describes the board connection, if any."""
+    """Return the members' runs and samples, and the file of the board connection, if any."""
     runs = [member.folder("run") / INDEX_FILE for member in job.members]
-    return [*runs, *map(Path, filter(None, [job.board_access]))]
+    samples = [path for member in job.members for path in list_sample_files(member)]
+    return [*runs, *samples, *map(Path, filter(None, [job.board_access]))]
 
 
 SOURCES = Stage(
