@@ -70,6 +70,11 @@ def convert_deeploy(setting: Setting, source: Source, _catalog: Catalog) -> str 
     return (source.folder / setting.value / "network.onnx").as_posix()
 
 
+def convert_tvm_names(setting: Setting, _source: Source, _catalog: Catalog) -> str:
+    """Return the prefix of TVM's C names of a module: ``tvmgen_keywords_run``."""
+    return f"tvmgen_{setting.value}"
+
+
 CONVERTERS: Mapping[str, Converter] = {
     "path": convert_path,
     "platform": convert_platform,
@@ -78,5 +83,6 @@ CONVERTERS: Mapping[str, Converter] = {
     "shapes": convert_shapes,
     "dimension": convert_dimension,
     "deeploy": convert_deeploy,
+    "tvm_names": convert_tvm_names,
 }
 """The functions that rules name."""
