@@ -39,7 +39,8 @@ NO_ANALOG_CORE = (
     "soma_dory -analog: the analog core of '{}' cannot be programmed. Leave the option out, or "
     "build for 'diana', which emulates that core without noise. No public source says:"
 )
-REMEDY = f"which `quantize: {QUANTIZED}` makes"
+QUANTIZED_AGAIN = "{scheme: pow2, arithmetic: shift, calibration: {method: model}}"
+"""For a quantized model, whose scales state the ranges of its tensors."""
 
 
 def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
@@ -143,20 +144,21 @@ def explain_unmatched(
             "it is requantized as DIANA's analog core does it, by a converter's clip and a batch "
             f"normalization; {core}, and of the digital one {ACCELERATOR_FORM}",
         )
-    arithmetic = Change("arithmetic", "quantize:", dtype_of(single.anchor.var), QUANTIZED)
+    scale = find_unsupported_scale(single.anchor.value, values)
+    if scale is None:
+        found, wanted = dtype_of(single.anchor.var), QUANTIZED
+        reason = describe_unmatched(single)
+    else:
+        found, wanted = "the model's scales", QUANTIZED_AGAIN
+        reason = f"a scale of its inputs, {scale:.6g}, is not a power of two"
     return RuleViolation(
         "requantization",
-        f"{describe_unmatched(single, values)}; {ACCELERATOR_FORM}, {REMEDY}",
-        changes=(arithmetic,),
+        f"{reason}; {ACCELERATOR_FORM}; use `quantize: {wanted}`",
+        changes=(Change("arithmetic", "quantize:", found, wanted),),
     )
 
 
-def describe_unmatched(
-    single: matching.UnmatchedOperator, values: dict[relax.Var, relax.Expr]
-) -> str:
-    scale = find_unsupported_scale(single.anchor.value, values)
-    if scale is not None:
-        return f"a scale of its inputs, {scale:.6g}, is not a power of two"
+def describe_unmatched(single: matching.UnmatchedOperator) -> str:
     dtype = dtype_of(single.anchor.var)
     if dtype not in ("int32", "uint32"):
         return f"it computes {dtype}"
