@@ -3,56 +3,25 @@
 from __future__ import annotations
 
 import re
+import sys
 
-import numpy as np
-import onnx
 import pytest
-from onnx import helper, numpy_helper
 
 from tests.e2e.conftest import ROOT, Repository
 
 PAGE = ROOT / "docs" / "howto" / "own-device.md"
 FILE = re.compile(r"```\w+\n(?:# |/\* )([\w/.-]+\.\w+)(?: \*/)?\n(.*?)```", re.DOTALL)
-SHAPE = [1, 2, 5, 6]
-
-
-def quantized_sums() -> bytes:
-    """Return two sums of tensors: one with one scale, the other with two."""
-    scales = {"one": 0.05, "two": 0.1}
-    nodes, names = [], iter(f"t{n}" for n in range(20))
-
-    def dequantized(stored: str, scale: str, zero: str) -> str:
-        real = next(names)
-        nodes.append(helper.make_node("DequantizeLinear", [stored, scale, zero], [real]))
-        return real
-
-    for result, scale in (("sum", "one"), ("other", "two")):
-        real = next(names)
-        read = [dequantized("a", "one", "zero_a"), dequantized("b", scale, "zero_b")]
-        nodes.append(helper.make_node("Add", read, [real], name=f"{result}_add"))
-        nodes.append(helper.make_node("QuantizeLinear", [real, "one", "zero_b"], [result]))
-    constants = [numpy_helper.from_array(np.array(s, "float32"), n) for n, s in scales.items()]
-    zeros = {"zero_a": -7, "zero_b": 11}
-    constants += [numpy_helper.from_array(np.array(z, "int8"), n) for n, z in zeros.items()]
-    tensors = {
-        name: helper.make_tensor_value_info(name, onnx.TensorProto.INT8, SHAPE)
-        for name in ("a", "b", "sum", "other")
-    }
-    inputs, outputs = [tensors["a"], tensors["b"]], [tensors["sum"], tensors["other"]]
-    made = helper.make_graph(nodes, "sums", inputs, outputs, constants)
-    opsets = [helper.make_opsetid("", 13)]
-    return bytes(helper.make_model(made, opset_imports=opsets, ir_version=8).SerializeToString())
 
 
 @pytest.fixture(scope="module")
 def chip(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """The files of the page, and a network for them."""
+    """The files of the page, and the network that one of them writes."""
     repository = Repository(tmp_path_factory.mktemp("chip"))
     for name, text in FILE.findall(PAGE.read_text("utf-8")):
         (repository.folder / name).parent.mkdir(parents=True, exist_ok=True)
         repository.write(name, text)
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
-    (repository.folder / "net.onnx").write_bytes(quantized_sums())
+    repository.run(sys.executable, "make_net.py")
     return repository
 
 
