@@ -22,6 +22,7 @@ from tests.networks.tflite_states import (
     write_bidirectional_lstm,
     write_integer_lstm,
     write_lstm_network,
+    write_lstm_step,
     write_svdf_network,
     write_variable_network,
 )
@@ -112,6 +113,15 @@ def test_an_lstm_with_diagonal_weights_is_refused() -> None:
     operator = model.subgraphs[0].operators[0]
     operator.inputs = [*operator.inputs[:5], *[operator.inputs[15]] * 4, *operator.inputs[9:]]
     with pytest.raises(UserError, match=r"LSTM .* has diagonal recurrent weights; firmwright"):
+        import_tflite(pack(model, 1 << 16))
+
+
+def test_an_lstm_of_the_basic_kernel_is_refused() -> None:
+    model = schema.ModelT.InitFromPackedBuf(write_lstm_step(), 0)
+    operator = model.subgraphs[0].operators[0]
+    operator.inputs = operator.inputs[:5]
+    operator.builtinOptions.kernelType = schema.LSTMKernelType.BASIC
+    with pytest.raises(UserError, match=r"LSTM .* is of the basic kernel; firmwright supports"):
         import_tflite(pack(model, 1 << 16))
 
 

@@ -80,7 +80,11 @@ def add_intermediates(model: Any) -> bool:
     changed = False
     for position, operator in enumerate(graph.operators):
         lstm = kind_of(model, operator) in {"LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM"}
-        if not lstm or (operator.intermediates is not None and len(operator.intermediates)):
+        if (
+            not lstm
+            or len(operator.inputs) <= OUTPUT_STATE
+            or (operator.intermediates is not None and len(operator.intermediates))
+        ):
             continue
         if graph.tensors[operator.inputs[0]].type != schema.TensorType.INT8:
             continue

@@ -122,7 +122,8 @@ class Exposer:
 
     def visit_overwriting(self, operator: Any, kind: str) -> None:
         """Add the next values of overwritten inputs to an operator's results."""
-        for position in STATE_INPUTS.get(kind, ()):
+        present = range(len(operator.inputs))  # an LSTM of the basic kernel has 5 inputs
+        for position in (i for i in STATE_INPUTS.get(kind, ()) if i in present):
             given = operator.inputs[position]
             key = next((k for k, tensor in self.now.items() if tensor == given), given)
             tensor = self.graph.tensors[given]
