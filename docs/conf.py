@@ -3,6 +3,8 @@
 Its source is the whole repository, so that links between docs/ and examples/ are pages.
 """
 
+from pathlib import Path
+
 from firmwright import __version__
 
 project = "firmwright"
@@ -29,3 +31,4 @@ autodoc_typehints = "description"
 html_theme = "furo"
 html_title = f"firmwright {release}"
 html_copy_source = False
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
