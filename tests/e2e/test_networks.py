@@ -40,7 +40,11 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     opsets = [helper.make_opsetid("", 17)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     onnx.save(model, repository.folder / "sums.onnx")
-    repository.write("sums.yaml", "model: sums.onnx\nplatform: host\nrun: {samples: 5}\n")
+    repository.write(
+        "made.py", "import numpy as np\n\n\ndef x():\n    return np.ones((5, 1, 600), 'f4')\n"
+    )
+    run = 'run: {samples: 5, inputs: {x: {python: "made:x"}}}'
+    repository.write("sums.yaml", f"model: sums.onnx\nplatform: host\n{run}\n")
     return repository
 
 
