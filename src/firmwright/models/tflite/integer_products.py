@@ -61,8 +61,8 @@ def pad_transposed(
 ) -> dict[str, list[int]]:
     """Return strides and paddings of a transposed convolution, as Relax's operators need them.
 
-    ``shape`` is the shape (N, H, W, C) or (N, D, H, W, C) that the file states for the result;
-    ``lengths`` and ``window`` are the lengths of the input and of the kernel along D, H and W.
+    ``shape`` is the shape (N, H, W, C) or (N, D, H, W, C) that the file states for the result.
+    ``lengths`` and ``window`` are those of the input and of the kernel along D, H and W.
     """
     strides = [options.StrideH(), options.StrideW()]
     if len(lengths) == 3:
