@@ -26,13 +26,21 @@ class Origins:
 
     def find(self, pointer: Pointer) -> str:
         """Return the origin of a value: ``base.yaml:4``, ``command line`` or ``default``."""
-        positions = self.chain.document.positions
+        stated = self.find_stated(pointer)
+        if stated is None:
+            return DEFAULT
+        return format_origin(self.chain.document.positions[stated])
+
+    def find_stated(self, pointer: Pointer) -> Pointer | None:
+        """Return the key that states a value in the files; None if no file states it.
+
+        For a model that is stated as a path, the key of ``model.path`` is ``model``.
+        """
+        positions, above = self.chain.document.positions, pointer[:-1]
         if pointer in positions:
-            return format_origin(positions[pointer])
-        # A model that is stated as a path also has a format, once it is complete.
-        above = pointer[:-1]
+            return pointer
         is_short = above in positions and not isinstance(get(self.chain.root, above), dict)
-        return format_origin(positions[above]) if is_short and pointer[-1] == "path" else DEFAULT
+        return above if is_short and pointer[-1] == "path" else None
 
     def list_values(self) -> Iterator[tuple[Pointer, Any]]:
         """Yield all values that are not mappings, in order."""
@@ -43,7 +51,9 @@ class Origins:
 
         None is a ``null`` that removed the key. The list is empty for a key without a value.
         """
-        node = find_node(self.chain.root, pointer) or self.chain.removed.get(pointer)
+        place = self.find_stated(pointer)
+        removed = self.chain.removed.get(pointer)
+        node = removed if place is None else find_node(self.chain.root, place)
         stated = (*node.earlier, node) if node is not None else ()
         history = [(format_origin(each.position), to_plain(each)) for each in stated]
         now = get_value(self.data, pointer)
