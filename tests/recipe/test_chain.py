@@ -99,6 +99,18 @@ def test_an_overlay_that_is_a_base_counts_at_its_position() -> None:
     assert read("net.yaml", "other.yaml", "net.yaml") == {"platform": "rv32-bare"}
 
 
+def test_an_overlay_that_is_also_a_base_merges_once(folder: Path) -> None:
+    write("base.yaml", "cflags+: [-A]\nplatform: host\n")
+    write("a.yaml", "extends: base.yaml\nplatform: rv32-bare\n")
+    assert read("a.yaml", "base.yaml") == {"cflags": ["-A"], "platform": "host"}
+    # Another spelling of the path is also the same file.
+    assert read("a.yaml", str(folder / "base.yaml"))["cflags"] == ["-A"]
+    chain = read_chain(Layers(Path("a.yaml"), (Path("base.yaml"),)))
+    assert [*map(str, chain.files)] == ["a.yaml", "base.yaml"]
+    write("base.yaml", "cflags+: -A\n")
+    assert len(read_chain(Layers(Path("a.yaml"), (Path("base.yaml"),))).findings) == 1
+
+
 def test_paths_start_at_the_file_that_states_them(catalogue: Catalog) -> None:
     write("common/nets/net.onnx", "")
     write("common/base.yaml", "model: nets/net.onnx\nrun: {inputs: {x: {pictures: [a.png]}}}\n")
@@ -215,6 +227,22 @@ def test_the_history_of_a_key_has_the_null_that_removed_it(catalogue: Catalog) -
         "run.seed: 7",
         "  b.yaml:1        7",
     }
+
+
+def test_the_history_of_a_model_has_the_files_that_state_it_as_a_path(
+    catalogue: Catalog,
+) -> None:
+    write("base.yaml", "model: {path: old.onnx}\n")
+    write("between.yaml", "extends: base.yaml\nmodel: null\n")
+    recipe = write("net.yaml", "extends: between.yaml\nmodel: other.onnx\n")
+    loaded = load_recipe(Layers(recipe, (write("o.yaml", "model: net.onnx\n"),)), {}, catalogue)
+    shown = read_origins(loaded.layers, loaded.data)
+    assert shown.list_history(("model", "path")) == [
+        ("base.yaml:1", {"path": "old.onnx"}),
+        ("between.yaml:2", None),
+        ("net.yaml:2", "other.onnx"),
+        ("o.yaml:1", "net.onnx"),
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in RECIPES.glob("*.yaml")))

@@ -92,7 +92,9 @@ class Reader:
         if known is None:
             self.read(path, read_bytes(path, str(path)))
         else:
-            self.merged.append(known)
+            self.merged = [*(each for each in self.merged if each is not known), known]
+            read = Path(known.path)
+            self.files[read] = self.files.pop(read)
 
     def read(self, path: Path, content: bytes, above: Sequence[Path] = ()) -> None:
         """Read the bases of a file, then its ``content``. The files ``above`` extend it."""
