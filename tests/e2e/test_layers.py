@@ -87,8 +87,8 @@ def test_a_dry_run_tells_what_would_run_and_runs_nothing(layered: Repository) ->
 
 
 def test_a_lock_has_the_bases_and_the_values_of_the_command_line(layered: Repository) -> None:
-    def lock(*words: str) -> str:
-        done = layered.firmwright("lock", "digits.yaml", *words)
+    def lock(*words: str, recipe: str = "digits.yaml") -> str:
+        done = layered.firmwright("lock", recipe, *words)
         assert done.returncode == 0, done.stdout + done.stderr
         return (layered.folder / "digits.lock").read_text()
 
@@ -100,6 +100,8 @@ def test_a_lock_has_the_bases_and_the_values_of_the_command_line(layered: Reposi
     assert "budget.flash is not in the lock" in fail(
         layered, RECIPE, "run.seed=7", "budget.flash=4 MiB"
     )
+    layered.write("board.yaml", "run: {seed: 0}\n")
+    assert "board.yaml" in json.loads(lock(recipe="digits.yaml:board.yaml"))["bases"]
     first = lock()
     layered.write("parts/base.yaml", f"{BASE}# Changed.\n")
     assert "parts/base.yaml, which the recipe builds on, has changed" in fail(layered, RECIPE)

@@ -118,8 +118,8 @@ def update_entry(job: Job, found: Lock, key: str) -> Lock:
     files = {*map(inputs.to_absolute, job.recipe.list_files(key))}
     every = name_files(inputs.user_files(job), folder, find_packages(job.recipe))
     named = {name for name, path in every.items() if inputs.to_absolute(path) in files}
-    bases = found.bases if key == EXTENDS else before.bases
-    if not named and key not in found.samples and not (key == EXTENDS and bases):
+    bases = merge_locks(before, found).bases if key == EXTENDS else before.bases
+    if not named and key not in found.samples and not (key == EXTENDS and found.bases):
         of_files = [known for known in job.recipe.data if job.recipe.list_files(known)]
         keys = dict.fromkeys([*of_files, *found.samples, *([EXTENDS] if found.bases else [])])
         message = f"the lock has no digest of the key '{key}'; it has digests of"
