@@ -108,7 +108,7 @@ OWN_OPTIONS: dict[str, Options] = {
     },
     "info": {("--task",): {"default": "bundle", "help": "the name of the stage (default: bundle)"}},
 }
-"""The options of single commands, as arguments of argparse. Those of `lock` exclude each other."""
+"""The options of single commands for argparse. The options of `lock` exclude each other."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -304,18 +304,18 @@ OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] =
 
 
 def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
-    """Print the stages of a job; return the exit code: 2 for several jobs."""
+    """Print the stages of a job; return the exit code: 2 unless there is one job."""
     from firmwright.pipeline.networks import leave_out_members
     from firmwright.pipeline.stage_graph import FORMATS, read_stages
     from firmwright.tasks import dodo
 
     end_with_reader()
-    job, *others = leave_out_members(dodo.get_jobs())
-    if others:
-        told = f"graph supports one recipe and one platform; {1 + len(others)} were named"
+    jobs = leave_out_members(dodo.get_jobs())
+    if len(jobs) != 1:
+        told = f"graph needs one recipe and one platform; {len(jobs)} were named"
         print(told, file=sys.stderr)
         return 2
-    print(FORMATS[options.format](read_stages(job)))
+    print(FORMATS[options.format](read_stages(jobs[0])))
     return 0
 
 

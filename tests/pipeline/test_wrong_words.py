@@ -42,6 +42,17 @@ def test_an_unknown_word_gets_the_nearest(
     assert capsys.readouterr().err.endswith(f": error: {message}\n")
 
 
+def test_a_graph_without_a_recipe(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "firmwright.cli", "graph", "platform=host"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    message = "graph needs one recipe and one platform; 0 were named\n"
+    assert (done.returncode, done.stderr) == (2, message)
+
+
 def test_a_stage_that_there_is_not(tmp_path: Path) -> None:
     recipe = ROOT / "recipes" / "digits.yaml"
     command = ("info", str(recipe), "--task", "modle", "--outdir", str(tmp_path))
