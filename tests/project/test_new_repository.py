@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from firmwright import __version__
@@ -34,3 +36,7 @@ def test_a_workflow_installs_this_firmwright(origin: str | None, requirement: st
 )
 def test_a_workflow_installs_the_programs_of_a_platform(platform: str, packages: list[str]) -> None:
     assert list_debian_packages(load_platform(platform)) == packages
+
+
+def test_a_platform_without_emulators_needs_no_emulator() -> None:
+    assert list_debian_packages(replace(load_platform("cortex-m55-bare"), emulators=())) == []

@@ -105,7 +105,8 @@ def list_debian_packages(platform: Platform) -> list[str]:
     """Return the packages with a platform's compiler and emulator, if pip does not install them."""
     toolchain = load_toolchain(platform.toolchains[0])
     needed = list(toolchain.packages.get("debian", ()))
-    if platform.qemu and platform.emulators[0].startswith("qemu"):
+    is_emulated = any(name.startswith("qemu") for name in platform.emulators[:1])
+    if platform.qemu and is_emulated:
         needed.append(DEBIAN_PACKAGES.get(platform.qemu.program, "qemu-system"))
     return needed
 
