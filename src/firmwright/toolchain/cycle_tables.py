@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from firmwright.documents.schema_check import Finding
+from firmwright.errors import did_you_mean
 from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, read_own_yaml
 
 
@@ -89,9 +90,22 @@ class InstructionSet:
 
 
 def find_kind_errors(data: Mapping[str, Any], _folder: Path) -> Iterator[Finding]:
-    """Yield the kinds of instructions that a table omits, because they would count as ``other``."""
-    patterns = load_instruction_set(data["instruction_set"]).kinds
-    for kind in sorted({pattern.kind for pattern in patterns} - {*data["kinds"], *data["lacks"]}):
+    """Yield the kinds of instructions that a table omits, and the wrong kinds in ``lacks``.
+
+    Instructions of an omitted kind would count as ``other``.
+    """
+    name = data["instruction_set"]
+    known = {pattern.kind for pattern in load_instruction_set(name).kinds}
+    for number, kind in enumerate(data["lacks"]):
+        pointer = ("lacks", number)
+        if kind in data["kinds"]:
+            yield Finding(
+                pointer, f"'{kind}' is also in `kinds`; remove it from `lacks` or `kinds`"
+            )
+        elif kind not in known:
+            hint = did_you_mean(kind, known)
+            yield Finding(pointer, f"the instruction set '{name}' has no kind '{kind}'{hint}")
+    for kind in sorted(known - {*data["kinds"], *data["lacks"]}):
         message = f"the kind '{kind}' is missing; add its cycles, or add '{kind}' to `lacks`"
         yield Finding(("kinds",), f"{message} if {data['core']} does not have these instructions")
 
