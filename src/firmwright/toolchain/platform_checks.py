@@ -208,7 +208,8 @@ def _find_address_errors(data: Data) -> Iterator[Finding]:
         end = origin + parse_size(memory["size"])
         if end > ADDRESS_LIMIT and family not in (None, *WIDE_FAMILIES):
             message = (
-                f"ends at {end:#x}; addresses of '{data['architecture']}' have 32 bits: correct it"
+                f"ends at {end:#x}; addresses of '{data['architecture']}' have 32 bits; "
+                "correct `origin` or `size`"
             )
             yield Finding(pointer, message)
         if origin % WORD:
