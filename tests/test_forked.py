@@ -79,6 +79,14 @@ def test_ctrl_c_during_a_fork_is_not_lost(fork: str, tmp_path: Path) -> None:
     assert done.stdout == "interrupted\n", done.stderr
 
 
+def test_a_copy_that_is_interrupted_at_its_start_ends_at_a_word() -> None:
+    call = "run_in_copy('it', time.sleep, 5)"
+    program = INTERRUPTED.format(module="firmwright.forked", call=call)
+    program += "end_copies()\nprint(os.WTERMSIG(os.wait()[1]))\n"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == f"interrupted\n{int(signal.SIGKILL)}\n", done.stderr
+
+
 def call_exit() -> None:
     """Write a message and end the process, as a C library may do."""
     os.write(2, b"no room for code\n")

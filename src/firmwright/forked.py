@@ -65,8 +65,8 @@ def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> 
             if not copy:
                 os.close(receiver)
                 _live_as_copy(parent, sender, mark, function, arguments)
+            _copies.add(copy)
         os.close(sender)
-    _copies.add(copy)
     try:
         with os.fdopen(receiver, "rb") as stream:
             printed, succeeded, answer = stream.read().partition(mark)
