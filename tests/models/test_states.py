@@ -18,6 +18,8 @@ from tests.lowering.test_states import TAPS, write_taps
 from tests.networks.tflite_models import Quantization
 from tests.networks.tflite_states import (
     GRID,
+    PROJECTED,
+    UNITS,
     StatefulBuilder,
     write_bidirectional_lstm,
     write_integer_lstm,
@@ -122,6 +124,19 @@ def test_an_lstm_of_the_basic_kernel_is_refused() -> None:
     operator.inputs = operator.inputs[:5]
     operator.builtinOptions.kernelType = schema.LSTMKernelType.BASIC
     with pytest.raises(UserError, match=r"LSTM .* is of the basic kernel; firmwright supports"):
+        import_tflite(pack(model, 1 << 16))
+
+
+def test_samples_whose_peepholes_tflite_mixes_are_refused() -> None:
+    model = schema.ModelT.InitFromPackedBuf(write_integer_lstm(3, -11, 0, extended=True), 0)
+    operator = model.subgraphs[0].operators[0]
+    tensors = model.subgraphs[0].tensors
+    tensors[operator.inputs[0]].shape = [3, 2, 4]
+    tensors[operator.outputs[0]].shape = [3, 2, PROJECTED]
+    for position, length in ((18, PROJECTED), (19, UNITS)):
+        tensors[operator.inputs[position]].shape = [2, length]
+    operator.builtinOptions.timeMajor = True
+    with pytest.raises(UserError, match=r"has peepholes, a projection and 2 samples per step in"):
         import_tflite(pack(model, 1 << 16))
 
 

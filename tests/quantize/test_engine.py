@@ -238,7 +238,11 @@ def test_weights_without_channels_are_quantized_in_silence(
         "scale": make.uniform(0.5, 2, 8).astype("float32"),
         "w": make.normal(0, 1, (2, 3, 8, 8)).astype("float32"),
     }
-    assert constants(quantized(options(), graph_of(nodes, stated, 2)))["scale_scale"].ndim == 0
+    data = graph_of(nodes, stated, 2)
+    assert constants(quantized(options(), data))["scale_scale"].ndim == 0
+    narrow = constants(quantized(options(weights="int4"), data))
+    assert narrow["w_quantized"].dtype.name == "int4"
+    assert narrow["scale_quantized"].dtype == "int8"  # a normalization has no packed weights
     assert caplog.text == ""
 
 

@@ -124,7 +124,8 @@ def insert_qdq_nodes(
         deepcopy(model),
         options.per_channel,
         False,
-        QUANT_TYPES[options.weights],
+        # Weights without an override, such as the factors of a normalization, save no memory.
+        QUANT_TYPES["int8" if options.weights == "int4" else options.weights],
         QUANT_TYPES[options.activations],
         # Only the names count, because the overrides state the quantization parameters.
         TensorsData(CalibrationMethod.MinMax, {t: (np.float32(0), np.float32(1)) for t in grids}),

@@ -19,7 +19,7 @@ import onnx
 from firmwright.quantize.graph import find_readers, read_attributes
 
 ITERATIONS = 20
-"""The passes over all pairs: chains of layers converge pair by pair, enough in practice."""
+"""The number of passes over all pairs of layers, which is enough in practice."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def merge_bins(distribution: Distribution) -> tuple[np.ndarray, np.ndarray]:
 
 
 SMALLEST_SCALE = 2.0**-100
-"""The width of a constant interval: products of two scales below it leave float32."""
+"""The maximum scale of a constant interval: products of two such scales leave float32."""
 FINER_SCALES = 3
 """How many smaller powers of two are tried, below the one that covers the interval."""
 

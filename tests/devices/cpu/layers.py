@@ -243,9 +243,12 @@ def make_tensors(layer: AnyLayer, number: int) -> tuple[list[Tensor], Tensor]:
 
 
 def draw_layer(
-    kind: LayerKind, generator: np.random.Generator, is_taken: Callable[[AnyLayer], bool]
+    kind: LayerKind,
+    generator: np.random.Generator,
+    is_taken: Callable[[AnyLayer], bool],
+    bits: int = 8,
 ) -> Layer:
-    """Return a random layer; every second one is near a limit of forms.
+    """Return a random layer with weights of 8 or 4 ``bits``; half of them are near limits of forms.
 
     Only a layer that ``is_taken`` accepts is shifted, because the search for shifts is the
     slowest step.
@@ -261,15 +264,17 @@ def draw_layer(
     rounding = LayerRounding.FLOAT if generator.random() < 0.3 else rounding
     layer = make_layer(kind, shape, generator, rounding, relu, dtype)
     layer = layer if generator.random() < 0.5 else make_extreme(layer, generator)
+    layer = layer if bits == 8 else narrow_weights(layer, generator)
     shifts = generator.random() < 0.2 and is_taken(layer)
     return make_shifted(layer, generator) if shifts else layer
 
 
 def narrow_weights(layer: Layer, generator: np.random.Generator) -> Layer:
     """Return the layer with weights of 4 bits; every second layer has zero points by channel."""
-    lows = generator.integers(-24, 9, (layer.out_channels, 1, 1, 1))
+    lows = generator.integers(-128, 128, (layer.out_channels, 1, 1, 1))
     lows = lows if generator.random() < 0.5 else np.full_like(lows, -8)
-    return replace(layer, weights=generator.integers(0, 16, layer.weights.shape) + lows)
+    weights = generator.integers(0, 16, layer.weights.shape) + lows
+    return replace(layer, weights=np.minimum(weights, 127))
 
 
 def make_shifted(layer: Layer, generator: np.random.Generator) -> Layer:
@@ -346,12 +351,15 @@ def draw(
     kind: LayerKind,
     generator: np.random.Generator,
     is_taken: Callable[[AnyLayer], bool] = lambda _: True,
+    bits: int = 8,
 ) -> AnyLayer:
-    """Return a random layer of a kind."""
+    """Return a random layer of a kind. Only convolutions and products have weights of 4 bits."""
     if kind is LayerKind.MATMUL:
         return draw_matrix_product(generator)
     if kind is LayerKind.SOFTMAX:
         return draw_softmax(generator)
     if kind in FLOAT_KINDS:
         return draw_float_layer(kind, generator)
-    return draw_pair(kind, generator) if kind in PAIRS else draw_layer(kind, generator, is_taken)
+    if kind in PAIRS:
+        return draw_pair(kind, generator)
+    return draw_layer(kind, generator, is_taken, bits)

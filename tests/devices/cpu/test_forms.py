@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from firmwright.devices.cpu.forms.form import Form, choose
 from firmwright.devices.cpu.forms.requantize import make_requantization
 from firmwright.emulator import run_firmware
 from firmwright.errors import UserError
-from firmwright.ir.layer import Layer, LayerKind, LayerRounding
+from firmwright.ir.layer import LayerKind, LayerRounding
 from firmwright.project.network import Network
 from firmwright.toolchain import (
     Build,
@@ -33,7 +33,6 @@ from tests.devices.cpu.layers import (
     evaluate,
     make_layer,
     make_network,
-    narrow_weights,
 )
 from tests.devices.cpu.shapes import Shape
 from tests.networks.firmware import SANITIZED, join_sources, link_network
@@ -74,7 +73,7 @@ def draw_layers(form: Form, seed: int) -> tuple[list[AnyLayer], list[Form]]:
     def is_taken(layer: AnyLayer) -> bool:
         return choose(layer, form.features, (form,)).form is not None
 
-    drawn = filter(is_taken, draw_all(form, generator, is_taken))
+    drawn = filter(is_taken, (draw(form.kind, generator, is_taken, form.bits) for _ in count()))
     layers, forms = list(islice(drawn, COUNT)), [form] * COUNT
     if form.tiles:
         several = (layer for layer in drawn if len(form.list_tiles(layer)) > 1)
@@ -83,17 +82,6 @@ def draw_layers(form: Form, seed: int) -> tuple[list[AnyLayer], list[Form]]:
             layers.append(layer)
             forms.append(form.with_tile(others[number % len(others)]))
     return layers, forms
-
-
-def draw_all(
-    form: Form, generator: np.random.Generator, is_taken: Callable[[AnyLayer], bool]
-) -> Iterator[AnyLayer]:
-    """Yield random layers without end, with weights of as many bits as the form stores."""
-    while True:
-        layer = draw(form.kind, generator, is_taken)
-        if form.bits == 4 and isinstance(layer, Layer):
-            layer = narrow_weights(layer, generator)
-        yield layer
 
 
 def run_layers(

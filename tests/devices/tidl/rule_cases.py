@@ -247,7 +247,7 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
         (taken([5, 0, 2], 2), taken([5, 0, 2], 0, (8, 4))),
         (
             (taken([1, 0], 3), "along axis 3 of 4"),
-            (taken([5, 0, 2], 2, IMAGE), "(4 times). TIDL"),
+            (taken([5, 0, 2], 2, IMAGE), "4 slices come before this axis. TIDL"),
             (taken([[1, 0]], 2), "by constant indices of 2 axes"),
             (form(lambda x: op.take(values(1, 1, 8, 8), op.argmax(x, 0), 2), (4,)), "by computed"),
         ),

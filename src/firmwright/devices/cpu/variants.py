@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from firmwright.devices.cpu.all_forms import FORMS
-from firmwright.devices.cpu.forms.form import Choice, Form
-from firmwright.devices.cpu.forms.packed import LEAST_WEIGHTS, needs_four_bits
+from firmwright.devices.cpu.forms.form import Choice, Form, fits_bits
+from firmwright.devices.cpu.forms.packed import BITS, LEAST_WEIGHTS
 from firmwright.devices.cpu.layer_functions import AnyLayer
 from firmwright.ir.layer import FloatLayer, Layer, Pair, Softmax
 from firmwright.targets import Context
@@ -77,7 +77,7 @@ def list_fitting(layer: AnyLayer, context: Context) -> list[Form]:
 
 def explain_width(layer: AnyLayer, form: Form, features: Collection[str]) -> str:
     """Return the reason why weights of 4 bits are stored in bytes; '' for all other layers."""
-    if form.bits < 8 or not isinstance(layer, Layer) or not needs_four_bits(layer):
+    if form.bits < 8 or not isinstance(layer, Layer) or not fits_bits(layer, BITS):
         return ""
     if layer.weights.size < LEAST_WEIGHTS:
         return f"there are fewer than {LEAST_WEIGHTS} weights"

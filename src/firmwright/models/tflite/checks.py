@@ -236,7 +236,7 @@ def find_nonzero_zero_point(t: CheckedTensor) -> str | None:
     """the zero point of int16, int32 and int64 must be 0"""
     if (
         t.tensor.IsVariable() or t.is_softmax
-    ):  # converters write other scales for a state, which no kernel reads
+    ):  # converters write other zero points for a state, which no kernel reads
         return None
     wrong = [z for z in t.zero_points if z] if t.dtype in ("int16", "int32", "int64") else []
     return f"{wrong[0]} in {t.dtype}" if wrong else None

@@ -92,6 +92,7 @@ def read_integer_cell(converter: Any, op: Any, options: Any) -> IntegerCell:
             "2^-15 to 2^-9: quantize the model again with TensorFlow's converter"
         )
     scale, zero_point = read_hidden_grid(converter, op)
+    refuse_several_samples(tensors, options)
     projection = None
     outputs = converter.get_tensor_value(tensors[8]).shape[-1]
     if tensors[16].tensor_idx >= 0:
@@ -116,6 +117,22 @@ def read_integer_cell(converter: Any, op: Any, options: Any) -> IntegerCell:
     factor = np.float32(2.0**-15) / scale * np.float32(2.0**-15)
     limit = quantize_clip(options.CellClip(), read_scale(tensors[19]), 32767)
     return IntegerCell(gates, cell, factor, zero_point, limit, projection)
+
+
+def refuse_several_samples(tensors: Any, options: Any) -> None:
+    """Raise UserError if LiteRT's peephole weights of a sample depend on its position.
+
+    With a projection, LiteRT advances the weights by the number of outputs per sample of a step,
+    and not by the number of units. A step has one sample if the batch is the first axis.
+    """
+    samples = tensors[18].tensor.Shape(0)
+    is_time_major = not hasattr(options, "TimeMajor") or options.TimeMajor()
+    has_peepholes = any(tensors[index].tensor_idx >= 0 for index in PEEPHOLES.values())
+    if has_peepholes and tensors[16].tensor_idx >= 0 and is_time_major and samples > 1:
+        raise UserError(
+            f"has peepholes, a projection and {samples} samples per step in int8, and TFLite mixes "
+            "their weights; convert the model for one sample, or with the batch first"
+        )
 
 
 def quantize_clip(clip: float, scale: np.float32, most: int) -> int:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from firmwright.ir.layer import Array, LayerKind, LinearLayer, MatrixProduct, Pair, Softmax
 
 KnownLayer = LinearLayer | Pair | MatrixProduct | Softmax
@@ -85,6 +87,15 @@ def shrink_tile(layer: Any, tile: Tile) -> Tile:
     return Tile(min(tile.pixels, layer.pixels), min(tile.channels, channels))
 
 
+def fits_bits(layer: Any, bits: int) -> bool:
+    """Return whether the weights of each channel differ by less than 2^bits.
+
+    Layers with one or two weights per channel are left out, because the bytes of their bases would
+    need as much memory as packed weights save.
+    """
+    return layer.taps > 2 and int(np.ptp(layer.matrix, 1).max()) < 1 << bits
+
+
 @dataclass(frozen=True)
 class Form:
     """A method to compute layers of a kind on cores with these ``features``.
@@ -119,8 +130,9 @@ class Form:
     bits: int = 8
 
     def is_for(self, layer: KnownLayer, features: Collection[str]) -> bool:
-        """Return whether a layer is of the form's kind, and the core has the form's features."""
-        return self.kind is layer.kind and self.features <= set(features)
+        """Return whether a layer is of the form's kind and width, on a core with its features."""
+        is_for_core = self.kind is layer.kind and self.features <= set(features)
+        return is_for_core and (self.bits == 8 or fits_bits(layer, self.bits))
 
     def list_tiles(self, layer: KnownLayer) -> list[Tile]:
         """Return the different tiles of a layer, the default first."""

@@ -28,23 +28,22 @@ import numpy as np
 
 from firmwright.devices.cpu.forms import dsp, dsp_bytes, plain, portable
 from firmwright.devices.cpu.forms.conditions import INTEGERS
-from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Tile
+from firmwright.devices.cpu.forms.form import Condition, Form, Packing, Tile, fits_bits
 from firmwright.devices.cpu.forms.vectors import fill_lanes
 from firmwright.ir.layer import Array, Layer, LayerKind
 
-LEVELS = 16
-"""The number of values of a digit of 4 bits."""
+BITS = 4
+LEVELS = 1 << BITS
+"""The number of values of a digit."""
+
+HIGHEST_LOW = 119
+"""The maximum of the lowest weight, because a base is 8 more and is stored in int8."""
 
 LEAST_WEIGHTS = 512
 """The minimum number of weights of a layer, because smaller layers save less than the C needs."""
 
 MOST_TAPS = 2**15
 """The maximum number of products in a sum, so that sums of bytes fit 32 bits."""
-
-
-def needs_four_bits(layer: Layer) -> bool:
-    """Return whether the weights of each channel fit 4 bits, possibly with a zero point."""
-    return int(np.ptp(layer.matrix, 1).max()) < LEVELS
 
 
 def has_four_bits(array: Array) -> bool:
@@ -54,14 +53,9 @@ def has_four_bits(array: Array) -> bool:
 
 
 def is_packable(layer: Layer) -> bool:
-    """Return whether two weights per byte save memory, and their sums fit 32 bits."""
-    return (
-        layer.weights.size >= LEAST_WEIGHTS
-        and layer.taps <= MOST_TAPS
-        and layer.out_channels >= 2
-        and layer.out_channels != 3
-        and needs_four_bits(layer)
-    )
+    """Return whether the weights of a large layer fit 4 bits, and the sums fit 32 bits."""
+    is_large = layer.weights.size >= LEAST_WEIGHTS
+    return is_large and layer.taps <= MOST_TAPS and fits_bits(layer, BITS)
 
 
 def fits_upper_bytes(layer: Layer) -> bool:
@@ -70,8 +64,12 @@ def fits_upper_bytes(layer: Layer) -> bool:
     return layer.taps * (LEVELS - 1) * max(-limits.min, limits.max) < 2**23
 
 
-SMALL = f"{LEAST_WEIGHTS} weights or more of 4 bits, of an even number of channels at once"
+SMALL = f"{LEAST_WEIGHTS} or more weights of 4 bits, and at most {MOST_TAPS:,} products per sum"
 FOUR_BITS = Condition(SMALL, is_packable)
+PAIRS = Condition(
+    "2 output channels, or 4 and more",
+    lambda layer: layer.out_channels == 2 or layer.out_channels >= 4,
+)
 
 
 def split_weights(layer: Layer) -> tuple[Array, dict[str, Array]]:
@@ -79,7 +77,7 @@ def split_weights(layer: Layer) -> tuple[Array, dict[str, Array]]:
 
     A base is 8 more than the lowest weight, which is -8 if zero points are 0.
     """
-    lows = layer.matrix.min(1)
+    lows = np.minimum(layer.matrix.min(1), HIGHEST_LOW)
     if layer.matrix.min() >= -8 and layer.matrix.max() <= 7:
         lows = np.full_like(lows, -8)
     bases = lows + 8
@@ -147,25 +145,27 @@ DSP_FORMS = (
         conditions=(
             INTEGERS,
             Condition(
-                f"{SMALL}, and fewer than 2,190 inputs, or 4,370 of int8",
+                f"{LEAST_WEIGHTS} or more weights of 4 bits, and fewer than 2,194 inputs, or 4,370 "
+                "of int8",
                 lambda layer: is_packable(layer) and fits_upper_bytes(layer),
             ),
+            PAIRS,
         ),
         pack=pack_dsp_dense,
         cost=1.2,
         sentence="A halfword has four channels' weights of 4 bits, whose sums SMLAD adds.",
-        bits=4,
+        bits=BITS,
     ),
     Form(
         name="dsp_packed_conv2d",
         kind=LayerKind.CONV2D,
         features=frozenset({"armv7e-m-dsp"}),
-        conditions=(INTEGERS, FOUR_BITS),
+        conditions=(INTEGERS, FOUR_BITS, PAIRS),
         pack=pack_dsp_convolution,
         cost=1.2,
         sentence="A byte has two channels' weights of 4 bits, whose sums SMLAD adds.",
         tiles=dsp.TILES,
-        bits=4,
+        bits=BITS,
     ),
 )
 
@@ -174,24 +174,24 @@ FORMS = (
         name="portable_packed_dense",
         kind=LayerKind.DENSE,
         features=frozenset(),
-        conditions=(INTEGERS, FOUR_BITS),
+        conditions=(INTEGERS, FOUR_BITS, PAIRS),
         pack=pack_convolution,
         cost=3.0,
         sentence="Four channels at once; a byte has the weights of two channels.",
         headers=("multiply.h",),
         tiles=portable.TILES,
-        bits=4,
+        bits=BITS,
     ),
     Form(
         name="portable_packed_conv2d",
         kind=LayerKind.CONV2D,
         features=frozenset(),
-        conditions=(INTEGERS, FOUR_BITS),
+        conditions=(INTEGERS, FOUR_BITS, PAIRS),
         pack=pack_convolution,
         cost=2.7,
         sentence="Two pixels by four channels at once; a byte has the weights of two channels.",
         headers=("multiply.h",),
         tiles=portable.TILES,
-        bits=4,
+        bits=BITS,
     ),
 )
