@@ -137,7 +137,7 @@ def test_a_program_that_does_not_run_is_named(
 ) -> None:
     folder = fake_tools(tmp_path / "tools")
     (folder / "ti_cnnperfsim.out").chmod(0o644)
-    with pytest.raises(UserError, match=r"not executable: ti_cnnperfsim\.out$"):
+    with pytest.raises(UserError, match=r"not executable: ti_cnnperfsim\.out; run `chmod \+x`"):
         installed(folder, monkeypatch)
 
 
