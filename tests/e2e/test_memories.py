@@ -177,7 +177,7 @@ def test_explanation_and_report_tell_where_it_lies(repository: Repository) -> No
         ("weights: qspy", "2:19: memory.weights: the platform 'tightly' has no memory 'qspy'; did "
          "you mean 'qspi'? Known: dtcm, flash, qspi, ram"),
         ("arena: qspi", "2:17: memory.arena: the program writes its arena, and 'qspi' is "
-         "read-only"),
+         "read-only; choose another memory"),
     ],
 )  # fmt: skip
 def test_a_memory_that_is_not_there(repository: Repository, memory: str, message: str) -> None:
