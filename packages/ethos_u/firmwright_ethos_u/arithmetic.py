@@ -51,14 +51,18 @@ def multiply(values: Array, factor: Array | int) -> Array:
 
 def half_up(values: Array, shift: Array | int) -> Array:
     """Divide by a power of two; round half up."""
-    half = (1 << np.asarray(shift, np.int64)) >> 1
-    return np.asarray((values + half) >> shift)
+    return np.asarray((values + half_unit(shift)) >> shift)
 
 
 def away_from_zero(values: Array, shift: Array | int) -> Array:
     """Divide by a power of two; round half away from zero."""
-    half = (1 << np.asarray(shift, np.int64)) >> 1
-    return np.asarray(np.sign(values) * ((abs(values) + half) >> shift))
+    return np.asarray(np.sign(values) * ((abs(values) + half_unit(shift)) >> shift))
+
+
+def half_unit(shift: Array | int) -> Array:
+    """Return half of `2**shift`, and 0 for the shift 0; the shift is at most 63."""
+    # `1 << 63` overflows.
+    return np.where(np.asarray(shift) > 0, 1 << np.maximum(np.asarray(shift, np.int64) - 1, 0), 0)
 
 
 def finish(

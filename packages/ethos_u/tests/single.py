@@ -56,6 +56,7 @@ def convolution(
     kernel: tuple[int, int],
     depthwise: bool = False,
     dtype: str = "int8",
+    first_scale: float = 0.002,
     **steps: int,
 ) -> tuple[bytes, list[Array]]:
     """Return a convolution with a scale per output channel, and a random input.
@@ -66,7 +67,7 @@ def convolution(
     padding = steps.get("padding", SAME)
     bits = np.iinfo(dtype).bits
     height, width, depth = shape
-    scales = rng.uniform(0.002, 0.02, outputs).tolist()
+    scales = [first_scale, *rng.uniform(0.002, 0.02, outputs - 1).tolist()]
     writer = NetworkWriter()
     source = writer.tensor((1, *shape), dtype, [PER_CHANNEL[bits]], 3 if bits == 8 else 0)
     axes = (1, *kernel, outputs) if depthwise else (outputs, *kernel, depth)

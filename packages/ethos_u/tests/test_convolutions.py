@@ -17,6 +17,13 @@ from single import SAME, VALID, compare, convolution
         {"shape": (9, 9, 1), "outputs": 8, "kernel": (3, 3), "depthwise": True},
         {"shape": (7, 7, 5), "outputs": 9, "kernel": (3, 3), "dtype": "int16"},
         {"shape": (7, 7, 20), "outputs": 20, "kernel": (3, 3), "depthwise": True, "dtype": "int16"},
+        {
+            "shape": (3, 3, 4),
+            "outputs": 4,
+            "kernel": (1, 1),
+            "dtype": "int16",
+            "first_scale": 1e-15,
+        },
     ],
 )
 def test_convolution(arguments: dict[str, object]) -> None:
