@@ -16,6 +16,7 @@ from ai_edge_litert import schema_py_generated as schema
 from firmwright.device import UserError
 from firmwright_ethos_u.compiler import CompiledNetwork, Port
 
+IDENTIFIER = b"TFL3"
 OPERATOR = b"ethos-u"
 CONSTANTS, SCRATCH, FAST_SCRATCH = 0, 1, 2
 PLAN = b"OfflineMemoryAllocation"
@@ -33,22 +34,29 @@ BYTES = {
 def read_compiled(data: bytes) -> CompiledNetwork:
     """Return the network of a compiled file.
 
-    Raises UserError if the file has other operators, or no plan of the arena.
+    Raises UserError if the file is not a TFLite file, has other operators, or no plan of the arena.
     """
-    model: Any = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
-    graph = model.subgraphs[0]
-    kinds = [model.operatorCodes[operator.opcodeIndex].customCode for operator in graph.operators]
-    if len(model.subgraphs) != 1 or kinds != [OPERATOR]:
+    if data[4:8] != IDENTIFIER:
         raise UserError(
-            f"the file has {len(model.subgraphs)} subgraphs and {len(kinds)} operators "
+            f"the file is not a TFLite file (bytes 4 to 7 are {data[4:8]!r}); "
+            f"expected {IDENTIFIER!r}"
+        )
+    model: Any = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
+    graphs = model.subgraphs or []
+    operators = [operator for graph in graphs for operator in graph.operators or []]
+    kinds = [model.operatorCodes[operator.opcodeIndex].customCode for operator in operators]
+    if len(graphs) != 1 or kinds != [OPERATOR]:
+        raise UserError(
+            f"the file has {len(graphs)} subgraphs and {len(kinds)} operators "
             f"({kinds.count(OPERATOR)} of them compiled by Vela); expected one compiled operator"
         )
+    (graph,) = graphs
     operator = graph.operators[0]
     payload, constants, scratch, fast = operator.inputs[:4]
     offsets = read_plan(model)
-    sizes = {SCRATCH: prod(graph.tensors[scratch].shape)}
+    sizes = {SCRATCH: prod(int(n) for n in graph.tensors[scratch].shape)}
     if fast != scratch:
-        sizes[FAST_SCRATCH] = prod(graph.tensors[fast].shape)
+        sizes[FAST_SCRATCH] = prod(int(n) for n in graph.tensors[fast].shape)
 
     def locate(index: int) -> Port:
         tensor = graph.tensors[index]

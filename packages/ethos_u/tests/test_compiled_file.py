@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from firmwright_ethos_u.compiled_file import read_compiled
+from firmwright_ethos_u.flatbuffer import NetworkWriter
 from single import convolution, evaluate
 
 from firmwright.device import UserError
@@ -22,6 +23,19 @@ def test_file_of_vela(tmp_path: Path, memory_mode: str) -> None:
     compiled = read_compiled((tmp_path / "output/network_vela.tflite").read_bytes())
     found = compiled.run(inputs)[0].view(np.int8)
     np.testing.assert_array_equal(found, evaluate(network, inputs)[0].ravel())
+
+
+@pytest.mark.parametrize("data", [b"", b"abc", bytes(64)])
+def test_file_of_another_format(data: bytes) -> None:
+    with pytest.raises(UserError, match="the file is not a TFLite file"):
+        read_compiled(data)
+
+
+def test_file_without_subgraphs() -> None:
+    writer = NetworkWriter()
+    writer.model.subgraphs = []
+    with pytest.raises(UserError, match="the file has 0 subgraphs and 0 operators"):
+        read_compiled(writer.build([], []))
 
 
 def test_file_that_is_not_compiled() -> None:
