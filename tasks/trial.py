@@ -28,7 +28,7 @@ def main(place: str, arguments: Sequence[str], text: str) -> int:
     set_variables(arguments)
     from firmwright.tasks import dodo  # this import reads the variables
 
-    dodo.get_jobs.cache_clear()  # a copy of a build has cached its jobs
+    dodo.get_jobs.cache_clear()  # a copied process still has the cached jobs of the original
     (job,) = dodo.get_jobs()
     (folder / VARIANTS).write_text(text, encoding="utf-8")
     trial = make_trial_job(job, folder)

@@ -167,7 +167,7 @@ def test_an_operator_is_computed_in_float64(
     [
         ("Add", [CUBE, normal(3)], {"broadcast": 1, "axis": 3}, "axis is 3; expected 0 to 2"),
         ("Dropout", [CUBE], {"is_test": 0}, "in training mode; export the model for inference"),
-        ("Cast", [CUBE], {"to": "REAL"}, "its type is 'REAL'; expected the name of a type"),
+        ("Cast", [CUBE], {"to": "REAL"}, "its attribute 'to' is 'REAL'; expected the name of"),
         ("Pad", [IMAGE], {"pads": [0] * 8}, "its attributes or inputs have wrong types"),
         ("Tile", [CUBE, np.array(2), np.array(7)], {}, "its axis is 7; expected 0 to 2"),
         ("Upsample", [IMAGE], {"scales": [1.0, 1, 2, 2]}, "it has no height_scale"),

@@ -178,7 +178,7 @@ def write_other_scale() -> bytes:
         (write_other_scale(), r"'t\d+' and 't\d+' have different quantization parameters"),
         (write_loop(None), r"WHILE \(tensor 't\d+'\): its number of steps depends on 't1', which a "
          r"run computes; .*unroll=True"),
-        (write_loop(MOST_STEPS + 1), r"it has 1,024 steps or more"),
+        (write_loop(MOST_STEPS + 1), r"the loop has 1,024 steps or more; expected at most 1,023"),
     ],
     ids=["state in a branch of a branch", "other scale", "computed", "too long"],
 )  # fmt: skip

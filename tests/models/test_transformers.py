@@ -280,7 +280,7 @@ REFUSED = {
     ),
     "packed": (
         fused("MultiHeadAttention", ["packed"], "y", num_heads=HEADS),
-        "its queries, keys and values are not three tensors; pass three tensors",
+        "pass query, key and value as separate tensors",
     ),
     "no bias": (fused("Attention", ["x", "w"], "y", num_heads=HEADS), "add a bias of zeros"),
     "rotary": (

@@ -169,12 +169,12 @@ def load_private_key(pem: bytes) -> Ed25519PrivateKey:
         key = load_pem_private_key(pem, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise UserError(
-            "the key to sign with is not an unencrypted private key in PEM; make one with `openssl "
+            "the signing key is encrypted or not a private key in PEM; make one with `openssl "
             "genpkey -algorithm ed25519 -out key.pem`"
         ) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise UserError(
-            "the key to sign with is not of ed25519, whose signatures are repeatable; make one "
+            "the signing key is not of ed25519, whose signatures are repeatable; make one "
             "with `openssl genpkey -algorithm ed25519 -out key.pem`"
         )
     return key

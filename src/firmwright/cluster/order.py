@@ -82,7 +82,10 @@ def run_program(order: Order, watched: int) -> str:
 
 
 def prepare_folder(order: Order) -> None:
-    """Create the folder of a job. Raises UserError if it or a file of the recipe is wrong."""
+    """Create the folder of a job.
+
+    Raises UserError if a file of the recipe has changed, or if the folder cannot be created.
+    """
     for name, digest in order.files.items():
         if digest_file(Path(order.root, name)) != digest:
             message = (

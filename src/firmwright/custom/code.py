@@ -72,7 +72,8 @@ def prepend_import_path(folder: Path) -> Iterator[None]:
     finally:
         sys.path[:] = path
         sys.dont_write_bytecode, sys.pycache_prefix = byte_code
-        # The loop needs the complete list: a package without a file finds its parent among them.
+        # Complete the list before the deletions: a package without a file needs its parent in
+        # sys.modules.
         modules = [name for name, each in sys.modules.items() if name not in before
                    and is_module_in(each, root)]  # fmt: skip
         for name in modules:

@@ -65,7 +65,8 @@ def load_npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
     if missing:
         raise UserError(
             "\n".join(
-                f"{path}: no array for the network's input '{name}' (it has: {known})"
+                f"{path}: no array for the network's input '{name}' (it has: {known}); save each "
+                "array under the name of its input"
                 for name in missing
             )
         )

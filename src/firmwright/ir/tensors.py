@@ -53,7 +53,8 @@ class Tensor:
 
     ``storage`` is None if the elements are in their normal order. ``elements`` and ``bytes`` are
     the sizes in memory. ``model_dtype`` is the type in the model if C99 lacks that type; ``dtype``
-    is then the type that stores it (:data:`STORED_AS`). The last axis of strings has their bytes.
+    is then the type that stores it (:data:`STORED_AS`). A tensor of strings has one more axis, the
+    last one: the bytes of each string.
     """
 
     name: str

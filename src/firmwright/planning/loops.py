@@ -226,7 +226,10 @@ def fold_time(loops: Sequence[Loop], calls: Sequence[Call], steps: int) -> npt.N
 def group_roles(
     loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer]
 ) -> list[list[Buffer]]:
-    """Return the buffers in rows; a row has one role in the repetitions, in their order."""
+    """Return the buffers in groups, each sorted by first step.
+
+    A group contains the buffers that have one role in all repetitions.
+    """
     row_of = {b.name: [b] for b in buffers}
     for loop in loops:
         for one, other in list_successors(loop, calls):

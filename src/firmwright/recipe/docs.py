@@ -44,7 +44,7 @@ _DESCRIPTION_FILES = """\
 # The files of platforms, toolchains, cycle tables and boards
 
 This page lists all keys. [Platforms and toolchains](platforms.md) describes the built-in files, \
-[a custom board](../howto/own-board.md) how to write new ones.
+and [a custom board](../howto/own-board.md) describes how to write new files.
 """
 _KINDS = {
     "platform": "platform",

@@ -125,4 +125,7 @@ def run(job: Job, folder: Path) -> None:
     compiler = read_compiler_version(job) if job.has_firmware else ""
     state_build_id(folder, list_stating(job.recipe.c_prefix), compiler)
     if not job.has_firmware:
-        job.note(f"{job.platform.name} is built by its SDK: {PROJECT.path(job)}/Makefile")
+        job.note(
+            f"firmwright does not compile the firmware of {job.platform.name}; build it with the "
+            f"platform's SDK: {PROJECT.path(job)}/Makefile"
+        )

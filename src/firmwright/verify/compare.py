@@ -111,8 +111,8 @@ def refuse_other_form(tensor: Tensor, found: Array, expected: Array) -> None:
     if found.size != expected.size or kinds[0] != kinds[1]:
         ours, theirs = (f"{a.dtype} {list(a.shape)}" for a in (found, expected))
         raise UserError(
-            f"output '{tensor.name}' is {ours} in the firmware and {theirs} in the reference; the "
-            "model was not imported as it is: please report it"
+            f"output '{tensor.name}' is {ours} in the firmware and {theirs} in the reference; "
+            "firmwright imported the model incorrectly: please report it with the model"
         )
 
 

@@ -168,7 +168,10 @@ def format_sum(text: str, number: int) -> str:
 
 
 def offset_pointer(pointer: str, *offsets: tuple[str, int]) -> str:
-    """Return the C of a pointer, moved by products of an expression and a number of bytes."""
+    """Return the C expression of a pointer plus offsets.
+
+    Each offset is an expression times a number of bytes.
+    """
     return " + ".join(
         [pointer, *(format_product(text, size) for text, size in offsets if text != "0")]
     )

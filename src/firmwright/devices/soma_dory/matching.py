@@ -260,7 +260,8 @@ class OperatorGraph:
         reader = self.find_sole_reader(shift.var)
         count = self.resolve(shift.value.args[1])
         if operator_name(count) == "relax.where" and reader is not None:
-            # A ``where`` replaces a count that may be too large, and the result of such a count.
+            # One ``where`` replaces a shift count that is too large; a second ``where`` replaces
+            # the result of that shift.
             count = count.args[1]
             found.append(reader.var)
             reader = self.find_sole_reader(reader.var)

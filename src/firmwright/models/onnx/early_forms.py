@@ -151,7 +151,11 @@ def raise_cast(node: onnx.NodeProto, _: Facts) -> list[onnx.NodeProto]:
     kind = get_attribute(node, "to", None)
     if isinstance(kind, str):
         if kind not in list(TensorProto.DataType.keys()):
-            refuse(node, f"its type is '{kind}'; expected the name of a type of ONNX")
+            refuse(
+                node,
+                f"its attribute 'to' is '{kind}'; expected the name of an ONNX type, such as "
+                "'FLOAT'",
+            )
         state(node, "to", TensorProto.DataType.Value(kind))
     return [node]
 

@@ -111,8 +111,8 @@ class Inliner:
             kind = kind_of(self.model, operator)
             if kind in EFFECTS:
                 raise UserError(
-                    f"a {what} changes a state ({kind}), which firmware cannot copy: move the "
-                    f"state out of the {what}"
+                    f"a {what} changes a state ({kind}), which is not supported; move the state "
+                    f"out of the {what}"
                 )
             if kind in INLINED:
                 for key, index in vars(operator.builtinOptions).items():
@@ -175,8 +175,8 @@ class Inliner:
         steps = run_in_copy(what, run_counter, pack(model, self.size), result)
         if steps >= MOST_STEPS:
             raise UserError(
-                f"it has {MOST_STEPS:,} steps or more; firmware unrolls fewer: use a fused LSTM "
-                "layer, or run the network once for each step"
+                f"the loop has {MOST_STEPS:,} steps or more; expected at most "
+                f"{MOST_STEPS - 1:,}: use a fused LSTM layer, or run the network once for each step"
             )
         return steps
 

@@ -29,7 +29,9 @@ class Scratch:
 
 @dataclass(frozen=True)
 class TemplateVariables:
-    """The variables of a form's C. Layers with equal variables can share a function.
+    """The variables of the templates that produce a form's C.
+
+    Layers with equal variables can share a function.
 
     ``parts`` are functions that the C calls through its record. They have the variables of the
     templates ``<form>_<part>.c.j2``, or None for a part that a layer does not need.

@@ -191,8 +191,13 @@ def rewrite_multi_head(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     shapes = [walk.shape(name) for name in (query, key, value) if name]
     if None in shapes:
         return None
-    if [len(s or ()) for s in shapes] not in ([3, 3, 3], [3, 4, 4]):
-        refuse(node, "its queries, keys and values are not three tensors; pass three tensors")
+    axes = [len(s or ()) for s in shapes]
+    if axes not in ([3, 3, 3], [3, 4, 4]):
+        refuse(
+            node,
+            f"its query, key and value have {axes} axes; expected [3, 3, 3] or [3, 4, 4]: pass "
+            "query, key and value as separate tensors",
+        )
     shape, keys, values = (s or () for s in shapes)
     is_split = len(keys) == 4
     heads = read_heads(node, shape[2], *(() if is_split else (values[2],)))
