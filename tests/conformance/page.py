@@ -19,18 +19,18 @@ EMX = Path(__file__).with_name("emx_onnx_cgen.csv")
 INTRODUCTION = """\
 # ONNX conformance
 
-Written by `python -m tests.conformance.run`; CI judges one case of each operator,
-and `--check` all of them.
+`python -m tests.conformance.run` writes this page. CI judges one case of each operator;
+`--check` judges all cases.
 
 The backend node tests of ONNX {version} are {count} models of one operator each (or of the
-function that defines it, "expanded"), with inputs, expected outputs and a tolerance. Each goes
-through the whole line: import, transforms, partition, lowering, C, the host's gcc with
-`-fsanitize=undefined`, run. A case has *passed* if every output has the expected type and shape
-and is within the tolerance of the case. It is *refused* if firmwright reports why it cannot compile
-it. All other cases are *wrong*, including a crash or a time limit.
+function that defines it, "expanded"), with inputs, expected outputs and a tolerance. Each case
+runs all steps: import, transforms, partition, lowering, C, the host's gcc with
+`-fsanitize=undefined`, run. A case is *passed* if every output has the expected type and shape
+and is within the tolerance of the case. A case is *refused* if firmwright reports why it cannot
+compile the model. All other cases are *wrong*, including a crash or a time limit.
 
-Firmware has static shapes. In the node tests, shapes, axes and counts are inputs; in real models
-they are constants. A refused case is tried again with the fewest such inputs as initializers:
+Firmware has static shapes. Shapes, axes and counts are inputs in the node tests, but constants in
+real models. A refused case runs again with the fewest such inputs as initializers:
 
 - int32 and int64 inputs of rank 0 or 1, except the first input and inputs of an output's type,
   which are data. The first input of ConstantOfShape, MelWeightMatrix and the windows is a size;
@@ -38,17 +38,17 @@ they are constants. A refused case is tried again with the fewest such inputs as
 - all inputs of Range, the trip count and the first condition of Loop, the ratio and the mode of
   Dropout, the edges of MelWeightMatrix.
 
-The cases that pass only then are also counted under *constant shapes*.
+*Constant shapes* counts the cases that pass only with initializers.
 
 The firmware reads and writes a sequence, or an optional value, as its tensors. SequenceConstruct or
-Optional comes before the operator, SequenceAt or OptionalGetElement after it. An output without
-elements is omitted. The expected outputs of DFT are computed in float32. If terms cancel out, their
-rest exceeds the tolerance, so a step of the largest input is allowed.
+Optional precedes the operator, and SequenceAt or OptionalGetElement follows it. An output without
+elements is omitted. ONNX computed the expected outputs of DFT in float32. The rounding errors of
+terms that cancel out exceed the tolerance, so a step of the largest input is allowed.
 
-ONNX Runtime judges the two cases that align the corners of fractional lengths: ONNX Runtime and
-PyTorch align the corners of whole lengths, and PyTorch exports such scales.
+The reference of the two cases that align the corners of fractional lengths is ONNX Runtime. ONNX
+Runtime and PyTorch align the corners of whole lengths, and PyTorch exports such scales.
 
-The runner of ONNX also supports firmwright, as `firmwright.onnx_backend.FirmwrightBackend`:
+The runner of ONNX also tests firmwright, by `firmwright.onnx_backend.FirmwrightBackend`:
 
 ```python
 from onnx.backend.test import BackendTest
@@ -57,17 +57,17 @@ from firmwright.onnx_backend import FirmwrightBackend
 tests = BackendTest(FirmwrightBackend, __name__)
 ```
 
-unittest or pytest runs its tests. A model that firmwright rejects is an error with the message;
-`tests.exclude(pattern)` omits it.
+unittest or pytest runs these tests. A model that firmwright rejects is an error with the message;
+`tests.exclude(pattern)` omits this model.
 """
 
 COUNT = """
 ## What could be compiled
 
 Values of inputs decide the outcome of {decided} refused cases: the length of an output, or random
-numbers. Of the {others:,} other cases, **{refused} are refused, {percent:.1f} %**:
-{strings} make strings or find patterns in them, {training} train a network, and {rest} have other
-reasons.
+numbers. **{refused} of the {others:,} other cases are refused, {percent:.1f} %**:
+{strings} make strings or find patterns in strings, {training} train a network, and {rest} have
+other reasons.
 """
 
 BESIDE = """
@@ -76,10 +76,10 @@ BESIDE = """
 [emx-onnx-cgen](https://github.com/emmtrix/emx-onnx-cgen) also writes C of ONNX models. On 24
 November 2026 its version 1.4.0 ran the same cases on x86-64 Linux, by its module for
 `onnx.backend.test` in ONNX's runner. The compiler was gcc 12.2, or clang 22 if gcc failed.
-emx-onnx-cgen is made for ONNX 1.21.0; {newer} of the cases that it refuses or computes wrongly are
-newer.
-Cases are *not measured* if a library that decodes pictures, or a function of bfloat16, was missing.
-The allowance for DFT is the same.
+emx-onnx-cgen supports ONNX 1.21.0; {newer} of the cases that it rejects or computes wrongly are
+newer than ONNX 1.21.0.
+A case is *not measured* if a library that decodes pictures, or a function of bfloat16, was missing.
+The allowance for DFT is the same for both tools.
 
 emx-onnx-cgen supports strings, pictures, and the shapes and sequences of the cases. It sets the
 size of an array at run time if inputs decide it. In firmwright, sequences are tensors, and shapes
@@ -90,8 +90,8 @@ are constants in the cases of the second line.
 BY_REASON = """
 ## Why cases are refused
 
-The reason of each case is in [conformance_refused.csv](conformance_refused.csv);
-`python -m tests.conformance.run CASE` prints all of it.
+[conformance_refused.csv](conformance_refused.csv) lists the reason of each case;
+`python -m tests.conformance.run CASE` prints the whole reason.
 """
 
 
@@ -99,8 +99,8 @@ BY_TVM = """
 ## Refused here, evaluated by TVM
 
 TVM's own virtual machine imports and evaluates {count} of the refused cases as ONNX defines
-(`tests/conformance/plain_tvm.py` finds them). It allocates at run time, which a static schedule
-does not:
+(`tests/conformance/plain_tvm.py` finds these cases). This machine allocates memory at run time,
+but firmware has a static schedule:
 """
 
 

@@ -20,24 +20,24 @@ PAGE = Path(__file__).parents[2] / "docs/reference/tflite-operators.md"
 INTRODUCTION = """\
 # TensorFlow operators
 
-Written by `python -m tests.conformance.tflite_page`; a test fails if it is stale.
+`python -m tests.conformance.tflite_page` writes this page. A test fails if the page is stale.
 
 `python -m tests.conformance.tflite_sweep` makes TFLite operators of random attributes, shapes,
-weights and quantization parameters, compiles them to C, runs the C on the host and compares it
-with LiteRT. The last runs had {count:,} operators: {totals}.
+weights and quantization parameters. It compiles them to C, runs the C on the host and compares the
+results with LiteRT. The last runs had {count:,} operators: {totals}.
 
 - *exact*: every value is LiteRT's, bit for bit.
 - *near*: integers differ by at most 1, floats by at most 1e-5 of the largest result.
 - *rejected*: the build fails with the reason below.
-- *none*: the reference kernels of LiteRT lack the type, or the run did not draw it.
+- *none*: LiteRT's reference kernels lack the type, or the sweep did not draw it.
 
-The results are those of LiteRT's reference kernels. Its optimized kernels are used if the
-reference kernels cannot run the model (ELU, for example), and for an int8 or int16 SUM. The
-reference kernel of LiteRT 2.3.0 reads int8 as uint8 there, and keeps sums of int16 in 16 bits.
+The expected results are those of LiteRT's reference kernels. The optimized kernels compute models
+that the reference kernels cannot run (ELU, for example), and an int8 or int16 SUM. The reference
+kernel of SUM in LiteRT 2.3.0 reads int8 as uint8, and keeps sums of int16 in 16 bits.
 
 The sweep omits two undefined results of LiteRT. Integer DIV overflows if a quotient is far below
-a step; firmwright rounds it to 0. Comparisons of integers need scales below 1; firmwright compares
-the real numbers.
+a step; firmwright rounds the quotient to 0. Comparisons of integers need scales below 1; firmwright
+compares the real numbers.
 
 Layers with weights in int8 and activations in float (dynamic range, `dynamic` in the table)
 quantize their activations in each run, as LiteRT does. The weights stay int8 in flash. LSTM and
@@ -54,19 +54,19 @@ OTHERS = """
 ## Other operators
 
 The import accepts these, but the sweep does not have them: {imported}, and operators of StableHLO.
-The run of each build compares them with LiteRT.
+The run of each build compares the results with LiteRT.
 
 RFFT2D transforms one row. Its complex numbers can be reshaped, and COMPLEX_ABS, REAL and IMAG read
 them; other operators on complex numbers are rejected.
 
-IF and WHILE become the operators of their subgraphs: of both branches, or of the chosen one if the
-condition is constant, and of each step of a loop. A loop whose number of steps depends on an input
-is rejected.
+The import replaces IF and WHILE by the operators of their subgraphs. These are both branches, or
+one branch if the condition is constant, and each step of a loop. The import rejects a loop whose
+number of steps depends on an input.
 
-Their results depend on other subgraphs or on states that the generated function does not keep, so
-they are rejected: {rejected}.
+The import rejects operators whose results depend on other subgraphs, or on states that the
+generated function does not keep: {rejected}.
 
-TVM has no converter for them, so they are rejected: {missing}.
+The import rejects operators without a converter in TVM: {missing}.
 """
 
 Rows = Mapping[tuple[str, str], Mapping[str, str]]
