@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ nn = torch.nn
 from tests.networks.torch_programs import Call, exported, samples  # noqa: E402 (needs torch)
 
 BOUNDS = torch.tensor([-1.0, 0.0, 1.0])
+EDGES = torch.tensor(
+    [0.0, -0.0, 1e-10, -1e-10, -1.5, 0.7, 3.9, 9.0, 30.0, math.inf, -math.inf, math.nan]
+)
 
 
 def compute_functions(x: Any) -> Any:
@@ -71,11 +75,53 @@ def test_definitions_are_those_of_torch(model: Any) -> None:
         torch.testing.assert_close(*pair, rtol=2e-5, atol=2e-6, equal_nan=True)
 
 
+def compute_edges(x: Any) -> Any:
+    return (
+        x.erfc(), x.lgamma(), x.erfinv(), x.hypot(x.roll(1)), x.angle(),
+        x.copysign(x.flip(0).double()),
+    )  # fmt: skip
+
+
+def compute_integers(x: Any) -> Any:
+    a, b = x.reshape(1, 3, 4), x.reshape(1, 4, 3)
+    sums = torch.zeros(3, 3, dtype=x.dtype)
+    return x.lgamma(), x.angle(), x.copysign(x), torch.addbmm(sums, a, b)
+
+
+def omit_sums(x: Any) -> Any:
+    """Return a product alone, because beta is 0 and x contains NaN."""
+    return (torch.addbmm(x[9:], torch.ones(1, 3, 2), torch.ones(1, 2, 3), beta=0),)
+
+
+@pytest.mark.parametrize(
+    ("function", "x"),
+    [
+        (compute_edges, EDGES),
+        (compute_edges, EDGES.half()),
+        (compute_edges, EDGES.bfloat16()),
+        (compute_integers, torch.arange(12, dtype=torch.int32)),
+        (omit_sums, EDGES),
+    ],
+    ids=["float32", "float16", "bfloat16", "int32", "beta"],
+)
+def test_definitions_hold_for_edges_and_types(function: Any, x: Any) -> None:
+    from firmwright.models.pytorch.importer import decompose
+
+    core = decompose(torch.export.export(Call(function), (torch.zeros_like(x),)), "m.pt2")
+    limits = torch.finfo(x.dtype if x.is_floating_point() else torch.float32)
+    least = limits.tiny if x.is_floating_point() else 2e-6
+    near = {"rtol": max(2e-5, limits.eps), "atol": least, "equal_nan": True}
+    for number, pair in enumerate(zip(core.module()(x), function(x), strict=True)):
+        assert pair[0].dtype == pair[1].dtype, number
+        torch.testing.assert_close(*pair, **near, msg=lambda text, n=number: f"{n}: {text}")
+
+
 def pool(x: Any) -> Any:
     largest = nn.functional.max_pool2d
     halved = largest(x, 2, return_indices=True)
     return (
         *halved, *largest(x.round(), 3, 2, 1, return_indices=True),
+        *largest(x, 2, padding=1, return_indices=True),
         *largest(x, 2, (1, 2), 0, 2, return_indices=True),
         *largest(x, 2, 2, 0, 1, True, return_indices=True),
         *nn.functional.adaptive_max_pool2d(x, (2, 4), return_indices=True),

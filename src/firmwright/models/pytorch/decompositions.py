@@ -28,6 +28,22 @@ TAIL = (
 )
 """The polynomials of the inverse error function by P. Acklam's method, as in torch."""
 
+COMPLEMENT = (
+    -1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807, -1.13520398,
+    1.48851587, -0.82215223, 0.17087277,
+)  # fmt: skip
+"""A polynomial for erfc, with a relative error of 1.2e-7: W. Press et al., Numerical Recipes."""
+
+
+def in_float32(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return a function that computes integers and 16-bit floats in float32."""
+
+    def compute(x: Tensor) -> Tensor:
+        wide = x if x.dtype == torch.float64 else x.float()
+        return function(wide).to(torch.result_type(x, 1.0))
+
+    return compute
+
 
 def mean_and_variance(
     x: Tensor,
@@ -42,11 +58,16 @@ def mean_and_variance(
 
 
 def compute_hypotenuse(x: Tensor, y: Tensor) -> Tensor:
-    """Return √(x² + y²) by the ratio of both, because a square may overflow."""
+    """Return √(x² + y²) by the ratio of both, because a square may overflow.
+
+    The result is infinite if one operand is infinite, else NaN if one operand is NaN. Firmware's
+    maximum of a number and NaN may be the number.
+    """
     longer, shorter = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
-    is_end = (longer == 0) | (longer == torch.inf)
-    ratio = shorter / torch.where(is_end, 1.0, longer)
-    return torch.where(is_end, longer, longer * torch.sqrt(1 + ratio * ratio))
+    ratio = shorter / torch.where(longer == 0, 1.0, longer)
+    found = longer * torch.sqrt(1 + ratio * ratio)
+    found = torch.where(torch.isnan(x) | torch.isnan(y), torch.nan, found)
+    return torch.where((x.abs() == torch.inf) | (y.abs() == torch.inf), torch.inf, found)
 
 
 def has_sign(x: Tensor) -> Tensor:
@@ -55,7 +76,8 @@ def has_sign(x: Tensor) -> Tensor:
 
 
 def copy_sign(x: Tensor, y: Tensor | float) -> Tensor:
-    size = x.abs() if x.is_floating_point() else x.abs().to(torch.get_default_dtype())
+    kind = torch.result_type(x, y)
+    size = x.to(kind if kind.is_floating_point else torch.get_default_dtype()).abs()
     if isinstance(y, Tensor):
         return torch.where(has_sign(y), -size, size)
     return -size if math.copysign(1, y) < 0 else size
@@ -85,6 +107,22 @@ def invert_error_function(x: Tensor) -> Tensor:
     return torch.where(size < 1, found, end)
 
 
+def complement_error_function(x: Tensor) -> Tensor:
+    """Return 1 - erf(x), and a polynomial if the difference would cancel digits."""
+    size = x.abs()
+    ratio = 1 / (1 + size / 2)
+    tail = ratio * torch.exp(evaluate_polynomial(ratio, COMPLEMENT) - size * size)
+    return torch.where(x < 1, 1 - torch.erf(x), tail)
+
+
+def find_angle(x: Tensor) -> Any:
+    """Return the angle of real numbers; complex numbers have a converter."""
+    if x.is_complex():
+        return NotImplemented
+    angle = (x < 0).to(torch.result_type(x, 1.0)) * math.pi
+    return torch.where(torch.isnan(x), torch.nan, angle) if x.is_floating_point() else angle
+
+
 def compute_log_gamma(x: Tensor) -> Tensor:
     """Return the logarithm of the absolute value of the gamma function, by Stirling's series."""
     reflected = x < 0.5
@@ -97,9 +135,9 @@ def compute_log_gamma(x: Tensor) -> Tensor:
     z = torch.where(is_small, y + SHIFT, y)
     inverse = 1 / z
     series = inverse * evaluate_polynomial(inverse * inverse, STIRLING)
-    result = (z - 0.5) * torch.log(z) - z + (math.log(2 * math.pi) / 2) + series
+    result = (z - 0.5) * (torch.log(z) - 1) + (math.log(2 * math.pi) / 2 - 0.5) + series
     result = torch.where(is_small, result - torch.log(product), result)
-    sine = torch.sin(math.pi * (x - torch.floor(x))).abs()
+    sine = torch.sin(math.pi * (x - torch.round(x))).abs()
     whole = torch.where(
         x == torch.floor(x), torch.inf, math.log(math.pi) - torch.log(sine) - result
     )
@@ -141,9 +179,12 @@ def multiply_three(
 
 
 def add_product(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """Return x and the product of a matrix and a vector, or the sum of products of matrices."""
-    product = a @ b if b.dim() == 1 else (a @ b).sum(0)
-    return x * beta + product * alpha
+    """Return x and the product of a matrix and a vector, or the sum of products of matrices.
+
+    If beta is 0, the result does not depend on x.
+    """
+    product = a @ b if b.dim() == 1 else (a @ b).sum(0, dtype=a.dtype)
+    return x * beta + product * alpha if beta else product * alpha
 
 
 def find_minimum(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -284,9 +325,10 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     ATEN.signbit.default: has_sign,
     ATEN.copysign.Tensor: copy_sign,
     ATEN.copysign.Scalar: copy_sign,
-    ATEN.erfc.default: lambda x: 1 - torch.erf(x),
-    ATEN.erfinv.default: invert_error_function,
-    ATEN.lgamma.default: compute_log_gamma,
+    ATEN.angle.default: find_angle,
+    ATEN.erfc.default: in_float32(complement_error_function),
+    ATEN.erfinv.default: in_float32(invert_error_function),
+    ATEN.lgamma.default: in_float32(compute_log_gamma),
     ATEN.exp2.default: lambda x: torch.pow(2.0, x),
     ATEN.ldexp.Tensor: lambda x, power: x * torch.pow(2.0, power),
     ATEN.rrelu_with_noise_functional.default: leak_by_mean,

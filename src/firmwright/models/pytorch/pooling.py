@@ -53,7 +53,9 @@ def find_windows(node: torch.fx.Node, image: Sequence[int]) -> list[Windows]:
             )
             for length, n in zip(image, node.args[1], strict=True)
         ]
-    kernel, *options = (list(option) * (rank // len(option)) for option in node.args[1:5])
+    kernel, *options = (
+        list(option) * (rank // len(option)) if option else [] for option in node.args[1:5]
+    )
     strides, pads, dilations = [*options, *[[]] * 3][:3]
     return [
         Windows(image[a], kernel[a], (strides or kernel)[a], pads[a] if pads else 0,
