@@ -19,6 +19,9 @@ from firmwright.models.pytorch.indexing import Convert, Importer, invert, permut
 
 ATEN = torch.ops.aten
 
+LONGEST = 2**11
+"""The maximum number of real values that one Fourier transform reads; its matrix is square."""
+
 
 def is_complex(value: Any) -> bool:
     """Return whether a node's result is a complex tensor."""
@@ -66,6 +69,12 @@ def apply_transform(
     builder, shape = importer.block_builder, static_shape(x)
     real = kind is ATEN._fft_r2c.default
     count = shape[axis] * (1 if real else 2)
+    if count > LONGEST + 2:
+        raise ValueError(
+            f"a Fourier transform of {shape[axis]} numbers, whose matrix has about {count**2} "
+            f"elements; expected at most {LONGEST} real or {LONGEST // 2} complex numbers; use "
+            "shorter windows (torch.stft), or compute it in C before the network"
+        )
     units = torch.eye(count, dtype=torch.float64)
     if not real:
         units = torch.view_as_complex(units.reshape(count, -1, 2))
@@ -90,23 +99,37 @@ def split(importer: Importer, x: Expr) -> tuple[Expr, Expr]:
     return real, imaginary
 
 
-def join(importer: Importer, real: Expr, imaginary: Expr) -> Expr:
-    return importer.block_builder.emit(op.stack([real, imaginary], -1))
+def join(importer: Importer, node: torch.fx.Node, real: Expr, imaginary: Expr) -> Expr:
+    """Return a node's result from its parts, which may need broadcasting."""
+    emit, shape = importer.block_builder.emit, tuple(node.meta["val"].shape)
+    parts = [
+        part if static_shape(part) == shape else emit(op.broadcast_to(part, shape))
+        for part in (real, imaginary)
+    ]
+    return emit(op.stack(parts, -1))
 
 
-def read_parts(importer: Importer, value: Any, like: str) -> tuple[Expr, Expr | None]:
+def convert_parts(importer: Importer, node: torch.fx.Node, value: Expr) -> Expr:
+    """Return an operand in the type of the parts of a node's result."""
+    kind = str(node.meta["val"].dtype.to_real()).removeprefix("torch.")
+    if dtype_of(value) == kind:
+        return value
+    return importer.block_builder.emit(op.astype(value, kind))
+
+
+def read_parts(importer: Importer, value: Any, user: torch.fx.Node) -> tuple[Expr, Expr | None]:
     """Return the parts of an operand; the imaginary part of a real operand is None."""
     if isinstance(value, torch.fx.Node):
-        found = importer.env[value]
+        found = convert_parts(importer, user, importer.env[value])
         return split(importer, found) if is_complex(value) else (found, None)
     number = complex(value)
-    imaginary = relax.const(number.imag, like) if number.imag else None
-    return relax.const(number.real, like), imaginary
+    kind = str(user.meta["val"].dtype.to_real()).removeprefix("torch.")
+    imaginary = relax.const(number.imag, kind) if number.imag else None
+    return relax.const(number.real, kind), imaginary
 
 
 def operands_of(importer: Importer, node: torch.fx.Node) -> list[tuple[Expr, Expr | None]]:
-    given = [importer.env[n] for n in node.args[:2] if isinstance(n, torch.fx.Node)]
-    return [read_parts(importer, value, dtype_of(given[0])) for value in node.args[:2]]
+    return [read_parts(importer, value, node) for value in node.args[:2]]
 
 
 def add(importer: Importer, node: torch.fx.Node) -> Expr:
@@ -115,10 +138,10 @@ def add(importer: Importer, node: torch.fx.Node) -> Expr:
         raise ValueError("a sum of complex numbers with alpha; multiply before")
     (a, b), (c, d) = operands_of(importer, node)
     combine = op.add if node.target is ATEN.add.Tensor else op.subtract
-    zero, shape = relax.const(0.0, dtype_of(a)), [*node.meta["val"].shape]
+    zero = relax.const(0.0, dtype_of(a))
     pairs = (a, c), (zero if b is None else b, zero if d is None else d)
     emit = importer.block_builder.emit
-    return join(importer, *(emit(op.broadcast_to(combine(x, y), shape)) for x, y in pairs))
+    return join(importer, node, *(emit(combine(x, y)) for x, y in pairs))
 
 
 def multiply(importer: Importer, node: torch.fx.Node) -> Expr:
@@ -127,24 +150,26 @@ def multiply(importer: Importer, node: torch.fx.Node) -> Expr:
     emit = importer.block_builder.emit
     if b is None:
         (a, b), (c, d) = (c, d), (a, b)
+    b = relax.const(0.0, dtype_of(a)) if b is None else b
     if d is None:
-        return join(importer, emit(op.multiply(a, c)), emit(op.multiply(b, c)))
+        return join(importer, node, emit(op.multiply(a, c)), emit(op.multiply(b, c)))
     real = emit(op.subtract(op.multiply(a, c), op.multiply(b, d)))
-    return join(importer, real, emit(op.add(op.multiply(a, d), op.multiply(b, c))))
+    return join(importer, node, real, emit(op.add(op.multiply(a, d), op.multiply(b, c))))
 
 
 def divide(importer: Importer, node: torch.fx.Node) -> Expr:
     """Import ``div(x, y)`` by real numbers."""
     (a, b), (c, d) = operands_of(importer, node)
-    if b is None or d is not None:
+    if d is not None:
         raise ValueError("a division by complex numbers; multiply by the reciprocal's parts")
+    b = relax.const(0.0, dtype_of(a)) if b is None else b
     emit = importer.block_builder.emit
-    return join(importer, emit(op.divide(a, c)), emit(op.divide(b, c)))
+    return join(importer, node, emit(op.divide(a, c)), emit(op.divide(b, c)))
 
 
 def conjugate(importer: Importer, node: torch.fx.Node) -> Expr:
     real, imaginary = split(importer, importer.env[node.args[0]])
-    return join(importer, real, importer.block_builder.emit(op.negative(imaginary)))
+    return join(importer, node, real, importer.block_builder.emit(op.negative(imaginary)))
 
 
 def negate(importer: Importer, node: torch.fx.Node) -> Expr:
@@ -167,7 +192,7 @@ def turn(importer: Importer, node: torch.fx.Node) -> Expr:
     """Import ``polar(length, angle)``."""
     length, angle = (importer.env[part] for part in node.args)
     parts = (op.multiply(length, function(angle)) for function in (op.cos, op.sin))
-    return join(importer, *(importer.block_builder.emit(part) for part in parts))
+    return join(importer, node, *(importer.block_builder.emit(part) for part in parts))
 
 
 def concatenate(importer: Importer, node: torch.fx.Node) -> Expr:
@@ -179,15 +204,15 @@ def concatenate(importer: Importer, node: torch.fx.Node) -> Expr:
 
 def make_complex(importer: Importer, node: torch.fx.Node) -> Expr:
     """Import ``complex(real, imaginary)``."""
-    return join(importer, *(importer.env[part] for part in node.args))
+    return join(importer, node, *(importer.env[part] for part in node.args))
 
 
 def pass_pairs(importer: Importer, node: torch.fx.Node) -> Expr:
     """Import ``view_as_real``, ``view_as_complex`` and copies."""
+    value = convert_parts(importer, node, importer.env[node.args[0]])
     if is_complex(node.args[0]) or node.target is ATEN.view_as_complex.default:
-        return importer.env[node.args[0]]
-    real = importer.env[node.args[0]]
-    return join(importer, real, relax.const(np.zeros(static_shape(real)), dtype_of(real)))
+        return value
+    return join(importer, node, value, relax.const(0.0, dtype_of(value)))
 
 
 def reshape(importer: Importer, node: torch.fx.Node) -> Expr:
