@@ -155,7 +155,10 @@ def explain_load(error: Exception) -> str:
     """
     found = PICKLED_CLASS.search(str(error))
     if not found and isinstance(error, INCONSISTENCIES):
-        return f"its description of tensors or operators is damaged; {ANOTHER_FILE}"
+        return (
+            "its description of tensors or operators is damaged, or from another version of torch "
+            f"({type(error).__name__}: {first_line(error)}); {ANOTHER_FILE}"
+        )
     if not found and "Weights only load failed" in str(error):
         return f"its tensors are damaged; {ANOTHER_FILE}"
     if not found:
