@@ -75,7 +75,7 @@ def test_a_hard_swish_is_one_of_integers(tmp_path: Path) -> None:
 
 def divide(dividend: Array, divisor: Any) -> Array:
     """Divide and round toward zero, like C."""
-    quotient: Array = np.sign(dividend) * (np.abs(dividend) // divisor)
+    quotient: Array = np.sign(dividend * divisor) * (np.abs(dividend) // np.abs(divisor))
     return quotient
 
 
@@ -134,7 +134,7 @@ def test_factors_without_a_deviation_are_integers() -> None:
     compare_import("iNoNorm", expected, [WEIGHT, BIAS], D=2**26, mul=425, n_levels=256)
 
 
-@pytest.mark.parametrize("divisor", [None, np.arange(1, 17)])
+@pytest.mark.parametrize("divisor", [None, np.arange(1, 17), -np.arange(1, 17)])
 def test_a_quotient_is_rounded_toward_zero(divisor: Array | None) -> None:
     y = 2 if divisor is None else divisor
     expected = divide(NUMBERS * 16384 * 200000, y * 200000 + 1)

@@ -56,7 +56,7 @@ class Body:
         return self.add("Floor", self.add("Div", value, self.number(divisor)))
 
     def divide(self, value: str, divisor: str) -> str:
-        """Divide and round toward zero, like integers of C; both are exact below 2^52."""
+        """Divide by a positive number and round toward zero, like C; both are exact below 2^52."""
         quotient = self.add("Floor", self.add("Div", self.add("Abs", value), divisor))
         return self.add("Mul", quotient, self.add("Sign", value))
 
@@ -156,7 +156,8 @@ def divide_exactly(body: Body, stated: Attributes) -> str:
     divisor = body.add("Mul", divisor, body.number(stated["eta"]))
     divisor = body.add("Add", divisor, body.number(stated["eps"]))
     factor = body.number(stated["Delta"] * stated["eta"])
-    return body.divide(body.add("Mul", data, factor), divisor)
+    scaled = body.add("Mul", body.add("Mul", data, factor), body.add("Sign", divisor))
+    return body.divide(scaled, body.add("Abs", divisor))
 
 
 def rms_norm(body: Body, stated: Attributes) -> str:
