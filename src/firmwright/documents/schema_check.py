@@ -62,7 +62,7 @@ def find_errors(
 ) -> Iterator[Finding]:
     """Yield the errors in ``data``; ``written`` returns a scalar's source text."""
     for error in _make_validator_class()(schema).iter_errors(data):
-        yield from _translate(error, written, schema.get("properties", {}))
+        yield from _translate(error, written, schema)
 
 
 @functools.cache
@@ -85,18 +85,18 @@ def _make_validator_class() -> Any:
     return extend(standard, validators={"pattern": ecma_pattern}, type_checker=types)
 
 
-def _translate(error: Any, written: GetSourceText, top: Properties) -> Iterator[Finding]:
+def _translate(error: Any, written: GetSourceText, root: Schema) -> Iterator[Finding]:
     pointer: Pointer = tuple(error.absolute_path)
     schema = error.schema if isinstance(error.schema, Mapping) else {}
     if "propertyNames" in error.relative_schema_path:
         yield Finding((*pointer, error.instance), _format_error(error, schema), key=True)
     elif error.validator == "additionalProperties" and error.validator_value is False:
-        yield from _find_unknown_keys(error, schema, pointer, top)
+        yield from _find_unknown_keys(error, schema, pointer, root)
     elif error.validator in {"required", "dependentRequired"}:
-        for name, text in _find_missing_keys(error, top):
+        for name, text in _find_missing_keys(error, root.get("properties", {})):
             yield Finding(pointer, text, missing=name)
     elif error.validator in {"anyOf", "oneOf"}:
-        yield from _report_nearest_alternative(error, schema, pointer, written, top)
+        yield from _report_nearest_alternative(error, schema, pointer, written, root)
     elif error.validator == "type":
         types = error.validator_value
         names = [types] if isinstance(types, str) else types
@@ -150,31 +150,36 @@ def _format_error(error: Any, schema: Schema) -> str:
 
 
 def _find_unknown_keys(
-    error: Any, schema: Schema, pointer: Pointer, top: Properties
+    error: Any, schema: Schema, pointer: Pointer, root: Schema
 ) -> Iterator[Finding]:
     known = schema.get("properties", {})
     patterns = schema.get("patternProperties", {})
     for name in error.instance:
         if name not in known and not any(re.search(p, name) for p in patterns):
             yield Finding(
-                (*pointer, name), f"unknown key{_suggest_key(name, known, top)}", key=True
+                (*pointer, name), f"unknown key{_suggest_key(name, schema, root)}", key=True
             )
 
 
-def _suggest_key(name: str, known: Properties, top: Properties) -> str:
+def _suggest_key(name: str, schema: Schema, root: Schema) -> str:
     """Return the blocks that have the key, the nested form of dots, or the nearest known key."""
-    first, _, rest = name.partition(".")
-    if rest and first in known:
-        nested = ": {".join(name.split("."))
-        return f"; nest the keys: `{nested}: …{'}' * name.count('.')}`"
+    known, top = schema.get("properties", {}), root.get("properties", {})
+    first, *rest = name.split(".")
+    if rest and knows((first, *rest), schema, root):
+        nested = ": {".join((first, *rest))
+        return f"; nest the keys: `{nested}: …{'}' * len(rest)}`"
+    inner = resolve_reference(known.get(first, {}), root).get("properties", {})
+    if rest and inner:
+        inside = ".".join(rest)
+        return f"; '{first}' has no key {quote(inside)}{did_you_mean(inside, inner)}"
     blocks = [f"'{block}'" for block, part in top.items() if name in part.get("properties", {})]
     if name in top:
         return "; it is a key of the file's top level"
-    return f"; it is a key of {', '.join(blocks)}" if blocks else did_you_mean(name, known)
+    return f"; it is a key of {', '.join(blocks)}" if blocks else did_you_mean(first, known)
 
 
 def _report_nearest_alternative(
-    error: Any, schema: Schema, pointer: Pointer, written: GetSourceText, top: Properties
+    error: Any, schema: Schema, pointer: Pointer, written: GetSourceText, root: Schema
 ) -> Iterator[Finding]:
     """Report only the nearest alternative: of the correct type, with the fewest findings."""
     branches: dict[Any, list[Any]] = {}
@@ -187,7 +192,7 @@ def _report_nearest_alternative(
         yield Finding(pointer, _format_error(error, schema))
     elif fitting:
         translated = [
-            [f for part in parts for f in _translate(part, written, top)] for parts in fitting
+            [f for part in parts for f in _translate(part, written, root)] for parts in fitting
         ]
         yield from min(translated, key=len)
     else:
@@ -282,6 +287,18 @@ def _fill_object_defaults(value: dict[str, Any], schema: Schema, root: Schema) -
         if isinstance(part, Mapping):
             filled[key] = fill_defaults(value[key], part, root)
     return filled
+
+
+def knows(pointer: Pointer, schema: Schema, root: Schema) -> bool:
+    """Return whether a value at the pointer is possible in the schema."""
+    whole = resolve_reference(schema, root)
+    if not pointer:
+        return True
+    key, rest = pointer[0], pointer[1:]
+    if any(knows(pointer, form, root) for form in whole.get("oneOf", ())):
+        return True
+    part = whole.get("properties", {}).get(key, whole.get("additionalProperties"))
+    return isinstance(part, Mapping) and knows(rest, part, root)
 
 
 def resolve_reference(schema: Schema, root: Schema) -> Schema:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from firmwright.documents.chain import EXTENDS
-from firmwright.documents.schema_check import Schema, find_errors, resolve_reference
+from firmwright.documents.schema_check import Schema, find_errors, knows, resolve_reference
 from firmwright.documents.values import parse_key, read_values
 from firmwright.documents.yaml_text import Pointer, format_pointer
 from firmwright.errors import UserError, did_you_mean
@@ -67,19 +67,7 @@ def is_key(name: str) -> bool:
     except ValueError:
         return False
     pointer = (*parents, str(last).strip("+"))
-    return pointer != (EXTENDS,) and knows(pointer, load_schema())
-
-
-def knows(pointer: Pointer, schema: Schema) -> bool:
-    """Return whether a value at the pointer is possible in the schema."""
-    whole = resolve_reference(schema, load_schema())
-    if not pointer:
-        return True
-    key, rest = pointer[0], pointer[1:]
-    if any(knows(pointer, form) for form in whole.get("oneOf", ())):
-        return True
-    part = whole.get("properties", {}).get(key, whole.get("additionalProperties"))
-    return isinstance(part, Mapping) and knows(rest, part)
+    return pointer != (EXTENDS,) and knows(pointer, load_schema(), load_schema())
 
 
 def refuse_unknown_key(name: str, others: tuple[str, ...] = ()) -> None:
