@@ -6,7 +6,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from firmwright.pipeline.freshness import UpToDateCheck, list_differences, list_reasons
+from doit.dependency import Dependency, JsonDB
+from doit.task import Task
+
+from firmwright.pipeline.freshness import (
+    ContentChecker,
+    UpToDateCheck,
+    list_differences,
+    list_reasons,
+)
+from firmwright.pipeline.reasons import explain_run
 
 
 def find_reasons(unchanged: UpToDateCheck, values: dict[str, Any]) -> tuple[bool, str]:
@@ -69,6 +78,27 @@ def test_a_result_that_is_missing_or_another_is_named(tmp_path: Path) -> None:
     lost.unlink()
     told = f"{lost} is missing; {spoiled} was changed since the stage wrote it"
     assert find_reasons(unchanged, values) == (False, told)
+
+
+def test_an_input_that_disappears_is_a_reason(tmp_path: Path) -> None:
+    result, kept, gone = (tmp_path / name for name in ("result", "kept", "gone"))
+    for path in (result, kept, gone):
+        path.touch()
+    state = Dependency(JsonDB, str(tmp_path / "state"), checker_cls=ContentChecker)
+    unchanged = UpToDateCheck({"options": 1}, lambda: [result])
+
+    def explain(*inputs: Path) -> tuple[str, str]:
+        task = Task("plan", None, file_dep=[*map(str, inputs)], uptodate=[unchanged])
+        status = state.get_status(task, {}).status
+        reason = explain_run(task)
+        task.save_extra_values()
+        state.save_success(task)
+        return status, reason
+
+    assert explain(kept, gone) == ("run", "it has not run yet")
+    told = "an earlier input is no longer one, or doit has the option -a"
+    assert explain(kept) == ("run", told)
+    assert explain(kept)[0] == "up-to-date"
 
 
 def test_results_of_a_copied_build_folder_are_looked_at_where_they_are_now(tmp_path: Path) -> None:

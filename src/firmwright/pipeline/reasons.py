@@ -42,6 +42,8 @@ def explain_run(task: Task) -> str:
         told = [f"{missing[0]} is missing"]
     has_condition = any(callable(check) for check, *_ in task.uptodate)
     never = "it has not run with these values yet" if has_condition else "it runs in every build"
+    if checks:  # the values, the results and the present inputs are unchanged
+        never = "an earlier input is no longer one, or doit has the option -a"
     return "; ".join(told) or never
 
 
