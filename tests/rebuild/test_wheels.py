@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,11 @@ def test_all_requirements_are_pinned() -> None:
     assert any(text.startswith("apache-tvm==") for text in needed)
     assert not any("extra ==" in text for text in needed)
     assert any(text.startswith("numpy==") for text in needed)
+
+
+def test_sources_that_are_not_installed_have_no_pins(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(name: str) -> list[str]:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(wheels, "requires", requires)
+    assert wheels.pin_requirements() == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from importlib.metadata import distributions, requires, version
+from importlib.metadata import PackageNotFoundError, distributions, requires, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -62,7 +62,14 @@ def pin_installed() -> list[str]:
 
 
 def pin_requirements() -> list[str]:
-    """Return ``name==version`` for each installed package that firmwright needs without extras."""
+    """Return ``name==version`` for each installed package that firmwright needs without extras.
+
+    The list is empty if firmwright runs from its sources without an installation.
+    """
+    try:
+        requires("firmwright")
+    except PackageNotFoundError:
+        return []
     pinned = dict(pin.split("==") for pin in pin_installed())
     needed: set[str] = set()
     waiting = ["firmwright"]
