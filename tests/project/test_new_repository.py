@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from firmwright import __version__
-from firmwright.project.new_repository import list_debian_packages, name_requirement
+from firmwright.project.new_repository import (
+    list_debian_packages,
+    name_requirement,
+    write_new_repository,
+)
 from firmwright.toolchain import load_platform
 
 COMMIT = "5c7b67fa0123456789abcdef0123456789abcdef"
@@ -40,3 +46,20 @@ def test_a_workflow_installs_the_programs_of_a_platform(platform: str, packages:
 
 def test_a_platform_without_emulators_needs_no_emulator() -> None:
     assert list_debian_packages(replace(load_platform("cortex-m55-bare"), emulators=())) == []
+
+
+def test_all_steps_of_a_second_recipe_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = ("inputs", "outputs", "shapes", "open_shapes", "values", "named_inputs")
+    network: dict[str, Any] = {"signature": None, **dict.fromkeys(empty, ())}
+    for model, platform in (("a.onnx", "host"), ("b.onnx", "cortex-m55-bare")):
+        write_new_repository(model, network, platform, "c", (), tmp_path)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].endswith("firmware.yml builds other recipes; for this one, add the steps")
+    assert lines[1].endswith("apt-get install --yes qemu-system-arm")
+    assert [line.split("firmwright ")[1].split()[0] for line in lines if "firmwright " in line] == [
+        "lock", "build", "diff"
+    ]  # fmt: skip
+    assert "pip install" not in "".join(lines)
+    assert lines[-1] == "and build/b/*.tar.gz to the paths that are uploaded"

@@ -97,7 +97,7 @@ def write_new_repository(
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
     if not written[folder / WORKFLOW]:
-        tell_missing_step(folder / WORKFLOW, name)
+        print_missing_steps(folder / WORKFLOW, name, rendered[WORKFLOW])
     return written
 
 
@@ -131,12 +131,18 @@ def name_samples(folder: Path, name: str, text: str) -> str:
     return f"samples_{c_identifier(name)}" if taken else "samples"
 
 
-def tell_missing_step(workflow: Path, name: str) -> None:
-    """Print the step that an existing workflow lacks to build the recipe too."""
-    if f"{name}.yaml" not in workflow.read_text("utf-8"):
+def print_missing_steps(workflow: Path, name: str, rendered: str) -> None:
+    """Print the steps that an existing workflow lacks to build the recipe too.
+
+    ``rendered`` is the text of a workflow that only builds this recipe.
+    """
+    known = workflow.read_text("utf-8")
+    if f"{name}.yaml" not in known:
+        steps = re.split(r"^(?=      [-#])", rendered, flags=re.MULTILINE)
+        needed = [step for step in steps if "apt-get" in step or f"{name}.yaml" in step]
+        missing = "".join(step for step in needed if step not in known)
         print(
-            f"{workflow} builds other recipes; for this one, add the step\n"
-            f"      - run: firmwright build {name}.yaml\n"
+            f"{workflow} builds other recipes; for this one, add the steps\n{missing}"
             f"and build/{name}/*.tar.gz to the paths that are uploaded",
             file=sys.stderr,
         )
