@@ -31,6 +31,7 @@ from firmwright.ir.small_types import to_bytes, to_model_type
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.onnx.importer import import_model
 from firmwright.models.onnx.onnxruntime_outputs import run_reference
+from firmwright.pipeline.freshness import file_digest
 from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
 from firmwright.targets.load import load_mix
@@ -126,11 +127,15 @@ def cases() -> dict[str, Case]:
 
 
 def read_sources() -> dict[str, Source]:
-    """Return ONNX's node tests by name. ONNX computes them in 9 s, so a file keeps them."""
+    """Return ONNX's node tests by name. ONNX computes them in 9 s, so a file keeps them.
+
+    The results depend on ONNX, on numpy, and on this module, which selects their content.
+    """
     folder = find_cache_folder()
     if folder is None:
         return collect_sources()
-    stored = folder / f"tests-of-onnx-{onnx.__version__}.pickle"
+    versions = f"{onnx.__version__}-{np.__version__}-{file_digest(__file__)[:16]}"
+    stored = folder / f"tests-of-onnx-{versions}.pickle"
     if not stored.exists():
         stored.parent.mkdir(parents=True, exist_ok=True)
         partial = stored.with_suffix(f".{os.getpid()}")  # two processes may write the file at once
