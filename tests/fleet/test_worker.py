@@ -58,7 +58,7 @@ def test_what_differs_is_told_from_both_sides() -> None:
 
 
 def test_a_firmware_of_several_networks_is_as_exact_as_all_of_them() -> None:
-    runs = {"one": {"differences": 0}, "two": {"differences": 3}}
+    runs = {name: {"mismatches": 0, "differences": n} for name, n in (("one", 0), ("two", 3))}
     manifest = {"run": {"networks": runs}, "flash_bytes": 10, "ram_bytes": 20}
     found = {"exact": "within the tolerance", "flash": 10, "ram": 20}
     assert read_networks(manifest) == found

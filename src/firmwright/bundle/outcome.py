@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.documents.quantities import format_milliseconds
+from firmwright.report.verdict import describe_outputs
 
 from .archive import read_capped
 from .bundle import is_of_networks, parse_any_bundle
+
+NOT_RUN = "not run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ def read_network(manifest: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("total", "unit", "source", "milliseconds")
     time = {key: timeline[key] for key in keys} if timeline else {}
     return {
-        "exact": describe_agreement([manifest["run"]]),
+        "exact": describe_outputs(manifest["run"]) if manifest["run"] else NOT_RUN,
         **time,
         "flash": memory["flash_bytes"],
         "ram": memory["ram_bytes"],
@@ -76,18 +79,10 @@ def read_networks(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the outcome in the manifest of a firmware of several networks."""
     run = manifest["run"]
     return {
-        "exact": describe_agreement([*run["networks"].values()] if run else [None]),
+        "exact": describe_outputs(*run["networks"].values()) if run else NOT_RUN,
         "flash": manifest["flash_bytes"],
         "ram": manifest["ram_bytes"],
     }
-
-
-def describe_agreement(runs: list[Mapping[str, Any] | None]) -> str:
-    """Return how the outputs agree with the reference; a build with larger differences fails."""
-    if None in runs:
-        return "not run"
-    differences = sum(run["differences"] for run in runs if run)
-    return "within the tolerance" if differences else "exact"
 
 
 def compute_offload(manifest: Mapping[str, Any]) -> float | None:

@@ -44,7 +44,9 @@ def _read_facts(manifest: Manifest) -> Iterator[tuple[str, int | float | str | N
         yield f"operators on {device}", count
 
 
-def describe_outputs(run: Mapping[str, Any]) -> str:
-    if run["mismatches"]:
-        return f"{run['mismatches']:,} of {run['values']:,} values are off"
-    return "within the tolerance" if run["differences"] else "exact"
+def describe_outputs(*runs: Mapping[str, Any]) -> str:
+    """Return how the outputs of all runs agree with the reference."""
+    mismatches = sum(run["mismatches"] for run in runs)
+    if mismatches:
+        return f"{mismatches:,} of {sum(run['values'] for run in runs):,} values are off"
+    return "within the tolerance" if any(run["differences"] for run in runs) else "exact"
