@@ -131,6 +131,7 @@ class EditHammer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.edits: list[str] = []
         self.recipes = [copy.deepcopy({**recipe}) for recipe in RECIPES]
         for number in range(len(RECIPES)):
             self.prepare(folder / str(number))
@@ -153,6 +154,7 @@ class EditHammer:
             build(place, "kept", recipe)
         before = copy.deepcopy(recipe)
         edit = edit_file(place, draw) if draw.random() < 0.3 else edit_key(recipe, draw)
+        self.edits.append(edit)
         write_chain(place, recipe, draw)
         kept = build(place, "kept", recipe)
         shutil.rmtree(place / "clean", ignore_errors=True)

@@ -148,7 +148,7 @@ def test_a_finding_is_told_with_what_repeats_it(capsys: pytest.CaptureFixture[st
 
 
 def test_edits_give_the_bundles_of_clean_builds(tmp_path: Path) -> None:
-    """Edit a key of `quantize`, a key of a bare-metal recipe, and a header of the user."""
     hammer = EditHammer(tmp_path)
-    edits = ["--seed", "13494", "--count", "3"]
-    assert run_campaign("tests.hammer.edits", hammer.try_edit, edits, 3) == 0
+    words = ["--seed", "13494", "--count", "3"]
+    assert run_campaign("tests.hammer.edits", hammer.try_edit, words, 3) == 0
+    assert hammer.edits == ["selftest: 2", "quantize.per_channel: False", "extra.h of number 1"]
