@@ -31,7 +31,7 @@ class EthosU(Target):
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
         """Return the chains of convolutions that break no rule."""
-        from firmwright_ethos_u.layers import place_convolutions
+        from firmwright_ethos_u.placement import place_convolutions
 
         return place_convolutions(module, context)
 

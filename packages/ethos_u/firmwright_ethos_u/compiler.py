@@ -84,7 +84,7 @@ def run_vela(family: str, network: bytes, system: str) -> CompiledNetwork:
     try:
         compiled = regor.compile(family, network, "TFLITE", system, options=OPTIONS)
     except Exception as error:
-        raise VelaError(f"Vela rejects the network: {error}") from error
+        raise VelaError(f"Vela rejects the network: {' '.join(str(error).split())}") from error
     scratch = (compiled.scratch, compiled.scratch_fast)
     return CompiledNetwork(
         payload=compiled.command_stream,

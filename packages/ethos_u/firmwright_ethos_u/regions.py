@@ -30,9 +30,7 @@ def lower_region(region: Region, module: tvm.IRModule, context: Context) -> Lowe
     """Return a kernel that copies its input, runs the command stream, and copies its output."""
     function = module[region.name].without_attr("global_symbol")
     layers = [*find_layers(tvm.IRModule({"main": function}))]
-    accelerator = context.options.get("accelerator", DEFAULT_ACCELERATOR)
-    memory = context.options.get("memory", DEFAULT_MEMORY_MODE)
-    compiled = compile_network(write_network(layers), accelerator, memory)
+    compiled = compile_layers(layers, context)
     (source,), (target,) = compiled.inputs, compiled.outputs
     arrays = {
         f"{region.name}_{name}": np.frombuffer(data, np.uint8)
@@ -56,9 +54,21 @@ def lower_region(region: Region, module: tvm.IRModule, context: Context) -> Lowe
         float_operators=(),
         headers=("fw_ethos_u.h",),
         cycles=Cycles(compute=int(compiled.estimated_cycles or 0), transfer=0, stall=0),
-        note=f"Vela's command stream for {accelerator}, {memory}",
+        note=f"Vela's command stream for {', '.join(read_options(context))}",
     )
     return LoweredRegion(kernel, arrays)
+
+
+def compile_layers(layers: Sequence[Layer], context: Context) -> CompiledNetwork:
+    """Compile a run of convolutions; raise VelaError if Vela rejects it."""
+    return compile_network(write_network(layers), *read_options(context))
+
+
+def read_options(context: Context) -> tuple[str, str]:
+    """Return the accelerator and the memory mode."""
+    options = context.options
+    accelerator = options.get("accelerator", DEFAULT_ACCELERATOR)
+    return accelerator, options.get("memory", DEFAULT_MEMORY_MODE)
 
 
 def write_body(compiled: CompiledNetwork) -> str:
