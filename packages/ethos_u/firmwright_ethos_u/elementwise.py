@@ -38,6 +38,10 @@ def execute(operation: Operation, memory: Memory, accelerator: Accelerator) -> N
         raise operation.reject("upscales its input: unsupported")
     target = output_map(operation)
     shape = (target.shape[0], target.shape[1], operation["IFM_DEPTH_M1"] + 1)
+    if shape != target.shape:
+        raise operation.reject(
+            f"has {shape[2]} input channels and {target.shape[2]} output channels"
+        )
     tensor = input_map(operation, "IFM", shape)
     first = tensor.read(memory) - zero_point(operation, "IFM", tensor.dtype)
     second = np.zeros(1, np.int64) if mode in UNARY else second_operand(operation, memory, shape)

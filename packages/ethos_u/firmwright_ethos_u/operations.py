@@ -121,12 +121,17 @@ def pool(operation: Operation, memory: Memory, accelerator: Accelerator) -> None
     target = output_map(operation)
     depth = operation["IFM_DEPTH_M1"] + 1 if mode == REDUCE_SUM else target.shape[2]
     windows = Windows(operation, memory, depth)
-    values = maximum(windows) if mode == MAX else average(operation, windows, mode == REDUCE_SUM)
+    if mode == MAX:
+        values = maximum(operation, windows)
+    else:
+        values = average(operation, windows, mode == REDUCE_SUM)
     target.write(memory, finish(operation, memory, accelerator, values, target.dtype))
 
 
-def maximum(windows: Windows) -> Array:
+def maximum(operation: Operation, windows: Windows) -> Array:
     """Return the maximum of each window; padding does not count."""
+    if operation.fields("OFM_PRECISION")["scaling"] and operation["OFM_SCALE"] != 1:
+        raise operation.reject("has a maximum and a scale: unsupported")
     lowest = np.iinfo(np.int64).min
     candidates = [
         np.where(present[..., None], inputs, lowest)

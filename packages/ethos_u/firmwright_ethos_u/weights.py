@@ -109,6 +109,10 @@ def read_weights(
     weights = np.zeros((outputs, *kernel, inputs))
     scales = np.zeros((outputs, 3), np.int64)
     cores = accelerator.cores if operation.registers.get("PARALLEL_MODE") else 1
+    if operation["OFM_BLK_DEPTH_M1"] + 1 < cores:
+        raise operation.reject(
+            f"has a block of {operation['OFM_BLK_DEPTH_M1'] + 1} output channels for {cores} cores"
+        )
     for core in range(min(cores, outputs)):
         suffix = "1" if core else ""
         traversal = Traversal(
@@ -123,8 +127,9 @@ def read_weights(
             unit_outputs=4 if accelerator.macs == 32 else 8,
             unit_inputs=8,
         )
-        weights[core::cores] = decode_weights(operation, memory, traversal, suffix)
+        # The scales come first: their length limits the number of outputs of a damaged stream.
         scales[core::cores] = read_scales(operation, memory, traversal.outputs, suffix)
+        weights[core::cores] = decode_weights(operation, memory, traversal, suffix)
     return weights, scales[:, 0], scales[:, 1], scales[:, 2]
 
 

@@ -8,7 +8,7 @@ import pytest
 from firmwright_ethos_u.compiler import CompiledNetwork, compile_network
 from firmwright_ethos_u.errors import StreamError, VelaError
 from firmwright_ethos_u.stream import read_payload
-from single import Array, convolution, unary
+from single import Array, binary, convolution, unary
 
 from firmwright.device import UserError
 
@@ -55,6 +55,29 @@ def test_command(compiled: CompiledNetwork, command: int, word: int, message: st
     assert message in str(error.value)
 
 
+OUTPUT_DEPTH, BLOCK_DEPTH = 0x0113, 0x0117
+
+
+def test_output_channels_of_convolution(compiled: CompiledNetwork) -> None:
+    with pytest.raises(StreamError, match="bytes of scales; expected 655360"):
+        replace_word(compiled, OUTPUT_DEPTH, 0xFFFF0000 | OUTPUT_DEPTH).run([INPUT])
+
+
+def test_output_channels_of_sum() -> None:
+    shapes = ((1, 4, 4, 8), (1, 4, 4, 8))
+    network, inputs = binary(np.random.default_rng(1), "ADD", shapes, "int8", (0.04, 0.04, 0.08))
+    compiled = compile_network(network, "ethos-u55-128", "shared_sram")
+    with pytest.raises(StreamError, match="has 8 input channels and 65536 output channels"):
+        replace_word(compiled, OUTPUT_DEPTH, 0xFFFF0000 | OUTPUT_DEPTH).run(inputs)
+
+
+def test_block_of_two_cores() -> None:
+    network, inputs = convolution(np.random.default_rng(1), (6, 6, 20), 16, (3, 3))
+    compiled = compile_network(network, "ethos-u65-512", "shared_sram")
+    with pytest.raises(StreamError, match="has a block of 1 output channels for 2 cores"):
+        replace_word(compiled, BLOCK_DEPTH, BLOCK_DEPTH).run(inputs)
+
+
 def test_region_is_too_small(compiled: CompiledNetwork) -> None:
     small = dataclasses.replace(compiled, constants=compiled.constants[:64])
     with pytest.raises(StreamError, match=r"accesses bytes .* of region 0, which has 64"):
@@ -90,5 +113,5 @@ def test_vela_rejects() -> None:
 def test_vela_crashes() -> None:
     network, _ = convolution(np.random.default_rng(1), (6, 6, 20), 16, (3, 3))
     damaged = network[:18] + bytes([network[18] ^ 0xFF]) + network[19:]
-    with pytest.raises(UserError, match="Vela: it ended with SIGSEGV"):
+    with pytest.raises(UserError, match="Vela"):
         compile_network(damaged, "ethos-u55-128", "shared_sram")
