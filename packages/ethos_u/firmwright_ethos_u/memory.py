@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from firmwright_ethos_u.errors import StreamError
 from firmwright_ethos_u.stream import Operation
 
 NHCWB16 = 1
@@ -75,8 +74,9 @@ class FeatureMap:
     def addresses(self) -> Array:
         """Return the address of each element: int64, (height, width, depth).
 
-        A tensor has up to four tiles, with a base address each: the tiles 0 and 2 are left of
-        WIDTH0, tile 1 starts below HEIGHT1, and tile 2 starts below HEIGHT0.
+        A tensor has up to four tiles, with a base address each. Left of WIDTH0, tile 0 has HEIGHT0
+        rows, and tile 2 has the rows below. Right of it, tile 1 has HEIGHT1 rows, and tile 3 has
+        the rows below.
         """
         height, width, depth = self.shape
         y, x, c = np.ogrid[:height, :width, :depth]
@@ -170,6 +170,3 @@ def copy(operation: Operation, memory: Memory) -> None:
     else:
         room, name = memory.find_writable(operation, target["region"]), f"region {target['region']}"
     cut(operation, room, name, operation["DMA0_DST"], length)[:] = values.copy()
-
-
-__all__ = ["FeatureMap", "Memory", "StreamError", "copy", "input_map", "output_map", "read_type"]
