@@ -176,11 +176,13 @@ class Expressions:
             return value
         return C(f"({c_type(dtype)}){value.within(UNARY)}", UNARY, value.is_stable)
 
-    def print_not(self, value: tirx.Not) -> C:
+    def print_not(self, value: tirx.Not | prim.BitwiseNot) -> C:
         operand = self.print(value.a)
         return C(f"!{operand.within(ATOM)}", UNARY, operand.is_stable)
 
     def print_complement(self, value: prim.BitwiseNot) -> C:
+        if dtype_of(value) == "bool":
+            return self.print_not(value)
         operand = self.print_typed(value.a)
         return C(f"~{operand.within(UNARY)}", UNARY, operand.is_stable)
 
