@@ -8,7 +8,8 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from firmwright.errors import UserError
-from firmwright.models.pytorch.nodes import describe
+from firmwright.models.pytorch.nodes import describe, kind_of
+from firmwright.models.pytorch.promotion import insert_before
 
 ATEN = torch.ops.aten
 
@@ -40,6 +41,8 @@ def write_out(module: GraphModule, node: Node, name: str) -> None:
     for branch in branches:
         inner = module.get_submodule(str(branch.target))
         write_out_conditions(inner, name)
+        if len(branches) == 2:
+            replace_zero_divisors(inner.graph)
         results.append(insert(module.graph, node, inner.graph, operands))
     for user in list(node.users):
         if user.target is not operator.getitem:
@@ -53,6 +56,18 @@ def write_out(module: GraphModule, node: Node, name: str) -> None:
         user.replace_all_uses_with(chosen[0])
         module.graph.erase_node(user)
     module.graph.erase_node(node)
+
+
+def replace_zero_divisors(branch: Graph) -> None:
+    """Replace integer divisors of 0 by 1, because the condition may not select the branch."""
+    for node in list(branch.nodes):
+        if node.op != "call_function" or kind_of(node) not in ("div", "remainder", "fmod"):
+            continue
+        divisor = node.args[1]
+        if isinstance(divisor, Node) and not node.meta["val"].is_floating_point():
+            is_zero = insert_before(node, ATEN.eq.Scalar, (divisor, 0), {})
+            replaced = insert_before(node, ATEN.add.Tensor, (divisor, is_zero), {})
+            node.args = (node.args[0], replaced, *node.args[2:])
 
 
 def insert(graph: Graph, before: Node, branch: Graph, operands: list[Node]) -> list[Node]:
