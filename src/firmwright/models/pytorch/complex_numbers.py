@@ -71,9 +71,8 @@ def apply_transform(
     count = shape[axis] * (1 if real else 2)
     if count > LONGEST + 2:
         raise ValueError(
-            f"a Fourier transform of {shape[axis]} numbers, whose matrix has about {count**2} "
-            f"elements; expected at most {LONGEST} real or {LONGEST // 2} complex numbers; use "
-            "shorter windows (torch.stft), or compute it in C before the network"
+            f"a Fourier transform of {shape[axis]} numbers; expected at most {LONGEST} real or "
+            f"{LONGEST // 2} complex numbers: use torch.stft, or compute it in C before the network"
         )
     units = torch.eye(count, dtype=torch.float64)
     if not real:
