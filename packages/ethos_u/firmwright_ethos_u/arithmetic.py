@@ -56,7 +56,8 @@ def half_up(values: Array, shift: Array | int) -> Array:
 
 def away_from_zero(values: Array, shift: Array | int) -> Array:
     """Divide by a power of two; round half away from zero."""
-    return np.asarray(np.sign(values) * ((abs(values) + half_unit(shift)) >> shift))
+    rounded: Array = abs(values) + half_unit(shift)
+    return np.asarray(np.sign(values) * (rounded >> shift))
 
 
 def half_unit(shift: Array | int) -> Array:
