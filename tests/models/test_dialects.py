@@ -144,7 +144,10 @@ def test_a_quotient_is_rounded_toward_zero(divisor: Array | None) -> None:
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [("iSoftmax", "its attribute 'log2' is missing"), ("RequantShift", "it has 1 inputs")],
+    [
+        ("iSoftmax", "its attribute 'log2' is missing"),
+        ("RequantShift", "one of its 1 inputs is missing"),
+    ],
 )
 def test_an_incomplete_operator_is_rejected(name: str, problem: str) -> None:
     model = graph([node(name, ["x"], ["y"])], [value("x", [2])], [value("y", [2])], {}, 13)
