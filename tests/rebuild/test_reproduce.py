@@ -56,7 +56,7 @@ def test_all_differences_are_written_where_a_program_can(tmp_path: Path) -> None
 
 
 def test_builds_without_a_bundle_are_not_the_same(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"wrote no net-host.tar.gz, so no files can be compared"):
+    with pytest.raises(UserError, match=r"did not write net-host.tar.gz, so no files can"):
         read_result(tmp_path / "net-host.tar.gz")
 
 
