@@ -16,12 +16,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import firmwright.steps
+from firmwright.pipeline import freshness, snapshot
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = {"doit": "doit.__main__:main", "firmwright": "firmwright.__main__:main"}
@@ -120,6 +122,9 @@ def obey(order: dict[str, Any]) -> None:
     os.chdir(order["folder"])
     places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:1] = [order["folder"], *filter(None, places)]
+    # Both are values of the start of a process, and the copy has those of this module's start.
+    freshness.BEGUN = time.time_ns()
+    snapshot.PYTHON_PATH[:] = sys.path
     streams = (
         (os.devnull, os.O_RDONLY),
         (order["output"], os.O_WRONLY),
