@@ -312,8 +312,8 @@ def print_graph(options: argparse.Namespace, _given: Sequence[str]) -> int:
     end_with_reader()
     jobs = leave_out_members(dodo.get_jobs())
     if len(jobs) != 1:
-        told = f"graph needs one recipe and one platform; {len(jobs)} were named"
-        print(told, file=sys.stderr)
+        message = f"graph needs one recipe and one platform; {len(jobs)} were named"
+        print(message, file=sys.stderr)
         return 2
     print(FORMATS[options.format](read_stages(jobs[0])))
     return 0

@@ -91,8 +91,8 @@ def run_over_ssh(
             "board, or raise `patience`"
         ) from None
     if done.returncode == 255:  # ssh's own
-        told = done.stderr.decode(errors="replace").strip()
+        reason = done.stderr.decode(errors="replace").strip()
         raise UserError(
-            f"ssh to {ssh.host} failed: {told}; `ssh {ssh.host}` has to work without a password"
+            f"ssh to {ssh.host} failed: {reason}; `ssh {ssh.host}` has to work without a password"
         )
     return Execution(access.description, done.returncode, done.stdout)

@@ -34,17 +34,17 @@ class PlannedStage:
 def explain_run(task: Task) -> str:
     """Return the reason for which doit runs a task."""
     checks = [check for check, *_ in task.uptodate if isinstance(check, UpToDateCheck)]
-    told = [str(check) for check in checks if check.reasons]
-    if not told:
-        told = [describe_change(path) for path in sorted(task.dep_changed or ())]
+    reasons = [str(check) for check in checks if check.reasons]
+    if not reasons:
+        reasons = [describe_change(path) for path in sorted(task.dep_changed or ())]
     missing = [path for path in task.targets if not Path(path).exists()]
-    if missing and not told:
-        told = [f"{missing[0]} is missing"]
+    if missing and not reasons:
+        reasons = [f"{missing[0]} is missing"]
     has_condition = any(callable(check) for check, *_ in task.uptodate)
     never = "it has not run with these values yet" if has_condition else "it runs in every build"
     if checks:  # the values, the results and the present inputs are unchanged
-        never = "an earlier input is no longer one, or doit has the option -a"
-    return "; ".join(told) or never
+        never = "an input of the last run is gone, or doit has the option -a"
+    return "; ".join(reasons) or never
 
 
 def describe_change(path: str) -> str:

@@ -84,10 +84,10 @@ def fill_tools(wheels: Path, needed: Sequence[str]) -> int:
 
 def check_folder(folder: Path, inputs: Mapping[str, Input], needed: Sequence[str]) -> int:
     wrong = [name for name, each in sorted(inputs.items()) if not each.is_in(folder / name)]
-    told = [f"{'differs' if (folder / name).exists() else 'missing'}: {name}" for name in wrong]
-    told += [f"missing: {WHEELS}: {pin}" for pin in list_missing(folder / WHEELS, needed)]
-    print("\n".join(told) or "complete")
-    return INCOMPLETE if told else COMPLETE
+    lines = [f"{'differs' if (folder / name).exists() else 'missing'}: {name}" for name in wrong]
+    lines += [f"missing: {WHEELS}: {pin}" for pin in list_missing(folder / WHEELS, needed)]
+    print("\n".join(lines) or "complete")
+    return INCOMPLETE if lines else COMPLETE
 
 
 @dataclass(frozen=True)

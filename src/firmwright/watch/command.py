@@ -91,13 +91,13 @@ def build_until_code_changes(
                     return
                 snapshot.find_snapshot().unlink(missing_ok=True)  # the build need not check it
             begun = time.time_ns()
-            told = copy.build()
-            paths = told.paths or paths
+            result = copy.build()
+            paths = result.paths or paths
             after = identify(paths)
-            if told.modules:
-                import_all(told.modules)
+            if result.modules:
+                import_all(result.modules)
                 read_own_files()
-            ANSWERS.update((tuple(question), answer) for question, answer in told.answers)
+            ANSWERS.update((tuple(question), answer) for question, answer in result.answers)
             print(WAITING, file=sys.stderr, flush=True)
 
 

@@ -41,32 +41,32 @@ class WarmProcess:
     """
 
     def __init__(self, build: Callable[[], BuildResult]) -> None:
-        word, self.word = os.pipe()
-        self.told, told = os.pipe()
+        request, self.request = os.pipe()
+        self.report, report = os.pipe()
         gc.freeze()  # a garbage collection in the fork would copy all of these objects
         with hold_signals():
             self.process = os.fork()
             if not self.process:
-                os.close(self.word)
-                os.close(self.told)
-                live_as_copy(word, told, build)
-        os.close(word)
-        os.close(told)
+                os.close(self.request)
+                os.close(self.report)
+                live_as_copy(request, report, build)
+        os.close(request)
+        os.close(report)
 
     def __enter__(self) -> WarmProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
         """End the fork and wait for it. At ctrl-C, which both receive, it may print an error."""
-        os.close(self.word)
-        os.close(self.told)
+        os.close(self.request)
+        os.close(self.report)
         os.waitpid(self.process, 0)
 
     def build(self) -> BuildResult:
         """Request the build; return its report. If the fork dies, print a message."""
         with suppress(BrokenPipeError):
-            os.write(self.word, b"!")
-        with os.fdopen(self.told, encoding="utf-8", closefd=False) as stream:
+            os.write(self.request, b"!")
+        with os.fdopen(self.report, encoding="utf-8", closefd=False) as stream:
             text = stream.read()
         if text:
             return BuildResult(**json.loads(text))
@@ -74,13 +74,13 @@ class WarmProcess:
         return BuildResult((), ())
 
 
-def live_as_copy(word: int, told: int, build: Callable[[], BuildResult]) -> None:
+def live_as_copy(request: int, report: int, build: Callable[[], BuildResult]) -> None:
     """Run the fork until its end."""
     try:
         accept_signals()
         touch_memory()
-        if os.read(word, 1):
-            with os.fdopen(told, "w", encoding="utf-8") as stream:
+        if os.read(request, 1):
+            with os.fdopen(report, "w", encoding="utf-8") as stream:
                 json.dump(asdict(build()), stream)
                 sys.stdout.flush()
                 sys.stderr.flush()
