@@ -120,8 +120,9 @@ def convert_settings(options: argparse.Namespace) -> list[str]:
     given = {key: getattr(options, key) for key in ("model", "platform", "target")}
     stated = {key: value for key, value in given.items() if value is not None}
     written, errors = write_converted(options.source, stated)
-    left = ["The recipe does not build yet:", *errors] if errors else []
-    return [*(f"wrote {path}" for path in written), *left]
+    left = ["The recipe does not build yet:", *errors]
+    last = left if errors else [f"Build with: firmwright build {written[0]}"]
+    return [*(f"wrote {path}" for path in written), *last]
 
 
 def begin_schema(options: argparse.Namespace) -> list[str]:

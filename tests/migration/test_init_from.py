@@ -78,6 +78,11 @@ def test_a_model_in_c_is_written_whole(folder: Path) -> None:
     assert ((folder / "net.tflite").read_bytes(), errors) == (TFLITE, [])
 
 
+def test_the_last_line_is_the_command_of_the_build(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["init", "--from", "array.cc"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "Build with: firmwright build net.yaml"
+
+
 def test_errors_of_the_recipe_are_left_for_the_user() -> None:
     _, errors = write_converted("compile.sh", {})
     assert [error.partition(";")[0] for error in errors] == [
