@@ -51,9 +51,13 @@ def run_command(options: argparse.Namespace) -> int:
 
 def begin_board(options: argparse.Namespace) -> list[str]:
     """Write a custom board; return the lines to print."""
-    from firmwright.project.new_board import write_new_board
+    from firmwright.project.new_board import describe_emulation, write_new_board
+    from firmwright.toolchain import load_platform, platform_names
 
     name = options.name
+    ready = load_platform(options.like) if options.like in platform_names() else None
+    if ready and ready.is_bare_metal and "unicorn" not in ready.emulators:
+        print(f"note: {describe_emulation(ready)}", file=sys.stderr)
     written = write_new_board(name, options.like, Path())
     use = f"Build for it with platform={name}.yaml, or `platform: {name}.yaml` in a recipe."
     return [*(f"wrote {path}" for path in written), use]

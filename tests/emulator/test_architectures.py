@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.emulator.mps2_an386 import find_core
+from firmwright.emulator.cortex_m import find_core
 from firmwright.errors import UserError
 from firmwright.toolchain import load_toolchain, toolchain_names
 from firmwright.toolchain.families import find_family, load_families

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.project.new_board import flatten_template, write_new_board
+from firmwright.project.new_board import describe_emulation, flatten_template, write_new_board
 from firmwright.toolchain import load_platform, platform_names
 from firmwright.toolchain.boards import list_board_files, load_board
 
@@ -28,6 +28,8 @@ def test_a_copy_of_every_platform_is_like_it(tmp_path: Path, like: str) -> None:
     assert (load_board(own.board).families, load_board(own.board).machine) == (
         *(load_board(ready.board).families, load_board(ready.board).machine),
     )
+    assert load_board(own.board).vectors == load_board(ready.board).vectors
+    assert own.uf2_family == ready.uf2_family
 
 
 def test_the_files_stand_for_themselves_and_say_what_to_change(tmp_path: Path) -> None:
@@ -55,6 +57,22 @@ def test_blocks_of_the_extending_template_win() -> None:
     assert "AN547" in text and "AN386" not in text
     assert "fw_hal_exit" in text
     assert "ENTRY(Reset_Handler)" in flatten_template("boards/mps3-an547/link.ld.j2")
+
+
+@pytest.mark.parametrize(
+    ("like", "sentence"),
+    [
+        (
+            "cortex-m33-bare",
+            "QEMU runs it only .*; a copy of nrf54l15 or rp2350 runs at any address",
+        ),
+        ("cortex-m55-bare", r"QEMU runs it only at the addresses of its machine\.$"),
+        ("avr-atmega2560", r"^No emulator runs avr-atmega2560\.$"),
+        ("rp2040", "^unicorn runs it at any address"),
+    ],
+)
+def test_the_file_names_the_emulator_that_can_run_the_copy(like: str, sentence: str) -> None:
+    assert re.search(sentence, describe_emulation(load_platform(like)))
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def own_file(kind: DescriptionKind, name: str) -> Path:
 def test_platforms_and_toolchains_are_there() -> None:
     assert platform_names() == (
         *("aarch64-dotprod-linux", "aarch64-i8mm-linux", "aarch64-linux", "am62a", "am67a"),
+        "apollo4p",
         *("avr-atmega2560", "cortex-m0-bare", "cortex-m33-bare", "cortex-m4-bare"),
         *(
             "cortex-m55-bare",
@@ -58,7 +59,8 @@ def test_platforms_and_toolchains_are_there() -> None:
             "j721e",
             "j721s2",
         ),
-        *("j784s4", "mlsoc", "modalix", "rv32-bare", "rv64-linux"),
+        *("j784s4", "mlsoc", "modalix", "nrf52840", "nrf54l15", "rp2040", "rp2350", "rv32-bare"),
+        *("rv64-linux", "stm32f407", "stm32f411", "stm32h743"),
     )
     assert toolchain_names() == (
         *("arm-none-eabi-gcc", "arm64-gcc", "avr-gcc", "cl7x", "clang", "gcc", "pulp-gcc"),

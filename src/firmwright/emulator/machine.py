@@ -40,9 +40,12 @@ class Machine(Protocol):
     def reset(self, start: int) -> int:
         """Set the registers as after a reset, and return the address of the first instruction.
 
-        ``start`` is the first address of flash, or the firmware's entry if the platform has no
-        flash.
+        ``start`` is the address of the vector table in flash, or the firmware's entry if the
+        platform has no flash.
         """
 
-    def explain_exception(self, number: int) -> Stop:
-        """Return the reason to stop for the processor exception ``number`` of unicorn."""
+    def explain_exception(self, number: int) -> Stop | None:
+        """Return the reason to stop for the processor exception ``number`` of unicorn.
+
+        None if the machine has served the exception and continues.
+        """

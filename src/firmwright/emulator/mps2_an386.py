@@ -1,7 +1,6 @@
 """Emulates Arm's MPS2 board with the AN386 image: a Cortex-M, a CMSDK UART, semihosting.
 
-The firmware exits by semihosting. Source of addresses: Arm's application note AN386. Exceptions
-have unicorn's numbers.
+The firmware exits by semihosting. Source of addresses: Arm's application note AN386.
 """
 
 from __future__ import annotations
@@ -9,30 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from unicorn.arm_const import (
-    UC_ARM_REG_LR,
-    UC_ARM_REG_PC,
-    UC_ARM_REG_R0,
-    UC_ARM_REG_R1,
-    UC_ARM_REG_SP,
-    UC_CPU_ARM_CORTEX_M0,
-    UC_CPU_ARM_CORTEX_M3,
-    UC_CPU_ARM_CORTEX_M4,
-    UC_CPU_ARM_CORTEX_M7,
-    UC_CPU_ARM_CORTEX_M33,
-)
-from unicorn.unicorn_const import UC_ARCH_ARM, UC_MODE_MCLASS, UC_MODE_THUMB
-
 from firmwright.emulator.console import Console
-from firmwright.emulator.engine import open_engine
+from firmwright.emulator.cortex_m import CortexM
 from firmwright.emulator.execution import Run
 from firmwright.emulator.machine import Stop
-from firmwright.errors import UserError
 
 _PAGE = 0x1000
-
-_SYSTEM_CONTROL = 0xE0000000  # debug units and system control space: plain memory here
-_SYSTEM_CONTROL_SIZE = 0x100000
 
 _UART = 0x40004000
 _UART_DATA = 0x00
@@ -42,100 +23,28 @@ _RECEIVE_FULL = 0x2
 _TRANSMIT_ENABLE = 0x1
 _RECEIVE_ENABLE = 0x2
 
-_BREAKPOINT = 7
-_SEMIHOSTING_CALL = b"\xab\xbe"  # bkpt 0xab
-_EXIT_EXTENDED = 0x20  # Arm semihosting specification, SYS_EXIT_EXTENDED
-_APPLICATION_EXIT = 0x20026
 
-_CAUSES = {
-    1: "undefined instruction",
-    2: "supervisor call",
-    3: "fetch from an address without code",
-    4: "access to an address without memory",
-    17: "floating-point instruction with the FPU off",
-    18: "jump to an address without the Thumb bit",
-    22: "unaligned access",
-}
-
-
-CORES = {
-    "cortex-m0": UC_CPU_ARM_CORTEX_M0,
-    "cortex-m0+": UC_CPU_ARM_CORTEX_M0,  # has the instructions of the Cortex-M0
-    "cortex-m3": UC_CPU_ARM_CORTEX_M3,
-    "cortex-m4": UC_CPU_ARM_CORTEX_M4,
-    "cortex-m4f": UC_CPU_ARM_CORTEX_M4,
-    "cortex-m7": UC_CPU_ARM_CORTEX_M7,
-    "cortex-m7f": UC_CPU_ARM_CORTEX_M7,
-    "cortex-m33": UC_CPU_ARM_CORTEX_M33,
-    "cortex-m33f": UC_CPU_ARM_CORTEX_M33,
-}
-"""Unicorn's cores, by architecture."""
-
-
-def find_core(architecture: str) -> int:
-    """Return the unicorn core of an architecture. Raises UserError if unicorn lacks such a core."""
-    if architecture not in CORES:
-        raise UserError(
-            f"the emulator unicorn has no core for the architecture '{architecture}'; choose "
-            f"another emulator, or one of these architectures: {', '.join(CORES)}"
-        )
-    return CORES[architecture]
-
-
-class Mps2An386:
+class Mps2An386(CortexM):
     """The machine, and the state of its devices."""
 
-    thumb = True
-    program_counter = UC_ARM_REG_PC
-    stack_register = UC_ARM_REG_SP
-    link_register = UC_ARM_REG_LR
-    count_instructions: Callable[[], int]
-
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
-        self._console = console
-        self._stop = stop
+        super().__init__(run, console, stop)
         self._uart_control = 0
-        core = find_core(run.platform.architecture)
-        self.engine = open_engine(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS, core)
-        self.engine.mem_map(_SYSTEM_CONTROL, _SYSTEM_CONTROL_SIZE)
         self.engine.mmio_map(_UART, _PAGE, self._read_uart, None, self._write_uart, None)
-
-    def reset(self, start: int) -> int:
-        """Read the stack pointer and the first instruction's address from the vector table."""
-        vectors = self.engine.mem_read(start, 8)
-        self.engine.reg_write(UC_ARM_REG_SP, int.from_bytes(vectors[:4], "little"))
-        return int.from_bytes(vectors[4:], "little")
-
-    def explain_exception(self, number: int) -> Stop:
-        """Return the exit code for semihosting's exit, and a fault for every other exception."""
-        here = self.engine.reg_read(UC_ARM_REG_PC)
-        if number != _BREAKPOINT:
-            return Stop(fault=_CAUSES.get(number, f"exception {number}"), address=here)
-        if self.engine.mem_read(here, 2) != _SEMIHOSTING_CALL:
-            return Stop(fault="breakpoint", address=here)
-        operation = self.engine.reg_read(UC_ARM_REG_R0)
-        if operation != _EXIT_EXTENDED:
-            fault = f"semihosting call {operation:#x}, which is not emulated"
-            return Stop(fault=fault, address=here)
-        parameters = self.engine.mem_read(self.engine.reg_read(UC_ARM_REG_R1), 8)
-        reason = int.from_bytes(parameters[:4], "little")
-        if reason != _APPLICATION_EXIT:
-            return Stop(fault=f"semihosting exit for reason {reason:#x}", address=here)
-        return Stop(exit_code=parameters[4], address=here)
 
     def _read_uart(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
         receiving = bool(self._uart_control & _RECEIVE_ENABLE)
         if offset == _UART_STATE:
-            ready = self._console.poll() and receiving
-            if self._console.is_exhausted:
-                self._stop(Stop(fault="waiting for console input, but no input is left"))
+            ready = self.console.poll() and receiving
+            if self.console.is_exhausted:
+                self.stop(Stop(fault="waiting for console input, but no input is left"))
             return _RECEIVE_FULL if ready else 0
         if offset == _UART_DATA and receiving:
-            return self._console.read()
+            return self.console.read()
         return self._uart_control if offset == _UART_CONTROL else 0
 
     def _write_uart(self, _engine: Any, offset: int, _size: int, value: int, _data: Any) -> None:
         if offset == _UART_DATA and self._uart_control & _TRANSMIT_ENABLE:
-            self._console.write(value)
+            self.console.write(value)
         elif offset == _UART_CONTROL:
             self._uart_control = value

@@ -12,6 +12,7 @@ from unicorn import unicorn_const as uc
 
 from firmwright.emulator.block_counter import BlockCounter, load_library
 from firmwright.emulator.console import Console
+from firmwright.emulator.cortex_m_debugger import CortexMDebugger
 from firmwright.emulator.engine import TRANSLATIONS, UcError
 from firmwright.emulator.execution import Execution, Run
 from firmwright.emulator.machine import Machine, Stop
@@ -24,6 +25,7 @@ from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.platforms import Memory
 
 MACHINES: dict[str, type[Machine]] = {
+    "cortex-m-debugger": CortexMDebugger,
     "mps2-an386": Mps2An386,
     "qemu-virt-rv32": QemuVirtRv32,
 }
@@ -100,8 +102,9 @@ class _Session:
 
     def execute(self, name: str) -> Execution:
         """Run from reset to exit; ``name`` is the emulator's name with its version."""
-        flash = self._run.platform.memories.get("flash")
-        start = self._machine.reset(flash.origin if flash else self._firmware.entry)
+        platform = self._run.platform
+        flash, vectors = platform.memories.get("flash"), load_board(platform.board).vectors
+        start = self._machine.reset(flash.origin + vectors if flash else self._firmware.entry)
         try:
             self._engine.emu_start(start, _ADDRESS_LIMIT)
         except UcError as error:
@@ -181,7 +184,9 @@ class _Session:
         return self._engine.reg_read(self._machine.program_counter)
 
     def _on_interrupt(self, _engine: Any, number: int, _data: Any) -> None:
-        self._stop(self._machine.explain_exception(number))
+        stop = self._machine.explain_exception(number)
+        if stop:
+            self._stop(stop)
 
     def _on_invalid_access(
         self, _engine: Any, access: int, address: int, _size: int, _value: int, _data: Any

@@ -11,7 +11,7 @@ from jinja2 import meta
 from firmwright.codegen.c_literals import LINE_LENGTH
 from firmwright.codegen.templates import make_environment, read_template, wrap_comment
 from firmwright.errors import UserError, suggest_known
-from firmwright.toolchain import load_platform, platform_names
+from firmwright.toolchain import Platform, load_platform, platform_names
 from firmwright.toolchain.boards import (
     DESCRIPTION,
     TEMPLATE_SUFFIX,
@@ -45,8 +45,7 @@ PLATFORM_REMARKS = {
     "memories": "The memories of your chip, from its reference manual.",
     "stack": "A part of the RAM; the rest is for the network.",
     "toolchains": "The first is the default; an entry can be the path of a custom toolchain file.",
-    "emulators": "unicorn runs it at any address, QEMU only at the addresses of its machine. "
-    "With [] the firmware is built and not run.",
+    "emulators": "{emulation} With [] the firmware is built and not run.",
 }
 """Notes on the parts to change in a platform file, by its key."""
 
@@ -112,6 +111,8 @@ def make_description(name: str, like: str) -> str:
     )
     if load_board(like).least_stack:
         text += f"least_stack: {load_board(like).least_stack}    # bytes, as link.ld.j2 checks\n"
+    if load_board(like).vectors:
+        text += f"vectors: {load_board(like).vectors}    # bytes before the vector table in flash\n"
     if load_board(like).machine:
         text += (
             "# The machine that unicorn imitates. Remove it once fw_hal.c drives another UART.\n"
@@ -128,6 +129,7 @@ def make_platform(name: str, like: str) -> str:
         "family": family,
         "architectures": ", ".join(load_families().get(family, (ready.architecture,))),
         "features": ", ".join(find_features(ready.architecture) or ()) or "none",
+        "emulation": describe_emulation(ready),
     }
     stated = {
         "name": name,
@@ -147,6 +149,24 @@ def make_platform(name: str, like: str) -> str:
         if key != "aliases":
             lines.append(f"{key}: {stated[key]}" if key in stated else line)
     return "\n".join(lines) + "\n"
+
+
+def describe_emulation(ready: Platform) -> str:
+    """Return a sentence about the emulators that run a copy of a platform at other addresses."""
+    if not ready.is_bare_metal:
+        return "The emulators run the program of any such system."
+    if "unicorn" in ready.emulators:
+        return "unicorn runs it at any address, QEMU only at the addresses of its machine."
+    others = [
+        name
+        for name in platform_names()
+        if "unicorn" in (other := load_platform(name)).emulators
+        and other.architecture == ready.architecture
+    ]
+    remedy = f"; a copy of {' or '.join(others)} runs at any address" if others else ""
+    if not ready.emulators:
+        return f"No emulator runs {ready.name}{remedy}."
+    return f"QEMU runs it only at the addresses of its machine{remedy}."
 
 
 def flatten_template(name: str) -> str:

@@ -25,10 +25,13 @@ from firmwright.toolchain.image import (
 from firmwright.toolchain.layout import FREESTANDING, NETWORK
 from firmwright.toolchain.network_image import seal_image
 from firmwright.toolchain.sdk import make_firmware
+from firmwright.toolchain.uf2 import write_uf2
 
 
 def run(job: Job, folder: Path) -> None:
     """Write ``firmware.elf``, ``.map`` and ``memory.json``, and for bare metal ``.bin``, ``.hex``.
+
+    Write ``firmware.uf2`` if the platform states its family.
 
     With a slot, write also ``network.elf``, ``.bin``, ``.hex`` and ``.map``. Each additional
     memory with stored data has a separate image, such as ``firmware.qspi.bin``.
@@ -45,6 +48,8 @@ def run(job: Job, folder: Path) -> None:
     if job.platform.is_bare_metal:
         write_images(elf, folder / "firmware.bin", job.platform)
         write_hex(elf, folder / "firmware.hex")
+    if job.platform.uf2_family is not None:
+        write_uf2(elf, folder / "firmware.uf2", job.platform.uf2_family)
     size = measure_firmware(elf, job.platform)
     if job.recipe.slot:
         image = link_network(job, job.recipe.slot, folder)

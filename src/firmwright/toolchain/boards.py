@@ -47,7 +47,7 @@ class Board:
     machine of the emulator unicorn, empty if unicorn has no such machine. ``data_section`` is the
     linker script's section of weights and activations, empty for the default sections. ``sdk`` is
     for a board that another build system builds. ``least_stack`` is the stack that its linker
-    script requires, in bytes.
+    script requires, in bytes. ``vectors`` is the offset of the vector table in flash, in bytes.
     """
 
     description: str
@@ -56,6 +56,7 @@ class Board:
     data_section: str = ""
     sdk: Sdk | None = None
     least_stack: int = 0
+    vectors: int = 0
 
 
 def board_names() -> tuple[str, ...]:

@@ -115,6 +115,8 @@ class Platform:
     """The processor features for which forms of the device ``c`` are made."""
     clock: int | None = None
     """The clock frequency of the processor in Hz. A recipe may state another one."""
+    uf2_family: int | None = None
+    """The chip's family in UF2 files, for a chip whose boot loader stores such files."""
     cycles: str | None = None
     """The table of the core's cycles per instruction: a built-in name, or the path of a file."""
     cycle_table: CycleTable | None = None

@@ -1,0 +1,121 @@
+"""Emulates a Cortex-M core, and the exit of its firmware by semihosting.
+
+Exceptions have unicorn's numbers. Source of the exit: Arm, Semihosting for AArch32 and AArch64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from unicorn.arm_const import (
+    UC_ARM_REG_LR,
+    UC_ARM_REG_PC,
+    UC_ARM_REG_R0,
+    UC_ARM_REG_R1,
+    UC_ARM_REG_SP,
+    UC_CPU_ARM_CORTEX_M0,
+    UC_CPU_ARM_CORTEX_M3,
+    UC_CPU_ARM_CORTEX_M4,
+    UC_CPU_ARM_CORTEX_M7,
+    UC_CPU_ARM_CORTEX_M33,
+)
+from unicorn.unicorn_const import UC_ARCH_ARM, UC_MODE_MCLASS, UC_MODE_THUMB
+
+from firmwright.emulator.console import Console
+from firmwright.emulator.engine import open_engine
+from firmwright.emulator.execution import Run
+from firmwright.emulator.machine import Stop
+from firmwright.errors import UserError
+
+_SYSTEM_CONTROL = 0xE0000000  # debug units and system control space: plain memory here
+_SYSTEM_CONTROL_SIZE = 0x100000
+
+_BREAKPOINT = 7
+_SEMIHOSTING_CALL = b"\xab\xbe"  # bkpt 0xab
+_EXIT_EXTENDED = 0x20  # Arm semihosting specification, SYS_EXIT_EXTENDED
+_APPLICATION_EXIT = 0x20026
+
+_CAUSES = {
+    1: "undefined instruction",
+    2: "supervisor call",
+    3: "fetch from an address without code",
+    4: "access to an address without memory",
+    17: "floating-point instruction with the FPU off",
+    18: "jump to an address without the Thumb bit",
+    22: "unaligned access",
+}
+
+
+CORES = {
+    "cortex-m0": UC_CPU_ARM_CORTEX_M0,
+    "cortex-m0+": UC_CPU_ARM_CORTEX_M0,  # has the instructions of the Cortex-M0
+    "cortex-m3": UC_CPU_ARM_CORTEX_M3,
+    "cortex-m4": UC_CPU_ARM_CORTEX_M4,
+    "cortex-m4f": UC_CPU_ARM_CORTEX_M4,
+    "cortex-m7": UC_CPU_ARM_CORTEX_M7,
+    "cortex-m7f": UC_CPU_ARM_CORTEX_M7,
+    "cortex-m33": UC_CPU_ARM_CORTEX_M33,
+    "cortex-m33f": UC_CPU_ARM_CORTEX_M33,
+}
+"""Unicorn's cores, by architecture."""
+
+
+def find_core(architecture: str) -> int:
+    """Return the unicorn core of an architecture. Raises UserError if unicorn lacks such a core."""
+    if architecture not in CORES:
+        raise UserError(
+            f"the emulator unicorn has no core for the architecture '{architecture}'; choose "
+            f"another emulator, or one of these architectures: {', '.join(CORES)}"
+        )
+    return CORES[architecture]
+
+
+class CortexM:
+    """The core with its memory of system control, without devices."""
+
+    thumb = True
+    program_counter = UC_ARM_REG_PC
+    stack_register = UC_ARM_REG_SP
+    link_register = UC_ARM_REG_LR
+    count_instructions: Callable[[], int]
+
+    def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
+        self.console = console
+        self.stop = stop
+        self.operations: dict[int, Callable[[], int]] = {}  # of semihosting, with their results
+        core = find_core(run.platform.architecture)
+        self.engine = open_engine(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS, core)
+        self.engine.mem_map(_SYSTEM_CONTROL, _SYSTEM_CONTROL_SIZE)
+
+    def reset(self, start: int) -> int:
+        """Read the stack pointer and the first instruction's address from the vector table."""
+        vectors = self.engine.mem_read(start, 8)
+        self.engine.reg_write(UC_ARM_REG_SP, int.from_bytes(vectors[:4], "little"))
+        return int.from_bytes(vectors[4:], "little")
+
+    def explain_exception(self, number: int) -> Stop | None:
+        """Return the exit code for semihosting's exit, and a fault for every other exception."""
+        here = self.engine.reg_read(UC_ARM_REG_PC)
+        if number != _BREAKPOINT:
+            return Stop(fault=_CAUSES.get(number, f"exception {number}"), address=here)
+        if self.engine.mem_read(here, 2) != _SEMIHOSTING_CALL:
+            return Stop(fault="breakpoint", address=here)
+        operation = self.engine.reg_read(UC_ARM_REG_R0)
+        if operation == _EXIT_EXTENDED:
+            return self._read_exit(here)
+        if operation in self.operations:
+            self.engine.reg_write(UC_ARM_REG_R0, self.operations[operation]())
+            self.engine.reg_write(UC_ARM_REG_PC, here + len(_SEMIHOSTING_CALL) | 1)
+            return None
+        return Stop(fault=f"semihosting call {operation:#x}, which is not emulated", address=here)
+
+    def read_words(self, count: int) -> list[int]:
+        """Return the parameters of a semihosting operation."""
+        data = self.engine.mem_read(self.engine.reg_read(UC_ARM_REG_R1), 4 * count)
+        return [int.from_bytes(data[at : at + 4], "little") for at in range(0, 4 * count, 4)]
+
+    def _read_exit(self, here: int) -> Stop:
+        reason, code = self.read_words(2)
+        if reason != _APPLICATION_EXIT:
+            return Stop(fault=f"semihosting exit for reason {reason:#x}", address=here)
+        return Stop(exit_code=code & 0xFF, address=here)
