@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Shapes = Mapping[str, tuple[int, ...]]
 Samples: TypeAlias = "Sequence[Mapping[str, np.ndarray[Any, Any]]]"
+TensorValues: TypeAlias = "list[dict[str, np.ndarray[Any, Any]]]"
 Imported: TypeAlias = "tuple[tvm.IRModule, ModelInterface]"
 
 
@@ -67,13 +68,26 @@ class Signatures(Protocol):
         """Return the model with the network of ``signature`` alone; UserError if it is unknown."""
 
 
+class TensorReader(Protocol):
+    """A module that evaluates a model with the reference and returns every tensor."""
+
+    def read_tensors(
+        self, data: bytes, inputs: Samples, states: Sequence[State] = ()
+    ) -> TensorValues:
+        """Return the values of the model's tensors for each sample, by name.
+
+        Raises UserError if the runtime rejects the model.
+        """
+
+
 @dataclass(frozen=True)
 class Format:
     """One model format; ``module`` is imported only when such a model is built.
 
     ``reference`` is a module with only the reference, if the reference does not need TVM.
-    ``in_float64`` is a module that evaluates a model in float64. ``signatures`` is a module that
-    selects one of several networks of a file. ``packages`` read and evaluate models of the format.
+    ``in_float64`` is a module that evaluates a model in float64. ``tensors`` is a module that
+    returns every tensor of a model. ``signatures`` is a module that selects one of several networks
+    of a file. ``packages`` read and evaluate models of the format.
     One package may be an ``extra``: firmwright installs it only with the extra of its name. If a
     format ``holds_code``, reading a model runs code of the model.
     """
@@ -86,6 +100,7 @@ class Format:
     holds_code: bool = False
     reference: str = ""
     in_float64: str = ""
+    tensors: str = ""
     signatures: str = ""
 
     def load_reference(self) -> Reference:
@@ -101,6 +116,12 @@ class Format:
         if not self.in_float64:
             return None
         return cast(Reference, importlib.import_module(self.in_float64))
+
+    def load_tensor_reader(self) -> TensorReader | None:
+        """Import the module that returns every tensor of a model; None if it is not available."""
+        if not self.tensors:
+            return None
+        return cast(TensorReader, importlib.import_module(self.tensors))
 
     def select_network(self, data: bytes, name: str, signature: str) -> bytes:
         """Return the model with the network of one signature alone.
@@ -138,6 +159,7 @@ FORMATS = {
             ("onnx", "onnxruntime"),
             reference="firmwright.models.onnx.onnxruntime_outputs",
             in_float64="firmwright.models.onnx.float64",
+            tensors="firmwright.models.onnx.tensor_values",
         ),
         Format(
             "tflite",
@@ -145,6 +167,7 @@ FORMATS = {
             "firmwright.models.tflite.importer",
             ("ai-edge-litert", "flatbuffers", "tflite"),
             reference="firmwright.models.tflite.litert_outputs",
+            tensors="firmwright.models.tflite.litert_outputs",
             signatures="firmwright.models.tflite.signatures",
         ),
         Format(

@@ -17,8 +17,14 @@ from firmwright.models.formats import ReferenceOutputs
 from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.artifact import ARRAYS, write_file
 from firmwright.pipeline.job import Job
+from firmwright.steps.first_layer import describe_first_layer
 from firmwright.verify.batches import join_outputs
-from firmwright.verify.compare import compare, compute_share, count_differences
+from firmwright.verify.compare import (
+    DifferenceError,
+    compare,
+    compute_share,
+    count_differences,
+)
 from firmwright.verify.run_records import Agreement
 
 Outputs = Sequence[Sequence[NDArray[Any]]]
@@ -58,13 +64,15 @@ def judge(
 
     ONNX Runtime adds products in float32, and deep networks increase the rounding errors. So
     outputs beyond the tolerance pass if they agree with the model in float64. Raises UserError if
-    they agree with neither reference. Then samples and outputs are written to a file.
+    they agree with neither reference. Then samples and outputs are written to a file. If rounding
+    does not explain the difference, the message names the first layer that differs.
     """
     case = Case(job, interface, found)
+    wrong = False
     try:
         return reference, case.compare_with(reference)
     except UserError as error:
-        message = str(error)
+        message, wrong = str(error), isinstance(error, DifferenceError)
     sides = {"firmware": found, "reference": case.join(reference)}
     try:
         exact = samples.run_in_float64(job, interface, alone)
@@ -87,6 +95,8 @@ def judge(
         else:
             job.note(remark)
             return exact, agreement
+    if wrong:
+        message = f"{message}\n  {describe_first_layer(job, alone)}"
     raise UserError(f"{message}\n  samples and outputs: {keep_outputs(job, alone, sides)}")
 
 

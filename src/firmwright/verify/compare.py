@@ -21,6 +21,10 @@ Outputs = Sequence[Sequence[Array]]
 """Every output of every sample."""
 
 
+class DifferenceError(UserError):
+    """Raised if the outputs differ from the reference by more than rounding explains."""
+
+
 def compute_distance(found: Array, expected: Array) -> npt.NDArray[np.float64]:
     """Return abs(found - expected); 0 for equal infinities and for two NaNs."""
     with np.errstate(invalid="ignore"):
@@ -70,7 +74,8 @@ def compare(
                 )
         exact += exact_sample
     if mismatches:
-        raise UserError(
+        problem = UserError if rounding else DifferenceError
+        raise problem(
             f"the firmware's outputs differ from the reference beyond the recipe's tolerance "
             f"({tolerance}) in {mismatches} of {values} values; the first:\n  {first}\n"
             f"  {advise(largest, rounding)}"
@@ -96,7 +101,7 @@ def advise(largest: float, rounding: bool) -> str:
         )
     return (
         f"the largest difference is {largest:g}, more than rounding explains: a layer is computed "
-        "wrongly; please report it with the model"
+        "wrongly; please report it with the model and the samples"
     )
 
 

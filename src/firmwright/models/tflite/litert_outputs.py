@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tflite
@@ -13,13 +15,14 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from firmwright.errors import UserError, first_line
 from firmwright.forked import run_in_copy
 from firmwright.ir.tensors import State
-from firmwright.models.formats import ReferenceOutputs, Samples
+from firmwright.models.formats import ReferenceOutputs, Samples, TensorValues
 from firmwright.models.sequence import read_initial, run_in_sequence
 from firmwright.models.tflite.checks import operator_kinds
 from firmwright.models.tflite.port_names import name_ports
 from firmwright.models.tflite.repairs import repair, repair_dimensions
 
 Array = np.ndarray[Any, Any]
+Result = TypeVar("Result")
 
 
 REFERENCE, OPTIMIZED = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
@@ -63,24 +66,62 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     A sample's arrays are in the order of the model's inputs; their names may differ from the
     model's. LiteRT keeps the states without an output from one sample to the next.
     """
+
+    def run(model: bytes, kernels: str) -> list[list[Array]]:
+        interpreter = open_interpreter(model, kernels)
+        names, step = prepare(interpreter, model, inputs, states)
+        return run_steps(inputs, states, names, step)
+
+    return ReferenceOutputs(*run_with_kernels(data, run))
+
+
+def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> TensorValues:
+    """Return every tensor of the network, with the kernels of :func:`run_reference`.
+
+    Names that several tensors have are missing.
+    """
+
+    def run(model: bytes, kernels: str) -> TensorValues:
+        interpreter = open_interpreter(model, kernels, keep_all=True)
+        names, step = prepare(interpreter, model, inputs, states)
+        details = interpreter.get_tensor_details()
+        counts = Counter(detail["name"] for detail in details)
+        found: TensorValues = []
+
+        def record(given: Mapping[str, Array]) -> list[Array]:
+            results = step(given)
+            found.append({})
+            for detail in details:
+                if counts[detail["name"]] == 1:
+                    with suppress(ValueError):  # a tensor without data
+                        found[-1][detail["name"]] = interpreter.get_tensor(detail["index"]).copy()
+            return results
+
+        run_steps(inputs, states, names, record)
+        return found
+
+    return run_with_kernels(data, run)[1]
+
+
+def run_with_kernels(data: bytes, run: Callable[[bytes, str], Result]) -> tuple[str, Result]:
+    """Return the runtime, and the result of ``run`` in a copy, for the model and a set of kernels.
+
+    Raises UserError if no set of kernels can evaluate the model.
+    """
     what = "LiteRT, the reference, does not survive the model"
     model = repair(repair_dimensions(data)[0])
-
-    def run(kernels: str) -> list[list[Array]]:
-        return run_in_copy(what, evaluate, model, list(inputs), states, kernels)
-
     if has_integer_sum(data):
-        return ReferenceOutputs(describe("optimized kernels, for a SUM"), run(OPTIMIZED))
+        return describe("optimized kernels, for a SUM"), run_in_copy(what, run, model, OPTIMIZED)
     try:
-        return ReferenceOutputs(describe("reference kernels"), run(REFERENCE))
+        return describe("reference kernels"), run_in_copy(what, run, model, REFERENCE)
     except UserError as error:
         try:
-            results = run(OPTIMIZED)
+            result = run_in_copy(what, run, model, OPTIMIZED)
         except UserError:
             raise error from None
         reason = str(error).removeprefix("LiteRT, the reference, ").split(". ")[0]
     kernels = f"optimized kernels, because the reference kernels failed: {reason}"
-    return ReferenceOutputs(describe(kernels), results)
+    return describe(kernels), result
 
 
 def describe(kernels: str) -> str:
@@ -98,13 +139,25 @@ def has_integer_sum(data: bytes) -> bool:
     )
 
 
-def evaluate(
-    data: bytes, inputs: Samples, states: Sequence[State], kernels: str
-) -> list[list[np.ndarray[Any, Any]]]:
+def open_interpreter(data: bytes, kernels: str, keep_all: bool = False) -> Any:
+    """Return LiteRT's interpreter. Raises UserError if LiteRT rejects the model."""
     try:
-        interpreter = make_interpreter(data, kernels)
+        return make_interpreter(data, kernels, keep_all)
     except (RuntimeError, ValueError) as error:
         raise UserError(f"{CANNOT}: {first_line(error)}") from error
+
+
+Step = Callable[[Mapping[str, Array]], list[Array]]
+"""A function that returns the outputs for one sample and the values of the states."""
+
+
+def prepare(
+    interpreter: Any, data: bytes, inputs: Samples, states: Sequence[State]
+) -> tuple[list[str], Step]:
+    """Allocate the tensors for the first sample; return the outputs' names and the step.
+
+    Raises UserError if LiteRT rejects the shapes.
+    """
     handed = {state.tensor.name for state in states if state.output}
     details, outputs = interpreter.get_input_details(), interpreter.get_output_details()
     names = name_ports(
@@ -120,17 +173,27 @@ def evaluate(
         yield from ((index, given[name]) for name, index in indices.items())
         yield from zip(order, [a for n, a in given.items() if n not in indices], strict=True)
 
-    def run(given: Mapping[str, Array]) -> list[Array]:
+    def step(given: Mapping[str, Array]) -> list[Array]:
         for index, array in place(given):
             interpreter.set_tensor(index, array)
         interpreter.invoke()
         return [interpreter.get_tensor(detail["index"]).copy() for detail in outputs]
 
+    first = {s.tensor.name: read_initial(s) for s in states if s.output}
     try:
-        first = {s.tensor.name: read_initial(s) for s in states if s.output}
         for index, array in place({**inputs[0], **first}):
             interpreter.resize_tensor_input(index, array.shape)
         interpreter.allocate_tensors()
-        return run_in_sequence(inputs, states, names.outputs, run)
+    except (RuntimeError, ValueError) as error:
+        raise UserError(f"{CANNOT}: {first_line(error)}") from error
+    return [*names.outputs], step
+
+
+def run_steps(
+    inputs: Samples, states: Sequence[State], names: Sequence[str], step: Step
+) -> list[list[Array]]:
+    """Return the outputs of all samples. Raises UserError if LiteRT cannot evaluate one."""
+    try:
+        return run_in_sequence(inputs, states, names, step)
     except (RuntimeError, ValueError) as error:
         raise UserError(f"{CANNOT}: {first_line(error)}") from error

@@ -1,0 +1,77 @@
+"""Names the first layer of a network whose results differ from the reference."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from firmwright.data.samples import Sample
+from firmwright.errors import UserError
+from firmwright.models import FORMATS
+from firmwright.pipeline import artifacts
+from firmwright.pipeline.artifact import NETWORK_STAGE
+from firmwright.pipeline.job import Job
+from firmwright.project.observed import observe_layers
+from firmwright.report.layer_names import shorten_name
+from firmwright.steps.network import read_network
+from firmwright.verify.host_run import run_on_host
+from firmwright.verify.layer_differences import (
+    LayerDifference,
+    compare_layers,
+    find_first_layer,
+)
+
+
+def describe_first_layer(job: Job, alone: Sequence[Sample]) -> str:
+    """Return a sentence about the first layer that differs, or why the layers were not compared.
+
+    The C of the firmware is compiled for this machine, and all results are outputs.
+    """
+    try:
+        compared, found = find_difference(job, alone)
+    except UserError as error:
+        return f"the layers were not compared: {error}"
+    if not compared:
+        return "the layers were not compared: no result has a name of the model"
+    if found is None:
+        return (
+            f"compiled for this machine, with separate memory for each result, {compared} layers "
+            "agree with the reference: the compiler, the emulator or the memory plan is at fault"
+        )
+    region = found.region
+    name = f"'{shorten_name(region.sources[0])}' ({region.name} on {region.device})"
+    tensor = shorten_name(found.result.tensor)
+    unknown = [f"'{shorten_name(next(iter(each.sources), each.name))}'" for each in found.unknown]
+    before = f"; not compared before it: {', '.join(unknown)}" if unknown else ""
+    return f"the first layer that differs: {name}, tensor '{tensor}': {found.result}{before}"
+
+
+def find_difference(job: Job, alone: Sequence[Sample]) -> tuple[int, LayerDifference | None]:
+    """Return the number of compared results, and the first layer that differs.
+
+    Raises UserError if the results or the reference's tensors are not available.
+    """
+    model = artifacts.NETWORK_INTERFACE.read(job)
+    reader = FORMATS[model.format].load_tensor_reader()
+    if reader is None:
+        raise UserError(f"the tensors of a model of the format '{model.format}' are not read")
+    if artifacts.LOWERED_MODEL.path(job).is_file():
+        raise UserError("a device replaced layers of the network")
+    if job.has_stage("batch"):
+        raise UserError("the network computes several samples at once")
+    network = replace(read_network(job), caller_arena=False)
+    observed = observe_layers(network)
+    scratch = job.cache / f"compared-layers-{job.platform.name}"
+    try:
+        ran = run_on_host(observed, job.platform, alone, scratch, job.cache)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    data = (job.folder(NETWORK_STAGE) / f"model.{model.format}").read_bytes()
+    reference = reader.read_tensors(data, alone, model.states)
+    columns = zip(*ran.outputs, strict=True)
+    results = dict(zip(observed.partition.outputs, map(np.stack, columns), strict=False))
+    compared = compare_layers(network.partition, model.operators, results, reference)
+    return len(compared), find_first_layer(network.partition, compared)
