@@ -7,7 +7,7 @@ from firmwright.pipeline.stage import Scope, Stage
 
 STAGE = Stage(
     name="calibration",
-    sentence="see how far each tensor's values reach",
+    sentence="find the range of each tensor's values",
     run="firmwright.steps.calibration:run",
     reads=(artifacts.MODEL_INTERFACE, artifacts.MODEL_MODULE),
     writes=(artifacts.CALIBRATION, artifacts.DISTRIBUTIONS, artifacts.PREPARED_MODEL),

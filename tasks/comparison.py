@@ -20,7 +20,7 @@ def explain_absence(job: Job) -> str:
 
 STAGE = Stage(
     name="comparison",
-    sentence="compare the cycles with those of another target",
+    sentence="compare the cycles with the cycles of another target",
     run="firmwright.steps.comparison:run",
     reads=(RUN, TIMELINE),
     compares=True,

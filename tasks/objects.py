@@ -17,6 +17,6 @@ STAGE = Stage(
     platform=("architecture",),
     facts={"build": get_build},
     tools=lambda job: [job.compiler],
-    condition="a platform whose objects no vendor's tool compiles",
+    condition="a platform whose objects firmwright compiles",
     applies=lambda job: not is_built_elsewhere(job.platform.board),
 )

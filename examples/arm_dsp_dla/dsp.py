@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 class DSP(Target):
     name = "dsp"
-    reason = "the DSP has every operator of it"
+    reason = "the DSP supports all operators of the region"
 
     def place(self, module: tvm.IRModule, _context: Context, /) -> Placement:
         from dsp_programs import place_programs

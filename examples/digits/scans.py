@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 SEED = 2026
-TEST_IMAGES = 449  # a quarter of the 1,797
+TEST_IMAGES = 449  # a quarter of the 1,797 images
 CALIBRATION_IMAGES = 128
 
 

@@ -50,7 +50,7 @@ def add_commands(commands: Any) -> None:
         type=Path,
         help="folder of the files outside the bundle",
     )
-    again.add_argument("--attest", metavar="KEY", type=Path, help="sign if both are equal")
+    again.add_argument("--attest", metavar="KEY", type=Path, help="sign if both bundles are equal")
     sentence = "upload a bundle to a registry, with its SBOM and its signatures"
     push = commands.add_parser("push", help=sentence, description=sentence)
     for parser in (diff, again):

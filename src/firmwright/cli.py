@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "build": "build the bundle of each recipe",
-    "watch": "build, and build again whenever a file changes, in a process that has all imports",
+    "watch": "build, and build again whenever a file changes",
     "lock": "write the digest of each input of a recipe; a build with other inputs then fails",
     "tune": "find the C of each layer with the fewest instructions, and store it for later builds",
     "reproduce": "build each recipe twice in different environments, and compare the bundles",

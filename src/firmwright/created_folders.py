@@ -6,7 +6,7 @@ files. A folder of *results*, such as the folder of a stage, has ``stage.json``,
 files that a build wrote there. These files are replaced or removed together; other files stay.
 
 The marker is the first file in its folder and the last file that is removed. So the next build does
-not treat the folder of a killed build as a folder of the user. An empty marker does not count,
+not treat the folder of a killed build as a folder of the user. An empty marker is ignored,
 because its writer was killed.
 """
 

@@ -34,7 +34,7 @@ def pack_bundle(folder: Path, **files: bytes) -> bytes:
         ("main.c", b"int a;\n", b"int a;", "byte 6 (7 and 6 bytes)"),
         ("a.bin", b"\xff\0\1", b"\xff\0\2", "byte 2 (3 and 3 bytes)"),
         ("a.npz", pack_arrays(x=[1], y=[2]), pack_arrays(x=[1], y=[3]), "array y"),
-        ("a.npz", pack_arrays(x=[1]), pack_arrays(y=[1]), "array x is in one of them alone"),
+        ("a.npz", pack_arrays(x=[1]), pack_arrays(y=[1]), "array x is in only one of them"),
         ("a.npz", pack_arrays(x=[1]), pack_arrays(x=[1]) + b"", ""),
         ("a.elf", b"\x7fELF\0", b"\x7fELF\1", "line 1: '\\x7fELF\\x00' and '\\x7fELF\\x01'"),
     ],
@@ -47,7 +47,7 @@ def test_files_are_compared_in_order_of_name(tmp_path: Path) -> None:
     first = pack_bundle(tmp_path, a=b"same", b=b"one", c=b"one")
     second = pack_bundle(tmp_path, a=b"same", b=b"two", c=b"two")
     assert find_difference(first, second, "x.tar.gz") == "in it b, line 1: 'one' and 'two'"
-    assert find_first({"a": b""}, {"a": b"", "b": b""}) == "b is in one of them alone"
+    assert find_first({"a": b""}, {"a": b"", "b": b""}) == "b is in only one of them"
 
 
 def test_the_section_of_an_image_is_named() -> None:

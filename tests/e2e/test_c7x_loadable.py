@@ -75,7 +75,7 @@ def test_no_stand_in_gets_into_a_loadable_beside_tis_tools(
     chips.environment["TIDL_TOOLS_PATH"] = str(fake_tools(tmp_path / "tools"))
     done = chips.doit("build", "recipe=digits.yaml")
     assert ran(done.stdout) == ["artifacts", "bundle"]
-    assert "no loadable for the chip was built: in it C would stand in" in done.stdout
+    assert "no loadable for the chip was built, because C would replace" in done.stdout
 
 
 def check_make(chips: Repository, cgt: Path, loadable: Path, folder: Path) -> None:

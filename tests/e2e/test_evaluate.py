@@ -61,9 +61,9 @@ def test_gate_fails_where_the_model_itself_is_not_good_enough(
     labels[:8] = (labels[:8] + 1) % 10
     np.save(changed.folder / "labels.npy", labels)
     text = fail(changed, "recipe=r.yaml")
-    assert "the network is less accurate than the recipe asks for" in text
+    assert "the network is less accurate than the recipe requires" in text
     assert "top-1 of the firmware network is 87.50 % (reference 87.50 %)" in text
-    assert "thresholds.top1 asks for 95" in text
+    assert "thresholds.top1 requires 95" in text
     assert "layers" not in text
     assert (changed.folder / "build/r/r-host.tar.gz").read_bytes() == bundle
 

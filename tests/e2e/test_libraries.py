@@ -115,7 +115,7 @@ def test_a_source_whose_name_the_project_has(shared: Repository) -> None:
     name = "network_weights.c"
     shared.write(name, "")
     recipe(shared, f"sources: [{name}]")
-    told = f"{name}: the generated project has a file {name} already; rename yours"
+    told = f"{name}: the generated project already has a file {name}; rename your file"
     assert f"net.yaml:6:5: libraries[0]: {told}" in mistake(shared)
 
 

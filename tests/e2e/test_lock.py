@@ -99,8 +99,7 @@ def test_changed_file_stops_the_build_before_it_starts(changed: Repository) -> N
     assert line.startswith("✗ locked-files compare the files ")
     assert done.stderr.splitlines()[:4] == [
         "digits.yaml: runs custom Python: scans:some",
-        "locked-files:digits-rv32-bare: digits.lock: the build reads something else than is "
-        "locked:",
+        "locked-files:digits-rv32-bare: digits.lock: the inputs of the build differ from the lock:",
         "  scans.py has changed",
         "if that is intended, `firmwright lock digits.yaml` writes the lock again",
     ]

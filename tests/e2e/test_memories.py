@@ -204,7 +204,7 @@ def test_a_memory_that_is_full(repository: Repository) -> None:
 def test_packages_hand_over_one_arena(repository: Repository) -> None:
     stated = "platform: tightly.yaml\narena: caller\nexport: {to: [cmake]}\n"
     text = fail_with(repository, stated + DIGITS)
-    assert "packages hand over one arena, and this network has another in dtcm; add " in text
+    assert "packages pass one arena, but this network has a second arena in dtcm; add " in text
 
 
 def test_networks_of_one_firmware_share_ram_and_flash(repository: Repository) -> None:

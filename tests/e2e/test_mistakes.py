@@ -278,7 +278,7 @@ def test_compiler_refusal_is_shown(repository: Repository) -> None:
     ("arguments", "message"),
     [
         (["recipe=missing.yaml"], "recipe=missing.yaml: no such recipe"),
-        (["recipe=."], "recipe=.: this is a folder; for all of it write ./*.yaml"),
+        (["recipe=."], "recipe=.: this is a folder; for all its recipes write ./*.yaml"),
         (["recipe=digits.yaml", "platfrm=host"], "did you mean 'platform'?"),
         (["recipee=digits.yaml"], "unknown variable or key 'recipee'; did you mean 'recipe'?"),
         (
@@ -292,7 +292,7 @@ def test_compiler_refusal_is_shown(repository: Repository) -> None:
             ["recipe=digits.yaml", "platform=rv32-bare", "target=soma_dory, c"],
             "command line: target: the platform 'rv32-bare' has no 'soma_dory'; platforms that",
         ),
-        (["recipe=digits.yaml", "outdir=digits.yaml/x"], "cannot make the build folder"),
+        (["recipe=digits.yaml", "outdir=digits.yaml/x"], "cannot create the build folder"),
         (["recipe=digits.yaml", "outdir=."], "outdir=.: is the folder of digits.yaml; choose"),
         (["recipe="], "recipe=: a value is missing"),
         (["recipe=digits.yaml", "profile=maybe"], "profile=maybe: expected 1 or 0\n"),

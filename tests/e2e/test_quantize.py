@@ -185,10 +185,10 @@ def test_gate_names_thresholds_and_the_worst_layers(changed: Repository) -> None
     changed.write("r.yaml", recipe.replace("snr: 20", "snr: 90"))
     bundle = (changed.folder / "build/r/r-rv32-bare.tar.gz").read_bytes()
     text = fail(changed, "recipe=r.yaml")
-    assert "the network is less accurate than the recipe asks for" in text
+    assert "the network is less accurate than the recipe requires" in text
     assert "SNR of the quantized output 'y' is " in text
     assert "SNR of the firmware output 'y' is " in text
-    assert "thresholds.snr asks for 90" in text
+    assert "thresholds.snr requires 90" in text
     assert text.count(" dB lost, SNR ") == 5
     assert (changed.folder / "build/r/r-rv32-bare.tar.gz").read_bytes() == bundle
 
@@ -240,7 +240,7 @@ BAD_DATA = {
     "nan": (with_nan, ["calibration.npy: NaN in 1 of 5 samples (sample 1)"]),
     "infinity": (with_infinity, ["samples with values that are NaN or infinite; ",
                                  "calibration.npy[3]: 2 of 192 values (sample 3, input 'x')"]),
-    "overflow": (overflowing, ["sample 0 makes the network compute values that are not finite"]),
+    "overflow": (overflowing, ["has infinite or NaN values for sample 0; check the preprocessing"]),
     "shape": (lambda f: save(f, np.zeros((4, 3, 8, 7), "float32")),
               [" quantize.calibration.inputs: calibration.npy: has shape [4, 3, 8, 7]"]),
     "type": (lambda f: save(f, np.zeros((4, 3, 8, 8))), ["calibration.npy: is float64"]),

@@ -216,7 +216,7 @@ def test_statements_of_others_are_passed_over_and_false_ones_refused(
     sign_bundle(read_bundle(other), tmp_path / "second.pem", envelope_path(other))
     passed = refer(sent, envelope_path(other).read_bytes()).digest
     told = sent.pull(tmp_path / "pulled")
-    assert f"passed over: {passed}, another statement than this bundle's" in told
+    assert f"ignored: {passed}, a statement about another bundle" in told
 
     envelope = json.loads(envelope_path(sent.bundle).read_bytes())
     envelope["signatures"][0]["sig"] = "AAAA" + envelope["signatures"][0]["sig"][4:]
@@ -230,7 +230,7 @@ def test_another_file_is_not_replaced(sent: Sent, tmp_path: Path) -> None:
     place = tmp_path / "here" / sent.bundle.name
     place.parent.mkdir()
     place.write_bytes(b"mine")
-    with pytest.raises(UserError, match=r"another file is in the place.*remove it"):
+    with pytest.raises(UserError, match=r"differs from the bundle of.*remove it"):
         sent.pull(place.parent)
     assert place.read_bytes() == b"mine"
     place.unlink()
@@ -267,7 +267,7 @@ def say_nothing(_: BaseHTTPRequestHandler) -> None:
     ("answer", "told"),
     [
         (send(200, b"<html>hello</html>"), "not JSON"),
-        (send(200, b'{"schemaVersion": 1}'), "not a record of a registry"),
+        (send(200, b'{"schemaVersion": 1}'), "not a valid answer of a registry"),
         (send(200, bytes(MAX_MANIFEST_BYTES + 1)), "sends more than 4,194,304 bytes"),
         (send(500, b'{"errors": [{"code": "UNKNOWN"}]}'), "answers 500 UNKNOWN"),
         (

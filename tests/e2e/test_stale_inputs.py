@@ -74,7 +74,7 @@ def prove_noticed(trial: Trial, change: Callable[[], object], named: str) -> Non
     before = trial.build("kept")  # the bundle contains the lock
     change()
     message = trial.build_locked()
-    assert "the build reads something else than is locked" in message
+    assert "the inputs of the build differ from the lock" in message
     assert named in message
     lock.unlink()
     after = trial.build("kept")

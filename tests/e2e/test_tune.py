@@ -211,7 +211,7 @@ def test_a_cluster_finds_the_same(tuned: Repository, tmp_path: Path) -> None:
         doomed.kill()
         said = search.communicate()[0]
     assert search.returncode == 0, said
-    assert "its worker died; another one gets it" in said
+    assert "its worker ended; another worker runs it" in said
     assert "failed on the cluster" not in said
     assert not any(trial.is_running() for trial in trials)
     found = (repository.folder / "digits.tuned").read_bytes()

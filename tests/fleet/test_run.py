@@ -91,7 +91,7 @@ def test_a_job_that_kills_its_workers_is_given_up(
     monkeypatch.setattr(jobs, "MAX_WORKER_DEATHS", 2)
     outcomes, _ = run_here(here, work.make_orders(tmp_path, 3), work.die_at_zero)
     assert {name: outcome.failure for name, outcome in outcomes.items()} == {
-        "0": "2 workers died over it",
+        "0": "2 workers ended while they ran it",
         "1": "",
         "2": "",
     }
@@ -136,7 +136,7 @@ def test_a_scheduler_that_goes_away_ends_the_fleet(cluster: Cluster, tmp_path: P
         outcomes = run_jobs(orders, work.wait_behind_first, Outcome, workers, Stop())
         done.append(next(outcomes).job)
         cluster.scheduler.kill()
-        with pytest.raises(ClusterError, match="the scheduler is gone; finished jobs are"):
+        with pytest.raises(ClusterError, match="the scheduler ended; finished jobs are"):
             done.extend(outcome.job for outcome in outcomes)
     assert done == ["0"]
     assert not notes.lost

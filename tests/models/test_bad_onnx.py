@@ -390,7 +390,7 @@ def test_attributes_that_nobody_knows_are_remarked() -> None:
     model.graph.node[0].attribute.append(helper.make_attribute("weight_bits", 8))
     data = model.SerializeToString()
     _, interface = importer.import_model(data, "m", {})
-    expected = "attributes that ONNX does not define are passed over: weight_bits (1 times)"
+    expected = "attributes that ONNX does not define are ignored: weight_bits (1 times)"
     assert interface.remarks == (expected,)
     name, shape = interface.inputs[0].name, interface.inputs[0].shape
     given = np.full(shape, -1, "float32")

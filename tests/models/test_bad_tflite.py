@@ -380,7 +380,7 @@ def test_odd_model_is_compiled_exactly(case: str, tmp_path: Path) -> None:
 def test_reference_that_ends_its_process_ends_in_a_message() -> None:
     data = added(result=Quantization(3e38))
     sample = {name: np.zeros((1, 4), "int8") for name in ("t0", "t1")}
-    with pytest.raises(UserError, match="does not survive the model: it ended with SIGABRT"):
+    with pytest.raises(UserError, match="crashes on this model: it ended with SIGABRT"):
         tflite.run_reference(data, [sample])
 
 

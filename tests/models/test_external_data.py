@@ -88,7 +88,7 @@ def test_outside_the_folder(location: str, tmp_path: Path) -> None:
     folder.mkdir()
     path = saved(folder, location)
     (tmp_path / "weights.bin").write_bytes(bytes(64))
-    with pytest.raises(UserError, match=r"'a': its data is said to be in '.*', outside the"):
+    with pytest.raises(UserError, match=r"'a': its data is expected in '.*', outside the"):
         load(path)
 
 

@@ -123,7 +123,7 @@ def test_an_lstm_of_the_basic_kernel_is_refused() -> None:
     operator = model.subgraphs[0].operators[0]
     operator.inputs = operator.inputs[:5]
     operator.builtinOptions.kernelType = schema.LSTMKernelType.BASIC
-    with pytest.raises(UserError, match=r"LSTM .* is of the basic kernel; firmwright supports"):
+    with pytest.raises(UserError, match=r"LSTM .* has the basic kernel; firmwright supports"):
         import_tflite(pack(model, 1 << 16))
 
 

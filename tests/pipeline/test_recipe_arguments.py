@@ -75,10 +75,10 @@ def test_words_name_files(
         ),
         (
             "own/chip",
-            "recipe=own/chip: this describes no network; platforms and toolchains are named by "
-            "platform= and toolchain=, and a fleet is built by `firmwright fleet`",
+            "recipe=own/chip: this does not describe a network; platforms and toolchains are named "
+            "by platform= and toolchain=, and a fleet is built by `firmwright fleet`",
         ),
-        ("own", "recipe=own: this is a folder; for all of it write own/*.yaml"),
+        ("own", "recipe=own: this is a folder; for all its recipes write own/*.yaml"),
         ("a:", "recipe=a:: expected a file before and after each colon"),
         ("x" * 5000, f"recipe={'x' * 5000}: no such recipe; known: a, kws, yolo"),
     ],

@@ -156,7 +156,7 @@ def test_a_pin_counts_more_than_costs() -> None:
     ("pins", "message"),
     [
         ({"model/fist": "dtcm"}, "no layer named 'model/fist'; did you mean 'model/first'?"),
-        ({"model/f*": "dtcm", "model/*t": "ram"}, "pins a layer of these to 'ram'"),
+        ({"model/f*": "dtcm", "model/*t": "ram"}, "assigns one of these layers to 'ram'"),
     ],
 )
 def test_a_pin_that_cannot_be_followed(pins: dict[str, str], message: str) -> None:

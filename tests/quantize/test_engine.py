@@ -168,7 +168,7 @@ def test_lists_that_match_nothing_are_all_told() -> None:
     text = str(raised.value)
     assert "quantize: layers: no layer named 'stm'; did you mean 'stem'?" in text
     assert "quantize: keep_float.layers: no layer named 'head*'; known: " in text
-    assert "quantize: layers: 'poo?' has no weights, which are those of Conv, " in text
+    assert "quantize: layers: 'poo?' has no weights; only Conv, " in text
     assert "'*'" not in text
     assert (
         "quantize: keep_float.operators: no operator of the type 'Gem'; did you mean 'Gemm'" in text

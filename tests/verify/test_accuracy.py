@@ -70,7 +70,7 @@ def test_equal_networks_pass_every_threshold_but_the_labels() -> None:
     assert format_failure(found(("firmware", SCORES), limits=passed)) is None
     missed = structs.replace(passed, top1=75.1)
     assert list(find_missed_thresholds(found(("firmware", SCORES), limits=missed))) == [
-        "top-1 of the firmware network is 75.00 % (reference 75.00 %); thresholds.top1 asks for "
+        "top-1 of the firmware network is 75.00 % (reference 75.00 %); thresholds.top1 requires "
         "75.1"
     ]
 
@@ -79,14 +79,14 @@ def test_every_threshold_that_is_missed_is_named() -> None:
     limits = Thresholds(top1=50, top1_loss=1, snr=10, cosine=0.9, metric=4)
     record = found(("firmware", SWAPPED), metric=lambda o, _: o["y"][0].max(), limits=limits)
     assert format_failure(record) == (
-        "the network is less accurate than the recipe asks for:\n"
-        "  top-1 of the firmware network is 25.00 % (reference 75.00 %); thresholds.top1 asks for "
+        "the network is less accurate than the recipe requires:\n"
+        "  top-1 of the firmware network is 25.00 % (reference 75.00 %); thresholds.top1 requires "
         "50\n"
         "  top-1 of the firmware network is 25.00 %, 50.00 points below reference (75.00 %); "
         "thresholds.top1_loss allows 1\n"
-        "  metric of the firmware network is 2 (reference 3); thresholds.metric asks for 4\n"
-        "  SNR of the firmware output 'y' is 2.38 dB; thresholds.snr asks for 10\n"
-        "  cosine of the firmware output 'y' is 0.57071; thresholds.cosine asks for 0.9"
+        "  metric of the firmware network is 2 (reference 3); thresholds.metric requires 4\n"
+        "  SNR of the firmware output 'y' is 2.38 dB; thresholds.snr requires 10\n"
+        "  cosine of the firmware output 'y' is 0.57071; thresholds.cosine requires 0.9"
     )
 
 
@@ -95,7 +95,7 @@ def test_worst_layers_are_named_where_there_is_a_float_network() -> None:
     message = format_failure(record)
     assert message is not None
     assert message.count("50.00 points below float") == 2
-    worst = message.partition("the layers that lose most:\n")[2].splitlines()
+    worst = message.partition("the layers with the largest loss:\n")[2].splitlines()
     assert [line.rpartition(" ")[2] for line in worst] == [f"layer_{i}" for i in (6, 5, 4, 3, 2)]
 
 
@@ -110,7 +110,7 @@ def test_table_has_a_column_for_each_network() -> None:
 
 def test_samples_that_calibrated_are_noted() -> None:
     lines = format_accuracy(replace(found(("firmware", SWAPPED)), calibrated=3))
-    assert lines[1] == "the calibration saw 3 of these samples; use others"
+    assert lines[1] == "the calibration used 3 of these samples; use others"
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])

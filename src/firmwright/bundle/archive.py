@@ -110,7 +110,7 @@ def unpack_gzip(content: bytes) -> bytes:
             part = unpacker.decompress(rest, CHUNK_BYTES)
             rest = unpacker.unconsumed_tail
             if not part and not rest and not unpacker.eof:
-                raise BrokenBundleError("truncated: its compressed data do not end")
+                raise BrokenBundleError("truncated: the end of its compressed data is missing")
             unpacked.write(part)
             if unpacked.tell() > limit:
                 raise BrokenBundleError(

@@ -160,7 +160,7 @@ def compare_files(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> No
         *(f"  {name} is missing" for name in sorted({*listed} - {*found})),
         *(f"  {name} is not listed" for name in sorted({*found} - {*listed})),
         *(
-            f"  {name} has another digest or size"
+            f"  {name} has a different digest or size"
             for name in sorted({*listed} & {*found})
             if listed[name] != found[name]
         ),

@@ -67,7 +67,7 @@ def explain_arrays(first: bytes, second: bytes) -> str:
     ):
         for name in sorted({*ours, *theirs}):
             if name not in ours or name not in theirs:
-                return f"array {name} is in one of them alone"
+                return f"array {name} is in only one of them"
             if ours[name].tobytes() != theirs[name].tobytes():
                 return f"array {name}"
     return ""
@@ -103,7 +103,7 @@ def find_first(first: Mapping[str, bytes], second: Mapping[str, bytes]) -> str:
     """Return the first differing file in order of name, and the position; '' if all are equal."""
     for name in sorted({*first, *second}):
         if name not in first or name not in second:
-            return f"{name} is in one of them alone"
+            return f"{name} is in only one of them"
         where = find_difference(first[name], second[name], name)
         if where:
             return f"{name}, {where}"

@@ -96,7 +96,7 @@ def verify_model(
 
     ``data`` are the model's bytes, ``others`` the other files of the model that the build reads.
     Paths are absolute, without ``..``. A model without a path was downloaded as a single file.
-    Further files in a signed folder do not count. Raises UserError if the signature cannot be
+    Other files in a signed folder are ignored. Raises UserError if the signature cannot be
     read, has another method, or is from another key or for another model. Also raises UserError
     for files that are missing or were changed.
     """

@@ -70,7 +70,7 @@ def parse_reference(text: str) -> Reference:
     found = REFERENCE.fullmatch(text)
     if found is None:
         raise UserError(
-            f"'{text}' names no place in a registry; expected HOST/NAME:TAG, as in "
+            f"'{text}' is not an address in a registry; expected HOST/NAME:TAG, as in "
             "registry.example/team/digits:1.2, or HOST/NAME@sha256:DIGEST; names are in lower case"
         )
     return Reference(found["host"], found["name"], found["tag"] or found["digest"])
@@ -120,7 +120,7 @@ def decode(content: bytes, record: type[T], shown: str) -> T:
         return msgspec.convert(read_json(content, shown), record)
     except msgspec.ValidationError as error:
         raise BrokenBundleError(
-            f"{shown}: not a record of a registry: {error}; check the address"
+            f"{shown}: not a valid answer of a registry: {error}; check the address"
         ) from None
 
 

@@ -51,7 +51,7 @@ MAX_ENVELOPE_BYTES = 64 * 1024**2
 def push_bundle(path: Path, envelope: Path, reference: Reference) -> Iterator[str]:
     """Put a bundle, its SBOMs and its signatures into a registry; yield a line for each."""
     if reference.is_digest:
-        raise UserError(f"{reference}: a digest follows from the bundle; name a tag: HOST/NAME:TAG")
+        raise UserError(f"{reference}: the bundle decides the digest; name a tag: HOST/NAME:TAG")
     content = read_capped(path)
     bundle = parse_bundle(content, path)
     signatures = split_envelope(bundle, envelope) if envelope.exists() else {}
@@ -106,14 +106,14 @@ def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
     bundle = parse_bundle(content, Path(str(reference)))
     path = folder / f"{bundle.folder}.tar.gz"
     if path.exists() and read_capped(path) != content:
-        raise UserError(f"{path}: another file is in the place of {reference}; remove it")
+        raise UserError(f"{path}: differs from the bundle of {reference}; remove it")
     envelope = envelope_path(path)
     own = split_envelope(replace(bundle, path=path), envelope) if envelope.exists() else {}
     signatures, others = get_signatures(registry, bundle, described)
     joined = join_envelopes([*own.values(), *signatures], str(reference))
     write_whole(path, content)
     yield f"wrote {path}, sha256 {bundle.sha256}"
-    yield from (f"passed over: {digest}, another statement than this bundle's" for digest in others)
+    yield from (f"ignored: {digest}, a statement about another bundle" for digest in others)
     if joined is None:
         yield "it has no signature"
         return

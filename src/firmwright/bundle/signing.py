@@ -174,7 +174,7 @@ def load_private_key(pem: bytes) -> Ed25519PrivateKey:
         ) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise UserError(
-            "the signing key is not of ed25519, whose signatures are repeatable; make one "
+            "the signing key is not an ed25519 key; make one "
             "with `openssl genpkey -algorithm ed25519 -out key.pem`"
         )
     return key

@@ -41,7 +41,7 @@ ANSWER_S = 300.0
 DEFAULT_PORT = 8786
 GREETING, LONGEST_GREETING = Struct("<Q"), 1 << 20
 
-GONE = "the scheduler is gone; finished jobs are kept"
+GONE = "the scheduler ended; finished jobs are kept"
 SILENT = "the scheduler did not answer within {seconds:.0f} s; finished jobs are kept"
 
 
@@ -255,7 +255,7 @@ class Dispatch(Generic[T]):
         self.deaths[name] += 1
         if self.deaths[name] < MAX_WORKER_DEATHS:
             return None
-        return self.fail(name, f"{MAX_WORKER_DEATHS} workers died over it")
+        return self.fail(name, f"{MAX_WORKER_DEATHS} workers ended while they ran it")
 
     def hand_out(self) -> None:
         """Assign a waiting job to each worker without a job."""

@@ -111,7 +111,7 @@ def live(order: Order, watched: int, files: Sequence[Path]) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, file in enumerate(files, 1):
         os.dup2(os.open(file, os.O_WRONLY), number)
-    for number, name in enumerate(STREAMS[1:], 1):  # a screen may use the old ones
+    for number, name in enumerate(STREAMS[1:], 1):  # a screen may use the old variables
         setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
     os.chdir(order.root)
     os.environ.update(order.environment)

@@ -12,7 +12,7 @@ def list_imports(path: Path, owner: str) -> Iterator[str]:
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return  # the import itself reports the error
+        return  # the import reports the error
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

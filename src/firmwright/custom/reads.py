@@ -70,7 +70,7 @@ def guard_reads(folder: Path, known: Iterable[str | Path], own: Iterable[Path]) 
         listed = ", ".join(names)
         raise UserError(
             f"the recipe's Python reads {listed} in its folder, which the recipe does not name; "
-            f"add `files: [{listed}]`, so that a change of it is noticed"
+            f"add `files: [{listed}]`, so that the build detects changes"
         )
 
 

@@ -37,7 +37,7 @@ _ADDRESS_LIMIT = 1 << 32
 MEMORY = TRANSLATIONS + (512 << 20)
 """Bytes that an emulation may need in addition to its copies of the platform's memories."""
 
-# RAM has random content after power-on, so a firmware that relies on zeros must fail here.
+# RAM has random content after power-on, so a firmware that relies on zeros fails here.
 _RAM_PATTERN = b"\xa5"
 _ERASED_FLASH = b"\xff"
 

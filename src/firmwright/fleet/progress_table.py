@@ -31,7 +31,9 @@ class ProgressTable:
 
     def lose(self, job: str) -> None:
         self.screen.running.pop(job)
-        self.screen.print_hanging("! ", f"{job}: its worker died; another one gets it", "yellow")
+        self.screen.print_hanging(
+            "! ", f"{job}: its worker ended; another worker runs it", "yellow"
+        )
 
     def finish(self, outcome: Outcome) -> None:
         self.done += 1

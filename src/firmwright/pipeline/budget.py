@@ -14,7 +14,7 @@ def check_measurable(job: Job) -> None:
         return
     if not job.has_firmware:
         message = (
-            f"the platform '{job.platform.name}' links no firmware here that could be measured"
+            f"the platform '{job.platform.name}' links no firmware here, so its size is unknown"
         )
         raise DiagnosticError([make_diagnostic(job, "", f"{message}; leave the key out")])
     found = [
@@ -35,7 +35,7 @@ def explain_unknown(job: Job, key: str) -> tuple[str, str]:
         return f"no firmware runs on '{name}'", remedy
     if not job.counts_instructions:
         runner = "a board" if job.recipe.run.board else f"the emulator '{job.emulator}'"
-        return f"{runner} counts no instructions on '{name}'", remedy
+        return f"{runner} does not count instructions on '{name}'", remedy
     if key == "instructions":
         return "", ""
     if not job.counts_cycles:

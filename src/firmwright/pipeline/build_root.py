@@ -60,7 +60,7 @@ def prepare_build_root() -> Path:
         mark_folder(root)
     except OSError as error:
         message = (
-            f"cannot make the build folder {root}: {error.strerror}; choose another with outdir="
+            f"cannot create the build folder {root}: {error.strerror}; choose another with outdir="
         )
         raise UserError(message) from None
     return root

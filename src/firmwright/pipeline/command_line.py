@@ -382,5 +382,5 @@ def refuse_shared_folders(jobs: list[Job]) -> None:
         if same is not job:
             typed = f"platform={same.overrides['platform']},{job.overrides['platform']}"
             raise UserError(
-                f"{typed}: both are named '{job.platform.name}' and {place}; leave one of them out"
+                f"{typed}: both platforms are named '{job.platform.name}' and {place}; omit one"
             )

@@ -322,7 +322,9 @@ class UpToDateCheck:
                 yield f"{path} was changed since the stage wrote it"
         if own & recorded.keys():
             # Such as files that `make` writes into the sources: later stages would read them.
-            yield from (f"{path} is not a result of it" for path in sorted(own - recorded.keys()))
+            yield from (
+                f"{path} was not written by the stage" for path in sorted(own - recorded.keys())
+            )
 
     def record(self) -> dict[str, Any]:
         outputs = {str(p): read_state(p) for p in sorted(self.outputs())}

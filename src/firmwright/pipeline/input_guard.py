@@ -19,7 +19,7 @@ from .freshness import Identity, identify
 
 
 class SteadyInputs:
-    """A runner of doit that also fails a stage if the build saw another state of its files.
+    """A runner of doit that also fails a stage if its files have changed since the build read them.
 
     The files of firmwright are not checked.
     """

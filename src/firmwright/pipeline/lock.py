@@ -52,7 +52,7 @@ def check_lock(job: Job, found: Lock) -> None:
     if problems:
         more = [f"  and {len(problems) - MAX_LISTED} more"] if len(problems) > MAX_LISTED else []
         shown = [f"  {problem}" for problem in problems[:MAX_LISTED]]
-        first = f"{lock_path(job.recipe.path)}: the build reads something else than is locked:"
+        first = f"{lock_path(job.recipe.path)}: the inputs of the build differ from the lock:"
         accept = f"if that is intended, `{lock_command(job)}` writes the lock again"
         raise UserError("\n".join([first, *shown, *more, accept]))
 
@@ -154,7 +154,7 @@ def refuse_other_files(job: Job, platforms: list[Job]) -> None:
     for other in platforms:
         if {*inputs.user_files(other)} != files:
             names = f"'{job.platform.name}' and '{other.platform.name}'"
-            message = f"{names} read other files, and a lock has those of one; name one platform"
+            message = f"{names} read different files, which one lock cannot have; name one platform"
             raise UserError(f"{lock_path(job.recipe.path)}: {message}")
 
 

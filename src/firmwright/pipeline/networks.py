@@ -81,7 +81,7 @@ def refuse_own_keys(overrides: Mapping[str, str]) -> None:
 
 
 def share_memory(job: Job) -> Job:
-    """Return the job of a network that shares its memory, so that memory costs do not count.
+    """Return the job of a network that shares its memory, so that memory costs are ignored.
 
     All networks of a firmware share one arena in RAM, and the flash. Raises DiagnosticError if
     the recipe asks for other memories.

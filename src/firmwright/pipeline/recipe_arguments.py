@@ -104,12 +104,13 @@ def find_files(argument: str, start: Path | None = None) -> list[Path]:
                 "platforms and toolchains are named by platform= and toolchain=, and a fleet is "
                 "built by `firmwright fleet`"
             )
-            raise UserError(f"recipe={argument}: this describes no network; {advice}")
+            raise UserError(f"recipe={argument}: this does not describe a network; {advice}")
         if found:
             return found
     if os.path.isdir(argument):  # noqa: PTH112  # False for a name that is too long
         raise UserError(
-            f"recipe={argument}: this is a folder; for all of it write {Path(argument)}/*.yaml"
+            f"recipe={argument}: this is a folder; for all its recipes write "
+            f"{Path(argument)}/*.yaml"
         )
     known = list(list_names(folders))
     begin = "; `firmwright init` writes one for a model"

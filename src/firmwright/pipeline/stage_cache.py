@@ -27,7 +27,7 @@ def find_key(job: Job, stage: Stage, configuration: Mapping[str, Any], files: It
     """Return the digest of everything that decides the result of a stage, on any machine.
 
     Files count by content and by name below the build folder or the recipe's folder. The
-    locations of these folders do not count.
+    locations of these folders are ignored.
     """
     owners = [j.outdir for j in (job.origin or job, *job.members)]
     folders = [resolve_folder(str(folder)) for folder in (*owners, job.recipe.path.parent)]

@@ -206,7 +206,7 @@ def suggest_batch(
         growing = sum(p.bytes for p in parts if p.what in GROW_WITH_BATCH)
         left = available - sum(p.bytes for p in parts) + growing
         fits = max(0, left) * size // growing
-        advice = f"export it with a batch of {fits}" if fits else "not even one of them fits"
+        advice = f"export it with a batch of {fits}" if fits else "a batch of one does not fit"
         yield f"the model computes {size} samples at once, and about {fits} would fit: {advice}"
 
 
@@ -225,7 +225,7 @@ def list_consumers(program: Program, platform: Platform) -> Iterator[Consumer]:
     yield from (Consumer(t.bytes, f"input '{t.name}'") for t in program.interface.inputs)
     yield from (Consumer(t.bytes, f"output '{t.name}'") for t in program.interface.outputs)
     if platform.all_in_ram:
-        yield Consumer(platform.code, "code, as the platform allows for it")
+        yield Consumer(platform.code, "code, by the platform's key `code`")
     yield from program.constants_in("ram", platform)
     yield from list_buffers(program)
 

@@ -42,7 +42,8 @@ def resolve_pins(
             before, other = found.get(name, (-1, memory))
             if before == rank(key) and other != memory:
                 raise PinError(
-                    key, f"another key pins a layer of these to '{other}'; remove one of the keys"
+                    key,
+                    f"another key assigns one of these layers to '{other}'; remove one key",
                 )
             found[name] = rank(key), memory
     return {name: memory for name, (_, memory) in found.items()}

@@ -33,5 +33,5 @@ def read_class_names(classes: Classes, place: DataFolders) -> tuple[str, ...]:
         raise UserError(f"{shown}: not UTF-8 text; save it as UTF-8") from None
     names = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not names:
-        raise UserError(f"{shown}: no class names; expected one a line")
+        raise UserError(f"{shown}: no class names; expected one per line")
     return names

@@ -18,7 +18,7 @@ class TakenNameError(UserError):
 
     def __init__(self, file: Path, taken: str) -> None:
         self.file = file
-        message = f"the generated project has a file {taken} already; rename yours"
+        message = f"the generated project already has a file {taken}; rename your file"
         super().__init__(f"{file}: {message}")
 
 

@@ -82,8 +82,8 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
         for name, array in found.items():
             if not np.isfinite(array).all():
                 raise UserError(
-                    f"quantize: sample {index} makes the network compute values that are not "
-                    f"finite (tensor '{name}'); is its preprocessing what the network expects?"
+                    f"quantize: tensor '{name}' has infinite or NaN values for sample {index}; "
+                    "check the preprocessing of the sample"
                 )
         joined = join_steps(found, keys)
         arrays = {k: flush_to_zero(a.astype("float32")) for k, a in joined.items() if a.size}

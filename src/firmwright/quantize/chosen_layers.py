@@ -62,7 +62,7 @@ def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoi
         if found and entry.weights and not kinds_found.intersection(WEIGHT_OPERATORS):
             operators = ", ".join(WEIGHT_OPERATORS)
             problems.append(
-                f"quantize: layers: '{entry.match}' has no weights, which are those of {operators}"
+                f"quantize: layers: '{entry.match}' has no weights; only {operators} have weights"
             )
         for name in (*found, *find_fused_activations(model, found)):
             before = types[name]

@@ -81,7 +81,7 @@ def write_notes(
         if options.scheme == "pow2" and params[name].dtype.startswith("u") and one.lowest < 0:
             yield (
                 f"tensor '{name}' reaches down to {one.lowest:g}: {params[name].dtype} with zero "
-                "point 0, as `pow2` has it, clamps all that is negative"
+                "point 0, as `pow2` requires, clamps all negative values"
             )
         if options.calibration.method != "minmax":
             continue
@@ -89,7 +89,7 @@ def write_notes(
         if ratio >= OUTLIER_RATIO:
             yield (
                 f"tensor '{name}' reaches {ratio:.0f} times as far as 99.9 % of its values; "
-                "`calibration: {method: percentile}` or mse keeps more of those"
+                "`calibration: {method: percentile}` or mse keeps more of these values"
             )
 
 

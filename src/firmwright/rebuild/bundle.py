@@ -36,7 +36,7 @@ class Rebuilt:
     place: Path
 
     def is_same(self, other: Bundle) -> bool:
-        """Return whether all files are equal. The compression of the archives does not count."""
+        """Return whether all files are equal. The compression of the archives may differ."""
         return (self.bundle.folder, self.bundle.files) == (other.folder, other.files)
 
     def remove(self) -> None:

@@ -25,7 +25,7 @@ from firmwright.pipeline.recipe_arguments import find_start
 from firmwright.pipeline.run_build import run_build
 from firmwright.pipeline.task import Title, run_action
 
-INSTALLATION = "a wheel in place of the sources"
+INSTALLATION = "a wheel instead of the sources"
 EVERYWHERE = (
     *("folder", "umask", "jobs", "time zone", "locale", "hash seed", "HOME", "caches"),
     "compilers' variables",

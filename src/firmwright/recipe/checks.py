@@ -178,7 +178,9 @@ def find_transform_errors(transforms: Any) -> Iterator[Finding]:
     for index, name in enumerate(off):
         if name in on:
             pointer = ("transforms", "without", index)
-            yield Finding(pointer, f"{quote(str(name))} is switched on and off; remove one entry")
+            yield Finding(
+                pointer, f"{quote(str(name))} is both enabled and disabled; remove one entry"
+            )
 
 
 def find_duplicate_names(data: Mapping[str, Any]) -> Iterator[Finding]:

@@ -52,7 +52,7 @@ def find_functions(data: Any) -> Iterator[tuple[Pointer, str, str | None]]:
     source = complete_model(model) if isinstance(model, str | dict) else {}
     form = FORMATS.get(str(source.get("format")))
     if form and form.holds_code:
-        yield ("model",), f"a model of the format '{form.name}' holds code", "the model"
+        yield ("model",), f"a model of the format '{form.name}' contains code", "the model"
 
 
 def find_programs(data: Any) -> Iterator[tuple[Pointer, str, str | None]]:

@@ -341,7 +341,7 @@ class Recipe:
 
     @property
     def sha256(self) -> str:
-        """Digest of the canonical form: comments, order and the recipe's folder do not count."""
+        """Digest of the canonical form: independent of comments, order and folder."""
         return digest_plain(self.canonical)
 
     @property

@@ -10,10 +10,12 @@ from firmwright.documents.yaml_text import Pointer
 
 IN_ONE_IMAGE: Mapping[Pointer, str] = {
     ("hooks",): "the firmware's functions are in another image than the network, which calls them",
-    ("selftest",): "the golden samples are those of one network, and the slot may have another",
+    ("selftest",): "golden samples belong to one network, and the slot can have another",
     ("demo",): "the demo application has the network in it",
     ("export",): "packages have the network in them",
-    ("libraries",): "the data that your functions keep in RAM has no address that both images know",
+    (
+        "libraries",
+    ): "the data that your functions keep in RAM has no address that is known to both images",
     ("postprocess", "detection"): "the firmware finds boxes by numbers of one network",
 }
 """Keys that do not work with a slot, each with the reason."""

@@ -21,9 +21,12 @@ def format_failure(record: AccuracyRecord) -> str | None:
     missed = [f"  {sentence}" for sentence in find_missed_thresholds(record)]
     if not missed:
         return None
-    lines = ["the network is less accurate than the recipe asks for:", *missed]
+    lines = ["the network is less accurate than the recipe requires:", *missed]
     if record.layers is not None:
-        lines += ["the layers that lose most:", *map(format_layer, find_worst_layers(record))]
+        lines += [
+            "the layers with the largest loss:",
+            *map(format_layer, find_worst_layers(record)),
+        ]
     return "\n".join(lines)
 
 
@@ -58,7 +61,7 @@ def format_accuracy(record: AccuracyRecord) -> list[str]:
         rows += format_boxes(record.boxes)
     head, *lines = align_columns(rows, "<" + ">" * len(record.top1))
     if record.calibrated:
-        lines.insert(0, f"the calibration saw {record.calibrated} of these samples; use others")
+        lines.insert(0, f"the calibration used {record.calibrated} of these samples; use others")
     for output in record.outputs:
         found = (
             f"{name} {format_snr(signal)}, cosine {signal.cosine:.5f}"

@@ -241,7 +241,7 @@ def describe_block(violation: RuleViolation) -> str:
     device, kind = violation.device, violation.operator
     if violation.rule == "operator":
         return f"no substitute is known for {kind}, which {device} does not have"
-    return f"nothing known that pays lifts the rule '{violation.rule}' of {device}"
+    return f"no known change with a gain removes the rule '{violation.rule}' of {device}"
 
 
 def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterator[Advice]:

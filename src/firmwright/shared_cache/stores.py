@@ -126,7 +126,7 @@ class FolderStore:
         except OSError as error:
             raise CacheError(f"{path}: {error.strerror}", is_down=True) from None
         if len(data) > most:
-            raise CacheError(f"{path}: larger than the {most:,} bytes that it should have")
+            raise CacheError(f"{path}: larger than expected ({most:,} bytes)")
         with suppress(OSError):  # the owner of a read-only cache may be another user
             os.utime(path)
         return data
@@ -176,7 +176,7 @@ class FolderStore:
     def list_files(self) -> Iterator[tuple[int, int, Path]]:
         """Yield the last use of each file of the cache (ns), its bytes, and its path.
 
-        Other files of the folder do not count.
+        Other files of the folder are ignored.
         """
         for kind in KINDS:
             for path in self.folder.glob(f"{kind}/??/*"):
@@ -251,7 +251,7 @@ class BucketStore:
         except Exception as error:  # stores raise errors without a common base class
             raise CacheError(f"{place}: {first_line(error)}", is_down=True) from None
         if len(data) > most:
-            raise CacheError(f"{place}: larger than the {most:,} bytes that it should have")
+            raise CacheError(f"{place}: larger than expected ({most:,} bytes)")
         return data
 
     def write(self, name: str, data: bytes) -> None:

@@ -89,7 +89,7 @@ def judge(
         try:
             agreement = case.compare_with(exact)
             if share > LARGEST_SHARE:
-                raise UserError("the two evaluators are too far apart to judge")
+                raise UserError("the results of the two evaluators differ too much for a judgment")
         except UserError:
             message = f"{message}\n  {remark}"
         else:

@@ -29,7 +29,7 @@ def run(job: Job, folder: Path) -> None:
     caller, plan = job.recipe.arena == "caller", artifacts.PLAN.read(job)
     if caller and plan.other_arenas:
         raise UserError(
-            f"packages hand over one arena, and this network has another in "
+            f"packages pass one arena, but this network has a second arena in "
             f"{' and '.join(plan.other_arenas)}; add `memory: {{arena: ram}}` to the recipe, or "
             "leave `arena: caller` out"
         )

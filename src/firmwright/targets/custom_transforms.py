@@ -43,7 +43,7 @@ def find_problem(result: Any, before: relax.Function) -> str:
         return "returned a module without a Relax function 'main'"
     try:
         relax.analysis.check_well_formed(result)
-    except (RuntimeError, TypeError, ValueError) as error:  # TVM raises subclasses of these
+    except (RuntimeError, TypeError, ValueError) as error:  # TVM raises subclasses of these errors
         return f"returned a module that is not well-formed: {first_line(error)}"
     for what, now, then in (
         ("takes", [p.ty for p in main.params], [p.ty for p in before.params]),

@@ -115,8 +115,8 @@ def _find_board_errors(
         yield Finding(("stack",), f"{data['stack']} is too little; {message}")
     if "unicorn" in data["emulators"] and not board.machine:
         message = (
-            f"the board '{data['board']}' names no `machine` that unicorn stands in with; name "
-            "one in its board.yaml, or leave unicorn out"
+            f"the board '{data['board']}' names no `machine` for unicorn; add it to its "
+            "board.yaml, or remove unicorn from `emulators`"
         )
         yield Finding(("emulators", data["emulators"].index("unicorn")), message)
 

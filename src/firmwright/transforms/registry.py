@@ -51,7 +51,7 @@ CANONICAL = (
     ),
     Transform(
         "constant-arithmetic",
-        "no float32 sum, product or square root is of constants alone",
+        "no float32 sum, product or square root has only constants",
         fold_constant_arithmetic,
     ),
     Transform(
@@ -61,7 +61,7 @@ CANONICAL = (
     ),
     Transform(
         "concat-on-integers",
-        "integers of one grid that are only joined are never dequantized",
+        "integers with equal quantization parameters that are only joined are never dequantized",
         concat_integers,
     ),
     Transform(

@@ -67,7 +67,7 @@ class ClusterObserver:
         """Add no note, because the progress shows the number of finished trials."""
 
     def lose(self, job: str) -> None:
-        self.job.note(f"trial {job}: its worker died; another one gets it")
+        self.job.note(f"trial {job}: its worker ended; another worker runs it")
 
 
 def run_trials(job: Job, trials: Trials) -> Iterator[TrialResult]:

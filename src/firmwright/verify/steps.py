@@ -15,7 +15,7 @@ def find_output_steps(module: tvm.IRModule) -> tuple[float, ...]:
     """Return the step size of each result of ``main``, in the result's units.
 
     The size is 1 for integers that a quantize wrote. For floating point, it is the largest scale of
-    the last dequantized tensors from which the result was computed. Later factors do not count. The
+    the last dequantized tensors from which the result was computed. Later factors are ignored. The
     size is 0 for other types, which are exact or have no steps.
     """
     values = {b.var: b.value for b in main_bindings(module)}

@@ -32,7 +32,7 @@ def check_rates(record: AccuracyRecord, name: str) -> Iterator[str]:
     if limits.top1 is not None and rate < limits.top1 - ROUNDING:
         yield (
             f"top-1 of the {name} network is {rate:.2f} % ({reference} {first:.2f} %); "
-            f"thresholds.top1 asks for {limits.top1:g}"
+            f"thresholds.top1 requires {limits.top1:g}"
         )
     if limits.top1_loss is not None and first - rate > limits.top1_loss + ROUNDING:
         yield (
@@ -45,7 +45,7 @@ def check_rates(record: AccuracyRecord, name: str) -> Iterator[str]:
         if value < limits.metric:
             yield (
                 f"metric of the {name} network is {value:g} ({reference} {first:g}); "
-                f"thresholds.metric asks for {limits.metric:g}"
+                f"thresholds.metric requires {limits.metric:g}"
             )
 
 
@@ -57,16 +57,16 @@ def check_boxes(record: AccuracyRecord, name: str) -> Iterator[str]:
     missed = round((1 - rates.recall) * boxes.right)
     if limits.recall is not None and rates.recall < limits.recall:
         yield (
-            f"{missed} of {boxes.right} boxes are not among those of the {name} network (recall "
-            f"{rates.recall:.3f} at an overlap of {boxes.iou:g}); thresholds.boxes.recall asks "
-            f"for {limits.recall:g}"
+            f"{missed} of {boxes.right} boxes are missing in the results of the {name} network "
+            f"(recall {rates.recall:.3f} at an overlap of {boxes.iou:g}); thresholds.boxes.recall "
+            f"requires {limits.recall:g}"
         )
     extra = round((1 - rates.precision) * rates.found)
     if limits.precision is not None and rates.precision < limits.precision:
         yield (
             f"{extra} of {rates.found} boxes of the {name} network are not right (precision "
             f"{rates.precision:.3f} at an overlap of {boxes.iou:g}); thresholds.boxes.precision "
-            f"asks for {limits.precision:g}"
+            f"requires {limits.precision:g}"
         )
     first, *_ = boxes.networks.values()
     least, found = limits.mean_average_precision, rates.mean_average_precision
@@ -74,7 +74,7 @@ def check_boxes(record: AccuracyRecord, name: str) -> Iterator[str]:
         yield (
             f"mean average precision of the {name} network is {found:.3f} "
             f"({name_reference(record)} {first.mean_average_precision:.3f}) "
-            f"at an overlap of {boxes.iou:g}; thresholds.boxes.mean_average_precision asks for "
+            f"at an overlap of {boxes.iou:g}; thresholds.boxes.mean_average_precision requires "
             f"{least:g}"
         )
 
@@ -86,10 +86,10 @@ def check_outputs(record: AccuracyRecord, name: str) -> Iterator[str]:
         if limits.snr is not None and signal.snr is not None and signal.snr < limits.snr:
             yield (
                 f"SNR of the {name} output '{output.name}' is {signal.snr:.2f} dB; "
-                f"thresholds.snr asks for {limits.snr:g}"
+                f"thresholds.snr requires {limits.snr:g}"
             )
         if limits.cosine is not None and signal.cosine < limits.cosine:
             yield (
                 f"cosine of the {name} output '{output.name}' is {signal.cosine:.5f}; "
-                f"thresholds.cosine asks for {limits.cosine:g}"
+                f"thresholds.cosine requires {limits.cosine:g}"
             )

@@ -32,7 +32,7 @@ SHAPES: dict[tuple[int, ...], tuple[int, ...]] = {
 """The input's shape and the constant's."""
 
 
-OTHER_PLACES = "Default loops: it reads elements of other places"
+OTHER_PLACES = "Default loops: it reads elements at other positions"
 
 
 def formula(x: relax.Expr, constant: relax.Expr) -> relax.Expr:
@@ -66,8 +66,7 @@ def test_what_was_chosen_is_said() -> None:
     moves = "which the DMA moves during the computation. The innermost loop is one vector."
     none = "Streams deliver 0 of 2 inputs; others: moved by the DMA (2)."
     scale = (
-        "Streams deliver 0 of 2 inputs; others: moved by the DMA (1), not side by side in a "
-        "vector (1)."
+        "Streams deliver 0 of 2 inputs; others: moved by the DMA (1), not adjacent in a vector (1)."
     )
     one = "Streams deliver 1 of 2 inputs; others: moved by the DMA (1)."
     assert chosen == [
@@ -76,9 +75,9 @@ def test_what_was_chosen_is_said() -> None:
         "291 blocks of 244 bytes, which the DMA moves during the computation. No vectors: the "
         "inner loop's 61 steps are not whole vectors of 16.",
         f"6 blocks of 16,000 bytes, {moves} {one}",
-        "No blocks: all of it fits 16,384 bytes. The innermost loop is one vector. Streams "
+        "No blocks: all tensors fit 16,384 bytes. The innermost loop is one vector. Streams "
         "deliver 2 of 2 inputs.",
-        "No blocks: an even cut leaves less than a vector. No vectors: the inner loop's 50021 "
+        "No blocks: equal parts would be smaller than a vector. No vectors: the inner loop's 50021 "
         "steps are not whole vectors of 16.",
         f"4 blocks of 16,384 bytes, {moves} {none}",
         f"8 blocks of 16,384 bytes, {moves} {one}",
@@ -110,7 +109,7 @@ def test_what_is_not_elementwise_keeps_the_default_loops(made: Formula, said: st
 @pytest.mark.parametrize(
     ("shape", "made", "said"),
     [
-        ((64,), lambda x, _: op.broadcast_to(x, (9, 64, 64)), "no input of several axes comes"),
+        ((64,), lambda x, _: op.broadcast_to(x, (9, 64, 64)), "no input of several axes is moved"),
         ((), lambda x, _: op.add(x, x), "Default loops: it does not write an element for"),
     ],
     ids=["broadcast", "scalar"],

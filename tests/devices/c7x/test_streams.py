@@ -100,7 +100,7 @@ def sum_of_four(x: relax.Expr, constant: relax.Expr) -> relax.Expr:
     ("data", "said"),
     [
         (network({ROWS: (sum_of_four, numbers(1, *ROWS))}), "2 of 4 inputs; others: beyond 2"),
-        (network({ROWS: (op.add, numbers(1, 2, 4, 1))}), "1 of 2 inputs; others: not side by side"),
+        (network({ROWS: (op.add, numbers(1, 2, 4, 1))}), "1 of 2 inputs; others: not adjacent"),
         (
             of_bytes(ROWS, lambda x: op.add(op.astype(x, "float32"), relax.const(numbers(1, 64)))),
             "1 of 2 inputs; others: not 64 bytes a vector (1).",

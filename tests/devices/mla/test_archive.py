@@ -187,9 +187,9 @@ CONTENTS: dict[str, tuple[Any, str]] = {
     ),
     "unmade input": (
         changed(lambda s: s[2]["input_nodes"][0].update(name="z")),
-        "the step 'dequantize' reads 'z', which no step before it makes",
+        "the step 'dequantize' reads 'z', which no earlier step writes",
     ),
-    "order": (changed(lambda s: s[0].update(sequence=9)), "reads 'q', which no step before"),
+    "order": (changed(lambda s: s[0].update(sequence=9)), "reads 'q', which no earlier step"),
     "missing program": (
         changed(lambda s: s[1]["resources"].update(executable="other.elf")),
         "no file 'other.elf', which a step runs",

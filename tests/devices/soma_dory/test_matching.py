@@ -94,7 +94,7 @@ def test_a_clip_that_the_accelerator_has_not_stays_behind_the_layer() -> None:
 @pytest.mark.parametrize(
     ("steps", "returned_too", "sentence"),
     [
-        (plain, True, "its sums are followed by no operator that reads them alone"),
+        (plain, True, "its sums are followed by no operator that reads only these sums"),
         (
             lambda emit, x: emit(op.bitwise_not(x)),
             False,

@@ -178,7 +178,7 @@ def test_a_region_without_products_is_worth_no_long_call(
     if not offloaded:
         assert sentences(placement)["region without products"] == (
             "its region has no multiply-accumulates: calling TIDL costs 620 us, and c an estimated "
-            "3 us for all; min_macs=0 offloads it all the same"
+            "3 us for all; min_macs=0 offloads the region anyway"
         )
 
 

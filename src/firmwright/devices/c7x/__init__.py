@@ -26,7 +26,7 @@ class C7xTarget(Target):
 
     name = NAME
     core = "c7x"
-    reason = "the C7x runs everything that C runs"
+    reason = "the C7x runs all operators that the device c runs"
     is_fallback = True
     keeps_states = False
     stages = ("firmwright.devices.c7x.stages:LOADABLE",)

@@ -85,7 +85,7 @@ def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
         elif len(read.source.shape) == 1:
             tables = True
         else:
-            return "it reads elements of other places"
+            return "it reads elements at other positions"
     extents = tuple(int(v.dom.extent) for v in body.iter_vars)
     dtype = str(body.writes[0].source.dtype)
     return ElementwiseNest(

@@ -137,11 +137,11 @@ def explain_no_blocks(
 ) -> str:
     """Return the reason why there are no blocks, '' if there are blocks."""
     if split is None:
-        return f"all of it fits {BLOCK_BYTES:,} bytes"
+        return f"all tensors fit {BLOCK_BYTES:,} bytes"
     if block_elements(found, split) < VECTOR_BYTES // found.element_bytes:
-        return "an even cut leaves less than a vector"
+        return "equal parts would be smaller than a vector"
     if not moved:
-        return "no input of several axes comes with them"
+        return "no input of several axes is moved with the blocks"
     needed = 2 * BLOCK_BYTES * (len(moved) + 1)
     if needed > local_memory:
         return f"two of each buffer may take {needed:,} bytes of {local_memory:,} in local memory"

@@ -40,7 +40,7 @@ def explain_absence(job: Job) -> str:
         return ""
     if lacks_networks(job):
         return (
-            "no loadable for the chip was built: in it C would stand in for the networks of TI's "
+            "no loadable for the chip was built, because C would replace the networks of TI's "
             "tools; `target: tidl, c` runs them, by TIDL-RT"
         )
     makefile = PROJECT.path(job) / C7X.name / "Makefile"

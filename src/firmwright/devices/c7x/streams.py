@@ -98,7 +98,7 @@ def plan_stream(
         return f"not {STREAM_VECTOR_BYTES} bytes a vector"
     *steps, first = find_affine_factors(index, loops)
     if not steps or steps[-1] != 1 or first != 0:
-        return "not side by side in a vector"
+        return "not adjacent in a vector"
     around = zip(loops[:-1], steps, strict=False)
     dimensions = merge_dimensions([(int(loop.extent), step * size) for loop, step in around])
     if len(dimensions) > MAX_DIMENSIONS:

@@ -29,7 +29,7 @@ class MlaTarget(Target):
     packages = ("onnx",)
     stages = ("firmwright.devices.mla.stages:ARTIFACTS",)
     keeps_states = False
-    reason = "by SiMa's tables the MLA supports every operator of it"
+    reason = "by SiMa's tables, the MLA supports all operators of the region"
     options = MappingProxyType({option.name: option.values for option in OPTIONS})
     rewrites = (
         *("RemovePadByZero", "RemoveCopy", "RemoveIdentityReshape", "RemoveTrainingOperators"),

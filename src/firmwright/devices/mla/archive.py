@@ -1,7 +1,7 @@
 """Reads the archive that SiMa's compiler packs, and trusts no content of it.
 
-The rules are the rules of the vendor's reader, which rejects unknown content. The limits are the
-limits of a bundle, which are lower. ``.lm`` is the MLA's program of the first generation.
+The rules are the rules of the vendor's reader, which rejects unknown content. The limits of
+sizes are the lower limits of a bundle. ``.lm`` is the MLA's program of the first generation.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def check_batch(pipeline: Pipeline, batch: int, required: bool) -> None:
     if desired not in (None, batch):
         raise UserError(f"SiMa's archive is for a batch of {desired}; the recipe asks for {batch}")
     if required and actual != batch:
-        granted = "does not say which batch it is for" if actual is None else f"takes {actual}"
+        granted = "does not state its batch" if actual is None else f"takes {actual}"
         raise UserError(
             f"batch: the recipe requires {batch}, and SiMa's archive {granted}; lower `batch` or "
             "drop `require`"
@@ -131,7 +131,7 @@ def describe_archive(record: ArtifactsReport, archive: CompiledArchive) -> list[
 VERSION = "none: a stand-in, written without SiMa's Model SDK"
 NOTICE = """\
 This archive is a stand-in. firmwright wrote it because SiMa's Model SDK was not installed.
-It has no program for the MLA, and no chip can run it. compile.py next to it makes the real one.
+It has no program for the MLA, and no chip can run it. compile.py next to it makes the real archive.
 """
 
 

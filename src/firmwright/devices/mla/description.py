@@ -123,7 +123,7 @@ def find_unmade_inputs(
 
 def find_unmade(steps: Sequence[Mapping[str, Any]], content: Mapping[str, Any]) -> list[str]:
     return [
-        f"the step {step['name']!r} reads {node['name']!r}, which no step before it makes"
+        f"the step {step['name']!r} reads {node['name']!r}, which no earlier step writes"
         for node, step in find_unmade_inputs(steps, content)
         if not is_tolerated(node, step)
     ]

@@ -58,8 +58,8 @@ def run(job: Job, folder: Path) -> None:
     )
     REPORT.write(folder, report)
     job.note(
-        f"{report.values - report.differences} of {report.values} values equal over the register "
-        f"model; driver: {report.driver}; registers: {report.registers}"
+        f"{report.values - report.differences} of {report.values} values equal the values of the "
+        f"register model; driver: {report.driver}; registers: {report.registers}"
     )
     for question in report.open_questions:
         job.note(f"open: {question}")

@@ -162,7 +162,7 @@ def describe_unmatched(single: matching.UnmatchedOperator) -> str:
     dtype = dtype_of(single.anchor.var)
     if dtype not in ("int32", "uint32"):
         return f"it computes {dtype}"
-    followers = ", ".join(single.first_followers) or "no operator that reads them alone"
+    followers = ", ".join(single.first_followers) or "no operator that reads only these sums"
     return f"its sums are followed by {followers}"
 
 

@@ -39,7 +39,7 @@ class TidlTarget(Target):
         "firmwright.devices.tidl.stages:ARTIFACTS",
         "firmwright.devices.tidl.stages:APPLICATION",
     )
-    reason = "TIDL supports every operator of it"
+    reason = "TIDL supports all operators of the region"
     options = MappingProxyType({option.name: option.values for option in OPTIONS})
     rewrites = (
         *("RemoveMultiplyByOne", "RemovePadByZero", "RemoveCopy", "RemoveIdentityReshape"),

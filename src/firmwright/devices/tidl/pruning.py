@@ -87,7 +87,7 @@ def check_call(
         return None
     sentence = (
         f"its region has no multiply-accumulates: calling TIDL costs {timing.call_us:,} us, and "
-        f"{rest.name} an estimated {spent:,.0f} us for all; min_macs=0 offloads it all the same"
+        f"{rest.name} an estimated {spent:,.0f} us for all; min_macs=0 offloads the region anyway"
     )
     return RuleViolation("region without products", sentence)
 

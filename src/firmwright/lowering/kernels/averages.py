@@ -26,7 +26,7 @@ RAREST_TIE = 1024
 are as frequent in a convolution."""
 
 FLOAT_ERROR = Fraction(1, 2**21)
-"""The relative error of some operations in float32."""
+"""The maximum relative error of the few float32 operations of an average."""
 
 POOLS = ("relax.nn.avg_pool1d", "relax.nn.avg_pool2d", "relax.nn.avg_pool3d")
 

@@ -26,7 +26,7 @@ def drop_unknown_attributes(model: onnx.ModelProto) -> tuple[str, ...]:
     if not dropped:
         return ()
     listed = ", ".join(f"{name} ({count} times)" for name, count in sorted(dropped.items()))
-    return (f"attributes that ONNX does not define are passed over: {listed}",)
+    return (f"attributes that ONNX does not define are ignored: {listed}",)
 
 
 def is_text(name: str | bytes) -> bool:

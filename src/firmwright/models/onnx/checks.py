@@ -45,7 +45,7 @@ def check_model(model: onnx.ModelProto, name: str) -> None:
     except (onnx.checker.ValidationError, ValueError) as error:
         problem = f"{name}: not a valid ONNX model: {first_line(error)}"
         raise UserError(f"{problem}; {EXPORT_AGAIN}") from None
-    heading = f"{name}: values that the model's operators are not defined for:"
+    heading = f"{name}: values for which the model's operators are not defined:"
     refuse_problems(heading, value_problems(model), EXPORT_AGAIN)
 
 

@@ -106,12 +106,12 @@ def read_tensor_data(tensor: onnx.TensorProto, folder: Path, what: str) -> bytes
     inside = "\0" not in location and file.resolve().is_relative_to(folder.resolve())
     if not location or Path(location).is_absolute() or not inside:
         raise UserError(
-            f"{what}: its data is said to be in '{location}', outside the model's folder: "
+            f"{what}: its data is expected in '{location}', outside the model's folder: "
             "move the file into the folder of the model or below, and correct its location"
         )
     if file.exists() and not file.is_file():
         raise UserError(
-            f"{what}: its data is said to be in '{location}', which is not a file; download the "
+            f"{what}: its data is expected in '{location}', which is not a file; download the "
             "file, or export the model again"
         )
     try:
@@ -120,7 +120,7 @@ def read_tensor_data(tensor: onnx.TensorProto, folder: Path, what: str) -> bytes
         end = size if length < 0 else offset + length
         if offset < 0 or end > size:
             raise UserError(
-                f"{what}: its data is said to be bytes {offset} to {end} of '{location}', "
+                f"{what}: its data is expected in bytes {offset} to {end} of '{location}', "
                 f"which has {size}: download both files, or export the model again"
             )
         with file.open("rb") as stream:

@@ -63,7 +63,7 @@ class Quantizer(Body):
     def read_width(self, widths: Array) -> int:
         """Return the number of bits of a quantizer. Raises UserError if it is not one width."""
         if widths.size != 1 or not 1 <= widths.item() <= LARGEST_WIDTH or widths.item() % 1:
-            wanted = f"one whole width of 1 to {LARGEST_WIDTH}"
+            wanted = f"one width, a whole number from 1 to {LARGEST_WIDTH}"
             refuse(self.node, f"its bit width is {widths.tolist()}; export it with {wanted}")
         return int(widths.item())
 

@@ -134,7 +134,9 @@ def operands_of(importer: Importer, node: torch.fx.Node) -> list[tuple[Expr, Exp
 def add(importer: Importer, node: torch.fx.Node) -> Expr:
     """Import ``add(x, y)`` and ``sub(x, y)`` without a factor."""
     if node.kwargs.get("alpha", 1) != 1:
-        raise ValueError("a sum of complex numbers with alpha; multiply before")
+        raise ValueError(
+            "a sum of complex numbers with alpha; multiply the second summand by alpha first"
+        )
     (a, b), (c, d) = operands_of(importer, node)
     combine = op.add if node.target is ATEN.add.Tensor else op.subtract
     zero = relax.const(0.0, dtype_of(a))
@@ -160,7 +162,10 @@ def divide(importer: Importer, node: torch.fx.Node) -> Expr:
     """Import ``div(x, y)`` by real numbers."""
     (a, b), (c, d) = operands_of(importer, node)
     if d is not None:
-        raise ValueError("a division by complex numbers; multiply by the reciprocal's parts")
+        raise ValueError(
+            "a division by complex numbers; multiply by the real and imaginary parts of the "
+            "reciprocal"
+        )
     b = relax.const(0.0, dtype_of(a)) if b is None else b
     emit = importer.block_builder.emit
     return join(importer, node, emit(op.divide(a, c)), emit(op.divide(b, c)))

@@ -190,7 +190,7 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         base, exponent = self.operands(node)
         if "int" in dtype_of(base):
             raise ValueError(
-                "powers of integers with a computed exponent; convert to float32 before"
+                "powers of integers with a computed exponent; convert the integers to float32"
             )
         return self.block_builder.emit(relax.op.power(base, exponent))
 

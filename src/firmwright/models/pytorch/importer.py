@@ -76,7 +76,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         )
     except UserError:
         with suppress_output():
-            importer.block_builder = None  # prevents TVM's message about an unfinished builder
+            importer.block_builder = None  # so TVM does not report an unfinished builder
         raise
     variables = {
         str(value.name): labels[node.name]
@@ -185,7 +185,9 @@ def check_archive(data: bytes, name: str) -> None:
     if any(m.endswith("data.pkl") for m in members):
         raise UserError(f"{name}: not an exported program but pickled weights; {EXPORT_HINT}")
     if not any(m.endswith((".json", "archive_format")) for m in members):
-        raise UserError(f"{name}: not an exported program but some other .zip file; {EXPORT_HINT}")
+        raise UserError(
+            f"{name}: not an exported program but another kind of .zip file; {EXPORT_HINT}"
+        )
     refused = [m for m in members if EXECUTABLE_MEMBER.search(m)]
     if refused:
         raise UserError(

@@ -181,7 +181,7 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     try:
         machine = make_virtual_machine(module)
         results = run_in_sequence(inputs, states, outputs, run)
-    except (RuntimeError, TypeError, ValueError) as error:  # TVM raises subclasses of these
+    except (RuntimeError, TypeError, ValueError) as error:  # TVM raises subclasses of these errors
         raise UserError(
             f"TVM's virtual machine, the reference, cannot run the model: {first_line(error)}; run "
             "the module in TVM to find the cause"

@@ -23,9 +23,9 @@ def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
     because their changes make the model stage run again.
 
     Raises UserError with the file and line of an exception in the user's code. Also raises
-    UserError for a module or function that does not exist, and for another result. The function is
-    also rejected if it reads other files of the folder, or if its second call returns another
-    network.
+    UserError for a module or function that does not exist, and for a result of another type.
+    The function is also rejected if it reads other files of the folder, or if its second call
+    returns another network.
     """
     first, opened = call_once(folder, reference)
     again, _ = call_once(folder, reference)

@@ -119,7 +119,7 @@ def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
     except Exception as error:  # the reader of flatbuffers raises exceptions of many types
         reason = "an offset or length is outside the file"
         raise UserError(f"{name}: a damaged TFLite model: {reason}; fetch it again") from error
-    what = f"{name}: LiteRT does not survive this model"
+    what = f"{name}: LiteRT crashes on this model"
     try:
         try:
             run_in_copy(what, load_interpreter, data)

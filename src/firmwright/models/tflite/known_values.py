@@ -42,7 +42,7 @@ def fold_known_values(data: bytes, shapes: Shapes) -> bytes:
     known = find_known_results(model)
     if not known and not shapes and not has_open_results(model):
         return data
-    what = "LiteRT does not survive the computation of the model's shapes"
+    what = "LiteRT crashes when it computes the model's shapes"
     lengths, values = run_in_copy(what, compute_known_values, data, sorted(known), dict(shapes))
     graph = model.subgraphs[0]
     for tensor, shape in zip(graph.tensors, lengths, strict=False):

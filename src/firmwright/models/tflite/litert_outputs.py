@@ -108,7 +108,7 @@ def run_with_kernels(data: bytes, run: Callable[[bytes, str], Result]) -> tuple[
 
     Raises UserError if no set of kernels can evaluate the model.
     """
-    what = "LiteRT, the reference, does not survive the model"
+    what = "LiteRT, the reference, crashes on this model"
     model = repair(repair_dimensions(data)[0])
     if has_integer_sum(data):
         return describe("optimized kernels, for a SUM"), run_in_copy(what, run, model, OPTIMIZED)

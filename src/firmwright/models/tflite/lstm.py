@@ -96,7 +96,7 @@ def convert_step(converter: Any, op: Any) -> relax.Expr:
     options = converter._get_builtin_options(op, tflite.LSTMOptions)
     if options.KernelType() != tflite.LSTMKernelType.FULL:
         raise UserError(
-            "is of the basic kernel; firmwright supports the full kernel: convert the model again "
+            "has the basic kernel; firmwright supports the full kernel: convert the model again "
             "with UNIDIRECTIONAL_SEQUENCE_LSTM"
         )
     (source, *_) = converter.get_input_tensors(op)

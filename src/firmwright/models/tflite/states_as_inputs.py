@@ -130,7 +130,7 @@ class Exposer:
             if key not in self.now and not tensor.isVariable:
                 continue
             if tensor.type == schema.TensorType.INT16 and tensor.quantization is not None:
-                tensor.quantization.zeroPoint = [0]  # LiteRT ignores the file's zero point
+                tensor.quantization.zeroPoint = [0]  # LiteRT ignores the zero point in the file
             self.first.setdefault(key, given)
             result = copy.copy(tensor)
             result.isVariable = False

@@ -171,7 +171,7 @@ class Inliner:
         result = counter.add_counter(loop)
         model.subgraphs[0].operators.append(loop)
         model.subgraphs[0].outputs = [result]
-        what = "LiteRT does not survive the count of the steps"
+        what = "LiteRT crashes when it counts the steps"
         steps = run_in_copy(what, run_counter, pack(model, self.size), result)
         if steps >= MOST_STEPS:
             raise UserError(

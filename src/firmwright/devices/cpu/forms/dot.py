@@ -200,7 +200,7 @@ FORMS = (
         ),
         pack=pack_matrices,
         cost=0.06,
-        sentence="SMMLA makes 32 products of two pixels and two channels.",
+        sentence="SMMLA computes 32 products of two pixels and two channels.",
     ),
     Form(
         name="dot_conv2d",
@@ -209,7 +209,7 @@ FORMS = (
         conditions=(INTEGERS, ROUNDED),
         pack=pack_convolution,
         cost=0.1,
-        sentence="SDOT makes 16 products, four of each of four channels.",
+        sentence="SDOT computes 16 products, four of each of four channels.",
     ),
     Form(
         name="dot_depthwise_conv2d",
@@ -222,7 +222,7 @@ FORMS = (
         ),
         pack=pack_depthwise,
         cost=0.4,
-        sentence="Column by column: SDOT makes the products of four channels with their rows.",
+        sentence="Column by column: SDOT computes the products of four channels with their rows.",
     ),
     Form(
         name="dot_dense",
@@ -231,6 +231,6 @@ FORMS = (
         conditions=(INTEGERS, ROUNDED),
         pack=pack_convolution,
         cost=0.11,
-        sentence="SDOT makes 16 products, four of each of four channels.",
+        sentence="SDOT computes 16 products, four of each of four channels.",
     ),
 )

@@ -105,7 +105,7 @@ FORMS = (
         ),
         pack=dsp_bytes.pack_depthwise,
         cost=2.0,
-        sentence="Column by column, whose upper two products SMLAD makes at once.",
+        sentence="Column by column; SMLAD computes the upper two products at once.",
     ),
     Form(
         name="dsp_depthwise_conv2d_any",
@@ -126,7 +126,7 @@ FORMS = (
         conditions=(INTEGERS,),
         pack=dsp_bytes.pack_dense,
         cost=1.0,
-        sentence="A halfword has two channels' weights, so that SMLAD does four products.",
+        sentence="A halfword has two channels' weights; two SMLAD compute four products.",
     ),
     Form(
         name="dsp_conv2d",
@@ -135,7 +135,7 @@ FORMS = (
         conditions=(INTEGERS,),
         pack=dsp_bytes.pack_convolution,
         cost=1.0,
-        sentence="A halfword has two channels' weights, so that SMLAD does four products.",
+        sentence="A halfword has two channels' weights; two SMLAD compute four products.",
         tiles=TILES,
     ),
     Form(
@@ -145,7 +145,7 @@ FORMS = (
         conditions=(wide.SCALED, wide.NARROW_SUMS),
         pack=pack_wide_convolution,
         cost=1.5,
-        sentence="SMLAD does two products of 16-bit inputs.",
+        sentence="SMLAD computes two products of 16-bit inputs.",
     ),
     Form(
         name="dsp_wide_conv2d",
@@ -154,7 +154,7 @@ FORMS = (
         conditions=(wide.SCALED, wide.NARROW_SUMS),
         pack=pack_wide_convolution,
         cost=1.1,
-        sentence="SMLAD does two products of 16-bit inputs.",
+        sentence="SMLAD computes two products of 16-bit inputs.",
     ),
     Form(
         name="dsp_matmul",
@@ -163,6 +163,6 @@ FORMS = (
         conditions=(matrices.SCALED,),
         pack=pack_product,
         cost=1.1,
-        sentence="Four columns are widened without their zero point; SMLAD does two products.",
+        sentence="Four columns are widened without their zero point; SMLAD computes two products.",
     ),
 )

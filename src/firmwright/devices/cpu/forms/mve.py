@@ -144,7 +144,7 @@ FORMS = (
         ),
         pack=pack_depthwise,
         cost=0.8,
-        sentence="A channel at a time, of which one load gathers all taps of a pixel.",
+        sentence="One channel at a time; one load gathers all taps of a pixel.",
     ),
     Form(
         name="mve_dense",

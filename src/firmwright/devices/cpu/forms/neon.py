@@ -95,7 +95,7 @@ FORMS = (
         conditions=(INTEGERS, ROUNDED, SMALL_WEIGHTS),
         pack=pack_convolution,
         cost=0.25,
-        sentence="Eight bytes at once, of two products a sum of 16 bits.",
+        sentence="Eight bytes at once; two products share a sum of 16 bits.",
     ),
     Form(
         name="neon_depthwise_conv2d",
@@ -104,7 +104,7 @@ FORMS = (
         conditions=(INTEGERS, ROUNDED, SMALL_WEIGHTS),
         pack=pack_depthwise,
         cost=0.6,
-        sentence="Eight channels at once, of two taps a sum of 16 bits.",
+        sentence="Eight channels at once; two taps share a sum of 16 bits.",
     ),
     Form(
         name="neon_dense",
@@ -113,7 +113,7 @@ FORMS = (
         conditions=(INTEGERS, ROUNDED, SMALL_WEIGHTS),
         pack=pack_convolution,
         cost=0.3,
-        sentence="Eight bytes at once, of two products a sum of 16 bits.",
+        sentence="Eight bytes at once; two products share a sum of 16 bits.",
     ),
     Form(
         name="neon_matmul",

@@ -247,7 +247,7 @@ FORMS = (
         ),
         pack=pack_convolution,
         cost=2.2,
-        sentence="A word has two pixels, so that one multiplication does two of the layer's.",
+        sentence="A word has two pixels, so one multiplication computes two multiply-accumulates.",
         shared=True,
         tiles=TILES,
         fit_tile=fit_tile,
@@ -270,7 +270,7 @@ FORMS = (
         conditions=(INTEGERS,),
         pack=rv32_dense.pack_dense,
         cost=2.3,
-        sentence="A word has four channels; one multiplication does two of them.",
+        sentence="A word has four channels; one multiplication computes two multiply-accumulates.",
         shared=True,
     ),
     Form(

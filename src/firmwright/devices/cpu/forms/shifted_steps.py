@@ -1,9 +1,9 @@
 """Chooses biases for a shifted layer, so that the offsets of its sums are whole steps of a product.
 
 A form adds its offset after the product h = (sum · multiplier) >> 30, whose unit is about the unit
-of the sums. The offset in a graph is finer. A bias that is larger by b and an offset that is
-smaller by b products are the same layer. Some hundred values of b contain one for which the offset
-is nearly an integer, so that every step begins at the same sum.
+of the sums. The offset in a graph has fractions of this unit. A bias that is larger by b, with an
+offset that is smaller by b products, computes the same results. One of some hundred values of b
+makes the offset nearly an integer, so that every step begins at the same sum.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ FORMS = (
         conditions=(INTEGERS, ROUNDED),
         pack=pack_convolution,
         cost=0.1,
-        sentence="AVX-512's products of four bytes, or AVX2's of two words, as the machine has.",
+        sentence="Products of four bytes by AVX-512, or of two words by AVX2.",
     ),
     Form(
         name="x64_depthwise_conv2d",
@@ -117,7 +117,7 @@ FORMS = (
         conditions=(INTEGERS, ROUNDED),
         pack=pack_depthwise,
         cost=0.5,
-        sentence="Two taps of 16 channels at once, by AVX-512 or AVX2, as the machine has.",
+        sentence="Two taps of 16 channels at once, by AVX-512 or AVX2.",
     ),
     Form(
         name="x64_dense",
@@ -126,7 +126,7 @@ FORMS = (
         conditions=(INTEGERS, ROUNDED),
         pack=pack_convolution,
         cost=0.1,
-        sentence="AVX-512's products of four bytes, or AVX2's of two words, as the machine has.",
+        sentence="Products of four bytes by AVX-512, or of two words by AVX2.",
     ),
     Form(
         name="x64_matmul",

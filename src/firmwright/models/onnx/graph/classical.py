@@ -195,7 +195,7 @@ def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     labels = get_labels(node)
     if len(get_attribute(node, "intercepts", labels)) != len(labels):
         refuse_inconsistent(
-            node, f"it has {len(labels)} labels, and not a row of coefficients for each"
+            node, f"it has {len(labels)} labels; expected a row of coefficients per label"
         )
     body, x = begin(node, walk)
     scores = add_scores(body, x, len(labels))

@@ -274,7 +274,7 @@ def finish_results(
     known = {result for _, result in forest.leaves}
     if known != {*range(results)}:
         refuse_inconsistent(
-            body.node, f"it has {results} results, and weights only of {sorted(known)}"
+            body.node, f"it has {results} results, but weights of only {sorted(known)}"
         )
     if results == 1 and transform != "NONE":
         refuse(
