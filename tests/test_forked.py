@@ -145,10 +145,10 @@ def test_a_copy_ends_with_the_process_that_made_it(number: int, tmp_path: Path) 
     program.write_text(PROGRAM.format(descriptor=sender))
     with subprocess.Popen([sys.executable, program], pass_fds=(sender,)) as process:
         os.close(sender)
-        with os.fdopen(receiver) as told:
-            assert int(told.readline()) != process.pid
+        with os.fdopen(receiver) as expected:
+            assert int(expected.readline()) != process.pid
             process.send_signal(number)
-            assert told.read() == ""  # the copy holds the pipe open until it ends
+            assert expected.read() == ""  # the copy holds the pipe open until it ends
     assert process.returncode == -number
 
 

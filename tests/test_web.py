@@ -77,7 +77,7 @@ def test_a_file_comes_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (send(200, bytes(101)), "sends more than 100 bytes"),
         (send_for_ever, "sends more than 100 bytes"),
@@ -88,8 +88,8 @@ def test_a_file_comes_as_it_is() -> None:
         (hang_up, "does not answer"),
     ],
 )
-def test_other_answers_are_told(answer: Answer, told: str) -> None:
-    assert re.search(told, refusal(serve(answer)))
+def test_other_answers_are_told(answer: Answer, message: str) -> None:
+    assert re.search(message, refusal(serve(answer)))
 
 
 def test_a_server_that_sends_a_byte_now_and_then_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

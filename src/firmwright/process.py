@@ -153,12 +153,12 @@ def describe_fault(error: Exception) -> str:
     # This import is late, because faults are rare.
     from firmwright.user_folders import find_cache_folder
 
-    told = "".join(traceback.format_exception(error))
+    trace = "".join(traceback.format_exception(error))
     what = f"{type(error).__name__}: {first_line(error)}: this is a fault of firmwright"
     log = (find_cache_folder() or Path.cwd()) / FAULT_LOG
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(told, encoding="utf-8", errors="backslashreplace")
+        log.write_text(trace, encoding="utf-8", errors="backslashreplace")
     except OSError as failed:
-        return f"{what}; please report it ({log} cannot be written: {failed.strerror})\n{told}"
+        return f"{what}; please report it ({log} cannot be written: {failed.strerror})\n{trace}"
     return f"{what}; please report it with {log}"

@@ -41,7 +41,7 @@ def describe(recipe: str, stated: str, folder: Path) -> str:
         cwd=ROOT, check=False, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:
-        small = any(told in done.stderr for told in NO_ROOM)
+        small = any(message in done.stderr for message in NO_ROOM)
         return "does not fit" if small else f"**{done.stderr.strip().splitlines()[0]}**"
     run = json.loads((outdir / Path(stated).stem / "run" / "run.json").read_text("utf-8"))
     if run["exact_samples"] == run["samples"]:

@@ -166,7 +166,7 @@ def set_value(*path: str | int, value: Any) -> Callable[[Any, Any], None]:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (set_value("b", "mediaType", value="application/json"), "found 'application/json'"),
         (set_value("b", "verificationMaterial", "certificate", value={}), "with a certificate"),
@@ -188,11 +188,11 @@ def set_value(*path: str | int, value: Any) -> Callable[[Any, Any], None]:
     ],
 )
 def test_what_is_no_signature_of_a_model_is_refused(
-    change: Callable[[Any, Any], None], told: str, signed: Signed
+    change: Callable[[Any, Any], None], message: str, signed: Signed
 ) -> None:
     again = signed.sign_again(lambda *_: None)
     assert signed.verify(again).name == "vendor"
-    assert told in signed.refuse(signed.sign_again(change))
+    assert message in signed.refuse(signed.sign_again(change))
 
 
 @pytest.mark.parametrize(

@@ -145,13 +145,13 @@ def test_the_keyboard_walks_through_the_graph_and_sorts(page: Page) -> None:
 
 
 def test_a_screen_reader_is_told_of_every_part(page: Page) -> None:
-    told = page.locator("body").aria_snapshot()
+    recorded = page.locator("body").aria_snapshot()
     for section in ("Summary", "Advice", "Graph", "Memory over time", "Layers", "Sizes"):
-        assert f'heading "{section}" [level=2]' in told
-        assert f'region "{section}"' in told
-    assert 'navigation "Sections"' in told
-    assert 'searchbox "Search"' in told
-    assert 'img "Buffers in ram"' in told
+        assert f'heading "{section}" [level=2]' in recorded
+        assert f'region "{section}"' in recorded
+    assert 'navigation "Sections"' in recorded
+    assert 'searchbox "Search"' in recorded
+    assert 'img "Buffers in ram"' in recorded
     rows = page.locator("#layer-table tbody tr").count()
     assert len(page.locator("#graph").get_by_role("listitem").all()) == rows
 

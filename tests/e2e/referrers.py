@@ -62,7 +62,7 @@ class ListingRegistry(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         digest, kind = f"sha256:{hashlib.sha256(body).hexdigest()}", self.headers["Content-Type"]
         self.kept[digest] = body, kind
-        told = {}
+        found = {}
         if "/manifests/" in self.path:
             self.kept[self.path.rsplit("/", 1)[1]] = body, kind
             manifest = json.loads(body)
@@ -70,8 +70,8 @@ class ListingRegistry(BaseHTTPRequestHandler):
                 entry = {"mediaType": kind, "digest": digest, "size": len(body)}
                 entry["artifactType"] = manifest["artifactType"]
                 self.referrers.setdefault(subject["digest"], []).append(entry)
-                told["OCI_Subject"] = subject["digest"]
-        self.answer(201, **told)
+                found["OCI_Subject"] = subject["digest"]
+        self.answer(201, **found)
 
 
 @contextmanager

@@ -120,9 +120,9 @@ def test_a_second_machine_takes_every_stage(
     for each in objects:
         connect("s3").put_object(Bucket="team", Key=each["Key"], Body=b"a lie")
     third = make(tmp_path / "third", "s3://team/builds")
-    taken, _, told = build(third)
+    taken, _, printed = build(third)
     assert "objects" not in taken
-    assert "this stage was run instead" in told
+    assert "this stage was run instead" in printed
     assert (third.folder / BUNDLE).read_bytes() == (first.folder / BUNDLE).read_bytes()
 
 

@@ -83,8 +83,8 @@ def test_init_tells_the_accelerators_of_a_platform(folder: Repository) -> None:
     words = ("firmwright", "init", "digits.onnx", "--platform", "am62a")
     recipe = folder.folder / "digits.yaml"
     assert folder.run(*words).returncode == 0
-    told = "# The platform also has tidl and c7x: `target: tidl, c` prefers it.\ntarget: c\n"
-    assert told in recipe.read_text()
+    sentence = "# The platform also has tidl and c7x: `target: tidl, c` prefers it.\ntarget: c\n"
+    assert sentence in recipe.read_text()
     recipe.unlink()
     assert folder.run(*words, "--target", "tidl, c").returncode == 0
     assert "list the possible values.\nplatform: am62a\ntarget: tidl, c\n" in recipe.read_text()

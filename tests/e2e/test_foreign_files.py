@@ -21,11 +21,11 @@ def test_foreign_files_among_the_sources_are_neither_packed_nor_removed(
     (network / "network.o").write_bytes(b"made by make")
     failed = copy_of_built.doit("build", RECIPE)
     assert failed.returncode == 1
-    told = "sources: no build of this version wrote network/foreign.c, network/network.o; move "
-    assert told in failed.stderr
+    message = "sources: no build of this version wrote network/foreign.c, network/network.o; move "
+    assert message in failed.stderr
     cleaned = copy_of_built.doit("clean", "-a", RECIPE)
-    told = "no build wrote build/digits/rv32-bare/sources/network/foreign.c: it stays\n"
-    assert told in cleaned.stdout
+    message = "no build wrote build/digits/rv32-bare/sources/network/foreign.c: it stays\n"
+    assert message in cleaned.stdout
     left = [path for path in (copy_of_built.folder / "build/digits").rglob("*") if path.is_file()]
     kept = {"foreign.c": b"int foreign;\n", "network.o": b"made by make"}
     assert {path.name: path.read_bytes() for path in left if path.name != ".firmwright"} == kept
@@ -45,7 +45,7 @@ def test_a_folder_in_the_place_of_an_object_is_made_an_object(copy_of_built: Rep
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "message"),
     [
         (
             "digits/rv32-bare/plan",
@@ -55,14 +55,14 @@ def test_a_folder_in_the_place_of_an_object_is_made_an_object(copy_of_built: Rep
     ],
 )
 def test_a_file_in_the_place_of_a_folder_is_named(
-    copy_of_built: Repository, place: str, told: str
+    copy_of_built: Repository, place: str, message: str
 ) -> None:
     path = copy_of_built.folder / "build" / place
     shutil.rmtree(path)
     path.touch()
     failed = copy_of_built.doit("build", RECIPE)
     assert failed.returncode == 1
-    assert failed.stderr.strip().endswith(f"build/{place}: {told}")
+    assert failed.stderr.strip().endswith(f"build/{place}: {message}")
 
 
 def test_the_build_folder_of_another_recipe_is_rejected(copy_of_built: Repository) -> None:

@@ -96,8 +96,8 @@ def test_a_source_that_the_compiler_refuses(shared: Repository) -> None:
     shared.write("weigh-gain.c", '#include "missing.h"\n')
     recipe(shared, SOURCES.replace("weigh.c", "weigh-gain.c"))
     shared.write("net.yaml", (shared.folder / "net.yaml").read_text() + "cflags: [-g]\n")
-    told = mistake(shared)
-    assert "net.yaml:6:5: libraries[0]: network/weigh-gain.c: the compiler rejected it:" in told
+    printed = mistake(shared)
+    assert "net.yaml:6:5: libraries[0]: network/weigh-gain.c: the compiler rejected it:" in printed
 
 
 def test_a_strategy_that_calls_what_no_library_has(shared: Repository) -> None:
@@ -115,8 +115,8 @@ def test_a_source_whose_name_the_project_has(shared: Repository) -> None:
     name = "network_weights.c"
     shared.write(name, "")
     recipe(shared, f"sources: [{name}]")
-    told = f"{name}: the generated project already has a file {name}; rename your file"
-    assert f"net.yaml:6:5: libraries[0]: {told}" in mistake(shared)
+    message = f"{name}: the generated project already has a file {name}; rename your file"
+    assert f"net.yaml:6:5: libraries[0]: {message}" in mistake(shared)
 
 
 @pytest.mark.parametrize("extensions", [True, False])

@@ -81,7 +81,7 @@ def test_a_program_has_no_images(repository: Repository) -> None:
 
 @pytest.mark.needs("openssl")
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--image-version", "new"), "version new: not a version of MCUboot; expected"),
         (("--slot", "8KiB"), "Image size"),
@@ -90,10 +90,10 @@ def test_a_program_has_no_images(repository: Repository) -> None:
         (("--key", "digits.yaml"), "other users can read this key"),
     ],
 )
-def test_mistakes_are_told(repository: Repository, words: tuple[str, ...], told: str) -> None:
+def test_mistakes_are_told(repository: Repository, words: tuple[str, ...], message: str) -> None:
     (repository.folder / "digits.yaml").chmod(0o644)
     done = image(repository, *LAYOUT, *words, "--output", "none.bin")
     assert done.returncode == 2
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not (repository.folder / "none.bin").exists()

@@ -135,8 +135,10 @@ def test_an_output_whose_size_depends_on_the_data_is_refused(repository: Reposit
     nodes += [helper.make_node("Cast", ["i"], ["y"], to=FLOAT)]
     save(repository.folder / "m.onnx", nodes, [1, 3], [2, 3])
     text = fail_with(repository, "model: m.onnx\n")
-    told = "r.yaml:1:8: model: m.onnx: output 'y' has no static shape; firmware needs fixed ones: "
-    assert f"{told}end the model before NonZero (node 'where')\n" in text
+    sentence = (
+        "r.yaml:1:8: model: m.onnx: output 'y' has no static shape; firmware needs fixed ones: "
+    )
+    assert f"{sentence}end the model before NonZero (node 'where')\n" in text
 
 
 def test_arena_larger_than_ram_names_the_largest_buffers(repository: Repository) -> None:
@@ -347,8 +349,8 @@ def test_a_build_of_the_same_name_is_not_replaced(copy_of_built: Repository) -> 
 
 
 def test_no_recipe_at_all(repository: Repository) -> None:
-    assert "no recipe: name one" in (told := fail(repository))
-    assert told.endswith("put some into recipes/; here are: digits\n")
+    assert "no recipe: name one" in (printed := fail(repository))
+    assert printed.endswith("put some into recipes/; here are: digits\n")
     assert "optional arguments: recipe= " in repository.doit("help", "build").stdout
     assert "`firmwright watch` builds after every change" in repository.doit("auto").stderr
     piped = repository.run("bash", "-c", "set -o pipefail; firmwright platforms | true")

@@ -159,10 +159,10 @@ def test_resnet8_goes_through_the_sdk_as_the_recipe_quantizes_it(
     place = (
         repository.folder / "build/resnet8-modalix/modalix/artifacts/resnet8-modalix_modalix_mla"
     )
-    told = json.loads((place / "quantized/resnet8-modalix.sima.json").read_text())
-    assert "calibration_method=HistogramMSEMethod(num_bins=2048)" in told["config"]
-    assert "biascorr_type=<BiasCorrectionType.REGULAR" in told["config"]
-    assert told["samples"] == 2
+    result = json.loads((place / "quantized/resnet8-modalix.sima.json").read_text())
+    assert "calibration_method=HistogramMSEMethod(num_bins=2048)" in result["config"]
+    assert "biascorr_type=<BiasCorrectionType.REGULAR" in result["config"]
+    assert result["samples"] == 2
     kinds = {n.op_type for n in onnx.load(place / "resnet8-modalix.onnx").graph.node}
     assert "Conv" in kinds
     assert not any(kind.endswith("QuantizeLinear") for kind in kinds)  # the output is float

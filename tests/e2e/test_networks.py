@@ -98,9 +98,11 @@ def test_two_networks_share_an_arena_on_a_board(repository: Repository) -> None:
     assert sizes["arena"] == max(-(-size // 16) * 16 for size in arenas.values())
 
     assert "objects   <- sources" in repository.firmwright("graph", "pair.yaml").stdout
-    told = repository.firmwright("inspect", str(bundle)).stdout
-    assert "pair on cortex-m4-bare" in told
-    assert "networks/pair-digits-cortex-m4-bare.tar.gz, arena 1,328 bytes, 0 of 50 values" in told
+    printed = repository.firmwright("inspect", str(bundle)).stdout
+    assert "pair on cortex-m4-bare" in printed
+    assert (
+        "networks/pair-digits-cortex-m4-bare.tar.gz, arena 1,328 bytes, 0 of 50 values" in printed
+    )
     refused = repository.firmwright("diff", str(bundle), str(bundle))
     assert refused.returncode != 0
     assert "a firmware of several networks; it contains a bundle per network" in refused.stderr
@@ -163,12 +165,12 @@ MISTAKES = {
 """Messages, by the text of the recipe."""
 
 
-@pytest.mark.parametrize(("text", "told"), MISTAKES.items())
-def test_mistakes_are_told_at_their_place(repository: Repository, text: str, told: str) -> None:
+@pytest.mark.parametrize(("text", "printed"), MISTAKES.items())
+def test_mistakes_are_told_at_their_place(repository: Repository, text: str, message: str) -> None:
     repository.write("bad.yaml", text)
     done = repository.doit("build", "recipe=bad.yaml")
     assert done.returncode != 0
-    assert told in done.stdout + done.stderr
+    assert message in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
 
@@ -191,8 +193,8 @@ def test_recipes_of_two_boards_are_refused(repository: Repository) -> None:
     repository.write("bad.yaml", TWO % ("a: digits.yaml", "b: there.yaml") + HOST)
     done = repository.doit("build", "recipe=bad.yaml")
     assert done.returncode != 0
-    told = "there.yaml:3:14: run.board: desk.yaml, but nothing in digits.yaml"
-    assert told in done.stdout + done.stderr
+    message = "there.yaml:3:14: run.board: desk.yaml, but nothing in digits.yaml"
+    assert message in done.stdout + done.stderr
 
 
 def test_recipes_that_are_compiled_in_two_ways_are_refused(repository: Repository) -> None:
@@ -200,8 +202,10 @@ def test_recipes_that_are_compiled_in_two_ways_are_refused(repository: Repositor
     repository.write("bad.yaml", TWO % ("a: digits.yaml", "b: small.yaml") + HOST)
     done = repository.doit("build", "recipe=bad.yaml")
     assert done.returncode != 0
-    told = "small.yaml:3:9: cflags: [-DSMALL], but [] in digits.yaml; all networks of one firmware "
-    assert told in done.stdout + done.stderr
+    message = (
+        "small.yaml:3:9: cflags: [-DSMALL], but [] in digits.yaml; all networks of one firmware "
+    )
+    assert message in done.stdout + done.stderr
 
 
 def test_an_accelerator_is_refused(repository: Repository) -> None:

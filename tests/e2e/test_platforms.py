@@ -76,8 +76,8 @@ def test_other_commands_take_them_too(built: Repository) -> None:
     assert refused.returncode == 2
     tasks = "bundle:digits-host, bundle:digits-cortex-m4-bare"
     assert refused.stderr == f"info supports one recipe and one platform; found: {tasks}\n"
-    told = built.firmwright("explain", *words).stdout
-    assert "digits on host\n" in told and "digits on cortex-m4-bare\n" in told
+    printed = built.firmwright("explain", *words).stdout
+    assert "digits on host\n" in printed and "digits on cortex-m4-bare\n" in printed
     refused = built.firmwright("explain", "--json", *words)
     assert refused.returncode == 2
     assert refused.stderr == "--json supports one recipe and one platform\n"

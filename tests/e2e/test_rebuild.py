@@ -55,9 +55,9 @@ def test_a_bundle_that_was_not_built_so_is_told(
     other = repack(honest.path, tmp_path / "other.tar.gz", change_memory)
     monkeypatch.setattr(bundle_commands, "rebuild", lambda *_: Rebuilt(honest, tmp_path))
     assert bundle_commands.run_command(make_parser().parse_args(["rebuild", str(other)])) == 1
-    told = capsys.readouterr().out
-    assert "memory.flash_bytes" in told
-    assert "first: manifest.json, memory.flash_bytes: " in told
+    printed = capsys.readouterr().out
+    assert "memory.flash_bytes" in printed
+    assert "first: manifest.json, memory.flash_bytes: " in printed
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,6 @@ def test_ctrl_c_ends_it_with_a_line_and_leaves_nothing(built: Repository, tmp_pa
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
-    assert (process.returncode, told) == (130, "\ninterrupted\n")
+        _, printed = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (130, "\ninterrupted\n")
     assert [*tmp_path.iterdir()] == []

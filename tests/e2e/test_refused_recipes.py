@@ -32,7 +32,7 @@ BOARD = "description: mine\nserial: {port: /dev/null}\nflash: ['true', 'put {nop
 
 
 @pytest.mark.parametrize(
-    ("board", "platform", "told"),
+    ("board", "platform", "message"),
     [
         (BOARD, "cortex-m4-bare", "b.yaml:3:17: flash[1]: '{nope}' stands for no image of this "
          "firmware; there are: {elf}, {bin}, {hex}; braces for the command itself get spaces: "
@@ -43,12 +43,12 @@ BOARD = "description: mine\nserial: {port: /dev/null}\nflash: ['true', 'put {nop
     ],
 )  # fmt: skip
 def test_the_file_of_a_board_is_checked_before_any_stage(
-    repository: Repository, board: str, platform: str, told: str
+    repository: Repository, board: str, platform: str, message: str
 ) -> None:
     repository.write("b.yaml", board)
     recipe = f"model: digits.onnx\nplatform: {platform}\nrun: {{board: b.yaml}}\n"
     text = fail_with(repository, recipe)
-    assert told in text
+    assert message in text
     assert "✓" not in text
     repository.write("b.yaml", BOARD.replace("{nope}", "{ nope }"))
     assert repository.doit("list", "recipe=r.yaml").returncode == 0
@@ -56,8 +56,8 @@ def test_the_file_of_a_board_is_checked_before_any_stage(
 
 def test_an_accelerator_in_the_caller_s_arena(repository: Repository) -> None:
     recipe = "model: digits.onnx\ntarget: tidl, c\nplatform: am62a\narena: caller\n"
-    told = fail_with(repository, recipe + "run: {inputs: inputs.npz, samples: 1}\n")
-    assert "r.yaml:4:8: arena: `arena: caller` allows several instances" in told
+    printed = fail_with(repository, recipe + "run: {inputs: inputs.npz, samples: 1}\n")
+    assert "r.yaml:4:8: arena: `arena: caller` allows several instances" in printed
 
 
 def test_a_detection_that_does_not_fit_is_told_at_its_key(repository: Repository) -> None:

@@ -90,11 +90,11 @@ def test_advice_is_on_the_page_and_in_the_terminal(
 def test_one_layer_is_told_in_a_narrow_terminal(hostile: Repository) -> None:
     options = ("explain", "net.yaml", "--layer", NAMES[4])
     shown = hostile.run_in_terminal(40, "firmwright.cli", *options).replace("\r", "")
-    told, _, code = shown.partition("    void ")
-    assert max(map(len, told.splitlines())) <= 40
+    recorded, _, code = shown.partition("    void ")
+    assert max(map(len, recorded.splitlines())) <= 40
     assert "\u202e" not in shown
     for label in ("model", "rewritten", "region", "c", "form", "schedule", "code", "advice"):
-        assert f"\n  {label} " in told
+        assert f"\n  {label} " in recorded
     assert "{" in code
 
 
@@ -325,10 +325,10 @@ def test_no_compiler_is_needed_to_explain(hostile: Repository) -> None:
     for options in ((), ("--layer", "sum"), ("--json",)):
         done = bare.firmwright(*explain, "platform=host", *options)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    told = bare.doit("recipe=net.yaml", "platform=host", "toolchain=gcc")
-    assert told.returncode
-    assert "gcc" in told.stdout + told.stderr
-    assert "Traceback" not in told.stdout + told.stderr
+    printed = bare.doit("recipe=net.yaml", "platform=host", "toolchain=gcc")
+    assert printed.returncode
+    assert "gcc" in printed.stdout + printed.stderr
+    assert "Traceback" not in printed.stdout + printed.stderr
 
 
 def test_no_name_reverses_the_text_of_a_source(bundle: dict[str, bytes]) -> None:

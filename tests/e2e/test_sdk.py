@@ -81,8 +81,8 @@ def test_without_the_sdk_there_is_all_but_the_firmware(without: Repository) -> N
     assert f"- no firmware was compiled or run: {REASON}\n" in readme
     assert "make all" in readme and "firmware.elf" not in readme
     assert "Nothing was linked." in files["report.html"].decode()
-    told = without.firmwright("inspect", BUNDLE).stdout
-    assert f"not built: {REASON}\n" in told
+    printed = without.firmwright("inspect", BUNDLE).stdout
+    assert f"not built: {REASON}\n" in printed
 
 
 def test_it_is_the_same_in_another_folder(without: Repository, tmp_path: Path) -> None:

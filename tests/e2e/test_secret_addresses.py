@@ -96,8 +96,8 @@ def test_a_signed_address_builds_and_is_nowhere(tmp_path: Path) -> None:
         repository.environment["FIRMWRIGHT_SIGNED_URLS"] = f"{address}/?token={SECRET}"
         repository.write("closed.yaml", model.replace("net.onnx", "closed.onnx"))
         (tmp_path / "build/moved").rename(tmp_path / "moved-before")
-        told = firmwright(repository, "build", "closed.yaml", code=1)
-        assert "403" in told
+        printed = firmwright(repository, "build", "closed.yaml", code=1)
+        assert "403" in printed
     manifest = repository.manifest("build/net/net-cortex-m4-bare.tar.gz")
     assert manifest["recipe"]["resolved"]["model"]["url"] == url
     refuse_secrets(tmp_path)
@@ -123,8 +123,8 @@ def test_a_recipe_with_a_secret_is_rejected_without_it(place: str, tmp_path: Pat
     repository = Repository(tmp_path)
     (tmp_path / "recipes").mkdir()
     repository.write("recipes/net.yaml", PLACES[place])
-    told = firmwright(repository, "build", "recipes/net.yaml", code=1)
-    assert told.startswith("recipes/net.yaml:")
+    printed = firmwright(repository, "build", "recipes/net.yaml", code=1)
+    assert printed.startswith("recipes/net.yaml:")
     (tmp_path / "recipes/net.yaml").unlink()
     refuse_secrets(tmp_path)
 

@@ -142,9 +142,9 @@ def test_floats_are_compared_at_the_outputs(tmp_path: Path) -> None:
     opsets = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "f.onnx")
     repository = build(tmp_path, "f", "true")
-    told = find_faults(repository.folder / "build/f/host", tmp_path, "float", "SCORES")
-    layers = len(told) - 1
-    assert told == ["0:right", *[f"{layers + 1}:outputs"] * layers]
+    recorded = find_faults(repository.folder / "build/f/host", tmp_path, "float", "SCORES")
+    layers = len(recorded) - 1
+    assert recorded == ["0:right", *[f"{layers + 1}:outputs"] * layers]
 
 
 def test_outputs_a_step_beside_the_reference_are_right(tmp_path: Path) -> None:

@@ -105,10 +105,10 @@ def test_damaged_files_of_a_server_are_named_and_made_again(
     with serve(served) as server:
         address = f"http://127.0.0.1:{server.server_port}"
         repository = make(tmp_path / "other", address)
-        taken, own, told = build(repository)
+        taken, own, printed = build(repository)
         assert len(taken) < len(own)
-        assert f"shared cache: {address}/" in told
-        assert "this stage was run instead" in told
+        assert f"shared cache: {address}/" in printed
+        assert "this stage was run instead" in printed
         assert (repository.folder / BUNDLE).read_bytes() == kept[1]
         again = make(tmp_path / "again", address)
         assert build(again)[:2] == ([*taken, *own], [])

@@ -147,8 +147,8 @@ def test_a_registry_lists_referrers_by_itself_or_not(
         place = parse_reference(f"{host}/team/digits:1")
         list(push_bundle(bundle, envelope_path(bundle), place))
         assert any(name.startswith("sha256-") for name in registry.kept) != lists
-        told = list(pull_bundle(place, tmp_path / "pulled"))
-        assert "signed by" in told[-1]
+        printed = list(pull_bundle(place, tmp_path / "pulled"))
+        assert "signed by" in printed[-1]
         for entries in registry.referrers.values():
             entries *= MAX_PAGES
             with pytest.raises(UserError, match="more than 20 pages"):
@@ -215,8 +215,8 @@ def test_statements_of_others_are_passed_over_and_false_ones_refused(
     other = repack(sent.bundle, tmp_path / "other.tar.gz", change_manifest)
     sign_bundle(read_bundle(other), tmp_path / "second.pem", envelope_path(other))
     passed = refer(sent, envelope_path(other).read_bytes()).digest
-    told = sent.pull(tmp_path / "pulled")
-    assert f"ignored: {passed}, a statement about another bundle" in told
+    printed = sent.pull(tmp_path / "pulled")
+    assert f"ignored: {passed}, a statement about another bundle" in printed
 
     envelope = json.loads(envelope_path(sent.bundle).read_bytes())
     envelope["signatures"][0]["sig"] = "AAAA" + envelope["signatures"][0]["sig"][4:]
@@ -248,12 +248,12 @@ def test_a_registry_asks_for_a_password(
         token = {**asked, "rootcertbundle": str(certificates)}
         with run_registry(tmp_path / "registry", {"auth": {"token": token}}) as running:
             sent = Sent(running, built.folder / BUNDLE, f"{running.host}/team/digits:1")
-            for text, told in (("", "answers 401 Unauthorized"), ("secret", ""), ("no", "401")):
+            for text, printed in (("", "answers 401 Unauthorized"), ("secret", ""), ("no", "401")):
                 passwords.write_text(f"machine 127.0.0.1 login me password {text}\n" * bool(text))
-                if told:
-                    with pytest.raises(UserError, match=told):
+                if printed:
+                    with pytest.raises(UserError, match=printed):
                         sent.push()
-                    assert told in sent.refuse(tmp_path / "new")
+                    assert printed in sent.refuse(tmp_path / "new")
                 else:
                     sent.push()
                     assert sent.pull(tmp_path / "pulled")
@@ -264,7 +264,7 @@ def say_nothing(_: BaseHTTPRequestHandler) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "printed"),
     [
         (send(200, b"<html>hello</html>"), "not JSON"),
         (send(200, b'{"schemaVersion": 1}'), "not a valid answer of a registry"),
@@ -280,7 +280,7 @@ def say_nothing(_: BaseHTTPRequestHandler) -> None:
 )
 def test_a_registry_that_is_none_is_told(
     answer: Callable[[BaseHTTPRequestHandler], None],
-    told: str,
+    printed: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -289,7 +289,7 @@ def test_a_registry_that_is_none_is_told(
         place = f"{url.removeprefix('http://').partition('/')[0]}/team/digits:1"
         with pytest.raises(UserError) as raised:
             list(pull_bundle(parse_reference(place), tmp_path / "new"))
-    assert told in str(raised.value)
+    assert printed in str(raised.value)
     with pytest.raises(UserError, match="does not answer"):
         list(pull_bundle(parse_reference(place), tmp_path / "new"))
 

@@ -176,15 +176,15 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("change", "told"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
 def test_a_wrong_image_is_refused(
     repository: Repository, digits: Built, tmp_path: Path,
-    change: Callable[[bytes], bytes], told: str,
+    change: Callable[[bytes], bytes], message: str,
 ) -> None:  # fmt: skip
     image = damage(digits, change, tmp_path / "network.elf")
     ran = execute(repository, digits.firmware, image)
     assert ran.exit_code == 1
-    assert ran.console.decode() == f"the network in the slot is refused: {told}\n"
+    assert ran.console.decode() == f"the network in the slot is refused: {message}\n"
 
 
 def test_a_higher_counter_is_taken(repository: Repository, digits: Built, tmp_path: Path) -> None:
@@ -279,16 +279,16 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("text", "told"), MISTAKES.items())
+@pytest.mark.parametrize(("text", "message"), MISTAKES.items())
 def test_what_does_not_fit_the_platform_is_told(
-    repository: Repository, text: str, told: str
+    repository: Repository, text: str, message: str
 ) -> None:
     start = "model: digits.onnx\narena: caller\n"
     end = "" if "platform" in text else f"platform: {PLATFORM}\n"
     repository.write("bad.yaml", start + text + end)
     done = repository.doit("build", "recipe=bad.yaml")
     assert done.returncode != 0
-    assert told in done.stdout + done.stderr
+    assert message in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
 

@@ -60,8 +60,8 @@ def test_a_failing_stage_shows_the_compilers_errors(copy_of_built: Repository) -
     assert failed.returncode == 1
     assert failed.stdout.splitlines()[-1].startswith("✗ objects      compile the C project ")
     first, error, log = failed.stderr.strip().splitlines()
-    told = r"digits.yaml:4:10: cflags\[0\]: [\w/]+\.c: the compiler rejected it:"
-    assert re.fullmatch(told, first)
+    message = r"digits.yaml:4:10: cflags\[0\]: [\w/]+\.c: the compiler rejected it:"
+    assert re.fullmatch(message, first)
     assert error == "  error: invalid integral value '9z' in '-O9z'"
     assert "-O9z" in (copy_of_built.folder / log.rpartition(": ")[2]).read_text()
 
@@ -95,8 +95,8 @@ def test_quiet_prints_nothing(copy_of_built: Repository) -> None:
 
 
 def test_doit_tells_why_a_stage_would_run_and_what_there_is(built: Repository) -> None:
-    told = built.doit("info", "run:digits-rv32-bare", RECIPE, "samples=2").stdout
-    assert "\nstatus     : run\n * run.samples: 3 → 2\n" in told
+    printed = built.doit("info", "run:digits-rv32-bare", RECIPE, "samples=2").stdout
+    assert "\nstatus     : run\n * run.samples: 3 → 2\n" in printed
     shown = built.doit("help", "build", RECIPE).stdout
     assert all(f" {name}=" in shown for name in ("recipe", "outdir", "platform", "samples"))
     assert "build the bundle of each recipe: digits;" in built.doit("list", RECIPE).stdout

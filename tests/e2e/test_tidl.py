@@ -29,8 +29,8 @@ def test_a_stand_in_is_exact_and_is_named_everywhere(repository: Repository) -> 
     network = repository.folder / "build/digits/host/sources/network"
     source = network / f"network_{region}.c"
     assert "A stand-in for TIDL" in source.read_text()
-    told = repository.firmwright("explain", "recipe=digits.yaml", "--json")
-    operators = json.loads(told.stdout)["operators"]
+    printed = repository.firmwright("explain", "recipe=digits.yaml", "--json")
+    operators = json.loads(printed.stdout)["operators"]
     assert "tidl" in [o["device"] for o in operators]
     shown = repository.firmwright("explain", "recipe=digits.yaml").stdout
     assert "tidl: TIDL runs all" in shown
@@ -52,9 +52,9 @@ def test_a_chips_network_is_built_for_the_host_beside_the_one_for_the_chip(
 
 def test_a_region_of_little_work_stays_on_the_processor(repository: Repository) -> None:
     repository.write("digits.yaml", RECIPE.replace("tidl, c", "tidl -min_macs=1000000000, c"))
-    told = repository.firmwright("explain", "recipe=digits.yaml")
-    assert "tidl: min_macs: its region has" in told.stdout
-    assert "0.0 % of MACs on tidl" in told.stdout
+    printed = repository.firmwright("explain", "recipe=digits.yaml")
+    assert "tidl: min_macs: its region has" in printed.stdout
+    assert "0.0 % of MACs on tidl" in printed.stdout
 
 
 def test_both_mappings_run_and_their_calls_are_compared(repository: Repository) -> None:

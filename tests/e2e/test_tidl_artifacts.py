@@ -100,9 +100,9 @@ def test_a_batch_for_the_c7x_is_calibrated_with_whole_batches(
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = (tidl.folder / "build/digits").glob("am67a*/artifacts/*/tempDir")
     assert folder.parent.name == "digits_AM67A_host_tidl_c7x_bs8"
-    told = (folder / "tidl_import_subgraph0.txt").read_text().splitlines()
-    assert "numBatches = 8" in told
-    (frames,) = (int(line.split(" = ")[1]) for line in told if line.startswith("numFrames = "))
+    text = (folder / "tidl_import_subgraph0.txt").read_text().splitlines()
+    assert "numBatches = 8" in text
+    (frames,) = (int(line.split(" = ")[1]) for line in text if line.startswith("numFrames = "))
     assert (folder / "calib_raw_data0.bin").stat().st_size == frames * 8 * 64
 
 
@@ -134,10 +134,10 @@ def test_without_samples_that_fit_nothing_is_calibrated(
         np.savez(tidl.folder / "inputs.npz", image=samples)
     done = tidl.doit("artifacts", "recipe=digits.yaml", f"target={target}")
     assert done.returncode != 0
-    told = done.stdout + done.stderr
-    assert "target: tidl: " in told
-    assert message in told
-    assert "Traceback" not in told
+    printed = done.stdout + done.stderr
+    assert "target: tidl: " in printed
+    assert message in printed
+    assert "Traceback" not in printed
 
 
 def test_with_tools_the_bundle_has_their_networks(tidl: Repository, tmp_path: Path) -> None:
@@ -175,10 +175,10 @@ def test_tools_that_are_half_installed_end_the_build(tidl: Repository, tmp_path:
     assert tidl.firmwright("lock", "digits.yaml").returncode == 0
     tidl.environment = {**tidl.environment, "TIDL_TOOLS_PATH": str(tools)}
     done = tidl.doit("build", "recipe=digits.yaml")
-    told = done.stdout + done.stderr
+    printed = done.stdout + done.stderr
     assert done.returncode != 0
-    assert f"TIDL_TOOLS_PATH={tools} has no file ti_cnnperfsim.out; set" in told
-    assert "Traceback" not in told
+    assert f"TIDL_TOOLS_PATH={tools} has no file ti_cnnperfsim.out; set" in printed
+    assert "Traceback" not in printed
 
 
 def test_a_failed_import_ends_the_build_with_its_log(tidl: Repository, tmp_path: Path) -> None:
@@ -186,12 +186,12 @@ def test_a_failed_import_ends_the_build_with_its_log(tidl: Repository, tmp_path:
     tidl = copy_of(tidl, tmp_path)
     tidl.environment = {**tidl.environment, "TIDL_TOOLS_PATH": str(tools)}
     done = tidl.doit("artifacts", "recipe=digits.yaml")
-    told = done.stdout + done.stderr
+    printed = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "the network is not understood" in told
-    assert "Traceback" not in told
+    assert "the network is not understood" in printed
+    assert "Traceback" not in printed
     log = "build/digits/.cache/tidl_import/subgraph0.log"
-    assert log in told
+    assert log in printed
     assert "line 0\n" in (tidl.folder / log).read_text()
 
 
@@ -200,8 +200,8 @@ def test_files_of_the_users_in_the_folder_are_not_wiped(tidl: Repository, tmp_pa
     notes = tidl.folder / "build/digits/am62a-host/artifacts" / FOLDER / "notes.txt"
     notes.write_text("measured on the board\n")
     done = tidl.doit("artifacts", "recipe=digits.yaml", "target=tidl -debug_level=1, c")
-    told = done.stdout + done.stderr
+    printed = done.stdout + done.stderr
     assert done.returncode != 0
-    assert f"no build of this version wrote {FOLDER}/notes.txt; move it" in told
+    assert f"no build of this version wrote {FOLDER}/notes.txt; move it" in printed
     assert notes.read_text() == "measured on the board\n"
     assert notes.with_name("tempDir").is_dir()

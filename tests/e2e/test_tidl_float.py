@@ -62,19 +62,19 @@ def test_tidl_is_asked_to_quantize_both_regions_by_the_calibration(
     (folder,) = (repository.folder / "build/net/am62a-host/artifacts").glob("*/tempDir")
     for number, floats in ((0, 200), (1, 400 + 400)):
         text = (folder / f"tidl_import_subgraph{number}.txt").read_text()
-        told = dict(line.split(" = ") for line in text.splitlines())
+        found = dict(line.split(" = ") for line in text.splitlines())
         wanted = {"preQuantizedModel": "0", "numParamBits": "8", "calibrationOption": "7"}
-        assert wanted.items() <= told.items()
-        assert told["numFrames"] == "6"
-        assert set(told["rawDataInElementType"].split()) == {"6"}
+        assert wanted.items() <= found.items()
+        assert found["numFrames"] == "6"
+        assert set(found["rawDataInElementType"].split()) == {"6"}
         size = (folder / f"calib_raw_data{number}.bin").stat().st_size
         assert size == 6 * floats * 4
 
 
 def test_what_stands_in_is_quantized_and_says_so(built: tuple[Repository, str]) -> None:
-    repository, told = built
+    repository, found = built
     said = "TIDL, which quantizes floats itself: firmwright's quantization by the same samples"
-    assert f"region_000_tidl_subgraph, region_002_tidl_subgraph: a stand-in for {said}" in told
+    assert f"region_000_tidl_subgraph, region_002_tidl_subgraph: a stand-in for {said}" in found
     manifest = repository.manifest("build/net/net-am62a-host.tar.gz")
     assert [said in text for text in manifest["stand_ins"].values()] == [True, True]
     (source,) = repository.folder.glob("build/net/am62a-host/sources/network/*000_tidl*.c")
@@ -85,11 +85,11 @@ def test_what_stands_in_is_quantized_and_says_so(built: tuple[Repository, str]) 
 def test_the_firmware_agrees_with_the_stand_ins_and_the_accuracy_with_the_float_network(
     built: tuple[Repository, str],
 ) -> None:
-    repository, told = built
+    repository, found = built
     run = repository.manifest("build/net/net-am62a-host.tar.gz")["run"]
     assert run["mismatches"] == 0
     assert run["reference"].endswith("on the stand-ins of its devices")
-    snr = re.search(r"SNR of output 'y': firmware ([0-9.]+) dB", told)
+    snr = re.search(r"SNR of output 'y': firmware ([0-9.]+) dB", found)
     assert snr
     assert 15 < float(snr[1]) < 40  # eight bits, not floats
 

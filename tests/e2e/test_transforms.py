@@ -46,8 +46,10 @@ def test_a_rewrite_that_returns_nothing_is_a_users_mistake(repository: Repositor
     repository.write("own.py", "\n\ndef rewrite(module):\n    pass\n")
     failed = repository.doit("build", "recipe=digits.yaml")
     output = failed.stdout + failed.stderr
-    told = "digits.yaml:4:51: transforms.extra[0]: own.py:3:1: returned a NoneType; expected a Rel"
-    assert told in output
+    message = (
+        "digits.yaml:4:51: transforms.extra[0]: own.py:3:1: returned a NoneType; expected a Rel"
+    )
+    assert message in output
     assert "Traceback" not in output
 
 

@@ -201,13 +201,13 @@ def test_a_budget_that_is_exceeded_names_what_takes_most(copy_of_built: Reposito
     recipe.write_text(recipe.read_text() + budget)
     code, text = firmwright(copy_of_built, "build", "digits.yaml")
     assert code == 1
-    told = [line.split() for line in text.splitlines()]
+    recorded = [line.split() for line in text.splitlines()]
     for place in ("4:17: budget.flash", "4:30: budget.ram", "4:52: budget.instructions"):
         assert f"digits.yaml:{place}: " in text
-    names = [words[-1] for words in told if words[1:2] == ["%"]]
+    names = [words[-1] for words in recorded if words[1:2] == ["%"]]
     assert "region_001_conv2d" in names  # the slowest layer
     assert "network_region_001_conv2d_weights" in names
-    assert ["89.8", "%", "16,384", ".stack,", "without", "a", "symbol"] in told
+    assert ["89.8", "%", "16,384", ".stack,", "without", "a", "symbol"] in recorded
 
     recipe.write_text(recipe.read_text().replace("10 KiB", "1 MiB").replace("16 KiB", "1 MiB"))
     recipe.write_text(recipe.read_text().replace("100_000", "20_000_000"))
@@ -287,9 +287,9 @@ def test_a_second_key_adds_its_signature_and_the_same_key_the_same_bytes(signed:
 
 
 def test_a_policy_limits_licenses_and_the_counter(signed: Signed) -> None:
-    told = signed.verify(licenses=["Apache-2.0"])
-    assert "digits.onnx (NOASSERTION), zig-runtime (NOASSERTION)" in told
-    assert "templates" not in told
+    printed = signed.verify(licenses=["Apache-2.0"])
+    assert "digits.onnx (NOASSERTION), zig-runtime (NOASSERTION)" in printed
+    assert "templates" not in printed
     assert signed.verify(licenses=["Apache-2.0", "NOASSERTION"], counter=0) == ""
     assert "counter: " in signed.verify(counter=1)
     assert "has 0, which is lower" in signed.verify(counter=1)
@@ -319,8 +319,8 @@ def test_a_policy_reads_what_the_signed_bundle_says(
     other = repack(signed.bundle, signed.folder / "other.tar.gz", edit)
     signed.envelope.unlink()
     sign_bundle(read_bundle(other), signed.folder / "first.pem", signed.envelope)
-    told = signed.verify(other, **keys)
-    assert rule in told if rule else told == ""
+    printed = signed.verify(other, **keys)
+    assert rule in printed if rule else printed == ""
 
 
 def test_the_provenance_names_all_that_the_manifest_has(signed: Signed) -> None:
@@ -352,9 +352,9 @@ def test_changes_of_a_signed_bundle_are_detected(built: Repository) -> None:
     """``python -m tests.hammer.bundles`` tries all cases."""
     path = built.folder / BUNDLE
     for change in (hammer.flip_byte, hammer.repack):
-        told = [*hammer.find_undetected(path, change, 20, seed=1)]
-        assert len(told) == 20
-        assert all(told)
+        recorded = [*hammer.find_undetected(path, change, 20, seed=1)]
+        assert len(recorded) == 20
+        assert all(recorded)
 
 
 @pytest.mark.parametrize(

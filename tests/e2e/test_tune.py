@@ -77,9 +77,9 @@ def test_a_build_takes_the_ways_that_were_found(changed: Repository) -> None:
         assert "digits-rv32-bare/recipe/digits.tuned" in archive.getnames()
     assert "digits.tuned" in changed.manifest(bundle)["inputs"]["files"]
     source = changed.folder / "build/digits/rv32-bare/sources/network/network_regions.c"
-    told = " ".join(source.read_text().replace("\n *", " ").split())
-    assert "Form portable_dense: " in told
-    assert f"Tuned: portable_dense separate, {layers[DENSE].instructions:,} instructions" in told
+    message = " ".join(source.read_text().replace("\n *", " ").split())
+    assert "Form portable_dense: " in message
+    assert f"Tuned: portable_dense separate, {layers[DENSE].instructions:,} instructions" in message
     explained = changed.firmwright("explain", "digits.yaml").stdout
     assert "portable_dense separate, tuned" in explained
 

@@ -30,8 +30,8 @@ def vendored(repository: Repository, tmp_path: Path) -> Path:
     (tmp_path / "vendored/files/small.yaml").unlink()
     (tmp_path / "vendored/files/parts/base.yaml").write_text("")
     missing = repository.firmwright(*words, "--check")
-    told = "differs: files/parts/base.yaml\nmissing: files/small.yaml\n"
-    assert (missing.returncode, missing.stdout) == (1, told)
+    message = "differs: files/parts/base.yaml\nmissing: files/small.yaml\n"
+    assert (missing.returncode, missing.stdout) == (1, message)
     assert repository.firmwright(*words).returncode == 0
     return tmp_path / "vendored"
 

@@ -83,12 +83,12 @@ def test_changes_are_built_as_by_any_other_build(
     recipe = (copy_of_built.folder / "digits.yaml").read_text()
     watcher.read_build()
     copy_of_built.write("digits.yaml", recipe + "cflags: [-Os]\n")
-    told = watcher.read_build()
-    assert told.startswith("changed: digits.yaml\n")
-    assert ran(told) == ["sources", "objects", "firmware", "run", "stats", "bundle"]
+    printed = watcher.read_build()
+    assert printed.startswith("changed: digits.yaml\n")
+    assert ran(printed) == ["sources", "objects", "firmware", "run", "stats", "bundle"]
     copy_of_built.write("digits.yaml", recipe + "cflags: [-Os]\nrounding: onnx\nseed: 3\n")
-    told = watcher.read_build()
-    assert "digits.yaml:6:1: seed: unknown key" in told
+    printed = watcher.read_build()
+    assert "digits.yaml:6:1: seed: unknown key" in printed
     copy_of_built.write("digits.yaml", recipe + "cflags: [-Os]\nbatch: 2\n")
     assert "kernels" in ran(watcher.read_build())
     # The parent process has now imported TVM for all later copies.

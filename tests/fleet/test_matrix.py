@@ -184,8 +184,8 @@ def test_github_takes_no_more_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["matrix"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 257
     assert main(["matrix", "--json"]) == 2
-    told, wrong = capsys.readouterr()
-    assert not told
+    printed, wrong = capsys.readouterr()
+    assert not printed
     assert wrong.startswith("257 jobs: GitHub supports 256 in a matrix; split the fleet")
 
 

@@ -142,9 +142,9 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     wrong = 0
     for change, count in ((flip_byte, options.flips), (repack, options.repacks)):
-        told = Counter(find_undetected(options.bundle, change, count, options.seed))
-        wrong += told.pop("", 0)
-        print(f"{change.__name__}: {sum(told.values())} of {count} detected: {dict(told)}")
+        recorded = Counter(find_undetected(options.bundle, change, count, options.seed))
+        wrong += recorded.pop("", 0)
+        print(f"{change.__name__}: {sum(recorded.values())} of {count} detected: {dict(recorded)}")
     return int(wrong > 0)
 
 

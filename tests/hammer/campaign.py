@@ -58,9 +58,9 @@ def run_campaign(module: str, try_case: Case, arguments: Sequence[str], cases: i
             outcomes["findings"] += 1
             again = f"python -m {module} --seed {options.seed} --first {number} --count 1"
             print(f"{finding}\n  again: {again}\n", flush=True)
-    told = ", ".join(f"{times:,} {outcome}" for outcome, times in outcomes.most_common())
+    message = ", ".join(f"{times:,} {outcome}" for outcome, times in outcomes.most_common())
     used = time.monotonic() - began
-    print(f"{outcomes.total():,} cases of seed {options.seed} in {used:.0f} s: {told}")
+    print(f"{outcomes.total():,} cases of seed {options.seed} in {used:.0f} s: {message}")
     return int("findings" in outcomes)
 
 

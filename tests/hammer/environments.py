@@ -152,10 +152,10 @@ class EnvironmentHammer:
         """Run a command with a fault, and build without it; FindingError for any damage."""
         if case.command in (BUILD, EMULATED, FLEET):
             self.builds.forget()
-        code, told = self.run(case)
-        judge(case, code, told)
+        code, printed = self.run(case)
+        judge(case, code, printed)
         self.builds.compare(COMMANDS[0])
-        return f"code {code}: {told.strip()}"
+        return f"code {code}: {printed.strip()}"
 
     def run(self, case: Case) -> tuple[int, str]:
         """Return the exit code of a case and the text on standard error."""
@@ -168,7 +168,7 @@ class EnvironmentHammer:
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
         )  # fmt: skip
         try:
-            _, told = process.communicate(timeout=LONGEST)
+            _, printed = process.communicate(timeout=LONGEST)
         except subprocess.TimeoutExpired:
             raise FindingError(f"{case}: no end after {LONGEST} s") from None
         finally:
@@ -180,22 +180,22 @@ class EnvironmentHammer:
                     os.chown(folder / name, os.getuid(), os.getgid())
         if left:
             raise FindingError(f"{case}: {len(left)} processes are left")
-        return process.returncode, told
+        return process.returncode, printed
 
 
-def judge(case: Case, code: int, told: str) -> None:
+def judge(case: Case, code: int, message: str) -> None:
     """Raise FindingError for a wrong exit code, a traceback, or not exactly one line of cause.
 
     Indented lines, such as the lines of a compiler, may follow that line.
     """
     fault = case.fault
-    lines = [line for line in told.splitlines() if line.strip() and not DETAILS.match(line)]
-    shown = f"{fault.name}, {' '.join(case.command)}: code {code}: {told}"
-    if code not in fault.codes or "Traceback" in told or "fault of firmwright" in told:
+    lines = [line for line in message.splitlines() if line.strip() and not DETAILS.match(line)]
+    shown = f"{fault.name}, {' '.join(case.command)}: code {code}: {message}"
+    if code not in fault.codes or "Traceback" in message or "fault of firmwright" in message:
         raise FindingError(shown)
     in_report = case.command == FLEET and code == FAILED  # a fleet prints failed jobs as results
     expected = fault.line and (code or fault.noted) and not in_report
-    if expected and not (len(lines) == 1 and re.search(fault.line, told)):
+    if expected and not (len(lines) == 1 and re.search(fault.line, message)):
         raise FindingError(shown)
     if not fault.line and lines:
         raise FindingError(shown)
@@ -209,11 +209,11 @@ def main(words: list[str]) -> int:
         hammer = EnvironmentHammer(BuildFolder(Path(folder)))
         for case in cases:
             try:
-                told = hammer.try_case(case)
+                message = hammer.try_case(case)
             except FindingError as finding:
                 findings += 1
-                told = f"FINDING: {finding}"
-            print(f"{case.fault.name}, {case.command[0]}: {told}", flush=True)
+                message = f"FINDING: {finding}"
+            print(f"{case.fault.name}, {case.command[0]}: {message}", flush=True)
     print(f"{len(cases)} cases in {time.monotonic() - began:.0f} s, {findings} findings")
     return int(findings > 0)
 

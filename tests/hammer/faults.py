@@ -47,9 +47,9 @@ class FaultHammer:
              *command],
             cwd=self.builds.folder, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        told = done.stdout + done.stderr
-        if done.returncode > 1 or "Traceback" in told:
-            raise FindingError(f"a disk of {size:,} bytes: code {done.returncode}: {told}")
+        printed = done.stdout + done.stderr
+        if done.returncode > 1 or "Traceback" in printed:
+            raise FindingError(f"a disk of {size:,} bytes: code {done.returncode}: {printed}")
         if (self.builds.folder / "ready.tar.gz").read_bytes() != self.builds.undisturbed:
             raise FindingError(f"a disk of {size:,} bytes: the bundle is another one")
         return "disk was full" if done.returncode else "disk was large enough"
@@ -59,9 +59,9 @@ class FaultHammer:
         self.builds.forget()
         chosen = [draw.choice(COMMANDS) for _ in range(draw.randint(2, 4))]
         for process in [self.builds.start(command) for command in chosen]:
-            told = wait_for_all(process)
+            printed = wait_for_all(process)
             if process.returncode:
-                raise FindingError(f"{chosen} at once: code {process.returncode}: {told}")
+                raise FindingError(f"{chosen} at once: code {process.returncode}: {printed}")
         self.builds.compare(COMMANDS[0])
         return f"{len(chosen)} builds at once"
 

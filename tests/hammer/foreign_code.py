@@ -316,13 +316,13 @@ class Traps:
             try:
                 done = trap.run(*command.words, PATH=f"{Path(PYTHON).parent}:{os.environ['PATH']}")
             except subprocess.TimeoutExpired:
-                told = f"{shlex.join(command.words)}: no end after {LIMIT} s"
-                raise FindingError(told) from None
-        told = f"{shlex.join(command.words)}: code {done.returncode}\n{done.stdout}{done.stderr}"
+                message = f"{shlex.join(command.words)}: no end after {LIMIT} s"
+                raise FindingError(message) from None
+        printed = f"{shlex.join(command.words)}: code {done.returncode}\n{done.stdout}{done.stderr}"
         if self.mark.exists():
-            raise FindingError(f"ran {self.mark.read_text()!r}: {told}")
+            raise FindingError(f"ran {self.mark.read_text()!r}: {printed}")
         if done.returncode not in command.codes:
-            raise FindingError(told)
+            raise FindingError(printed)
 
 
 def write_model(path: Path) -> None:

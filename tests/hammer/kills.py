@@ -64,9 +64,9 @@ class BuildFolder:
     def finish(self, command: tuple[str, ...]) -> bytes:
         """Build to the end and return the bundle; FindingError if the build fails."""
         process = self.start(command)
-        told = wait_for_all(process)
+        printed = wait_for_all(process)
         if process.returncode:
-            raise FindingError(f"{command}: code {process.returncode}: {told}")
+            raise FindingError(f"{command}: code {process.returncode}: {printed}")
         left = [str(path) for path in self.folder.rglob("*.partial")]
         if left:
             raise FindingError(f"left behind: {', '.join(left)}")
@@ -81,13 +81,13 @@ class BuildFolder:
 def wait_for_all(process: subprocess.Popen[str]) -> str:
     """Wait for a build and all its processes; return the output."""
     try:
-        told, _ = process.communicate(timeout=LONGEST)  # the pipe is open while one of them runs
+        printed, _ = process.communicate(timeout=LONGEST)  # the pipe is open while one of them runs
     except subprocess.TimeoutExpired:
         left = list_processes(process.pid)
         for number in left:
             os.kill(number, signal.SIGKILL)
         raise FindingError(f"still there after {LONGEST} s: {left}") from None
-    return told
+    return printed
 
 
 class KillHammer:
@@ -112,10 +112,10 @@ class KillHammer:
         time.sleep(draw.uniform(0, self.builds.seconds))
         whom, number = draw.choice(("all", "main", "last")), draw.choice(SIGNALS)
         killed = kill(process, whom, number)
-        told = wait_for_all(process)
+        printed = wait_for_all(process)
         # Python itself reports ctrl-C during its start.
-        if "Traceback" in told and "KeyboardInterrupt" not in told:
-            raise FindingError(f"{number.name} to {whom}: {told}")
+        if "Traceback" in printed and "KeyboardInterrupt" not in printed:
+            raise FindingError(f"{number.name} to {whom}: {printed}")
         return killed
 
 

@@ -117,8 +117,8 @@ def main(arguments: Sequence[str]) -> int:
                     outcomes[outcome if is_plain else "findings"] += 1
                     if not is_plain:
                         print(f"{name}, {kind}, {outcome}", flush=True)
-    told = ", ".join(f"{times:,} {outcome}" for outcome, times in outcomes.most_common())
-    print(f"{outcomes.total():,} pairs in {time.monotonic() - began:.0f} s: {told}")
+    message = ", ".join(f"{times:,} {outcome}" for outcome, times in outcomes.most_common())
+    print(f"{outcomes.total():,} pairs in {time.monotonic() - began:.0f} s: {message}")
     return int("findings" in outcomes)
 
 

@@ -141,8 +141,10 @@ def test_a_finding_is_told_with_what_repeats_it(capsys: pytest.CaptureFixture[st
         return "stood"
 
     assert run_campaign("here", try_case, ["--count", "9", "--seed", "3"], 1) == 1
-    told = capsys.readouterr().out
-    again = next(line.split("python -m here ")[1] for line in told.splitlines() if "again" in line)
+    printed = capsys.readouterr().out
+    again = next(
+        line.split("python -m here ")[1] for line in printed.splitlines() if "again" in line
+    )
     assert run_campaign("here", try_case, again.split(), 1) == 1
     assert "it fell over" in capsys.readouterr().out
 

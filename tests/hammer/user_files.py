@@ -93,10 +93,10 @@ class UserFilesHammer:
         words += ["recipe=d.yaml"] if words[0] == "doit" else []
         words += [f"outdir={where}"] if where else []
         done = self.python.run(words, place, self.environment)
-        told = f"{' '.join(words)}\n{done.stdout}{done.stderr}"
-        self.compare(told)
-        if "Traceback" in told:
-            raise FindingError(told)
+        printed = f"{' '.join(words)}\n{done.stdout}{done.stderr}"
+        self.compare(printed)
+        if "Traceback" in printed:
+            raise FindingError(printed)
         for _ in range(draw.randrange(3)):
             self.plant(draw, draw.choice(list(list_folders(place))))
         return done.returncode
@@ -126,7 +126,7 @@ class UserFilesHammer:
             path.write_bytes(content)
         self.foreign[path] = content
 
-    def compare(self, told: str) -> None:
+    def compare(self, message: str) -> None:
         """Raise FindingError for a file of the user that has changed."""
         for path, content in self.foreign.items():
             found: Content | None = None
@@ -135,12 +135,12 @@ class UserFilesHammer:
             elif path.is_file():
                 found = path.read_bytes()
             if found != content:
-                raise FindingError(f"{path}: {found!r} instead of {content!r} after {told}")
+                raise FindingError(f"{path}: {found!r} instead of {content!r} after {message}")
         precious = self.folder / "case/repository/precious"
         there = {path for path in precious.rglob("*") if path.is_symlink() or not path.is_dir()}
         through = sorted(p for p in there - self.foreign.keys() if not is_in_build(p))
         if through:
-            raise FindingError(f"written through a link: {through} after {told}")
+            raise FindingError(f"written through a link: {through} after {message}")
 
     def close(self) -> None:
         self.python.close()

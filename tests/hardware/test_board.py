@@ -189,17 +189,17 @@ class FirstBytes:
 
 @pytest.mark.needs("qemu-system-arm")
 @pytest.mark.parametrize(
-    ("count", "told"),
+    ("count", "message"),
     [
         (0, r"no answer to sample 0 in 3 s"),
         (20, "no answer to sample 0 in 3 s; it began with b'@output 0 0"),
         (45, "no answer to sample 1 in 3 s"),
     ],
 )
-def test_a_board_that_falls_silent_is_told(firmware: Path, count: int, told: str) -> None:
+def test_a_board_that_falls_silent_is_told(firmware: Path, count: int, message: str) -> None:
     with (
         behind_a_line(firmware, FirstBytes(count)) as access,
-        pytest.raises(UserError, match=told),
+        pytest.raises(UserError, match=message),
     ):
         run_on_board(access, firmware, SAMPLES, [1])
 
@@ -211,15 +211,17 @@ def test_a_line_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flash", "told"),
+    ("flash", "message"),
     [
         (("no-such-program",), "flash: cannot run 'no-such-program': No such file"),
         ((sys.executable, "-c", "print('no probe'); exit(3)"), "ended with 3:\n  no probe"),
     ],
 )
-def test_what_flashes_and_fails_is_told(tmp_path: Path, flash: tuple[str, ...], told: str) -> None:
+def test_what_flashes_and_fails_is_told(
+    tmp_path: Path, flash: tuple[str, ...], message: str
+) -> None:
     access = BoardAccess("mine", 0, 1, flash=flash, serial=SerialPort("loop://", 115200))
-    with pytest.raises(UserError, match=re.escape(told)):
+    with pytest.raises(UserError, match=re.escape(message)):
         run_on_board(access, tmp_path, SAMPLES, [1])
 
 
@@ -263,5 +265,5 @@ def test_a_program_runs_on_a_computer_behind_ssh(repository: Repository, tmp_pat
 
     done = repository.doit("run", "recipe=digits.yaml", *words, "samples=2", "run:digits-host")
     assert done.returncode != 0
-    told = "command line: run.board: ssh to root@127.0.0.1 failed: ssh: connect to host 127.0.0.1"
-    assert told.replace("root", getpass.getuser()) in done.stdout + done.stderr
+    shown = "command line: run.board: ssh to root@127.0.0.1 failed: ssh: connect to host 127.0.0.1"
+    assert shown.replace("root", getpass.getuser()) in done.stdout + done.stderr

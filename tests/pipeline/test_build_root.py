@@ -93,6 +93,6 @@ def test_a_build_folder_of_an_earlier_version_is_rejected(
 ) -> None:
     (place / "build").mkdir()
     (place / "build/.doit.db").write_text("old")
-    told = r"outdir=build: has files that no build of this version wrote \(\.doit\.db\); choose"
-    with pytest.raises(UserError, match=told):
+    expected = r"outdir=build: has files that no build of this version wrote \(\.doit\.db\); choose"
+    with pytest.raises(UserError, match=expected):
         prepare(monkeypatch)

@@ -28,8 +28,8 @@ def test_the_lock_of_a_recipe_holds_for_the_overlays_of_all_boards() -> None:
     lock = reduce(merge_locks, found)
     assert [compare_locks(lock, each, {*boards.values()}) for each in found] == [[], [], []]
     changed = replace(found[0], bases={"m4": "other"})
-    told = ["m4, which the recipe builds on, has changed"]
-    assert compare_locks(lock, changed, {*boards.values()}) == told
+    recorded = ["m4, which the recipe builds on, has changed"]
+    assert compare_locks(lock, changed, {*boards.values()}) == recorded
 
 
 def test_samples_of_other_files_are_not_kept() -> None:

@@ -62,8 +62,8 @@ def test_the_item_of_a_long_list_that_differs_is_named() -> None:
 
 def test_long_values_are_cut_around_the_difference() -> None:
     text = "a" * 100
-    (told,) = list_differences({"k": f"{text}1{text}"}, {"k": f"{text}2{text}"})
-    assert told == f"k: …{'a' * 10}1{'a' * 27}… → …{'a' * 10}2{'a' * 27}…"
+    (found,) = list_differences({"k": f"{text}1{text}"}, {"k": f"{text}2{text}"})
+    assert found == f"k: …{'a' * 10}1{'a' * 27}… → …{'a' * 10}2{'a' * 27}…"
 
 
 def test_a_result_that_is_missing_or_another_is_named(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_a_result_that_is_missing_or_another_is_named(tmp_path: Path) -> None:
     assert find_reasons(unchanged, values) == (True, "")
     spoiled.write_text("another")
     lost.unlink()
-    told = f"{lost} is missing; {spoiled} was changed since the stage wrote it"
-    assert find_reasons(unchanged, values) == (False, told)
+    message = f"{lost} is missing; {spoiled} was changed since the stage wrote it"
+    assert find_reasons(unchanged, values) == (False, message)
 
 
 def test_an_input_that_disappears_is_a_reason(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_an_input_that_disappears_is_a_reason(tmp_path: Path) -> None:
         return status, reason
 
     assert explain(kept, gone) == ("run", "it has not run yet")
-    told = "an input of the last run is gone, or doit has the option -a"
-    assert explain(kept) == ("run", told)
+    message = "an input of the last run is gone, or doit has the option -a"
+    assert explain(kept) == ("run", message)
     assert explain(kept)[0] == "up-to-date"
 
 
@@ -106,13 +106,13 @@ def test_results_of_a_copied_build_folder_are_looked_at_where_they_are_now(tmp_p
     before.write_text("as it was")
     values = UpToDateCheck({"options": 1}, lambda: [before]).record()
     now.write_text("damaged")
-    told = f"{before} is in another build folder"
-    assert find_reasons(UpToDateCheck({"options": 1}, lambda: [now]), values) == (False, told)
+    message = f"{before} is in another build folder"
+    assert find_reasons(UpToDateCheck({"options": 1}, lambda: [now]), values) == (False, message)
 
 
 def test_many_reasons_are_counted() -> None:
     now = {str(n): n for n in range(8)}
     unchanged = UpToDateCheck(now, lambda: ())
-    _, told = find_reasons(unchanged, {"configuration": {}, "outputs": {"/": [0]}})
-    assert told.startswith("0: null → 0; 1: null → 1; ")
-    assert told.endswith("; and 4 more")
+    _, found = find_reasons(unchanged, {"configuration": {}, "outputs": {"/": [0]}})
+    assert found.startswith("0: null → 0; 1: null → 1; ")
+    assert found.endswith("; and 4 more")

@@ -53,8 +53,8 @@ def test_a_damaged_row_is_forgotten(
         table.execute("update doit set task_data = ? where task_id = 'first'", (content,))
     read = open_state(state)
     assert (read.get("first", "_values_:"), read.get("second", "_values_:")) == (None, VALUE)
-    told = capsys.readouterr().err
-    assert told == "" or "the state of first is damaged: it runs again" in told
+    output = capsys.readouterr().err
+    assert output == "" or "the state of first is damaged: it runs again" in output
     read.set("first", "deps:", ["b"])
     read.dump()
 

@@ -55,6 +55,6 @@ def test_a_stage_fails_whose_input_changed(
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
 
     done = run(edited)
-    told = f"{failed}: input changed during this build; build again"
-    assert (done.returncode != 0, told in done.stdout + done.stderr) == (bool(failed),) * 2
+    printed = f"{failed}: input changed during this build; build again"
+    assert (done.returncode != 0, printed in done.stdout + done.stderr) == (bool(failed),) * 2
     assert run("never").returncode == 0

@@ -63,8 +63,8 @@ def test_a_device_that_got_nothing_stands_out(tmp_path: Path) -> None:
     (shares,) = describe_devices(job)
     assert shares == make_row("MACs", ("0.0 % on npu", WARNING), ", ", "100.0 % on c")
     nothing, fallen = describe_fallbacks(job)
-    told = "nothing runs on npu; `firmwright explain` says all"
-    assert nothing == make_row("fall-back", (told, WARNING))
+    message = "nothing runs on npu; `firmwright explain` says all"
+    assert nothing == make_row("fall-back", (message, WARNING))
     assert str(fallen) == (
         "2 operators on c, first conv2d 'region_0' (npu: strides: they are 3); "
         "`firmwright explain` says all"
@@ -141,5 +141,5 @@ def test_layers_in_float32_show_their_share_of_the_cycles(tmp_path: Path) -> Non
     )
     artifacts.TIMELINE.write(tmp_path, Timeline("cycles", "", 80, 0, 80, None, None, layers))
     (row,) = describe_fallbacks(job)
-    told = "quantized operators that run in float32: 1 of 4, in layers of 25.0 % of the cycles"
-    assert str(row) == told
+    message = "quantized operators that run in float32: 1 of 4, in layers of 25.0 % of the cycles"
+    assert str(row) == message

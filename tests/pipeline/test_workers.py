@@ -70,10 +70,10 @@ def test_workers_end_with_the_main_process(number: signal.Signals, tmp_path: Pat
 def test_the_build_ends_with_a_worker(number: signal.Signals, tmp_path: Path) -> None:
     with build(tmp_path) as (process, workers):
         os.kill(workers[0], number)
-        told, _ = process.communicate(timeout=60)
+        printed, _ = process.communicate(timeout=60)
     hint = ": memory may have run out" if number == signal.SIGKILL else ""
     assert process.returncode == 1
-    assert told.splitlines()[-1] == (
+    assert printed.splitlines()[-1] == (
         f"a process of the build ended with {number.name}{hint}; finished stages are kept"
     )
 

@@ -253,9 +253,9 @@ print(hashlib.sha256(b"".join(array.tobytes() for array in found)).hexdigest())
 
 
 def test_the_reference_is_the_same_on_every_processor() -> None:
-    """NumPy is told to avoid newer instructions; it ignores unknown names."""
+    """NumPy is configured to avoid newer instructions; it ignores unknown names."""
     features = "AVX2 FMA3 X86_V3 AVX512F AVX512_SKX X86_V4"
-    told = {
+    recorded = {
         subprocess.run(
             [sys.executable, "-W", "ignore", "-c", DIGEST_OF_FUNCTIONS],
             env={**os.environ, "NPY_DISABLE_CPU_FEATURES": disabled},
@@ -263,4 +263,4 @@ def test_the_reference_is_the_same_on_every_processor() -> None:
         ).stdout
         for disabled in ("", features)
     }  # fmt: skip
-    assert len(told) == 1
+    assert len(recorded) == 1

@@ -131,8 +131,8 @@ def test_a_shared_arena_is_found_by_the_sanitizer(network: ExportedNetwork, tmp_
 
 @pytest.mark.needs("gcc")
 def test_mistakes_with_arena_and_context_are_told(network: ExportedNetwork, tmp_path: Path) -> None:
-    told = compile_and_run(network, MISTAKES, tmp_path, "-fsanitize=address,undefined")
-    assert told.split() == "-4 -4 -1 -1 -2 -3 -4 0 -1 -1 -1 0".split()
+    found = compile_and_run(network, MISTAKES, tmp_path, "-fsanitize=address,undefined")
+    assert found.split() == "-4 -4 -1 -1 -2 -3 -4 0 -1 -1 -1 0".split()
 
 
 @pytest.mark.needs("gcc")

@@ -63,8 +63,8 @@ def test_each_network_of_a_program_tells_its_own(tmp_path: Path, c: str, languag
     command = [*compiler, *WARNINGS, *folders, "-c", "program.c", "-o", "program.o"]
     subprocess.run(command, cwd=tmp_path, check=True)
     subprocess.run(["gcc", *objects, "-o", "program"], cwd=tmp_path, check=True)
-    told = subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines() == expected
+    recorded = subprocess.run([tmp_path / "program"], capture_output=True, text=True, check=True)
+    assert recorded.stdout.splitlines() == expected
 
 
 @pytest.mark.needs("gcc")

@@ -174,7 +174,7 @@ ONES = np.ones((3, 2), "int8")
 
 
 @pytest.mark.parametrize(
-    ("module", "told"),
+    ("module", "message"),
     [
         (dense(ONES, scale=[0.5, 0.25]), "head: its weights have a scale per channel.*per_channel"),
         (dense(ONES, scale=0.3), "head: scale 0.3 and zero point 0: .* powers of two"),
@@ -184,8 +184,8 @@ ONES = np.ones((3, 2), "int8")
     ],
     ids=["by channel", "no power of two", "left", "too far", "overflow"],
 )
-def test_what_no_shift_can_say_is_refused(module: tvm.IRModule, told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_what_no_shift_can_say_is_refused(module: tvm.IRModule, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         rewrite_to_shifts(module)
 
 

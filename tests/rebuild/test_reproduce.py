@@ -48,9 +48,9 @@ def test_all_differences_are_written_where_a_program_can(tmp_path: Path) -> None
     archives = [tmp_path / name for name in ("first.tar.gz", "second.tar.gz")]
     for path, content in zip(archives, (b"one\ntwo\n", b"one\nzwei\n"), strict=True):
         write_archive(path, "digits", {"notes.txt": content})
-    (told,) = write_all_differences(tmp_path, *archives)
+    (found,) = write_all_differences(tmp_path, *archives)
     text = (tmp_path / "differences.txt").read_text("utf-8")
-    assert told.endswith("differences.txt")
+    assert found.endswith("differences.txt")
     assert "digits/notes.txt" in text
     assert {"-two", "+zwei"} <= {line.strip("│ ") for line in text.splitlines()}
 

@@ -40,11 +40,11 @@ def test_every_kind_of_code_is_refused_at_its_place(
     monkeypatch.setenv("FIRMWRIGHT_NO_USER_CODE", "1")
     with pytest.raises(DiagnosticError) as raised:
         check_own_code(Layers(recipe))
-    told = [
+    recorded = [
         str(d).removeprefix(f"{recipe}:").split("; not allowed")[0]
         for d in raised.value.diagnostics
     ]
-    assert told == [
+    assert recorded == [
         "1:17: model.python: a Python function",
         "2:11: platform: a description names programs and templates that run",
         "4:9: cflags: flags can make a compiler run programs",

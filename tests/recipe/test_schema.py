@@ -77,8 +77,8 @@ def test_a_stale_page_is_noticed_and_mended(
     page.write_text("old")
     capsys.readouterr()
     assert docs.main(["--check", str(tmp_path)]) == 1
-    told = f"{page} is stale; run: python -m firmwright.recipe.docs\n"
-    assert capsys.readouterr().err == told
+    message = f"{page} is stale; run: python -m firmwright.recipe.docs\n"
+    assert capsys.readouterr().err == message
     assert page.read_text() == "old"
     assert docs.main([str(tmp_path)]) == 0
     assert docs.main(["--check", str(tmp_path)]) == 0

@@ -34,10 +34,10 @@ def test_an_entry_is_an_action_result_of_bazels() -> None:
     """The bytes are written by hand, from the field numbers of remote_execution.proto."""
     entry = Entry(KEY, (CachedFile("a", "ab", 3, True),), ())
     digest = hashlib.sha256(f'["{KEY}", [["a", "ab", 3, true]], []]'.encode()).hexdigest()
-    told = f'{{"key": "{KEY}", "notes": [], "sha256": "{digest}"}}'.encode()
-    length = bytes([len(told) % 128 + 128, len(told) // 128])
+    recorded = f'{{"key": "{KEY}", "notes": [], "sha256": "{digest}"}}'.encode()
+    length = bytes([len(recorded) % 128 + 128, len(recorded) // 128])
     file = b"\x0a\x01a" + b"\x12\x06" + b"\x0a\x02ab" + b"\x10\x03" + b"\x20\x01"
-    expected = b"\x12" + bytes([len(file)]) + file + b"\x2a" + length + told
+    expected = b"\x12" + bytes([len(file)]) + file + b"\x2a" + length + recorded
     assert encode(entry) == expected
     assert decode(expected, KEY) == entry
 

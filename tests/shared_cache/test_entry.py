@@ -115,11 +115,11 @@ def test_a_damaged_entry_is_refused(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [b"", b"1", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"key": 1, "notes": 1}']
+    "expected", [b"", b"1", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"key": 1, "notes": 1}']
 )
-def test_what_says_something_else_is_no_entry(told: bytes) -> None:
+def test_what_says_something_else_is_no_entry(expected: bytes) -> None:
     with pytest.raises(CacheError, match="not an entry"):
-        decode(write_field(5, told), KEY)
+        decode(write_field(5, expected), KEY)
 
 
 @pytest.mark.parametrize(

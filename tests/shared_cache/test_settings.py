@@ -41,9 +41,9 @@ def test_the_file_names_the_cache(home: Path) -> None:
     store = cache.store.store
     assert isinstance(store, FolderStore)
     assert (store.folder, store.limit) == (home / "team", 1 << 20)
-    told = list_environment()  # for workers with another home folder
-    assert told["FIRMWRIGHT_CACHE"] == str(home / "team")
-    assert told["FIRMWRIGHT_CACHE_ROLE"] == "read"
+    found = list_environment()  # for workers with another home folder
+    assert found["FIRMWRIGHT_CACHE"] == str(home / "team")
+    assert found["FIRMWRIGHT_CACHE_ROLE"] == "read"
 
 
 def test_a_home_is_found_in_the_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

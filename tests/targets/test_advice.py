@@ -224,8 +224,10 @@ def test_a_bottleneck_computes_fewer_channels(
     before, after = convolve(32), convolve(16)
     saved = before.cost["conv"] - after.cost["conv"]
     assert before.saves(change, "conv") == pytest.approx(saved, rel=0.25)
-    told = {layer for advice in before.advice.values() for layer in advice.layers if advice.saves}
-    assert told == {"conv"}
+    recorded = {
+        layer for advice in before.advice.values() for layer in advice.layers if advice.saves
+    }
+    assert recorded == {"conv"}
 
 
 def make_convolution(is_quantized: bool) -> tuple[tvm.IRModule, ModelInterface]:

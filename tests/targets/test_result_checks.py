@@ -150,11 +150,11 @@ def test_of_two_cycles_one_is_told() -> None:
         [b.var for b in main_bindings(module)][place : place + 4 : 3] for place in range(3)
     )
     pairs = [Composite("pair", each) for each in zip(firsts, sums, strict=True)]
-    told = check_placement(module, Placement((pairs[1], pairs[0])))
-    assert told.startswith("the composite 'pair' closes a cycle: sign (")
-    found = [sign for sign in signs if f"'{sign.name}'" in told]
+    recorded = check_placement(module, Placement((pairs[1], pairs[0])))
+    assert recorded.startswith("the composite 'pair' closes a cycle: sign (")
+    found = [sign for sign in signs if f"'{sign.name}'" in recorded]
     first = Placement((pairs[signs.index(found[0])],))
-    assert check_placement(module, first) == told
+    assert check_placement(module, first) == recorded
 
 
 @pytest.mark.parametrize(

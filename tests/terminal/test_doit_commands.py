@@ -85,9 +85,9 @@ def test_files_of_firmwright_itself_are_counted(folder: Path) -> None:
     reads = "[firmwright.__file__, firmwright.cli.__file__, __file__]"
     own = f"import firmwright.cli\ndef task_own(): return {{'actions': [], 'file_dep': {reads}}}\n"
     (folder / "dodo.py").write_text(own)
-    told = run(f"{DOIT} info own", folder).stdout
+    printed = run(f"{DOIT} info own", folder).stdout
     files = f" - {folder}/dodo.py\n - 2 files of firmwright itself\n"
-    assert told.endswith(f"\nfile_dep   : \n{files}")
+    assert printed.endswith(f"\nfile_dep   : \n{files}")
 
 
 def test_cleaning_says_what_goes_and_no_more(folder: Path) -> None:

@@ -29,8 +29,8 @@ if arguments == ["--compiler_revision"]:
 elif Path(__file__).name == "cl7x" and "-z" in arguments:
     objects = [word for word in arguments if word.endswith((".obj", ".a"))]
     output = arguments[arguments.index("-o") + 1]
-    told = f">> Linked today\n\nOUTPUT FILE NAME:   <{{output}}>\n\nMEMORY\n"
-    Path(arguments[arguments.index("-m") + 1]).write_text(told)
+    message = f">> Linked today\n\nOUTPUT FILE NAME:   <{{output}}>\n\nMEMORY\n"
+    Path(arguments[arguments.index("-m") + 1]).write_text(message)
     firmware = str(root / "firmware.c")
     command = ["gcc", "-shared", "-fPIC", "-Wl,-z,defs", "-o", output, *objects, firmware, "-lm"]
     subprocess.run(command, check=True)

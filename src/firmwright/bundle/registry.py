@@ -275,14 +275,16 @@ class Registry:
         scheme, _, rest = challenge.partition(" ")
         if scheme.lower() != "bearer":
             return ""
-        told = parse_dict_header(rest)
-        place = urlsplit(str(told.get("realm", "")))
+        parameters = parse_dict_header(rest)
+        place = urlsplit(str(parameters.get("realm", "")))
         if place.scheme != "https" and not LOOPBACK.fullmatch(place.netloc):
             name = repr(place.geturl())
             raise web.WebError(
                 f"it asks for a password at {name}, which is not https; use a registry with https"
             )
-        asked = urlencode({key: told[key] for key in ("service", "scope") if told.get(key)})
+        asked = urlencode(
+            {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}
+        )
         url = place._replace(query=asked).geturl()
         found = decode(web.download(self.session, url, MAX_ANSWER_BYTES), Token, url)
         token = found.token or found.access_token

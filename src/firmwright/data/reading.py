@@ -51,8 +51,8 @@ def read_columns(
             source = given[tensor.name]
             columns[tensor.name] = read_column(tensor, source, place, count, least, problems)
     if not problems and count is None and len({len(c.arrays) for c in columns.values()}) > 1:
-        told = ", ".join(f"{len(c.arrays)} for '{name}'" for name, c in columns.items())
-        problems.append(f"the inputs have different numbers of samples: {told}")
+        counts = ", ".join(f"{len(c.arrays)} for '{name}'" for name, c in columns.items())
+        problems.append(f"the inputs have different numbers of samples: {counts}")
     if problems:
         raise UserError("\n".join(problems))
     return columns

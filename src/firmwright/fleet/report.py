@@ -77,10 +77,10 @@ def count(jobs: Sequence[str], outcomes: Mapping[str, Outcome]) -> str:
     """Return e.g. ``57 of 60 built, 3 failed``."""
     failed = sum(bool(outcome.failure) for outcome in outcomes.values())
     missing = len(jobs) - len(outcomes)
-    told = [f"{len(outcomes) - failed} of {len(jobs)} built"]
-    told += [f"{failed} failed"] if failed else []
-    told += [f"{missing} not tried"] if missing else []
-    return ", ".join(told)
+    parts = [f"{len(outcomes) - failed} of {len(jobs)} built"]
+    parts += [f"{failed} failed"] if failed else []
+    parts += [f"{missing} not tried"] if missing else []
+    return ", ".join(parts)
 
 
 def describe_sources(outcomes: Iterable[Outcome]) -> list[str]:
@@ -93,8 +93,8 @@ def make_row(job: str, now: Outcome | None, before: Outcome | None) -> Row:
     if now is None:
         return Row((job, "not tried", *[""] * (len(COLUMNS) - 2)), "")
     values = (now.time or None, now.flash, now.ram, now.batch, now.offload)
-    told = ("failed", *[""] * 5) if now.failure else (now.exact, *map(show, values))
-    return Row((job, *told, describe_change(now, before)), now.failure)
+    cells = ("failed", *[""] * 5) if now.failure else (now.exact, *map(show, values))
+    return Row((job, *cells, describe_change(now, before)), now.failure)
 
 
 def show(value: object) -> str:

@@ -45,13 +45,13 @@ def find_device(region: Region, devices: Mapping[str, Device]) -> Device:
 
 def digest_network(partition: Partition) -> str:
     """Return the SHA-256 of a network's layers and tensors, without weights and locations."""
-    told = {
+    facts = {
         "regions": [
             [r.name, r.device, r.operators, r.inputs, r.outputs] for r in partition.regions
         ],
         "tensors": [[t.name, t.dtype, t.shape] for t in partition.tensors],
     }
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def describe_network(job: Job, partition: Partition) -> TunedNetwork:
@@ -156,12 +156,12 @@ def describe_tuning(job: Job) -> dict[str, str]:
 
 def add_tuning_notes(job: Job, kernels: Kernels) -> Kernels:
     """Return the kernels, with a note for tuned layers that explains their variant."""
-    told = describe_tuning(job)
+    notes = describe_tuning(job)
     return replace(
         kernels,
         kernels=tuple(
-            replace(k, note=" ".join(filter(None, (k.note, told[k.region]))))
-            if k.region in told
+            replace(k, note=" ".join(filter(None, (k.note, notes[k.region]))))
+            if k.region in notes
             else k
             for k in kernels.kernels
         ),

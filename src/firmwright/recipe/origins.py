@@ -170,11 +170,11 @@ def format_difference(before: Origins, after: Origins) -> list[str]:
     for pointer in sorted({*old, *new}, key=format_pointer):
         if old.get(pointer) != new.get(pointer):
             sides = ((old, before), (new, after))
-            told = [
+            shown = [
                 f"{format_scalar(values[pointer])} ({origins.find(pointer)})"
                 if pointer in values
                 else "nothing"
                 for values, origins in sides
             ]
-            lines.append(f"{format_pointer(pointer)}: {' -> '.join(told)}")
+            lines.append(f"{format_pointer(pointer)}: {' -> '.join(shown)}")
     return lines

@@ -213,14 +213,14 @@ def lift_broken(lifts: Sequence[Lift], region: Region, device: Device, network: 
     """Return the advice to lift all rules of a device that a region breaks."""
     changes = [change for lift in lifts if isinstance(lift, tuple) for change in lift]
     remedies = [lift for lift in lifts if isinstance(lift, Remedy)]
-    told = "; ".join(dict.fromkeys([*map(str, changes), *(r.change for r in remedies)]))
+    changed = "; ".join(dict.fromkeys([*map(str, changes), *(r.change for r in remedies)]))
     works = {remedy.work for remedy in remedies}
     now = network.costs[region.name]
     if "none" in works:
-        return network.make_advice(told, region, network.device_of(region), now)
+        return network.make_advice(changed, region, network.device_of(region), now)
     then = None if "other" in works else network.estimate(region, device, changes)
     saves = None if now is None or then is None else now - then
-    return network.make_advice(told, region, device, saves)
+    return network.make_advice(changed, region, device, saves)
 
 
 def find_remedy(

@@ -70,9 +70,9 @@ def describe_files(folder: Path) -> tuple[CachedFile, ...]:
 
 
 def encode(entry: Entry) -> bytes:
-    told = {"key": entry.key, "notes": entry.notes, "sha256": digest_entry(entry)}
+    record = {"key": entry.key, "notes": entry.notes, "sha256": digest_entry(entry)}
     files = (write_field(OUTPUT_FILES, encode_file(file)) for file in entry.files)
-    return b"".join([*files, write_field(STDOUT_RAW, json.dumps(told).encode())])
+    return b"".join([*files, write_field(STDOUT_RAW, json.dumps(record).encode())])
 
 
 def encode_file(file: CachedFile) -> bytes:
@@ -92,8 +92,8 @@ def digest_entry(entry: Entry) -> str:
 def decode(data: bytes, key: str) -> Entry:
     """Return the entry of a key; CacheError for other bytes, or another key's entry."""
     try:
-        told = json.loads(read_bytes(data, STDOUT_RAW))
-        found, notes, digest = told["key"], tuple(map(str, told["notes"])), told["sha256"]
+        record = json.loads(read_bytes(data, STDOUT_RAW))
+        found, notes, digest = record["key"], tuple(map(str, record["notes"])), record["sha256"]
         files = tuple(map(decode_file, read_all(data, OUTPUT_FILES)))
     except (ValueError, KeyError, TypeError, RecursionError):
         raise CacheError("not an entry of a stage") from None

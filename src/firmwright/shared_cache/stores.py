@@ -94,8 +94,8 @@ class PatientStore:
         self.waited = max(0.0, self.waited + seconds - ANSWER - size / RATE)
         if self.waited > MAX_WAIT_S:
             self.give_up()
-            told = f"too slow by {self.waited:.0f} s"
-            raise CacheError(f"{self.find(name)}: {told}; it is not asked again")
+            problem = f"too slow by {self.waited:.0f} s"
+            raise CacheError(f"{self.find(name)}: {problem}; it is not asked again")
 
     def find(self, name: str) -> str:
         return self.store.find(name)
@@ -170,8 +170,8 @@ class FolderStore:
                 path.unlink(missing_ok=True)
                 total -= size
         if total > self.limit:
-            told = f"{total:,} bytes, and {self.limit:,} are allowed, but no file can be removed"
-            raise CacheError(f"{self.folder}: {told}")
+            problem = f"{total:,} bytes, and {self.limit:,} are allowed, but no file can be removed"
+            raise CacheError(f"{self.folder}: {problem}")
 
     def list_files(self) -> Iterator[tuple[int, int, Path]]:
         """Yield the last use of each file of the cache (ns), its bytes, and its path.

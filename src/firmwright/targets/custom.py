@@ -155,8 +155,8 @@ class CustomTarget:
             except (Exception, SystemExit) as error:
                 raise UserError(explain_error(error, self._reference, self._folder)) from None
         if not isinstance(result, kinds):
-            told = f"returned a {type(result).__name__}; expected a {kinds[0].__name__}"
-            self._refuse(method, told)
+            problem = f"returned a {type(result).__name__}; expected a {kinds[0].__name__}"
+            self._refuse(method, problem)
         return result
 
 

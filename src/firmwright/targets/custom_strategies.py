@@ -84,10 +84,10 @@ class Extension:
 
     def _check_results(self, compute: Compute) -> Compute:
         """Return the compute with a check that its results have the operator's shape and type."""
-        told = self._wrap_errors(compute)
+        guarded = self._wrap_errors(compute)
 
         def call(builder: relax.BlockBuilder, operator: tvm.ir.Call) -> relax.Expr:
-            result = told(builder, operator)
+            result = guarded(builder, operator)
             problem = find_problem(result, builder, operator)
             if problem:
                 place = locate_function(compute, self._reference, self._recipe.folder)

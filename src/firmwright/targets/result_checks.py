@@ -72,7 +72,7 @@ def check_objections(
     for variable, found in objections.items():
         if variable not in bindings:
             return f"the violations have {describe(variable)}"
-        told = f"are a {kind_of(found)}"
+        problem = f"are a {kind_of(found)}"
         if isinstance(found, tuple | list):
             wrong = [o for o in found if not isinstance(o, RuleViolation)]
             mistyped = [text for o in found if (text := find_wrong_field(o, RuleViolation))]
@@ -80,8 +80,8 @@ def check_objections(
                 return f"a violation of '{variable.name}': {mistyped[0]}"
             if not wrong:
                 continue
-            told = f"have a {kind_of(wrong[0])}"
-        return f"the violations of '{variable.name}' {told}; expected a tuple of RuleViolations"
+            problem = f"have a {kind_of(wrong[0])}"
+        return f"the violations of '{variable.name}' {problem}; expected a tuple of RuleViolations"
     return ""
 
 

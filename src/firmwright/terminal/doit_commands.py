@@ -155,8 +155,8 @@ def load_tasks(loader: Any, load: Callable[..., Any], **given: Any) -> Any:
 def is_ours(task_file: Mapping[str, Any]) -> bool:
     """Return whether a task file is only the one line."""
     ours = vars(sys.modules[TASKS]) if TASKS in sys.modules else {}
-    told, known = ({n: v for n, v in names.items() if n[0] != "_"} for names in (task_file, ours))
-    return told == known
+    given, known = ({n: v for n, v in names.items() if n[0] != "_"} for names in (task_file, ours))
+    return given == known
 
 
 class Printing(FromAnyFolder):

@@ -46,8 +46,8 @@ def test_the_arm_side_builds_and_says_where_there_is_no_c7x(
     command = ["qemu-aarch64", str(folder / "c7x/arm/application.elf")]
     ran = subprocess.run(command, input=given, capture_output=True, check=False, timeout=60)
     assert ran.returncode == 1
-    told = b"@status 2\n@fault the C7x's side cannot be started or reached\n"
-    assert ran.stdout == told
+    message = b"@status 2\n@fault the C7x's side cannot be started or reached\n"
+    assert ran.stdout == message
 
 
 @pytest.mark.needs("gcc")

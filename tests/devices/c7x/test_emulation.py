@@ -70,7 +70,7 @@ def agree(made: Network, execution: Execution) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("removed", "told"),
+    ("removed", "sentence"),
     [
         (r" +fw_dma_wait\(0\);\n", "nothing waited for the channel's last transfer (0)"),
         (r" {8}fw_dma_wait\(2\);\n", "nothing waited for the channel's last transfer (2)"),
@@ -78,10 +78,10 @@ def agree(made: Network, execution: Execution) -> bool:
     ],
     ids=["input", "output", "last"],
 )
-def test_a_missing_wait_is_caught(removed: str, told: str, tmp_path: Path) -> None:
+def test_a_missing_wait_is_caught(removed: str, sentence: str, tmp_path: Path) -> None:
     _, execution = ran(SUM, tmp_path, replacing(SOURCE, removed, ""))
     assert execution.exit_code == EXIT_TRAP
-    assert told in execution.console.decode()
+    assert sentence in execution.console.decode()
 
 
 def test_what_is_read_before_the_wait_is_nonsense(tmp_path: Path) -> None:

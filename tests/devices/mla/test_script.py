@@ -119,8 +119,8 @@ def run_recorded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any
     sdk = find_sdk()
     assert sdk is not None
     assert run_script(sdk, folder, folder / "log") == "2.1.0"
-    told: dict[str, Any] = json.loads((folder / "quantized/net.sima.json").read_text())
-    return told
+    result: dict[str, Any] = json.loads((folder / "quantized/net.sima.json").read_text())
+    return result
 
 
 OPTIONS_AND_WORDS: tuple[tuple[dict[str, str], tuple[str, ...]], ...] = (
@@ -161,9 +161,9 @@ def test_every_option_reaches_the_sdk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     script = written(tmp_path, None, 1, **options)
-    told = str(run_recorded(tmp_path, monkeypatch))
+    result = str(run_recorded(tmp_path, monkeypatch))
     for text in words:
-        assert text in told
+        assert text in result
     for name, text in (
         ("compress", '"compress": (False, True)'),
         ("l2_caching_mode", "(L2CachingMode.SINGLE_MODEL, L2CachingMode.NONE)"),
@@ -301,9 +301,9 @@ def test_a_network_on_the_arm_cores_has_no_batch_of_the_mla(
     assert (archive.processors, archive.programs) == ({"A65": 1}, ("net_stage0_a65.so",))
     assert archive.actual_batch_size is None
     record = ArtifactsReport("f", (), "", 0, (), "2.1.0", archive=archive)
-    told = describe_archive(record, archive)
-    assert "batch None desired" not in told[0]
-    assert told[1] == "warning: the Arm cores run a part of it: net_stage0_a65.so"
+    result = describe_archive(record, archive)
+    assert "batch None desired" not in result[0]
+    assert result[1] == "warning: the Arm cores run a part of it: net_stage0_a65.so"
 
 
 @pytest.mark.parametrize(

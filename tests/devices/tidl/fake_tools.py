@@ -18,9 +18,9 @@ tools = Path(__file__).parent
 calls = tools / ".calls"
 calls.mkdir(exist_ok=True)
 config = dict(line.split(" = ") for line in Path(sys.argv[1]).read_text().splitlines())
-told = {{key: value.strip('"') for key, value in config.items()}}
+given = {{key: value.strip('"') for key, value in config.items()}}
 number = len(list(calls.glob("*.json")))
-files = {{n: Path(n).stat().st_size for n in (told["inputNetFile"], told["inData"])}}
+files = {{n: Path(n).stat().st_size for n in (given["inputNetFile"], given["inData"])}}
 call = {{"argv": sys.argv, "cwd": os.getcwd(), "environment": dict(os.environ), "files": files}}
 (calls / f"{{number}}.json").write_text(json.dumps(call))
 print("| TIDL Tools Version | \\x1b[32;1m11_00_06_00\\x1b[0m |")
@@ -28,8 +28,8 @@ print("| C7x Firmware Version | 11_00_00_00 |")
 {body}
 """
 IMPORTS = """\
-Path(told["outputNetFile"]).write_bytes(b"net of " + Path(told["inputNetFile"]).name.encode())
-Path(told["outputParamsFile"] + "1.bin").write_bytes(b"params")
+Path(given["outputNetFile"]).write_bytes(b"net of " + Path(given["inputNetFile"]).name.encode())
+Path(given["outputParamsFile"] + "1.bin").write_bytes(b"params")
 Path("by_the_way.svg").write_text(os.getcwd())
 """
 FAILS = """\
@@ -39,7 +39,7 @@ print("[ERROR] the network is not understood")
 sys.exit(3)
 """
 FORGETS = """\
-Path(told["outputNetFile"]).write_bytes(b"net")
+Path(given["outputNetFile"]).write_bytes(b"net")
 """
 
 

@@ -64,12 +64,12 @@ def write_everything(
 def write_tool_files(folder: Path, region: TidlRegionArtifacts) -> None:
     """Write the files of a region for the recorded library, from the configuration of TI's tool."""
     config = folder / "artifacts" / f"tidl_import_subgraph{region.number}.txt"
-    told = dict(line.split(" = ") for line in config.read_text().splitlines())
+    found = dict(line.split(" = ") for line in config.read_text().splitlines())
     lines = []
     for side, tensors in (("in", region.inputs), ("out", region.outputs)):
         keys = ("ElementType", "TensorScale", "ZeroPoint")
-        columns = [told[f"{side}{key}"].split() for key in keys]
-        names = told[f"{side}DataNamesList"].strip('"').split(",")
+        columns = [found[f"{side}{key}"].split() for key in keys]
+        names = found[f"{side}DataNamesList"].strip('"').split(",")
         for place, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
             words = [side[0], place, name, *(c[place] for c in columns), count_bytes(tensor)]
             lines.append(" ".join(map(str, words)))
@@ -136,7 +136,7 @@ NOT_LOADED = "@fault TIDL-RT does not load a region"
 
 @pytest.mark.needs("gcc", "make")
 @pytest.mark.parametrize(
-    ("text", "by", "told"),
+    ("text", "by", "found"),
     [
         ('"tidl_0_i0"', '"tidl_0_i9"', REFUSED),
         ("made->scale = described->scale", "made->scale = 1.0f / described->scale", REFUSED),
@@ -155,7 +155,7 @@ NOT_LOADED = "@fault TIDL-RT does not load a region"
     ids=["name", "scale", "padding", "type", "memory", "file", "delete", "free", "order"],
 )
 def test_the_recorded_library_tells_misuse(
-    text: str, by: str, told: str, quantized: tuple[Path, bytes], tmp_path: Path
+    text: str, by: str, found: str, quantized: tuple[Path, bytes], tmp_path: Path
 ) -> None:
     written, given = quantized
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
@@ -165,7 +165,7 @@ def test_the_recorded_library_tells_misuse(
     variables = [f"TIDL_RT_PATH={tmp_path / 'sdk'}", "CC=gcc"]
     subprocess.run(["make", "-s", "-B", *variables], cwd=tmp_path / "application", check=True)
     ran = run_program(tmp_path / "application/application.elf", given)
-    assert told in (ran.stdout + ran.stderr).decode()
+    assert found in (ran.stdout + ran.stderr).decode()
 
 
 @pytest.fixture(scope="module")

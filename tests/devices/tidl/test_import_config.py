@@ -31,7 +31,7 @@ def options(text: str = "", platform: str = "j721s2") -> TidlOptions:
     return read_options(mix[0].context)
 
 
-def told(region: RegionImport, text: str = "") -> dict[str, str]:
+def message(region: RegionImport, text: str = "") -> dict[str, str]:
     lines = format_import_config(region, options(text), 5).splitlines()
     return dict(line.split(" = ") for line in lines)
 
@@ -60,7 +60,7 @@ def test_the_grids_of_a_boundary_are_those_of_its_quantize_and_dequantize() -> N
 
 
 def test_tensors_are_described_in_their_order() -> None:
-    found = told(region("int8", prequantized=True))
+    found = message(region("int8", prequantized=True))
     assert found["inDataNamesList"] == '"tidl_3_i0,tidl_3_i1"'
     assert found["inTensorScale"] == "4 2"
     assert found["inZeroPoint"] == "3 -1"
@@ -94,7 +94,7 @@ def test_tensors_are_described_in_their_order() -> None:
     ],
 )
 def test_an_option_is_told_by_the_tools_own_key(text: str, key: str, value: str) -> None:
-    assert told(region(), text)[key] == value
+    assert message(region(), text)[key] == value
 
 
 def test_lists_of_layers_are_told() -> None:
@@ -111,4 +111,4 @@ def test_options_without_a_key_are_named() -> None:
 
 def test_a_type_that_tidl_has_not_is_refused() -> None:
     with pytest.raises(UserError, match="is bool; expected uint8, int8, "):
-        told(region("bool"))
+        message(region("bool"))

@@ -27,13 +27,13 @@ def region(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / REGION.model).write_bytes(b"onnx")
     (folder / REGION.calibration).write_bytes(b"12345678")
-    told = {
+    found = {
         "inputNetFile": REGION.model,
         "inData": REGION.calibration,
         "outputNetFile": REGION.net,
         "outputParamsFile": REGION.params_stem,
     }
-    lines = [f'{key} = "{value}"\n' for key, value in told.items()]
+    lines = [f'{key} = "{value}"\n' for key, value in found.items()]
     (folder / REGION.config).write_text("".join(lines))
     return folder
 
@@ -94,7 +94,7 @@ def test_the_script_calls_it_the_same_way(
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "found"),
     [
         (FAILS, "exit code 3"),
         (FORGETS, "no subgraph1_params_1.bin"),
@@ -103,14 +103,14 @@ def test_the_script_calls_it_the_same_way(
     ids=["fails", "forgets", "writes nothing"],
 )
 def test_a_failed_import_shows_the_end_of_its_log(
-    body: str, told: str, region: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    body: str, found: str, region: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools = installed(fake_tools(tmp_path / "tools", body), monkeypatch)
     log = tmp_path / "logs" / "subgraph1.log"
     with pytest.raises(UserError) as caught:
         run_import(tools, region, REGION, log)
     message = str(caught.value)
-    assert f"{told}; its log, {log}, ends with:" in message
+    assert f"{found}; its log, {log}, ends with:" in message
     if body == FAILS:
         assert message.endswith("  line 29\n  [ERROR] the network is not understood")
         assert "line 10\n" not in message

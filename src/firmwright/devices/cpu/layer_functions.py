@@ -181,8 +181,8 @@ def list_values(record: Variables) -> str:
     return ", ".join(f".{name} = {value}" for name, value in record.items())
 
 
-def digest(*told: object) -> str:
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:8]
+def digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
 
 
 def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:

@@ -109,8 +109,8 @@ def write_region(network: TidlNetwork, region: Region, number: int, folder: Path
     )
     (folder / files.model).write_bytes(model.data)
     write_text(folder / files.layers, format_layer_info(model))
-    told = format_import_config(imported, network.options, len(network.samples))
-    write_text(folder / files.config, told)
+    configuration = format_import_config(imported, network.options, len(network.samples))
+    write_text(folder / files.config, configuration)
     return WrittenRegion(region, model, imported)
 
 

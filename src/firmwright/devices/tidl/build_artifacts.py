@@ -64,8 +64,8 @@ def run(job: Job, folder: Path) -> None:
     )
     RECORD.write(folder, record)
     job.note(format_summary(record))
-    for told in describe_shifted_inputs(record):
-        job.note(told)
+    for text in describe_shifted_inputs(record):
+        job.note(text)
     if is_for_chip(job) and network.options.number("tensor_bits") == 32:
         job.note(FLOATS)
     for option in find_unmapped_options(network.options):

@@ -31,12 +31,12 @@ def grid_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
     zero_points = sorted({int(z) for call in calls for z in constant_array(call.args[2]).flat})
     by_channel = any(scale.size > 1 for scale in scales)
     odd = [float(s) for scale in scales for s in scale.flat if frexp(float(s))[0] != 0.5]
-    told = ["a scale for each channel"] if by_channel else []
-    told += [f"the zero point {z}" for z in zero_points if z]
+    unsupported = ["a scale for each channel"] if by_channel else []
+    unsupported += [f"the zero point {z}" for z in zero_points if z]
     return {
-        "symmetric_per_tensor": not told,
+        "symmetric_per_tensor": not unsupported,
         "powers_of_two": not odd,
-        "grids": told,
+        "grids": unsupported,
         "odd_scale": str(np.float32(odd[0])) if odd else "",
     }
 

@@ -41,8 +41,8 @@ class Model:
     ) -> None:
         """Write ``<name>.sima``, a zip file, and ``<name>.sima.json``."""
         folder = Path(output_directory)
-        told = {"config": repr(self.config), "samples": self.samples, "arm_only": self.arm_only}
-        (folder / f"{model_name}.sima.json").write_text(json.dumps(told))
+        found = {"config": repr(self.config), "samples": self.samples, "arm_only": self.arm_only}
+        (folder / f"{model_name}.sima.json").write_text(json.dumps(found))
         with zipfile.ZipFile(folder / f"{model_name}.sima", "w") as packed:
             packed.writestr("network", "recorded")
 
