@@ -69,7 +69,7 @@ INDEX_TYPES = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a case: ``passed``, ``refused`` or ``wrong``, and the reason.
+    """The outcome of a case: ``passed``, ``rejected`` or ``wrong``, and the reason.
 
     ``baked`` names the inputs that became initializers; without this, the case is rejected.
     """
@@ -173,9 +173,9 @@ def judge(name: str) -> Outcome:
     candidates = shape_inputs(case)
     for count in range(1, len(candidates) + 1):
         for names in itertools.combinations(candidates, count):
-            if outcome.verdict == "refused":
+            if outcome.verdict == "rejected":
                 outcome = replace(attempt(with_constants(case, names)), baked=names)
-    return outcome if outcome.verdict != "refused" else replace(outcome, baked=())
+    return outcome if outcome.verdict != "rejected" else replace(outcome, baked=())
 
 
 def attempt(case: Case) -> Outcome:
@@ -183,7 +183,7 @@ def attempt(case: Case) -> Outcome:
         run(case)
     except UserError as error:
         reason = str(error).removeprefix(f"{case.name}: ")
-        return Outcome(case.name, case.operator, "refused", reason)
+        return Outcome(case.name, case.operator, "rejected", reason)
     except Exception as error:
         reason = str(error) if isinstance(error, WrongError) else f"{type(error).__name__}: {error}"
         return Outcome(case.name, case.operator, "wrong", reason)

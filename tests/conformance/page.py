@@ -26,11 +26,11 @@ The backend node tests of ONNX {version} are {count} models of one operator each
 function that defines it, "expanded"), with inputs, expected outputs and a tolerance. Each case
 runs all steps: import, transforms, partition, lowering, C, the host's gcc with
 `-fsanitize=undefined`, run. A case is *passed* if every output has the expected type and shape
-and is within the tolerance of the case. A case is *refused* if firmwright reports why it cannot
+and is within the tolerance of the case. A case is *rejected* if firmwright reports why it cannot
 compile the model. All other cases are *wrong*, including a crash or a time limit.
 
 Firmware has static shapes. Shapes, axes and counts are inputs in the node tests, but constants in
-real models. A refused case runs again with the fewest such inputs as initializers:
+real models. A rejected case runs again with the fewest such inputs as initializers:
 
 - int32 and int64 inputs of rank 0 or 1, except the first input and inputs of an output's type,
   which are data. The first input of ConstantOfShape, MelWeightMatrix and the windows is a size;
@@ -64,8 +64,8 @@ unittest or pytest runs these tests. A model that firmwright rejects is an error
 COUNT = """
 ## What could be compiled
 
-Values of inputs decide the outcome of {decided} refused cases: the length of an output, or random
-numbers. **{refused} of the {others:,} other cases are refused, {percent:.1f} %**:
+Values of inputs decide the outcome of {decided} rejected cases: the length of an output, or random
+numbers. **{rejected} of the {others:,} other cases are rejected, {percent:.1f} %**:
 {strings} make strings or find patterns in strings, {training} train a network, and {rest} have
 other reasons.
 """
@@ -88,17 +88,17 @@ are constants in the cases of the second line.
 """
 
 BY_REASON = """
-## Why cases are refused
+## Why cases are rejected
 
-[conformance_refused.csv](conformance_refused.csv) lists the reason of each case;
+[conformance_rejected.csv](conformance_rejected.csv) lists the reason of each case;
 `python -m tests.conformance.run CASE` prints the whole reason.
 """
 
 
 BY_TVM = """
-## Refused here, evaluated by TVM
+## Rejected here, evaluated by TVM
 
-TVM's own virtual machine imports and evaluates {count} of the refused cases as ONNX defines
+TVM's virtual machine imports and evaluates {count} of the rejected cases as ONNX defines
 (`tests/conformance/plain_tvm.py` finds these cases). This machine allocates memory at run time,
 but firmware has a static schedule:
 """
@@ -106,19 +106,19 @@ but firmware has a static schedule:
 
 def render(outcomes: Sequence[Outcome]) -> dict[str, str]:
     """Return the texts of the page and of the list of rejected cases, by file name."""
-    refused = [o for o in outcomes if o.verdict == "refused"]
+    rejected = [o for o in outcomes if o.verdict == "rejected"]
     evaluated = set(EVALUATED.read_text(encoding="utf-8").split())
-    by_tvm = [o for o in refused if o.case in evaluated]
+    by_tvm = [o for o in rejected if o.case in evaluated]
     verdicts = Counter(o.verdict for o in outcomes)
-    totals = ", ".join(f"{v} {verdicts[v]}" for v in ("passed", "refused", "wrong"))
+    totals = ", ".join(f"{v} {verdicts[v]}" for v in ("passed", "rejected", "wrong"))
     page = [
         INTRODUCTION.format(version=onnx.__version__, count=f"{len(outcomes):,}"),
         "## By operator\n",
-        *table(("operator", "passed", "constant shapes", "refused", "wrong"), operators(outcomes)),
-        count(len(outcomes), refused),
+        *table(("operator", "passed", "constant shapes", "rejected", "wrong"), operators(outcomes)),
+        count(len(outcomes), rejected),
         *beside(outcomes),
         BY_REASON,
-        *table(("reason", "cases", "operators"), reasons(refused)),
+        *table(("reason", "cases", "operators"), reasons(rejected)),
         BY_TVM.format(count=len(by_tvm)),
         *table(("reason", "cases", "operators"), reasons(by_tvm)),
         "",
@@ -127,20 +127,20 @@ def render(outcomes: Sequence[Outcome]) -> dict[str, str]:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("case", "operator", "reason"))
-    writer.writerows((o.case, o.operator, sentence(o)) for o in refused)
-    return {"conformance.md": "\n".join(page) + "\n", "conformance_refused.csv": text.getvalue()}
+    writer.writerows((o.case, o.operator, sentence(o)) for o in rejected)
+    return {"conformance.md": "\n".join(page) + "\n", "conformance_rejected.csv": text.getvalue()}
 
 
-def count(cases: int, refused: Sequence[Outcome]) -> str:
+def count(cases: int, rejected: Sequence[Outcome]) -> str:
     """Return the section that counts the rejected cases by kind of reason."""
-    reasons = Counter(sentence(o) for o in refused)
+    reasons = Counter(sentence(o) for o in rejected)
     decided = sum(reasons[r] for r in DECIDED_BY_INPUTS)
-    counted = len(refused) - decided
+    counted = len(rejected) - decided
     others = cases - decided
     return COUNT.format(
         decided=decided,
         others=others,
-        refused=counted,
+        rejected=counted,
         percent=100 * counted / others,
         strings=reasons[STRINGS],
         training=reasons[TRAINING],
@@ -155,9 +155,9 @@ def beside(outcomes: Sequence[Outcome]) -> list[str]:
     newer = sum(r["in_onnx_1_21"] == "no" and r["verdict"] != "not measured"
                 for r in failed.values())  # fmt: skip
     decided = {o.case for o in outcomes
-               if o.verdict == "refused" and sentence(o) in DECIDED_BY_INPUTS}  # fmt: skip
+               if o.verdict == "rejected" and sentence(o) in DECIDED_BY_INPUTS}  # fmt: skip
     training = {o.case for o in outcomes
-                if o.verdict == "refused" and sentence(o) == TRAINING}  # fmt: skip
+                if o.verdict == "rejected" and sentence(o) == TRAINING}  # fmt: skip
     others = [o for o in outcomes if o.case not in decided]
     ours = Counter(o.verdict for o in others)
     theirs = Counter(failed[o.case]["verdict"] if o.case in failed else "passed" for o in others)
@@ -166,11 +166,11 @@ def beside(outcomes: Sequence[Outcome]) -> list[str]:
         ("inputs do not decide", len(others), len(others)),
         ("passed", ours["passed"], theirs["passed"]),
         ("of these with shapes as constants", constant, 0),
-        ("refused", ours["refused"], theirs["refused"]),
+        ("rejected", ours["rejected"], theirs["rejected"]),
         (
             "of these by operators that train a network",
             len(training),
-            sum(failed[case]["verdict"] == "refused" for case in training & set(failed)),
+            sum(failed[case]["verdict"] == "rejected" for case in training & set(failed)),
         ),
         ("wrong", ours["wrong"], theirs["wrong"]),
         ("not measured", 0, theirs["not measured"]),
@@ -185,15 +185,15 @@ def operators(outcomes: Iterable[Outcome]) -> list[tuple[object, ...]]:
     for outcome in outcomes:
         counts[outcome.operator][outcome.verdict] += 1
         counts[outcome.operator]["constant"] += bool(outcome.baked)
-    columns = ("passed", "constant", "refused", "wrong")
+    columns = ("passed", "constant", "rejected", "wrong")
     return [
         (operator, *(count[c] or "" for c in columns)) for operator, count in sorted(counts.items())
     ]
 
 
-def reasons(refused: Iterable[Outcome]) -> list[tuple[object, ...]]:
+def reasons(rejected: Iterable[Outcome]) -> list[tuple[object, ...]]:
     counts: Mapping[str, Counter[str]] = defaultdict(Counter)
-    for outcome in refused:
+    for outcome in rejected:
         counts[sentence(outcome)][outcome.operator] += 1
     ordered = sorted(counts.items(), key=lambda item: (-item[1].total(), item[0]))
     return [(reason, count.total(), ", ".join(sorted(count))) for reason, count in ordered]

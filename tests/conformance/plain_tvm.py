@@ -2,8 +2,8 @@
 
     python -m tests.conformance.plain_tvm
 
-It reads docs/reference/conformance_refused.csv. Run it by hand after a change of TVM or of the list
-of rejected cases; the page states why each of the cases stays rejected.
+It reads docs/reference/conformance_rejected.csv. Run it by hand after a change of TVM or of the
+list of rejected cases; the page states why each of the cases stays rejected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.conformance.case import (
 
 LIST = Path(__file__).with_name("evaluated_by_tvm.txt")
 PROGRAM = "tests.conformance.plain_tvm"
-REFUSED = Path(__file__).parents[2] / "docs/reference/conformance_refused.csv"
+REJECTED = Path(__file__).parents[2] / "docs/reference/conformance_rejected.csv"
 
 
 def judge(name: str) -> Outcome:
@@ -45,7 +45,7 @@ def attempt(case: Case) -> Outcome:
     try:
         evaluate(case)
     except Exception as error:  # TVM raises all kinds
-        return replace(outcome, verdict="refused", reason=str(error))
+        return replace(outcome, verdict="rejected", reason=str(error))
     return outcome
 
 
@@ -78,7 +78,7 @@ def flat(result: Any) -> list[np.ndarray[Any, Any]]:
 def main() -> None:
     from tests.conformance.pool import judge_all
 
-    with REFUSED.open(encoding="utf-8", newline="") as file:
+    with REJECTED.open(encoding="utf-8", newline="") as file:
         names = [row["case"] for row in csv.DictReader(file)]
     right = [o.case for o in judge_all(names, PROGRAM) if o.verdict == "passed"]
     LIST.write_text("".join(f"{name}\n" for name in right), encoding="utf-8", newline="\n")

@@ -23,7 +23,7 @@ from tests.conformance.reasons import sentence
 ROOT = Path(__file__).parents[2]
 FILES = {
     "conformance.md": ROOT / "docs/reference/conformance.md",
-    "conformance_refused.csv": ROOT / "docs/reference/conformance_refused.csv",
+    "conformance_rejected.csv": ROOT / "docs/reference/conformance_rejected.csv",
 }
 
 
@@ -39,10 +39,10 @@ def check_sample() -> int:
     """Judge a case of each operator; return 1 if the stored list has another outcome."""
     outcomes = judge_all(draw_sample())
     judged = {o.case for o in outcomes}
-    text = FILES["conformance_refused.csv"].read_text(encoding="utf-8")
+    text = FILES["conformance_rejected.csv"].read_text(encoding="utf-8")
     stored = {(r["case"], r["reason"]) for r in csv.DictReader(text.splitlines())}
     found = {
-        (o.case, sentence(o) if o.verdict == "refused" else f"{o.verdict}: {o.reason}")
+        (o.case, sentence(o) if o.verdict == "rejected" else f"{o.verdict}: {o.reason}")
         for o in outcomes
         if o.verdict != "passed"
     }
