@@ -32,7 +32,7 @@ from firmwright.report.difference import format_difference, format_markdown
 from firmwright.report.inspection import format_inspection
 
 SAME, DIFFERS, BROKEN = 0, 1, 2
-"""Exit codes of ``diff`` and ``rebuild``, equal to those of the program ``diff``."""
+"""Exit codes of ``diff`` and ``rebuild``, equal to the codes of the program ``diff``."""
 TRUSTED, UNTRUSTED = 0, 1
 """Exit codes of ``verify-bundle``, next to ``BROKEN``; other commands return 0 or ``BROKEN``."""
 

@@ -19,7 +19,9 @@ LARGEST_SHIFT = 2**16
 
 
 def protect_index_divisions(module: tvm.IRModule) -> tvm.IRModule:
-    """Simplify the divisions in indices that TVM handles incorrectly; all others round toward zero.
+    """Simplify the divisions in indices that TVM handles incorrectly.
+
+    All other divisions round toward zero.
 
     Raises ValueError for a divisor that is zero or not a number.
     """

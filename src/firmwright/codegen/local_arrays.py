@@ -1,4 +1,4 @@
-"""Removes unread local arrays and places the declarations of the others.
+"""Removes unread local arrays and places the declarations of the other arrays.
 
 An array of one element becomes a variable of C. It is declared in the innermost block that uses it,
 with its first value, so that no compiler warns of a variable without a value.

@@ -56,8 +56,8 @@ def record_reads() -> Iterator[set[str]]:
 def guard_reads(folder: Path, known: Iterable[str | Path], own: Iterable[Path]) -> Iterator[None]:
     """Raise UserError after a stage whose custom code read files that it does not depend on.
 
-    Only files of the recipe's ``folder`` count. Files in ``known`` and in the folders ``own``,
-    which firmwright itself writes, are allowed.
+    Only files of the recipe's ``folder`` are checked. Files in ``known`` and in the folders
+    ``own``, which firmwright itself writes, are allowed.
     """
     opened: set[str] = set()
     GUARDED.append(opened)

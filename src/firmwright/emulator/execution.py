@@ -37,7 +37,7 @@ class Execution:
     the instructions of each part's calls, callees included, in the order of the parts.
 
     ``cycles`` are the clock cycles of these instructions by the platform's cycle table, and
-    ``cycles_by_part`` those of the parts. They are None, and empty, without a table or if the
+    ``cycles_by_part`` the cycles of the parts. They are None, and empty, without a table or if the
     emulator cannot apply it.
     """
 

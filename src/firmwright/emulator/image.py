@@ -36,7 +36,7 @@ class FunctionSymbol:
 
 @dataclass(frozen=True)
 class Symbols:
-    """The sorted function symbols of a firmware; the last one at an address counts."""
+    """The sorted function symbols of a firmware; the last symbol at an address applies."""
 
     functions: tuple[FunctionSymbol, ...]
 

@@ -1,4 +1,4 @@
-"""Applies the rules of a format to settings: values of a recipe, and notes on the others."""
+"""Applies the rules of a format to settings: values of a recipe, and notes on other settings."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def choose_layout_regions(
 ) -> set[str]:
     """Return the names of the regions whose tensors are in the device's layout.
 
-    The tensors of ``native`` regions have to be in it, those of ``flexible`` regions may be.
+    The tensors of ``native`` regions have to be in it, tensors of ``flexible`` regions may be.
     """
     edges: list[tuple[Node, Node, int]] = []
     for region in partition.regions:

@@ -72,7 +72,7 @@ class PriceList:
     ) -> Price | None:
         """Return the price of a region on a device, None if the device has no number for it.
 
-        ``tensors`` are at least those of the region. Raises CostError if the platform's ``timing``
+        ``tensors`` includes the region's tensors. Raises CostError if the platform's ``timing``
         does not have the device.
         """
         if self.timing is not None:

@@ -16,7 +16,7 @@ from doit import get_var
 PROFILE = "profile"
 
 _spent: dict[str, float] = {"imports": 0.0, "hashing": 0.0}
-"""Processor seconds of this process. For nested imports, only the outermost import counts."""
+"""Processor seconds of this process. Nested imports are part of the outermost import."""
 
 
 @dataclass(frozen=True)

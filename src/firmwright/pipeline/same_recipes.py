@@ -1,7 +1,7 @@
 """Checks whether recipes are equal although their files have changed, such as by a comment.
 
-Stages do not read the text of a recipe. So a change of recipe files does not count if the
-combined recipes are equal. A change of recipe folders does not count if their file names are
+Stages do not read the text of a recipe. So a change of recipe files is ignored if the
+combined recipes are equal. A change of recipe folders is ignored if their file names are
 equal.
 """
 

@@ -112,7 +112,7 @@ class Trial:
             self.place(buffer.name)
 
     def place(self, name: str) -> bool:
-        """Place a buffer next to those before it; return whether it moved."""
+        """Place a buffer next to the earlier buffers; return whether it moved."""
         before, rank = self.placed[name], self.rank[name]
         others = [self.placed[o] for o in self.beside[name] if self.rank[o] < rank]
         self.placed[name] = after = find_best_fit(before, others)

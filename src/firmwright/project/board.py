@@ -59,7 +59,7 @@ def list_further_memories(plan: Plan, prefix: str, platform: Platform) -> dict[s
 
 
 def is_filled(name: str, memory: Memory) -> bool:
-    """Return whether the start-up code has to fill a memory in addition to that of ``.data``."""
+    """Return whether the start-up code fills a memory, apart from the memory of ``.data``."""
     return name != RAM and not memory.read_only
 
 

@@ -2,9 +2,9 @@
 
 The platform states the speed of its devices; the build does not measure it. A layer needs the
 longer of two times: for its multiply-accumulates, or to move its inputs, weights and outputs. If a
-device's cost model has cycles, these count instead. If a layer is on another core than the run
-function, control crosses to that core and back, with the layer's inputs and outputs.
-The processor calls a run function on another core in this way, too.
+device's cost model has cycles, these cycles are used instead. If a layer is on another core than
+the run function, control crosses to that core and back, with the layer's inputs and outputs. The
+processor calls a run function on another core in this way, too.
 """
 
 from __future__ import annotations

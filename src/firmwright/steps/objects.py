@@ -60,7 +60,7 @@ def find_included(source: Path, headers: Mapping[str, Sequence[Path]]) -> list[P
     """Return a source and all files that it includes, directly or not; ``headers`` are by name.
 
     The preprocessor is not run. So includes in inactive branches count, and all headers with an
-    included name count. If the name in an include is a macro, all headers count.
+    included name count. If the name in an include is a macro, all headers are inputs.
     """
     found = [source]
     for file in found:  # grows in the loop

@@ -100,7 +100,7 @@ def merge_pad_layer(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Exp
 
 
 def image_padding(pad: relax.Expr, layout: str) -> list[int] | None:
-    """Return the widths that a pad adds before each axis of the image, then those after each axis.
+    """Return the widths that a pad adds before, then after, each axis of the image.
 
     None if it adds anything else.
     """

@@ -20,7 +20,7 @@ from firmwright.errors import UserError
 MAX_LISTED = 5
 DESIRED_KEYS = ("desired_batch_size", "batch_size")
 ACTUAL_KEYS = ("actual_batch_size", "batch_sz_model", "batch_size_model")
-"""Names of one number in several releases; the first name that is present counts."""
+"""Names of one number in several releases; the first present name applies."""
 INGRESS = re.compile(r"images?|input|ifm[0-9]*")
 """Names that SiMa's reader accepts for inputs that no step writes."""
 PLACEHOLDER = "kernel_name_tbd"

@@ -78,7 +78,7 @@ def count_total(parts: SampleCycles, accelerator: Accelerator) -> int:
 def count_hidden_cycles(parts: SampleCycles) -> int:
     """Return the cycles that are saved if the next tile moves during a job.
 
-    All jobs count as equal. The first load and the last store do not overlap with a job.
+    All jobs have equal cost. The first load and the last store do not overlap with a job.
     """
     shorter = min(parts.compute + parts.weights, parts.data_movement)
     return shorter - -(-shorter // parts.jobs)

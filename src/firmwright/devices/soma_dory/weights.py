@@ -19,7 +19,7 @@ from firmwright.ir.layer import Array, LayerKind
 
 
 def pack_weights(layer: AcceleratorLayer) -> Array:
-    """Return the bytes (uint8) of a layer's weights and biases; a job reads whole blocks of them.
+    """Return the bytes (uint8) of a layer's weights and biases; a job reads whole blocks.
 
     The layer has weights, so it is not an addition.
     """

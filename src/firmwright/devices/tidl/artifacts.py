@@ -165,7 +165,7 @@ def format_allowed_nodes(network: TidlNetwork) -> str:
 def make_nfo(network: TidlNetwork, written: Sequence[WrittenRegion]) -> dict[str, Any]:
     """Return the content of ``relay.nfo``, with the keys of TI's compilers.
 
-    Zero points and inverse scales of the inputs come first, then those of the outputs.
+    Zero points and inverse scales of the inputs come first, then the outputs' values.
     """
     others = [r for r in network.partition.regions if r.device != "tidl"]
     functions = [network.function(r) for r in network.partition.regions]

@@ -63,7 +63,7 @@ ITERATIONS = "advanced_options:calibration_iterations"
 
 @dataclass(frozen=True)
 class RegionImport:
-    """A region as the tool gets it; ``quant_params`` are those of inputs, then of outputs.
+    """A region as the tool gets it; ``quant_params`` has inputs, then outputs.
 
     ``prequantized`` is true if the sub-model contains a quantize. TIDL quantizes any other
     sub-model to ``bits``; with 32 bits it does not quantize.

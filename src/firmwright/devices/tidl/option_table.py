@@ -182,4 +182,4 @@ PRESETS: Mapping[str, Sequence[Defaults]] = {
         ),
     ),
 }
-"""Defaults in TI's sources that differ from its option tables; the last that applies counts."""
+"""Defaults in TI's sources that differ from its option tables; the last valid entry applies."""

@@ -53,7 +53,7 @@ def name_ports(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Por
 
 
 def replace_names(maps: Iterable[Any], indices: Sequence[int], names: Sequence[str]) -> list[str]:
-    """Return the names of tensors by a signature's maps; tensors without a map keep their names."""
+    """Return the names of tensors by a signature's maps; other tensors keep their names."""
     stated = defaultdict[int, list[str]](list)
     for each in maps:
         if each.Name():

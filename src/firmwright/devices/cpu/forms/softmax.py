@@ -7,7 +7,7 @@ Results are computed in steps with ``point`` bits after the binary point, with o
 They differ from the results of float32 by at most
 
 - four units: the roundings of the table, of the division and of the product;
-- 2^-``error`` times the result: the roundings of float32, most of which are those of the
+- 2^-``error`` times the result: the roundings of float32, mostly of the
   dequantized elements, and the roundings of the table in the sum.
 """
 
