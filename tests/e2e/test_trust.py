@@ -215,9 +215,7 @@ def test_a_budget_that_is_exceeded_names_what_takes_most(copy_of_built: Reposito
 
     code, text = firmwright(copy_of_built, "build", "digits.yaml", "platform=host")
     assert code == 1
-    assert (
-        "budget.instructions: the emulator 'native' does not count instructions on 'host'" in text
-    )
+    assert "budget.instructions: the emulator 'native' does not count instructions" in text
 
 
 @pytest.mark.needs("qemu-system-arm")

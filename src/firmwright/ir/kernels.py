@@ -86,8 +86,8 @@ class Kernel:
     """One region's function: parameters in the order inputs, weights, outputs, scratch; its body.
 
     ``body`` is the C99 code between the braces. Weights are arrays of ``kernels/weights.npz``.
-    ``quantized_operators`` counts the operators on dequantized values; ``float_operators`` are
-    those of them that have no integer form here. ``functions`` are the functions and macros of the
+    ``quantized_operators`` counts the operators on dequantized values; their
+    ``float_operators`` have no integer form. ``functions`` are the functions and macros of the
     C library and of the project's headers that the body uses. ``library_functions`` are the
     functions of the recipe's libraries that it calls. ``headers`` names more headers of the project
     that it needs. ``cycles`` is the estimate of the device's cost model. If the code replaces the

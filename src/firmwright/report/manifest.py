@@ -85,8 +85,8 @@ class Layer:
 class Arithmetic:
     """The arithmetic of quantized values.
 
-    ``quantized_operators`` counts the operators on dequantized values. ``float_operators`` are
-    those of them that run in float32; all others run on integers.
+    ``quantized_operators`` counts the operators on dequantized values. Their
+    ``float_operators`` run in float32, all other operators on integers.
     """
 
     rounding: str
