@@ -176,7 +176,7 @@ class TuneOptions(msgspec.Struct, frozen=True):
 
 
 class Library(msgspec.Struct, frozen=True):
-    """C code of the user: ``sources`` with their ``includes``, or an ``archive``; file paths."""
+    """C code of the user: ``sources`` or an ``archive``, with its ``includes``; file paths."""
 
     name: str
     sources: tuple[str, ...] = ()
