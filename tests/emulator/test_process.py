@@ -35,6 +35,12 @@ def test_a_program_may_end_before_its_input() -> None:
     assert (done.returncode, done.stdout) == (3, b"")
 
 
+def test_a_program_finds_the_interpreter_of_the_build() -> None:
+    show = "import os; print(os.environ['FIRMWRIGHT_PYTHON'], end='')"
+    done = run_process([sys.executable, "-c", show], b"", 60)
+    assert done.stdout.decode() == sys.executable
+
+
 def test_a_program_that_hangs_is_killed() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         run_process([sys.executable, "-c", "import time; time.sleep(600)"], GIVEN, 0.5)

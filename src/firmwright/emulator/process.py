@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,10 +22,12 @@ def run_process(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program with this input. Raises TimeoutExpired after ``limit`` seconds.
 
-    ``stderr`` is the argument of this name of :class:`subprocess.Popen`.
+    ``stderr`` is the argument of this name of :class:`subprocess.Popen`. The environment variable
+    ``FIRMWRIGHT_PYTHON`` has the path of this interpreter, for simulators that are Python packages.
     """
+    environment = {**os.environ, "FIRMWRIGHT_PYTHON": sys.executable}
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environment
     ) as process:
         # Removed from the process, because communicate() would close it.
         stdin, process.stdin = process.stdin, None
