@@ -219,6 +219,10 @@ def first_region() -> tuple[Region, tvm.IRModule]:
         ),
         ("body=None", "the kernel's body is None; expected `str`, got `null`"),
         ("region='a'", "the kernel is of 'a'; expected 'region_000_conv2d'"),
+        (
+            "weights=(Parameter('w', 'float32', 16, next(iter(lowered.weights)), 32),)",
+            "the weight 'w' has the alignment 32; expected one of 0, 1, 2, 4, 8, 16",
+        ),
     ],
 )
 def test_a_wrong_kernel(changed: str, message: str, tmp_path: Path) -> None:

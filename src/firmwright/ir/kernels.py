@@ -24,13 +24,16 @@ class Parameter:
     """A pointer parameter of a kernel: its name in C, and the elements that it points to.
 
     ``dtype`` is a name of numpy, such as "int8". ``elements`` is the number of elements.
-    ``tensor`` is the name of a tensor, a weight or a scratch buffer.
+    ``tensor`` is the name of a tensor, a weight or a scratch buffer. ``alignment`` is the alignment
+    in bytes that a weight needs: 0 for the alignment of its type, at most 16. Scratch buffers have
+    an alignment of 16.
     """
 
     name: str
     dtype: str
     elements: int
     tensor: str
+    alignment: int = 0
 
     @property
     def c_type(self) -> str:

@@ -83,6 +83,12 @@ class Network:
         return [(n, a) for n, a in sorted(self.weights.items()) if n not in self.shared.weights]
 
     @property
+    def alignments(self) -> dict[str, int]:
+        """Return the alignment in bytes of each constant that needs more than its type."""
+        weights = (weight for kernel in self.kernels.kernels for weight in kernel.weights)
+        return {w.tensor: w.alignment for w in weights if w.alignment}
+
+    @property
     def devices(self) -> frozenset[str]:
         """Return the devices of the regions, and the last device of the mix."""
         last = [*self.cores.by_device][-1]

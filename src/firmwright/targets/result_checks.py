@@ -19,6 +19,9 @@ from firmwright.ir.regions import Region, RuleViolation, Suggestion
 from firmwright.ir.relax import main_bindings, read_variables
 from firmwright.targets.placement import Composite, Placement
 
+ALIGNMENTS = (0, 1, 2, 4, 8, 16)
+"""The alignments in bytes that a kernel may request for its constants."""
+
 
 def check_placement(module: tvm.IRModule, placement: Placement) -> str:
     """Return the error in the composites or the violations for the network ``main``."""
@@ -175,6 +178,11 @@ def check_parameters(
             return (
                 f"the {role} '{parameter.name}' has {parameter.elements:,} {parameter.dtype}; "
                 f"the tensor '{parameter.tensor}' has {count:,} {dtype}"
+            )
+        if parameter.alignment not in ALIGNMENTS:
+            return (
+                f"the {role} '{parameter.name}' has the alignment {parameter.alignment}; expected "
+                f"one of {', '.join(map(str, ALIGNMENTS))}"
             )
     return ""
 
