@@ -127,6 +127,15 @@ def test_without_costs_nothing_moves() -> None:
     assert plan == make_plan(*make_network())
 
 
+def test_an_accelerators_constants_are_in_the_read_only_memory_that_it_reaches() -> None:
+    partition, kernels = make_network("dla")
+    numbers = {"dla": {"memories": ["ram", "qspi"]}}
+    platform = replace(make_platform(), accelerators=numbers)
+    plan = make_plan(partition, kernels, MemoryChoices(platform))
+    assert plan.constants["first_weights"] == plan.constants["first_sums"] == "qspi"
+    assert plan.constants.get("second_sums") != "qspi"
+
+
 def test_what_an_accelerator_reads_stays() -> None:
     partition, kernels = make_network("dla")
     platform = replace(make_platform(), accelerators={"dla": {}})

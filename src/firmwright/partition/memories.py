@@ -41,9 +41,15 @@ def assign_memories(
 
 
 def find_reach(mix: Sequence[Device]) -> ReachableMemories:
-    """Return the memories of the devices that the platform limits to some."""
-    numbers = {d.name: d.context.platform.accelerators.get(d.name, {}) for d in mix}
-    return {name: tuple(n["memories"]) for name, n in numbers.items() if "memories" in n}
+    """Return the memories with tensors of the devices that the platform limits to some."""
+    platform = mix[-1].context.platform
+    constant = {name for name, memory in platform.memories.items() if memory.read_only}
+    numbers = {d.name: platform.accelerators.get(d.name, {}) for d in mix}
+    return {
+        name: tuple(memory for memory in n["memories"] if memory not in constant)
+        for name, n in numbers.items()
+        if "memories" in n
+    }
 
 
 def list_copiers(mix: Sequence[Device]) -> tuple[str, ...]:

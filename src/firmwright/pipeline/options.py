@@ -110,12 +110,13 @@ def select_rewrites(job: Job) -> frozenset[str]:
 
 
 def chooses_memories(job: Job) -> bool:
-    """Return whether planning chooses memories, by their costs or by the recipe.
+    """Return whether planning chooses memories: by their costs, the recipe, or an accelerator.
 
     A network in a slot has its constants in the slot and one arena, so there is no choice.
     """
     costs = (memory.cost for memory in job.platform.memories.values())
-    stated = bool(job.recipe.memory) or any(cost is not None for cost in costs)
+    stated = bool(job.recipe.memory or job.platform.device_storage)
+    stated |= any(cost is not None for cost in costs)
     return stated and job.recipe.slot is None
 
 

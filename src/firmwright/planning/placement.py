@@ -98,7 +98,8 @@ def choose_memories(
     )
     bound = find_accelerated(partition, kernels, choices.platform)
     bound |= {holders[name] for name in bound if name in holders}
-    fixed = {item.name: filling.find_home(item) for item in items if item.name in bound}
+    stored = find_stored(partition, kernels, choices.platform)
+    fixed = {i.name: stored.get(i.name) or filling.find_home(i) for i in items if i.name in bound}
     fixed |= {b.name: b.memory for b in buffers if b.memory != RAM}
     fixed |= {holders.get(name, name): memory for name, memory in choices.pins.items()}
     for item in sorted(items, key=lambda item: item.name not in fixed):
@@ -181,6 +182,14 @@ def find_accelerated(partition: Partition, kernels: Kernels, platform: Platform)
         found.update(roots[name] for name in (*region.inputs, *region.outputs))
         found.update(parameter.tensor for parameter in own.get(region.name, ()))
     return found
+
+
+def find_stored(partition: Partition, kernels: Kernels, platform: Platform) -> dict[str, str]:
+    """Return the ``read_only`` memory of each constant of an accelerator that reaches one."""
+    devices = {region.name: region.device for region in partition.regions}
+    stored = platform.device_storage
+    memories = [(k, stored.get(devices[k.region])) for k in kernels.kernels]
+    return {p.tensor: memory for k, memory in memories if memory for p in k.weights}
 
 
 def count_accesses(partition: Partition, kernels: Kernels) -> Counter[str]:

@@ -133,6 +133,14 @@ class Platform:
         return "ram" in self.memories and "flash" not in self.memories
 
     @property
+    def device_storage(self) -> dict[str, str]:
+        """Return the memory of the constants of each device that reaches a ``read_only`` memory."""
+        stored = {name for name, memory in self.memories.items() if memory.read_only}
+        reached = {d: numbers.get("memories", ()) for d, numbers in self.accelerators.items()}
+        found = {d: [name for name in names if name in stored] for d, names in reached.items()}
+        return {device: names[0] for device, names in found.items() if names}
+
+    @property
     def constants_memory(self) -> str:
         """The default memory of constants, and of the initial values of variables."""
         return "ram" if self.all_in_ram else "flash"
