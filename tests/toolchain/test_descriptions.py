@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from firmwright.documents.sizes import parse_size
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.toolchain import (
     Memory,
+    descriptions,
     load_platform,
     load_toolchain,
     platform_names,
@@ -66,6 +68,21 @@ def test_platforms_and_toolchains_are_there() -> None:
         *("arm-none-eabi-gcc", "arm64-gcc", "avr-gcc", "cl7x", "clang", "gcc", "pulp-gcc"),
         *("riscv64-linux-gnu-gcc", "riscv64-unknown-elf-gcc", "zig"),
     )
+
+
+def test_a_platform_of_an_installed_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "chip_boards").mkdir()
+    text = PLATFORM.replace("board: qemu-virt-rv32", "board: ./boards/chip")
+    (tmp_path / "chip_boards" / "chip-board.yaml").write_text(text)
+    point = EntryPoint("chip", "chip_boards", "firmwright.platforms")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(descriptions, "find_plugins", lambda _: [point])
+    assert load_platform("chip-board").board == f"{tmp_path}/chip_boards/boards/chip"
+    assert "chip-board" in platform_names()
+    with pytest.raises(UserError, match="unknown platform 'chip-bord'; did you mean 'chip-board'"):
+        load_platform("chip-bord")
 
 
 @pytest.mark.parametrize(("kind", "name"), OWN, ids=lambda value: getattr(value, "noun", value))

@@ -1,7 +1,7 @@
 """Reads the YAML files that describe platforms and toolchains.
 
-Built-in files are read without validation, because the import of jsonschema is slow and a test
-validates them. A custom file is validated.
+Files of firmwright and of installed packages are read without validation, because the import of
+jsonschema is slow and tests validate them. A custom file is validated.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from firmwright.documents.schema_check import Finding
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
+from firmwright.plugins import find_plugins
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -71,6 +72,12 @@ def read_own_yaml(text: str) -> dict[str, Any]:
     return data
 
 
+def list_names(folder: Traversable) -> Iterator[str]:
+    """Yield the names of the descriptions in a folder."""
+    entries = (Path(entry.name) for entry in folder.iterdir())
+    return (entry.stem for entry in entries if entry.suffix == ".yaml")
+
+
 def read_schema(name: str) -> dict[str, Any]:
     """Return one of the package's JSON schemas for platforms, toolchains and boards."""
     text = (files("firmwright.toolchains") / name).read_text(encoding="utf-8")
@@ -82,19 +89,26 @@ def read_schema(name: str) -> dict[str, Any]:
 class DescriptionKind:
     """One kind of description: its name, and the folder of the built-in files.
 
-    ``check`` yields the errors that a schema cannot find; its arguments are the data of a file, and
-    the file's folder.
+    Installed packages add files: the entry points of ``group`` name Python packages whose folders
+    contain them. ``check`` yields the errors that a schema cannot find; its arguments are the data
+    of a file, and the file's folder.
     """
 
     noun: str
     folder: str
     schema: str
     check: Callable[[Mapping[str, Any], Path], Iterator[Finding]] = lambda _, __: iter(())
+    group: str = ""
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the built-in descriptions, sorted."""
-        entries = (Path(entry.name) for entry in self._folder().iterdir())
-        return tuple(sorted(entry.stem for entry in entries if entry.suffix == ".yaml"))
+        return tuple(sorted(list_names(self._folder())))
+
+    def installed_folders(self) -> dict[str, Traversable]:
+        """Return the folder of each description that an installed package adds, by name."""
+        points = find_plugins(self.group) if self.group else ()
+        folders = [files(point.value) for point in points]
+        return {name: folder for folder in folders for name in list_names(folder)}
 
     def load(self, name_or_path: str, relative_to: Path | None = None) -> dict[str, Any]:
         """Return the description of this name, or of this ``.yaml`` file.
@@ -103,20 +117,17 @@ class DescriptionKind:
         """
         if is_own_file(name_or_path):
             return self._load_file(name_or_path, relative_to)
-        if name_or_path not in self.names():
-            hint = suggest_name(name_or_path, self.names())
-            raise UserError(f"unknown {self.noun} '{name_or_path}'{hint}")
         return read_own_yaml(self.read_text(name_or_path))
 
     def read_text(self, name: str) -> str:
-        """Return the text of a built-in description."""
-        return (self._folder() / f"{name}.yaml").read_text(encoding="utf-8")
+        """Return the text of a built-in or installed description; UserError for an unknown name."""
+        return (self._find_folder(name) / f"{name}.yaml").read_text(encoding="utf-8")
 
     def find_file(self, name_or_path: str, relative_to: Path | None = None) -> Path:
         """Return the path of a description's file."""
         if is_own_file(name_or_path):
             return (relative_to or Path()) / name_or_path
-        return Path(str(self._folder() / f"{name_or_path}.yaml"))
+        return Path(str(self._find_folder(name_or_path) / f"{name_or_path}.yaml"))
 
     def load_schema(self) -> dict[str, Any]:
         """Return the JSON schema that every description of this kind fulfills."""
@@ -132,6 +143,16 @@ class DescriptionKind:
         if found:
             raise DiagnosticError(found)
         return document.data
+
+    def _find_folder(self, name: str) -> Traversable:
+        """Return the folder of a built-in or installed description."""
+        if name in self.names():
+            return self._folder()
+        installed = self.installed_folders()
+        if name not in installed:
+            hint = suggest_name(name, (*self.names(), *installed))
+            raise UserError(f"unknown {self.noun} '{name}'{hint}")
+        return installed[name]
 
     def _folder(self) -> Traversable:
         return files("firmwright.toolchains").joinpath(*self.folder.split("/"))

@@ -17,7 +17,11 @@ from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, resol
 from firmwright.toolchain.platform_checks import find_platform_errors
 
 PLATFORMS = DescriptionKind(
-    "platform", "platforms", "platform.schema.json", check=find_platform_errors
+    "platform",
+    "platforms",
+    "platform.schema.json",
+    check=find_platform_errors,
+    group="firmwright.platforms",
 )
 
 
@@ -147,8 +151,8 @@ class Platform:
 
 
 def platform_names() -> tuple[str, ...]:
-    """Return the names of the platforms that come with firmwright, sorted."""
-    return PLATFORMS.names()
+    """Return the names of the platforms of firmwright and of installed packages, sorted."""
+    return tuple(sorted({*PLATFORMS.names(), *PLATFORMS.installed_folders()}))
 
 
 @keep_ready
@@ -159,7 +163,7 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
     DiagnosticError, with file, line and column, for a file with errors.
     """
     data = read_sizes(PLATFORMS.load(name_or_path, relative_to))
-    folder = ((relative_to or Path()) / name_or_path).parent
+    folder = PLATFORMS.find_file(name_or_path, relative_to).parent
     data["board"] = resolve_own(data["board"], folder)
     if flash := data.get("memories", {}).get("flash"):
         flash["read_only"] = True
