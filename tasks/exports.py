@@ -36,7 +36,7 @@ STAGE = Stage(
     ),
     platform=ALL,
     facts={"board": describe_board},
-    inputs=list_shown_sample_files,
+    inputs=lambda job: [*list_shown_sample_files(job), *job.device_files],
     templates=templates,
     condition="the key `export`",
     applies=lambda job: job.recipe.export,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,14 @@ def test_cmake_builds_the_network_for_another_processor(packages: Path, tmp_path
 @pytest.mark.needs("gcc")
 def test_the_example_tells_a_wrong_result(tmp_path: Path) -> None:
     assert run_example(export("cmake", tmp_path, wrong=True)) == (1, b"digits: WRONG\n")
+
+
+def test_a_package_contains_the_drivers(tmp_path: Path) -> None:
+    drivers = {"fw_npu.c": "/* the driver */\n"}
+    network = replace(make_exported(tmp_path / "project"), drivers=drivers)
+    write_export("cmake", network, tmp_path / "package")
+    assert (tmp_path / "package" / "src" / "fw_npu.c").read_text() == drivers["fw_npu.c"]
+    assert "src/fw_npu.c" in (tmp_path / "package" / "CMakeLists.txt").read_text()
 
 
 @pytest.mark.needs("gcc")

@@ -10,7 +10,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,8 @@ class ExportedNetwork:
     """The data for packages: ``name`` is the prefix, ``sources`` the folder with the C files.
 
     ``workspace`` is the bytes of working memory that the caller passes, None if it is static.
-    A ``stateful`` network keeps tensors between runs.
+    A ``stateful`` network keeps tensors between runs. ``drivers`` has the portable drivers of its
+    devices, by file name.
     ``sample`` has the inputs of one inference and the resulting outputs, as ``input_0`` … and
     ``output_0`` ….
     """
@@ -65,6 +66,7 @@ class ExportedNetwork:
     sources: Path
     workspace: int | None = None
     stateful: bool = False
+    drivers: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def arrays(self) -> dict[str, list[SampleArray]]:
@@ -84,8 +86,10 @@ def write_export(name: str, network: ExportedNetwork, folder: Path) -> None:
     """Write a package into ``folder``; UserError for a network that it cannot contain."""
     export = load_export(name)
     refuse_machine_code(name, network.sources)
-    variables = export_variables(network, export)
     shutil.copytree(network.sources, folder / export.network)
+    for file, text in network.drivers.items():
+        write_file(folder / export.network / file, text)
+    variables = export_variables(network, export, folder / export.network)
     env = make_environment()
     root = f"exports/{name}"
     for template in sorted(list_all_templates(root)):
@@ -124,9 +128,9 @@ def list_all_templates(folder: str) -> list[str]:
     ]
 
 
-def export_variables(network: ExportedNetwork, export: Export) -> dict[str, Any]:
-    """Return the variables for the templates of a package."""
-    files = sorted(path.name for path in network.sources.iterdir())
+def export_variables(network: ExportedNetwork, export: Export, sources: Path) -> dict[str, Any]:
+    """Return the variables for the templates of a package, whose C is in ``sources``."""
+    files = sorted(path.name for path in sources.iterdir())
     public = [network_file(network.name, f"{stem}.h") for stem in ("network", "detection")]
     described = network.description or f"The network {network.title} as C, made by firmwright."
     sentence = " ".join(described.split())

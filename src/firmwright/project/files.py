@@ -8,7 +8,7 @@ regions include, and the declarations of a call between cores.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from firmwright.codegen.c_library import HEADERS, functions_by_header
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, find_templates
@@ -72,14 +72,22 @@ def place_files(templates: Iterable[str], folder: str) -> dict[str, str]:
 def place_device_files(device: str, board: str, own: Sequence[Path] = ()) -> dict[str, str]:
     """Return the paths of a device's files: its header, and its driver on the board.
 
-    The processor has no such files. Raises UserError if the board has no code for the device.
+    The name of the board's folder is the name of its folder of templates. A board without such a
+    folder gets the portable driver. The processor has no such files. Raises UserError if neither
+    has code for the device.
     """
     common = list_templates(device, own)
-    specific = list_templates(f"{device}/{board}", own)
+    specific = list_templates(f"{device}/{PurePath(board).name}", own)
+    specific = specific or list_portable_drivers(device, own)
     if common and not specific:
-        place = f"templates/{device}/{board}"
+        place = f"templates/{device}/{PurePath(board).name}"
         raise UserError(f"board '{board}' has no code for the device {device}; add it in {place}")
     return {**place_files(common, NETWORK), **place_files(specific, BOARD)}
+
+
+def list_portable_drivers(device: str, own: Sequence[Path] = ()) -> list[str]:
+    """Return the templates of a device's driver that depends on no board."""
+    return list_templates(f"{device}/driver", own)
 
 
 def place_call_files(
