@@ -6,10 +6,16 @@ Every build reads this file, so it imports neither TVM nor numpy.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from firmwright.device import Target
+from firmwright.device import Target, UserError
 from firmwright_ethos_u.hardware import HARDWARE, MEMORY_MODES
+
+HEADER = "ethosu_driver.h"
+"""The header of Arm's driver, which code for chips includes."""
+
+DRIVER = "https://gitlab.arm.com/artificial-intelligence/ethos-u/ethos-u-core-driver"
 
 if TYPE_CHECKING:
     import tvm
@@ -40,6 +46,20 @@ class EthosU(Target):
         from firmwright_ethos_u.regions import lower_region
 
         return lower_region(region, module, context)
+
+    def extend_project(
+        self, project: Path, _variables: Mapping[str, Any], _context: Context, /
+    ) -> None:
+        """Raise UserError if the project calls Arm's driver and no library contains it."""
+        code = project / "board" / "fw_ethos_u.c"
+        calls = code.is_file() and HEADER in code.read_text(encoding="utf-8")
+        if calls and not (project / "network" / HEADER).is_file():
+            raise UserError(
+                f"ethos_u: no library of the recipe contains {HEADER}; clone Arm's "
+                f"ethos-u-core-driver ({DRIVER}) and name its archive and headers under "
+                "`libraries`, or choose the platform corstone300-u55-128-qemu, which simulates "
+                "the accelerator"
+            )
 
 
 ETHOS_U = EthosU()

@@ -14,6 +14,9 @@ import numpy as np
 from firmwright.device import UserError
 from firmwright_ethos_u.simulator import simulate
 
+REJECTED = 2
+"""The exit code for a job that the simulator rejects; the other codes are failures of Python."""
+
 
 def run(path: Path) -> None:
     """Execute the job of a file."""
@@ -35,7 +38,8 @@ def main() -> None:
     try:
         run(Path(sys.argv[1]))
     except UserError as error:
-        sys.exit(str(error))
+        print(error, file=sys.stderr)
+        sys.exit(REJECTED)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def lower_region(region: Region, module: tvm.IRModule, context: Context) -> Lowe
         region=region.name,
         inputs=(Parameter("input", "int8", source.size, region.inputs[0]),),
         weights=tuple(
-            Parameter(name, "uint8", array.size, key)
+            Parameter(name, "uint8", array.size, key, alignment=16)
             for name, (key, array) in zip(("commands", "constants"), arrays.items(), strict=True)
         ),
         outputs=(Parameter("output", "int8", target.size, region.outputs[0]),),

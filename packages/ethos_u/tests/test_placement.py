@@ -8,16 +8,16 @@ from firmwright_ethos_u.flatbuffer import NetworkWriter
 from firmwright_ethos_u.placement import place_convolutions
 from single import convolution
 
-from firmwright.device import Context, Placement, UserError
+from firmwright.device import Context, Placement
 from firmwright.models.tflite.importer import import_model
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
 
 
-def place(network: bytes, platform: str = "host", rounding: str = "tflite") -> Placement:
+def place(network: bytes, rounding: str = "tflite") -> Placement:
     """Return the placement of a network."""
     module = canonicalize(import_model(network, "network", {})[0])
-    return place_convolutions(module, Context(load_platform(platform), rounding, {}))
+    return place_convolutions(module, Context(load_platform("host"), rounding, {}))
 
 
 def write_chain(connections: Sequence[tuple[int, int]]) -> bytes:
@@ -55,12 +55,6 @@ def test_rules(arguments: dict[str, object], rounding: str, rules: list[str]) ->
     broken = [found.rule for each in placement.violations.values() for found in each]
     assert broken == rules
     assert len(placement.composites) == (0 if rules else 1)
-
-
-def test_board_without_driver() -> None:
-    network, _ = convolution(np.random.default_rng(1), (6, 6, 8), 8, (3, 3))
-    with pytest.raises(UserError, match=r"board '.*' has no driver for the Ethos-U"):
-        place(network, "cortex-m7-bare")
 
 
 @pytest.mark.parametrize(

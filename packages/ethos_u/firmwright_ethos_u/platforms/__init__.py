@@ -1,0 +1,1 @@
+"""Contains the platforms with an Ethos-U; the entry point `firmwright.platforms` names it."""
