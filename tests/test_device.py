@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 
 SURFACE = """
 Change Composite Constant Context Cycles DiagnosticError Extension Graph Group Kernel Layout
-LoweredRegion Parameter Placement QuantizedChain QuantizedStep Region Remedy Rule RuleViolation
-StoredTensor Suggestion Target UserError
+LoweredRegion ModelInterface Operator Parameter Placement QuantizedChain QuantizedStep
+ReferenceOutputs Region Remedy Rule RuleViolation StoredTensor Suggestion Target Tensor UserError
 apply_default_loops blocks
 constant_array count_readers dtype_of find_dequantized find_in_mirror find_quantized_chains
 find_violations

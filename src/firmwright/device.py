@@ -35,10 +35,14 @@ if TYPE_CHECKING:
     from firmwright.ir.relax import read_variables as read_variables
     from firmwright.ir.relax import rewrite_calls as rewrite_calls
     from firmwright.ir.relax import static_shape as static_shape
+    from firmwright.ir.tensors import ModelInterface as ModelInterface
+    from firmwright.ir.tensors import Operator as Operator
+    from firmwright.ir.tensors import Tensor as Tensor
     from firmwright.lowering.library_call import library_call as library_call
     from firmwright.lowering.loop_structure import apply_default_loops as apply_default_loops
     from firmwright.lowering.loop_structure import blocks as blocks
     from firmwright.lowering.region import lower_region as lower_region
+    from firmwright.models.formats import ReferenceOutputs as ReferenceOutputs
     from firmwright.partition.grouping import Group as Group
     from firmwright.partition.grouping import group_operators as group_operators
     from firmwright.partition.merging import merge_acyclic as merge_acyclic
@@ -68,11 +72,13 @@ HOMES = {
     "ir.kernels": "Cycles Kernel LoweredRegion Parameter",
     "ir.operators": "short_name",
     "ir.regions": "Change Region Remedy RuleViolation Suggestion",
+    "ir.tensors": "ModelInterface Operator Tensor",
     "ir.relax": "Constant constant_array count_readers dtype_of main_bindings operator_name "
     "read_variables rewrite_calls static_shape",
     "lowering.library_call": "library_call",
     "lowering.region": "lower_region",
     "lowering.loop_structure": "apply_default_loops blocks",
+    "models.formats": "ReferenceOutputs",
     "partition.grouping": "Group group_operators",
     "partition.merging": "merge_acyclic",
     "partition.outline": "find_dequantized make_binding_kind read_graph",

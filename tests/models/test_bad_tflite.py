@@ -155,11 +155,6 @@ def pooled_over_nothing() -> bytes:
     return builder.build()
 
 
-def compiled_by_vela(builder: ModelBuilder) -> None:
-    custom(builder)
-    builder.model.operatorCodes[0].customCode = "ethos-u"
-
-
 def without_buffers(builder: ModelBuilder) -> None:
     builder.model.buffers = []
 
@@ -310,7 +305,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "sparse": (lambda: convolved(edit=sparse), "'t1': sparse tensors are not supported"),
     "custom operator": (
         lambda: added(edit=custom),
-        r"cannot be compiled:\n  Maker\*/Op \(tensor 't2'\)",
+        r"custom operators that no installed package reads: Maker\*/Op; state the \.tflite file",
     ),
     "another subgraph": (
         lambda: added(edit=signature_of(1)),
@@ -323,10 +318,6 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "stride negative": (lambda: convolved(strideW=-1), "must be 1 or more; found StrideW -1"),
     "dilation 0": (lambda: convolved(dilationHFactor=0), "found DilationHFactor 0"),
     "window of pooling": (pooled_over_nothing, r"MAX_POOL_2D .*; found FilterWidth 0"),
-    "compiled by Vela": (
-        lambda: added(edit=compiled_by_vela),
-        "model: Vela compiled it for Ethos-U; state the .tflite file that Vela read",
-    ),
     "buffer that the file does not have": (
         lambda: added(edit=without_buffers),
         "tensor 't0' is in buffer 0; the file has 0 buffers",

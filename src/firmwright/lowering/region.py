@@ -178,7 +178,14 @@ def refuse_unlowered(function: relax.Function) -> None:
     """Raise ValueError if TVM has not lowered an operator to loops."""
     for binding in list_bindings(function):
         if operator_name(binding.value) not in ("", "relax.call_tir"):
-            raise ValueError(f"TVM has no loops for {short_name(binding.value)}")
+            raise ValueError(explain_missing_loops(short_name(binding.value)))
+
+
+def explain_missing_loops(operator: str) -> str:
+    """Return the reason why an operator has no loops: a device runs it, or TVM lacks them."""
+    if operator == "call_pure_packed":
+        return "a vendor's compiler has compiled it; add the vendor's device to `target`"
+    return f"TVM has no loops for {operator}"
 
 
 def start_at_infinity(function: tirx.PrimFunc) -> tirx.PrimFunc:

@@ -33,6 +33,7 @@ from firmwright.models.tflite.port_names import name_ports
 from firmwright.models.tflite.repairs import convert_constants, repair, repair_dimensions
 from firmwright.models.tflite.states_as_inputs import expose_states
 from firmwright.models.tflite.subgraphs import inline_subgraphs
+from firmwright.models.tflite.vendor_files import find_vendor_importer, refuse_custom_operators
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
@@ -45,8 +46,10 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Import a TFLite file; see :class:`firmwright.models.formats.Importer`."""
     digest = hashlib.sha256(data).hexdigest()
     data, remarks = check_file(data, name)
-    refuse_compiled(tflite.Model.GetRootAsModel(data, 0), name)
     source = tflite.Model.GetRootAsModel(data, 0)
+    if vendor := find_vendor_importer(source):
+        return vendor.import_model(data, name, shapes)
+    refuse_custom_operators(source, name)
     check_model(source, name)
     inlined = inline_subgraphs(data, name)
     if inlined is not data:
@@ -141,15 +144,6 @@ def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
     return data, ()
 
 
-def refuse_compiled(model: Any, name: str) -> None:
-    """Raise UserError for a file that Vela compiled: its operators are commands of an NPU."""
-    codes = map(model.OperatorCodes, range(model.OperatorCodesLength()))
-    if any(decode_text(code.CustomCode()) == "ethos-u" for code in codes):
-        raise UserError(
-            f"{name}: Vela compiled it for Ethos-U; state the .tflite file that Vela read"
-        )
-
-
 def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
     """Return the operators, each named by its first output tensor, as in TFLite's tools."""
     kinds = operator_kinds(model)
@@ -157,9 +151,6 @@ def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
     for index in range(graph.OperatorsLength()):
         operator = graph.Operators(index)
         kind = kinds[operator.OpcodeIndex()]
-        custom = model.OperatorCodes(operator.OpcodeIndex()).CustomCode()
-        if kind == "CUSTOM" and custom:
-            kind = decode_text(custom)
         results = tuple(
             decode_text(graph.Tensors(int(i)).Name()) for i in operator.OutputsAsNumpy()
         )

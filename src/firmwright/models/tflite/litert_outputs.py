@@ -20,6 +20,7 @@ from firmwright.models.sequence import read_initial, run_in_sequence
 from firmwright.models.tflite.checks import operator_kinds
 from firmwright.models.tflite.port_names import name_ports
 from firmwright.models.tflite.repairs import repair, repair_dimensions
+from firmwright.models.tflite.vendor_files import find_vendor_importer
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
@@ -66,6 +67,8 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     A sample's arrays are in the order of the model's inputs; their names may differ from the
     model's. LiteRT keeps the states without an output from one sample to the next.
     """
+    if vendor := find_vendor_importer(tflite.Model.GetRootAsModel(data, 0)):
+        return vendor.run_reference(data, inputs, states)
 
     def run(model: bytes, kernels: str) -> list[list[Array]]:
         interpreter = open_interpreter(model, kernels)
