@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from firmwright.device import UserError
+from firmwright.device import Tensor, UserError
 from firmwright_ethos_u.compiler import CompiledNetwork, Port
 
 IDENTIFIER = b"TFL3"
@@ -23,11 +23,11 @@ PLAN = b"OfflineMemoryAllocation"
 PLAN_HEADER = 3
 """Integers before the offsets: version, number of subgraphs, number of tensors."""
 
-BYTES = {
-    schema.TensorType.INT8: 1,
-    schema.TensorType.UINT8: 1,
-    schema.TensorType.INT16: 2,
-    schema.TensorType.INT32: 4,
+DTYPES = {
+    schema.TensorType.INT8: "int8",
+    schema.TensorType.UINT8: "uint8",
+    schema.TensorType.INT16: "int16",
+    schema.TensorType.INT32: "int32",
 }
 
 
@@ -60,23 +60,49 @@ def read_compiled(data: bytes) -> CompiledNetwork:
 
     def locate(index: int) -> Port:
         tensor = graph.tensors[index]
-        if tensor.type not in BYTES:
+        if tensor.type not in DTYPES:
             raise UserError(f"tensor '{tensor.name.decode()}' has an unsupported type")
-        address, width = int(offsets[index] - offsets[scratch]), BYTES[tensor.type]
+        address = int(offsets[index] - offsets[scratch])
+        width = np.dtype(DTYPES[tensor.type]).itemsize
         shape = tuple(int(length) for length in tensor.shape)
-        return Port(SCRATCH, address, prod(shape) * width, width, shape)
+        return Port(SCRATCH, address, prod(shape) * width, width, shape, DTYPES[tensor.type])
 
     def read(index: int) -> bytes:
-        return bytes(model.buffers[graph.tensors[index].buffer].data)
+        found = model.buffers[graph.tensors[index].buffer].data
+        return b"" if found is None else bytes(found)
 
     return CompiledNetwork(
         payload=read(payload),
         constants=read(constants),
         constants_region=CONSTANTS,
         scratch=sizes,
-        inputs=tuple(locate(index) for index in operator.inputs[4:]),
-        outputs=tuple(locate(index) for index in operator.outputs),
+        inputs=tuple(locate(index) for index in graph.inputs),
+        outputs=tuple(locate(index) for index in graph.outputs),
         estimated_cycles=None,
+    )
+
+
+def read_tensors(data: bytes) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the inputs and the outputs of a file that `read_compiled` accepts."""
+    model: Any = schema.ModelT.InitFromObj(schema.Model.GetRootAs(data, 0))
+    (graph,) = model.subgraphs
+    inputs, outputs = (
+        [describe_tensor(graph.tensors[index]) for index in indices]
+        for indices in (graph.inputs, graph.outputs)
+    )
+    return inputs, outputs
+
+
+def describe_tensor(tensor: Any) -> Tensor:
+    """Return the name, shape, type, scale and zero point of a tensor of a file."""
+    grid = tensor.quantization
+    quantized = grid is not None and grid.scale is not None and len(grid.scale) == 1
+    return Tensor(
+        tensor.name.decode(),
+        tuple(int(length) for length in tensor.shape),
+        DTYPES[tensor.type],
+        float(grid.scale[0]) if quantized else None,
+        int(grid.zeroPoint[0]) if quantized else None,
     )
 
 

@@ -28,6 +28,7 @@ class Port:
     size: int
     element_size: int
     shape: tuple[int, ...]
+    dtype: str = "int8"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from firmwright.device import (
 )
 from firmwright_ethos_u.errors import VelaError
 from firmwright_ethos_u.layers import SAME, VALID, Layer, find_layers
-from firmwright_ethos_u.regions import compile_layers
+from firmwright_ethos_u.regions import compile_layers, find_calls
 
 RULES = (
     Rule("types", {"dtypes": {"are": "int8"}}, "its tensors are {dtypes}; Vela gets int8"),
@@ -42,7 +42,7 @@ def place_convolutions(module: tvm.IRModule, context: Context) -> Placement:
         else:
             accepted.append(layer)
     order = {binding.var: number for number, binding in enumerate(main_bindings(module))}
-    composites = []
+    composites = [Composite("network", (call.var,)) for call in find_calls(module)]
     for run in join_layers(accepted, count_readers(module)):
         variables = {variable for layer in run for variable in layer.variables}
         composites.append(Composite("conv2d", tuple(sorted(variables, key=order.__getitem__))))

@@ -45,6 +45,11 @@ class Accelerator:
     shram_bytes: int
 
     @property
+    def name(self) -> str:
+        """Return Vela's name of the configuration."""
+        return f"ethos-u{'65' if self.product else '55'}-{self.macs}"
+
+    @property
     def cores(self) -> int:
         """Return the number of cores: two for the Ethos-U65 with 512 MACs, else one."""
         return 2 if self.macs == 512 else 1

@@ -40,9 +40,11 @@ def write_network() -> bytes:
     return writer.build([tensors[0]], [tensors[3]])
 
 
-def build(folder: Path, recipe: str) -> subprocess.CompletedProcess[str]:
-    """Write the network and a recipe into a folder, and build the recipe."""
-    (folder / "network.tflite").write_bytes(write_network())
+def build(
+    folder: Path, recipe: str, network: bytes | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Write a network, by default the small one, and a recipe into a folder; build the recipe."""
+    (folder / "network.tflite").write_bytes(network or write_network())
     (folder / "recipe.yaml").write_text(f"model: network.tflite\n{recipe}", encoding="utf-8")
     command = [sys.executable, "-m", "firmwright", "build", "recipe.yaml"]
     scripts = str(Path(sys.executable).parent)
