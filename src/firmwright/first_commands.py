@@ -26,6 +26,8 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     begin.add_argument("model", nargs="?", metavar="MODEL", help="a model file")
     begin.add_argument("--platform", help="the platform (default: rv32-bare)")
     begin.add_argument("--target", help="the devices, the preferred device first (default: c)")
+    services = "the service that runs the workflow (default: github)"
+    begin.add_argument("--ci", choices=["github", "gitlab", "azure"], help=services)
     formats = "convert a command, script or settings file of another tool to a recipe"
     begin.add_argument("--from", dest="source", metavar="FILE", help=formats)
     begin.add_argument("--signature-name", help="the network to use, if a TFLite file has several")
@@ -80,7 +82,8 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
         dict(map(read_value, options.value)),
     )
     pins = pin_requirements()
-    written = write_new_repository(options.model, network, platform, target, pins, Path())
+    ci = options.ci or "github"
+    written = write_new_repository(options.model, network, platform, target, pins, Path(), ci)
     lines = [f"{'wrote' if new else 'kept:'} {path}" for path, new in written.items()]
     if network["open_shapes"]:
         names = ", ".join(network["open_shapes"])
@@ -117,7 +120,7 @@ def convert_settings(options: argparse.Namespace) -> list[str]:
     """Convert another tool's settings to a recipe; return the lines to print."""
     from firmwright.migration.recipe_file import write_converted
 
-    for option in ("signature_name", "shape", "value"):
+    for option in ("signature_name", "shape", "value", "ci"):
         if getattr(options, option):
             name = option.replace("_", "-")
             raise UserError(f"init: --{name} has no effect with --from; leave it out")

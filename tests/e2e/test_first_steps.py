@@ -19,7 +19,7 @@ from firmwright.models.formats import OpenShapesError
 from firmwright.project.new_repository import choose_one_sample
 from tests.models.test_signatures import write_two_networks
 
-from .conftest import EXAMPLE, Repository
+from .conftest import EXAMPLE, ROOT, Repository
 
 
 @pytest.fixture
@@ -38,6 +38,7 @@ def test_init_writes_what_builds(folder: Repository) -> None:
         "wrote .github/workflows/firmware.yml",
         "wrote constraints.txt",
         "wrote recipe.schema.json",
+        "wrote .vscode/tasks.json",
         "wrote dodo.py",
         "wrote .gitignore",
         "Build with: firmwright build digits.yaml",
@@ -61,6 +62,31 @@ def test_init_writes_what_builds(folder: Repository) -> None:
     assert "**Same bundle:**" in (folder.folder / "s.md").read_text()
     run = folder.manifest("build/digits/digits-host.tar.gz")["run"]
     assert (run["samples"], run["mismatches"]) == (2, 0)
+    check_other_services(folder, path)
+
+
+def check_other_services(folder: Repository, path: str) -> None:
+    """Run the steps of the action and of the workflows of GitLab and Azure, after a build."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+    workflows = {"action": [step["run"] for step in action]}
+    for service, file in (("gitlab", ".gitlab-ci.yml"), ("azure", "azure-pipelines.yml")):
+        (folder.folder / "digits.yaml").unlink()
+        done = folder.firmwright("init", "digits.onnx", "--platform", "host", "--ci", service)
+        assert f"wrote {file}" in done.stdout.splitlines(), done.stderr
+        known = yaml.safe_load((folder.folder / file).read_text())
+        steps = known["steps"] if service == "azure" else known["firmware"]["script"]
+        workflows[service] = [s if isinstance(s, str) else s.get("script", "") for s in steps]
+    variables = [path, "RECIPE=digits.yaml", "GITHUB_BASE_REF=main", "GITHUB_STEP_SUMMARY=a.md"]
+    variables += ["CI_MERGE_REQUEST_DIFF_BASE_SHA=HEAD", "SYSTEM_PULLREQUEST_TARGETBRANCHNAME=main"]
+    for service, steps in workflows.items():
+        run = [step for step in steps if step and "apt-get" not in step and "pip " not in step]
+        assert [step.count("firmwright ") for step in run] == [1, 1, 1], service
+        for step in run:
+            done = folder.run("env", *variables, "bash", "-ec", step)
+            assert done.returncode == 0, (service, step, done.stdout + done.stderr)
+        shown = folder.folder / ("a.md" if service == "action" else "build/digits/diff.md")
+        assert "**Same bundle:**" in shown.read_text()
+        shown.unlink()
 
 
 def read_steps(folder: Repository) -> list[str]:

@@ -29,7 +29,13 @@ from firmwright.targets.load import target_names
 from firmwright.toolchain import Platform, load_platform, load_toolchain
 
 SAMPLES = "repository/samples.py.j2"
-WORKFLOW = ".github/workflows/firmware.yml"
+TASKS = ".vscode/tasks.json"
+WORKFLOWS = {
+    "github": (".github/workflows/firmware.yml", "repository/workflow.yml.j2"),
+    "gitlab": (".gitlab-ci.yml", "repository/gitlab.yml.j2"),
+    "azure": ("azure-pipelines.yml", "repository/azure.yml.j2"),
+}
+"""The path and the template of the workflow, by the service that runs it."""
 CONSTRAINTS = "constraints.txt"
 TEXTS = {
     "dodo.py": "from firmwright.tasks.dodo import *\n",
@@ -49,14 +55,15 @@ def write_new_repository(
     target: str,
     pins: Iterable[str],
     folder: Path,
+    ci: str = "github",
 ) -> dict[Path, bool]:
     """Write the files into ``folder``; return which of them are new.
 
     The path ``model`` starts at ``folder``. ``network`` is the result of :func:`describe_model`.
-    The workflow installs the versions ``pins``, each a line such as ``numpy==2.3.5``. Existing
-    files stay. Then the samples are in a file with the recipe's name, and the steps that the
-    workflow lacks are printed on stderr. Raises UserError for an unknown platform or device, and
-    an existing recipe with the model's name.
+    The workflow of the service ``ci`` installs the versions ``pins``, each a line such as
+    ``numpy==2.3.5``. Existing files stay. Then the samples are in a file with the recipe's name,
+    and the steps that the workflow lacks are printed on stderr. Raises UserError for an unknown
+    platform or device, and an existing recipe with the model's name.
     """
     known = load_platform(platform)
     check_devices(target)
@@ -82,12 +89,14 @@ def write_new_repository(
     env = make_environment()
     samples = render(env, SAMPLES, variables)
     module = variables["module"] = name_samples(folder, name, samples)
+    workflow, template = WORKFLOWS[ci]
     rendered = {
         recipe.name: render(env, "repository/recipe.yaml.j2", variables),
         **({f"{module}.py": samples} if network["inputs"] else {}),
-        WORKFLOW: render(env, "repository/workflow.yml.j2", variables),
+        workflow: render(env, template, variables),
         CONSTRAINTS: "".join(f"{pin}\n" for pin in pins),
         FILE_NAME: format_editor_schema(),
+        TASKS: render(env, "repository/tasks.json.j2", variables),
     }
     written = {}
     for path, text in {**rendered, **TEXTS}.items():
@@ -96,8 +105,8 @@ def write_new_repository(
         if written[place]:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
-    if not written[folder / WORKFLOW]:
-        print_missing_steps(folder / WORKFLOW, name, rendered[WORKFLOW])
+    if not written[folder / workflow]:
+        print_missing_steps(folder / workflow, name, rendered[workflow])
     return written
 
 
@@ -138,7 +147,7 @@ def print_missing_steps(workflow: Path, name: str, rendered: str) -> None:
     """
     known = workflow.read_text("utf-8")
     if f"{name}.yaml" not in known:
-        steps = re.split(r"^(?=      [-#])", rendered, flags=re.MULTILINE)
+        steps = re.split(r"^(?= +[-#])", rendered, flags=re.MULTILINE)
         needed = [step for step in steps if "apt-get" in step or f"{name}.yaml" in step]
         missing = "".join(step for step in needed if step not in known)
         print(
