@@ -33,16 +33,18 @@ RESERVED_MACROS = frozenset(
 
 ARDUINO_MACROS = frozenset(
     """
-    ADC BIN CHANGE DEC DEFAULT DEG_TO_RAD DISPLAY EULER EXTERNAL FALLING F_CPU HALF_PI HEX HIGH
-    INPUT INPUT_PULLDOWN INPUT_PULLUP INTERNAL LED_BUILTIN LOW LSBFIRST MSBFIRST NOT_AN_INTERRUPT
-    NOT_A_PIN NOT_A_PORT NOT_ON_TIMER OCT OUTPUT OUTPUT_OPENDRAIN PI RAD_TO_DEG RISING SE SERIAL SP
-    SREG TWO_PI
+    CHANGE DEFAULT DEG_TO_RAD DISPLAY EULER EXTERNAL FALLING HALF_PI HIGH INPUT INPUT_PULLDOWN
+    INPUT_PULLUP INTERNAL LED_BUILTIN LOW LSBFIRST MSBFIRST NOT_AN_INTERRUPT NOT_A_PIN NOT_A_PORT
+    NOT_ON_TIMER OUTPUT OUTPUT_OPENDRAIN PI RAD_TO_DEG RISING SERIAL TWO_PI
     """.split()
 )
 """Macros without parameters that Arduino.h defines in some cores.
 
 A macro with parameters, such as ``min``, does not change a member of a struct.
 """
+
+AVR_MACROS = frozenset("ADC BIN DEC F_CPU HEX OCT SE SP SREG".split())
+"""Macros of Arduino's AVR core and of avr-libc."""
 
 REGISTER_MACRO = re.compile(r"B[01]{1,8}|(P|DD)[A-L][0-7]|(PIN|PORT|DDR)[A-L][0-7]?")
 """Families of macros in Arduino's AVR core: B00000001, and ports with their bits, as PORTB, PB5."""
@@ -59,7 +61,7 @@ MAX_LENGTH = 60
 
 def is_reserved(name: str) -> bool:
     """Return whether an identifier is a keyword, or may be a macro of the C library or Arduino."""
-    if name in KEYWORDS | RESERVED_MACROS | ARDUINO_MACROS:
+    if name in KEYWORDS | RESERVED_MACROS | ARDUINO_MACROS | AVR_MACROS:
         return True
     return bool(NUMBER_MACRO.fullmatch(name) or REGISTER_MACRO.fullmatch(name))
 
