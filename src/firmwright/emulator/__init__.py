@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
+from typing import cast
 
-from firmwright.emulator.execution import Emulator, Execution, Run
-from firmwright.emulator.image import read_firmware
+from firmwright.emulator.execution import ClockCycles, Emulator, Execution, Run
 from firmwright.errors import UserError, did_you_mean
 from firmwright.toolchain import Platform
+from firmwright.toolchain.emulator_names import emulator_names, is_emulator, resolve_emulator
 
-__all__ = ["Execution", "find_emulator_version", "run_firmware"]
-
-
-def _load_emulators() -> dict[str, Emulator]:
-    # Imported here, so that the import of this package does not load unicorn.
-    from firmwright.emulator.native import run_natively
-    from firmwright.emulator.qemu import run_in_qemu, run_in_qemu_user
-    from firmwright.emulator.unicorn_emulator import run_in_unicorn
-
-    return {
-        "native": run_natively,
-        "qemu": run_in_qemu,
-        "qemu-user": run_in_qemu_user,
-        "unicorn": run_in_unicorn,
-    }
+__all__ = ["ClockCycles", "Emulator", "Execution", "load_emulator", "run_firmware"]
 
 
-def find_emulator_version(name: str, platform: Platform) -> str | None:
-    """Return an emulator's version; None for ``native``, because this machine runs the program.
-
-    Raises UserError for an emulator that is not installed.
-    """
-    from firmwright.emulator.qemu import find_qemu, read_qemu_version
-
-    if name == "unicorn":
-        return version("unicorn")
-    return None if name == "native" else read_qemu_version(find_qemu(platform)[1])
+def load_emulator(name: str) -> Emulator:
+    """Return an installed emulator. Raises UserError for an unknown name."""
+    if not is_emulator(name):
+        raise UserError(f"unknown emulator '{name}'{did_you_mean(name, emulator_names())}")
+    return cast(Emulator, resolve_emulator(name))
 
 
 def run_firmware(
@@ -59,9 +40,9 @@ def run_firmware(
     Raises UserError for an unknown or missing emulator, and for a faulty firmware, with the address
     of the fault. Raises UserError also for a firmware that gets too little input or does not exit.
     """
-    known = _load_emulators()
-    if emulator not in known:
-        raise UserError(f"unknown emulator '{emulator}'{did_you_mean(emulator, known)}")
+    # Imported here, because a build without work needs no reader of ELF files.
+    from firmwright.emulator.image import read_firmware
+
+    chosen = load_emulator(emulator)
     firmware = read_firmware(*([elf] if isinstance(elf, Path) else elf))
-    run = Run(firmware, platform, console_input, counted, parts, budget)
-    return known[emulator](run)
+    return chosen.run(Run(firmware, platform, console_input, counted, parts, budget))

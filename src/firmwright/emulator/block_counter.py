@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firmwright.emulator.engine import add_native_block_hook, unicorn_function
-from firmwright.emulator.execution import Run
+from firmwright.emulator.execution import ClockCycles, Run
 from firmwright.emulator.instruction_cycles import compute_cycles
 from firmwright.emulator.machine import Machine
 from firmwright.emulator.native_library import build_library
@@ -97,8 +97,8 @@ class BlockCounter:
         self._blocks = (_Block * (len(code) // 2 + 1))()
         calls = (_Part(_Amount(), address_of(name), 0) for name in run.parts)
         self._parts = (_Part * len(run.parts))(*calls)
-        table = run.platform.cycle_table
-        self._cycles = compute_cycles(table, code) if table else None
+        self._table = run.platform.cycle_table
+        self._cycles = compute_cycles(self._table, code) if self._table else None
         self._counter = _Counter(
             read_register=unicorn_function("uc_reg_read"),
             stop=unicorn_function("uc_emu_stop"),
@@ -139,29 +139,30 @@ class BlockCounter:
 
     def count_by_symbol(self) -> dict[str, int]:
         """Return the executed instructions by the function that contains them, sorted by name."""
-        start, _ = self._firmware.code
-        counts: Counter[str] = Counter()
-        for index, block in enumerate(self._blocks):
-            if block.counted.instructions:
-                name = self._firmware.symbols.name_at(start + 2 * index)
-                counts[name] += block.counted.instructions
-        return dict(sorted(counts.items()))
+        return self._divide_by_symbol("instructions")
 
     def count_by_part(self) -> tuple[int, ...]:
         """Return the instructions executed in calls of each part, callees included."""
         return tuple(int(part.counted.instructions) for part in self._parts)
 
-    def count_cycles(self) -> int | None:
-        """Return the cycles of the counted function, None without a table of cycles."""
-        if self._cycles is None:
+    def count_cycles(self) -> ClockCycles | None:
+        """Return the cycles by the platform's table, None without a table."""
+        if self._table is None:
             return None
-        return sum(int(block.counted.cycles) for block in self._blocks)
+        return ClockCycles(
+            source=f"by the table of {self._table.core}",
+            total=sum(int(block.counted.cycles) for block in self._blocks),
+            by_part=tuple(int(part.counted.cycles) for part in self._parts),
+            by_symbol=self._divide_by_symbol("cycles"),
+        )
 
-    def count_cycles_by_part(self) -> tuple[int, ...]:
-        """Return the cycles of each part's calls, empty without a table of cycles."""
-        if self._cycles is None:
-            return ()
-        return tuple(int(part.counted.cycles) for part in self._parts)
+    def _divide_by_symbol(self, unit: str) -> dict[str, int]:
+        start, _ = self._firmware.code
+        counts: Counter[str] = Counter()
+        for index, block in enumerate(self._blocks):
+            if count := getattr(block.counted, unit):
+                counts[self._firmware.symbols.name_at(start + 2 * index)] += count
+        return dict(sorted(counts.items()))
 
 
 def make_timing(platform: Platform, cycles: NDArray[np.uint16] | None) -> _Timing:

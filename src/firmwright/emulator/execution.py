@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from firmwright.emulator.image import Firmware
 from firmwright.toolchain import Platform
+from firmwright.toolchain.opened_files import OpenedFiles
+
+if TYPE_CHECKING:
+    from firmwright.emulator.image import Firmware
 
 # Exit codes of the board code; the firmware's definitions are in templates/runtime/fw_hal.h.
 EXIT_TRAP = 120
@@ -28,6 +32,23 @@ class Run:
 
 
 @dataclass(frozen=True)
+class ClockCycles:
+    """The clock cycles of the counted function, callees included, summed over all calls.
+
+    ``source`` says how they are found, such as ``by the table of Cortex-M4`` or ``in the RTL of
+    CV32E40P``. ``by_part`` has the cycles of each part's calls. ``by_symbol`` divides ``total``
+    among the functions whose code was executed. ``stalls`` are the cycles in which no instruction
+    retired, by kind. The last two are empty if the emulator does not know them.
+    """
+
+    source: str
+    total: int
+    by_part: tuple[int, ...] = ()
+    by_symbol: Mapping[str, int] = field(default_factory=dict)
+    stalls: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Execution:
     """The result of a run.
 
@@ -36,9 +57,8 @@ class Execution:
     ``by_symbol`` divides this number among the functions whose code was executed. ``by_part`` has
     the instructions of each part's calls, callees included, in the order of the parts.
 
-    ``cycles`` are the clock cycles of these instructions by the platform's cycle table, and
-    ``cycles_by_part`` the cycles of the parts. They are None, and empty, without a table or if the
-    emulator cannot apply it.
+    ``cycles`` are the clock cycles of these instructions, None if the emulator does not know them.
+    ``notes`` are sentences for the user, such as the reason of a long start.
     """
 
     emulator: str  # with version, as in "unicorn 2.1.4"
@@ -47,18 +67,48 @@ class Execution:
     instructions: int | None = None
     by_symbol: Mapping[str, int] = field(default_factory=dict)
     by_part: tuple[int, ...] = ()
-    cycles: int | None = None
-    cycles_by_part: tuple[int, ...] = ()
+    cycles: ClockCycles | None = None
+    notes: tuple[str, ...] = ()
 
 
-class Emulator(Protocol):
-    """A function that runs a firmware."""
+class Emulator(ABC):
+    """A plug-in that runs firmware: an instance in the entry-point group ``firmwright.emulators``.
 
-    def __call__(self, run: Run) -> Execution:
+    A build that names it imports its module, even without work. Other modules are imported late.
+    """
+
+    @abstractmethod
+    def run(self, run: Run, /) -> Execution:
         """Run the firmware to its exit.
 
         Raises UserError for a fault, a missing program, and a firmware that does not exit.
         """
+
+    def find_version(self, _platform: Platform, /) -> str | None:
+        """Return the version for a lock; None if this machine's processor is the emulator.
+
+        Raises UserError for an emulator that is not installed.
+        """
+        return None
+
+    def explain_unusable(self, _platform: Platform, /) -> str:
+        """Return why the emulator cannot run the platform's firmware, and a remedy; '' if it can.
+
+        Starts no program, because a build without work calls this method too.
+        """
+        return ""
+
+    def find_files(self, _platform: Platform, /) -> OpenedFiles | None:
+        """Return the files and facts that decide its results; None if it is not installed."""
+        return None
+
+    def counts_instructions(self, _platform: Platform, /) -> bool:
+        """Return whether it counts the instructions of every firmware of the platform."""
+        return False
+
+    def counts_cycles(self, _platform: Platform, /) -> bool:
+        """Return whether it finds the clock cycles of every firmware of the platform."""
+        return False
 
 
 def time_limit(budget: int) -> int:

@@ -29,7 +29,7 @@ _UART_LINE_STATUS = 5
 _DATA_READY = 0x01
 _TRANSMITTER_EMPTY = 0x60
 
-_CAUSES = {
+CAUSES = {
     0: "instruction address misaligned",
     1: "instruction access fault",
     2: "illegal instruction",
@@ -69,7 +69,7 @@ class QemuVirtRv32:
         """Return a fault for every trap, because the firmware uses no traps."""
         # Unicorn adds 4 to the program counter, even after a 2-byte instruction.
         address = self.engine.reg_read(UC_RISCV_REG_PC) - 4
-        return Stop(fault=_CAUSES.get(number, f"trap {number}"), address=address)
+        return Stop(fault=CAUSES.get(number, f"trap {number}"), address=address)
 
     def _read_uart(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
         if offset == _UART_LINE_STATUS:

@@ -131,7 +131,6 @@ class _Session:
             by_symbol=counts,
             by_part=self._counter.count_by_part(),
             cycles=self._counter.count_cycles(),
-            cycles_by_part=self._counter.count_cycles_by_part(),
         )
 
     def _load(self) -> None:

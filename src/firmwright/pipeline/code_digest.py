@@ -12,7 +12,7 @@ from firmwright.folders import PACKAGE, TOP
 
 CODE_FOLDERS = (PACKAGE, TOP / "tasks")
 
-CODE_SUFFIXES = frozenset({".c", ".json", ".py", ".yaml"})
+CODE_SUFFIXES = frozenset({".c", ".cpp", ".json", ".py", ".vlt", ".yaml"})
 """The suffixes of package files that decide results. Rules are YAML, and schemas are JSON."""
 
 

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from firmwright import __version__
-from firmwright.emulator import find_emulator_version
+from firmwright.emulator import load_emulator
 from firmwright.errors import UserError
 from firmwright.ir.records import format_record
 from firmwright.report.listings import Installed, ListedPlatform, ListedProgram, ListedTarget
@@ -63,7 +63,7 @@ def list_emulators() -> Iterator[ListedProgram]:
                 continue
             found.add(program)
             try:
-                known = find_emulator_version(name, platform) or "this machine"
+                known = load_emulator(name).find_version(platform) or "this machine"
                 yield ListedProgram(program, known)
             except UserError as error:
                 yield ListedProgram(program, "", str(error))

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
-from shutil import which
 from typing import Any
 
 from firmwright.data.sample_sources import DataFolders
+from firmwright.emulator import Emulator, load_emulator
 from firmwright.recipe import Recipe
 from firmwright.recipe.recipe import lock_path, tuned_path
 from firmwright.targets import Device
@@ -236,19 +236,16 @@ class Job:
 
     @property
     def counts_instructions(self) -> bool:
-        """Whether the run counts instructions: in unicorn, or in QEMU's system mode with plugins.
-
-        QEMU's user mode counts only the instructions of programs with symbols. The build knows too
-        late whether a program has symbols.
-        """
+        """Whether the run counts the instructions of any firmware."""
         emulated = self.can_emulate and self.recipe.run.board is None
-        return emulated and (self.emulator == "unicorn" or self._has_counting_qemu)
+        return emulated and self._chosen_emulator.counts_instructions(self.platform)
 
     @property
     def counts_cycles(self) -> bool:
-        """Whether the cycles of an inference are known: by a table, or by a device's cost model."""
-        table = self.platform.cycles is not None and self.emulator == "unicorn"
-        return self.counts_instructions and (table or len(self.mix) > 1)
+        """Whether an inference's cycles are known: from the emulator, or by a cost model."""
+        if not self.counts_instructions:
+            return False
+        return self._chosen_emulator.counts_cycles(self.platform) or len(self.mix) > 1
 
     @property
     def clock(self) -> int | None:
@@ -256,14 +253,8 @@ class Job:
         return self.recipe.clock or self.platform.clock
 
     @cached_property
-    def _has_counting_qemu(self) -> bool:
-        if self.emulator != "qemu" or self.platform.qemu is None:
-            return False
-        program = which(self.platform.qemu.program)
-        # Imported late: most platforms run in unicorn.
-        from firmwright.emulator.qemu import takes_plugins
-
-        return program is not None and takes_plugins(program)
+    def _chosen_emulator(self) -> Emulator:
+        return load_emulator(self.emulator)
 
     @property
     def box_pictures(self) -> dict[Path, Path]:

@@ -8,13 +8,13 @@ from typing import Any
 
 from firmwright.documents.document import make_diagnostic_in
 from firmwright.documents.yaml_text import Pointer
+from firmwright.emulator import load_emulator
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 from firmwright.toolchain import explain_missing_compiler
 from firmwright.toolchain.descriptions import is_own_file
 
 from .job import Job
 from .task import run_action
-from .tools import explain_missing_emulator
 
 
 def preceding_tasks(job: Job) -> list[str]:
@@ -46,8 +46,8 @@ def find_missing_programs(job: Job) -> Iterator[Diagnostic]:
     if job.has_stage("objects") and (compiler := explain_missing(job)):
         yield place_program(job, ("toolchain",), ("toolchains", 0), compiler)
     emulated = job.can_emulate and job.recipe.run.board is None
-    if emulated and (emulator := explain_missing_emulator(job.emulator, job.platform)):
-        yield place_program(job, ("run", "emulator"), ("emulators", 0), emulator)
+    if emulated and (reason := load_emulator(job.emulator).explain_unusable(job.platform)):
+        yield place_program(job, ("run", "emulator"), ("emulators", 0), reason)
 
 
 def explain_missing(job: Job) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
-from shutil import which
 from typing import Any
 
+from firmwright.emulator import load_emulator
 from firmwright.errors import UserError
 from firmwright.toolchain import Build, Platform, find_compiler
 from firmwright.toolchain.boards import Sdk, load_board
@@ -131,27 +130,12 @@ def emulator_tool(name: str, platform: Platform) -> Tool:
 
 
 def fingerprint_emulator(name: str, platform: Platform) -> Fingerprint | None:
-    """Return the fingerprint of a QEMU program, or of unicorn's version."""
-    if name == "unicorn":
-        facts = OpenedFiles((), facts=(version("unicorn"),))
-        return find_fingerprint([name, *facts.facts], lambda: facts)
-    qemu = platform.qemu if name != "native" else None
-    program = which(qemu.program) if qemu else None
-    return find_fingerprint([program], lambda: OpenedFiles((program,))) if program else None
+    """Return the fingerprint of an emulator's files; None for this machine."""
+    opened = load_emulator(name).find_files(platform)
+    if opened is None:
+        return None
+    return find_fingerprint([name, *opened.files, *opened.facts], lambda: opened)
 
 
 def read_version(name: str, platform: Platform) -> str | None:
-    """Return an emulator's version; None for ``native``, which runs on this machine."""
-    from firmwright.emulator import find_emulator_version
-
-    return find_emulator_version(name, platform)
-
-
-def explain_missing_emulator(name: str, platform: Platform) -> str:
-    """Return how to install an emulator; empty if it is installed."""
-    qemu = platform.qemu if name.startswith("qemu") else None
-    if qemu is None or which(qemu.program):
-        return ""
-    from firmwright.emulator.qemu import explain_missing_qemu
-
-    return explain_missing_qemu(qemu, platform)
+    return load_emulator(name).find_version(platform)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firmwright.data.samples import Sample, sample_digest
-from firmwright.emulator import Execution, find_emulator_version, run_firmware
+from firmwright.emulator import ClockCycles, Execution, load_emulator, run_firmware
 from firmwright.hardware.access import load_access
 from firmwright.hardware.run import run_on_board
 from firmwright.ir.tensors import ModelInterface
@@ -44,7 +44,7 @@ def run(job: Job, folder: Path) -> None:
     """
     if job.recipe.run.board is None:
         with error_at_key(job.recipe, ("run", "emulator")):
-            find_emulator_version(job.emulator, job.platform)
+            load_emulator(job.emulator).find_version(job.platform)
     single = artifacts.NETWORK_INTERFACE.read(job)
     interface = artifacts.INTERFACE.read(job)
     layout = samples.read_batch_layout(job, interface)
@@ -75,11 +75,10 @@ def run(job: Job, folder: Path) -> None:
         inputs=tuple(sample_digest(s) for s in alone) if data else (),
         drawn={} if data else samples.find_drawn_ranges(job, single),
         counts=decode_counts(execution.console),
-        cycles_total=count_on_processor(execution.cycles, execution.cycles_by_part, layers),
-        cycles_by_region=dict(zip(layers.functions, execution.cycles_by_part, strict=False)),
+        **name_cycles(execution.cycles, layers),
     )
     artifacts.RUN.write(folder, record)
-    remarks = list_remarks(record)
+    remarks = [*execution.notes, *list_remarks(record)]
     if are_all_equal(found):
         remarks.append("all samples have the same outputs; use real samples (`run.inputs`)")
     if remarks:
@@ -166,6 +165,19 @@ def count_on_processor(
     if total is None or layers.stand_in:
         return None
     return total - sum(by_part[len(layers.functions) :])
+
+
+def name_cycles(cycles: ClockCycles | None, layers: CountedFunctions) -> dict[str, Any]:
+    """Return the run record's fields about clock cycles; empty if no cycles are known."""
+    if cycles is None:
+        return {}
+    return {
+        "cycles_total": count_on_processor(cycles.total, cycles.by_part, layers),
+        "cycles_source": cycles.source,
+        "cycles_by_region": dict(zip(layers.functions, cycles.by_part, strict=False)),
+        "cycles_by_function": dict(sorted(cycles.by_symbol.items())),
+        "stalls": dict(cycles.stalls),
+    }
 
 
 def list_remarks(record: RunRecord) -> list[str]:

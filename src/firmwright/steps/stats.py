@@ -19,7 +19,7 @@ from firmwright.report.timeline import (
 from firmwright.toolchain import Platform
 from firmwright.verify.run_records import RunRecord
 
-BY_TABLE = " Their cycles are by the table of the core."
+OF_CYCLES = " Their cycles are {source}."
 
 
 def run(job: Job, folder: Path) -> None:
@@ -31,6 +31,7 @@ def run(job: Job, folder: Path) -> None:
     source = describe_source(job.platform, kernels, partition, record)
     run_function = f"{job.recipe.c_prefix}_run"
     found = make_timeline(schedule, partition, kernels, record, run_function, source, job.clock)
+    unknown = record.cycles_total is None
     runs = "1 run" if record.samples == 1 else f"{record.samples} runs"
     header = HEADER.format(
         name=job.recipe.name,
@@ -40,7 +41,7 @@ def run(job: Job, folder: Path) -> None:
         unit=found.unit,
         one=name_one(found),
         time=found,
-        cycles=BY_TABLE if record.cycles_total is not None else "",
+        cycles="" if unknown else OF_CYCLES.format(source=record.cycles_source),
     )
     waited = {k.region for k in kernels.kernels if k.wait_function}
     devices = sorted({r.device for r in partition.regions if r.name in waited})
@@ -69,9 +70,9 @@ def describe_source(
     modelled = {kernel.region for kernel in kernels.kernels if kernel.cycles is not None}
     devices = sorted({r.device for r in partition.regions if r.name in modelled})
     models = f"the cost model{'s' if len(devices) > 1 else ''} of {' and '.join(devices)}"
-    if platform.cycle_table is not None and record.cycles_total is not None:
-        table = f"by the table of {platform.cycle_table.core}, {describe_waits(platform)}"
-        return f"{table}; by {models}" if devices else table
+    if record.cycles_total is not None:
+        processor = f"{record.cycles_source}, {describe_waits(platform)}"
+        return f"{processor}; by {models}" if devices else processor
     if devices:
         return f"by {models}; one cycle assumed per instruction of the processor"
     return f"counted by {record.emulator}"

@@ -14,6 +14,7 @@ from firmwright.errors import DiagnosticError, UserError, did_you_mean, suggest_
 from firmwright.toolchain.boards import board_names, has_board_file, load_board
 from firmwright.toolchain.cycle_tables import load_cycle_table, load_instruction_set
 from firmwright.toolchain.descriptions import is_own_file, resolve_own
+from firmwright.toolchain.emulator_names import emulator_names, is_emulator
 from firmwright.toolchain.families import find_family, find_features
 from firmwright.toolchain.toolchains import TOOLCHAINS, Toolchain, load_toolchain
 
@@ -224,10 +225,13 @@ def _find_address_errors(data: Data) -> Iterator[Finding]:
 
 
 def _find_emulator_errors(data: Data) -> Iterator[Finding]:
-    """Yield emulators for another kind of platform, and QEMU without the key that starts it."""
+    """Yield unknown emulators, emulators for other platforms, and QEMU without its key."""
     for index, name in enumerate(data["emulators"]):
         message = ""
-        if name in OF_PROGRAMS and "memories" in data:
+        if not is_emulator(name):
+            hint = suggest_known(name, emulator_names())
+            yield Finding(("emulators", index), f"unknown emulator '{name}'{hint}")
+        elif name in OF_PROGRAMS and "memories" in data:
             message = "runs programs of an operating system, not firmware in `memories`; remove it"
         elif name not in OF_PROGRAMS and "memories" not in data:
             message = "runs firmware in `memories`, which this platform does not state; remove it"

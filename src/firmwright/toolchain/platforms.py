@@ -39,9 +39,9 @@ class Memory:
     cost: float | None = None
     read_only: bool = False
     wait_states: int = 0
-    """The cycles in which the processor waits for an access to code."""
+    """The cycles in which the processor waits for an access."""
     fetch_bytes: int = 16
-    """The bytes of code that such an access provides."""
+    """The bytes that such an access provides."""
 
 
 @dataclass(frozen=True)

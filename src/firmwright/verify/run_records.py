@@ -69,8 +69,10 @@ class RunRecord(Agreement):
     functions that it calls. The instructions of an emulated device while another device waits for
     it are only in ``instructions_by_function``.
 
-    ``cycles_total`` and ``cycles_by_region`` are the clock cycles of the counted instructions, by
-    the platform's cycle table; None and empty without a table.
+    ``cycles_total`` and ``cycles_by_region`` are the clock cycles of the counted instructions, and
+    ``cycles_source`` says how they are found; None and empty if the emulator does not know them.
+    ``cycles_by_function`` divides all cycles by function, and ``stalls`` has the cycles in which
+    no instruction retired, by kind, if the emulator knows these.
 
     ``counts`` are the events that emulated devices counted in all samples: transfers, calls
     between cores, and their bytes.
@@ -90,7 +92,10 @@ class RunRecord(Agreement):
     drawn: dict[str, Range] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     cycles_total: int | None = None
+    cycles_source: str | None = None
     cycles_by_region: dict[str, int] = field(default_factory=dict)
+    cycles_by_function: dict[str, int] = field(default_factory=dict)
+    stalls: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from firmwright.cores import count_cores
 from firmwright.data.samples import Sample
-from firmwright.emulator.execution import Execution
+from firmwright.emulator.execution import ClockCycles, Execution
 
 from .protocol import join_consoles
 
@@ -39,18 +39,35 @@ def join_executions(ran: Sequence[Execution], samples: Sequence[int]) -> Executi
     failed = next((execution for execution in ran if execution.exit_code != 0), None)
     if failed is not None:
         return failed
-    by_symbol: Counter[str] = Counter()
-    for execution in ran:
-        by_symbol.update(execution.by_symbol)
     return replace(
         ran[0],
         console=join_consoles([execution.console for execution in ran], samples),
         instructions=add_counts([execution.instructions for execution in ran]),
-        by_symbol=dict(by_symbol),
+        by_symbol=add_named([execution.by_symbol for execution in ran]),
         by_part=add_parts([execution.by_part for execution in ran]),
-        cycles=add_counts([execution.cycles for execution in ran]),
-        cycles_by_part=add_parts([execution.cycles_by_part for execution in ran]),
+        cycles=add_cycles([execution.cycles for execution in ran]),
+        notes=tuple(dict.fromkeys(note for execution in ran for note in execution.notes)),
     )
+
+
+def add_cycles(counted: Sequence[ClockCycles | None]) -> ClockCycles | None:
+    known = [cycles for cycles in counted if cycles is not None]
+    if len(known) < len(counted):
+        return None
+    return ClockCycles(
+        source=known[0].source,
+        total=sum(cycles.total for cycles in known),
+        by_part=add_parts([cycles.by_part for cycles in known]),
+        by_symbol=add_named([cycles.by_symbol for cycles in known]),
+        stalls=add_named([cycles.stalls for cycles in known]),
+    )
+
+
+def add_named(counted: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for counts in counted:
+        total.update(counts)
+    return dict(total)
 
 
 def add_counts(counted: Sequence[int | None]) -> int | None:

@@ -1,0 +1,147 @@
+"""Runs one firmware in the simulator, and reads its counts."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from firmwright.emulator.cv32e40p import PACKAGE, TESTED_VERSION
+from firmwright.emulator.cv32e40p.simulator import prepare_simulator
+from firmwright.emulator.execution import ClockCycles, Execution, Run
+from firmwright.emulator.qemu_virt_rv32 import CAUSES
+from firmwright.errors import UserError, describe_exit
+from firmwright.progress import report
+
+SOURCE = "in the RTL of CV32E40P"
+"""The source of the cycles, as reports name it."""
+
+RAM_PATTERN, ERASED_FLASH = 0xA5, 0xFF
+"""The content of memories after power-on, as in the emulator unicorn."""
+
+
+@dataclass
+class Counts:
+    """The content of the simulator's file ``counts.txt``; addresses are of instructions."""
+
+    end: str = ""  # "exit", "trap", "access", "budget" or "stuck"
+    number: int = 0  # the exit code, the cause of the trap, or the address of the access
+    last: int = 0
+    cycles: Counter[str] = field(default_factory=Counter)
+    instructions: Counter[str] = field(default_factory=Counter)
+    parts: list[tuple[int, int]] = field(default_factory=list)  # cycles, instructions
+    stalls: dict[str, int] = field(default_factory=dict)
+
+
+def simulate(run: Run, known: Execution, version: str) -> Execution:
+    """Run the firmware on the RTL.
+
+    ``known`` is the run in another emulator: its instructions are the total of the progress.
+    Raises UserError if the RTL traps, or if it does not reach the exit.
+    """
+    simulator, is_new = prepare_simulator()
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        write_run(run, folder)
+        run_simulator(simulator, folder, run, known.instructions or 0)
+        counts = read_counts(run, folder / "counts.txt")
+        console = (folder / "console.bin").read_bytes()
+    if counts.end != "exit":
+        raise UserError(f"{run.firmware.path}: {describe_end(run, counts)}")
+    return Execution(
+        emulator=f"cv32e40p {version}",
+        exit_code=counts.number,
+        console=console,
+        instructions=counts.instructions.total(),
+        by_symbol=dict(sorted(counts.instructions.items())),
+        by_part=tuple(instructions for _, instructions in counts.parts),
+        cycles=ClockCycles(
+            source=SOURCE,
+            total=counts.cycles.total(),
+            by_part=tuple(cycles for cycles, _ in counts.parts),
+            by_symbol=dict(sorted(counts.cycles.items())),
+            stalls=counts.stalls,
+        ),
+        notes=tuple(make_notes(version, is_new)),
+    )
+
+
+def make_notes(version: str, is_new: bool) -> Iterator[str]:
+    """Yield that the simulator was built, and that the tests do not cover this RTL."""
+    if is_new:
+        yield f"built the simulator of the RTL {version}"
+    if not version.startswith(f"{TESTED_VERSION},"):
+        yield f"firmwright's tests use {PACKAGE} {TESTED_VERSION}"
+
+
+def write_run(run: Run, folder: Path) -> None:
+    """Write the files that the simulator reads."""
+    address_of = run.firmware.symbols.address_of
+    start, code = run.firmware.code
+    lines = [
+        write_line(
+            "memory",
+            *(memory.origin, memory.size, ERASED_FLASH if memory.read_only else RAM_PATTERN),
+            *(memory.wait_states, memory.fetch_bytes),
+        )
+        for memory in run.platform.memories.values()
+    ]
+    lines += [write_line("segment", s.address, len(s.data)) for s in run.firmware.segments]
+    lines += [write_line("code", start, len(code))]
+    lines += [write_line("part", address_of(name)) for name in run.parts]
+    lines += [write_line("run", run.firmware.entry, address_of(run.counted), run.budget)]
+    (folder / "run.txt").write_text("".join(lines), "ascii")
+    (folder / "image.bin").write_bytes(b"".join(each.data for each in run.firmware.segments))
+    (folder / "input.bin").write_bytes(run.console_input)
+
+
+def write_line(keyword: str, *numbers: int) -> str:
+    return f"{keyword} {' '.join(f'{number:x}' for number in numbers)}\n"
+
+
+def run_simulator(simulator: Path, folder: Path, run: Run, total: int) -> None:
+    """Run the simulator to its end, and report the counted instructions of ``total``."""
+    with subprocess.Popen([simulator, folder], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                report("instructions", min(int(line), total), total)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        ended = describe_exit(process.returncode)
+        raise UserError(f"{run.firmware.path}: the simulator of CV32E40P ended with {ended}")
+
+
+def read_counts(run: Run, file: Path) -> Counts:
+    counts = Counts()
+    for line in file.read_text("ascii").splitlines():
+        kind, first, *rest = line.split()
+        numbers = [int(each) for each in rest]
+        if kind == "end":
+            counts.end, counts.number, counts.last = first, *numbers
+        elif kind == "code":
+            name = run.firmware.symbols.name_at(int(first))
+            counts.cycles[name] += numbers[0]
+            counts.instructions[name] += numbers[1]
+        elif kind == "part":
+            counts.parts.append((int(first), numbers[0]))
+        else:
+            counts.stalls[first] = numbers[0]
+    return counts
+
+
+def describe_end(run: Run, counts: Counts) -> str:
+    """Return the reason for an end without exit code, and the location."""
+    happened = {
+        "trap": CAUSES.get(counts.number, f"trap {counts.number}"),
+        "access": f"access to address {counts.number:#010x}, which is in no memory",
+        "budget": f"the firmware did not exit within {run.budget:,} instructions",
+        "stuck": "the core retires no further instruction",
+    }[counts.end]
+    place = run.firmware.symbols.describe_address(counts.last)
+    return f"{happened}; at {place}, on the RTL of CV32E40P; unicorn runs the firmware to its exit"

@@ -1,0 +1,108 @@
+"""Builds the simulator: Verilator translates the RTL to C++, and g++ compiles it.
+
+A build needs about 15 seconds of CPU time. The result is stored in the user's cache under a digest
+of everything that decides it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import re
+import subprocess
+import tempfile
+from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+from firmwright.emulator.native_library import find_folder
+from firmwright.errors import UserError
+from firmwright.toolchain.built_files import find_kept, keep
+
+SOURCES = ("simulator.cpp", "observed.vlt")
+TOP = "cv32e40p_top"
+
+FLAGS = (
+    *("--cc", "--exe", "--build", "-O3", "--top-module", TOP, "--noassert"),
+    *("--x-assign", "fast", "--x-initial", "fast"),
+    *("-Wno-fatal", "-Wno-lint", "-Wno-style", "-Wno-BLKANDNBLK"),
+    *("-MAKEFLAGS", "OPT_FAST=-O3 OPT_SLOW=-O0"),
+)
+"""The arguments of Verilator, without files. The parameters of the core have their defaults."""
+
+
+def prepare_simulator() -> tuple[Path, bool]:
+    """Return the simulator, and whether it was built now.
+
+    Several processes may call this at once: one of them builds. Raises UserError if Verilator or
+    g++ fails.
+    """
+    folder = find_folder()
+    with (folder / "cv32e40p.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        rtl = list_rtl()
+        stem = f"cv32e40p-{compute_key(rtl)}"
+        if kept := find_kept(folder, stem, ""):
+            return kept, False
+        with tempfile.TemporaryDirectory(dir=folder, prefix="cv32e40p-") as work:
+            built = build_simulator(rtl, Path(work))
+            return keep(built, folder, stem, ""), True
+
+
+def compute_key(rtl: list[Path]) -> str:
+    """Return the digest of all files, arguments and versions that decide the simulator."""
+    key = hashlib.sha256("\0".join([read_verilator_version(), *FLAGS]).encode())
+    compiler = subprocess.run(["g++", "--version"], capture_output=True, check=True).stdout
+    contents = [read_source(name) for name in SOURCES]
+    for content in (compiler, *contents, *(path.read_bytes() for path in rtl)):
+        key.update(hashlib.sha256(content).digest())
+    return key.hexdigest()[:16]
+
+
+def build_simulator(rtl: list[Path], work: Path) -> Path:
+    """Build the simulator in a folder; return its path."""
+    for name in SOURCES:
+        (work / name).write_bytes(read_source(name))
+    includes = sorted(
+        {f"-I{path.parent}" for path in rtl if path.suffix == ".svh"}
+        | {f"-I{find_rtl() / name}" for name in ("rtl/include", "bhv", "bhv/include")}
+    )
+    command = ["verilator", *FLAGS, *includes, "--Mdir", str(work / "made"), "-o", "simulator"]
+    command += [str(work / "observed.vlt"), *map(str, rtl), str(work / "simulator.cpp")]
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if "rror" in line]
+        first = lines[0] if lines else "no message"
+        raise UserError(
+            f"Verilator cannot build the simulator of CV32E40P: {first}; use Verilator 5 and the "
+            "package versions of the extra 'rtl'"
+        )
+    return work / "made/simulator"
+
+
+def list_rtl() -> list[Path]:
+    """Return the SystemVerilog files that the package's list names, in the order of the list."""
+    folder = find_rtl()
+    lines = (folder / "cv32e40p_manifest.flist").read_text("utf-8").splitlines()
+    names = [line.strip().removeprefix("${DESIGN_RTL_DIR}/") for line in lines]
+    named = [folder / "rtl" / name for name in names if name.endswith(".sv")]
+    return [path for path in named if not re.search("tb_wrapper|tracer", path.name)]
+
+
+def find_rtl() -> Path:
+    """Return the folder of the package's RTL."""
+    spec = find_spec("pythondata_cpu_cv32e40p")
+    assert spec is not None and spec.origin is not None  # the caller has checked the package
+    return Path(spec.origin).parent / "system_verilog"
+
+
+def read_source(name: str) -> bytes:
+    return files("firmwright.emulator.cv32e40p").joinpath(name).read_bytes()
+
+
+@cache
+def read_verilator_version() -> str:
+    shown = subprocess.run(["verilator", "--version"], capture_output=True, text=True, check=True)
+    match = re.search(r"Verilator (\S+)", shown.stdout)
+    return match[1] if match else "unknown"

@@ -1,0 +1,37 @@
+"""Names the emulators: the built-in ones, and plug-ins of the group ``firmwright.emulators``."""
+
+from __future__ import annotations
+
+from pkgutil import resolve_name
+from typing import Any
+
+from firmwright.plugins import find_plugins
+
+GROUP = "firmwright.emulators"
+"""The entry-point group with the emulators of other packages."""
+
+BUILT_IN = {
+    "cv32e40p": "firmwright.emulator.cv32e40p:CV32E40P",
+    "native": "firmwright.emulator.built_in:NATIVE",
+    "qemu": "firmwright.emulator.built_in:QEMU",
+    "qemu-user": "firmwright.emulator.built_in:QEMU_USER",
+    "unicorn": "firmwright.emulator.built_in:UNICORN",
+}
+"""The emulators of this package. They need no entry point, so a copy of the source has them too."""
+
+
+def emulator_names() -> tuple[str, ...]:
+    """Return the names of the installed emulators, sorted."""
+    return tuple(sorted({*BUILT_IN, *find_plugins(GROUP).names}))
+
+
+def is_emulator(name: str) -> bool:
+    """Return whether an emulator is installed. A built-in one needs no search for plug-ins."""
+    return name in BUILT_IN or name in find_plugins(GROUP).names
+
+
+def resolve_emulator(name: str) -> Any:
+    """Import an emulator. Raises KeyError for an unknown name."""
+    if name in BUILT_IN:
+        return resolve_name(BUILT_IN[name])
+    return find_plugins(GROUP)[name].load()

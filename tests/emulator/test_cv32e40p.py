@@ -1,0 +1,135 @@
+"""The RTL of CV32E40P: counts, stalls, wait states, faults, and missing programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+from firmwright import progress
+from firmwright.emulator import Execution, load_emulator, run_firmware
+from firmwright.emulator.cv32e40p import TESTED_VERSION
+from firmwright.emulator.cv32e40p.simulation import make_notes, run_simulator
+from firmwright.emulator.execution import Run
+from firmwright.emulator.image import read_firmware
+from firmwright.errors import UserError
+from firmwright.toolchain import load_platform
+
+from .conftest import BuildFirmware
+
+RV32 = load_platform("rv32-bare")
+RTL = load_emulator("cv32e40p")
+
+
+def run_both(elf: Path, parts: tuple[str, ...] = ()) -> tuple[Execution, Execution]:
+    """Return the run of a firmware in unicorn and the run on the RTL."""
+    unicorn, rtl = (
+        run_firmware(elf, RV32, name, b"", "counted", 10_000_000, parts)
+        for name in ("unicorn", "cv32e40p")
+    )
+    return unicorn, rtl
+
+
+def test_known_number_of_cycles(build: BuildFirmware) -> None:
+    unicorn, rtl = run_both(build("known_count.c", "rv32-bare"))
+    assert (rtl.console, rtl.exit_code) == (unicorn.console, unicorn.exit_code)
+    assert rtl.instructions == unicorn.instructions
+    assert rtl.cycles is not None
+    # A taken branch needs 3 cycles, and 1 more because its target is not at a word; a return 2.
+    assert rtl.cycles.total == 2 * (1 + 999 * (2 + 4) + 3 + 1 + 2)
+    fetch = 2 * (999 * 3 + 1)
+    assert rtl.cycles.stalls == {"load_use": 0, "jump_register": 0, "fetch": fetch, "other": 0}
+
+
+def test_counts_by_symbol_and_by_part_agree_with_unicorn(build: BuildFirmware) -> None:
+    unicorn, rtl = run_both(build("mixed.c", "rv32-bare"), ("floats", "recursion"))
+    assert rtl.console == unicorn.console
+    assert (rtl.by_symbol, rtl.by_part) == (unicorn.by_symbol, unicorn.by_part)
+    assert rtl.cycles is not None and rtl.instructions is not None
+    assert rtl.cycles.total == sum(rtl.cycles.by_symbol.values())
+    assert rtl.cycles.total == rtl.instructions + sum(rtl.cycles.stalls.values())
+    assert set(rtl.cycles.by_symbol) == set(rtl.by_symbol)
+    assert rtl.cycles.by_part[1] == pytest.approx(
+        rtl.cycles.by_symbol["recursion"] + rtl.cycles.by_symbol["integers"], rel=0.01
+    )
+
+
+def test_the_core_waits_for_slow_memories(build: BuildFirmware) -> None:
+    elf = build("known_count.c", "rv32-bare")
+    memories = dict(RV32.memories)
+    memories["flash"] = replace(memories["flash"], wait_states=3, fetch_bytes=4)
+    slow = replace(RV32, memories=memories)
+    fast, waited = (
+        run_firmware(elf, platform, "cv32e40p", b"", "counted", 10_000_000)
+        for platform in (RV32, slow)
+    )
+    assert fast.cycles is not None and waited.cycles is not None
+    assert waited.instructions == fast.instructions
+    # An iteration has 10 bytes of code in at least 3 words.
+    assert waited.cycles.total >= fast.cycles.total + 2 * 999 * 3 * 3 - 3
+    assert waited.cycles.stalls["fetch"] > fast.cycles.stalls["fetch"]
+
+
+def test_an_instruction_that_the_core_lacks_is_named(build: BuildFirmware) -> None:
+    with pytest.raises(UserError, match="illegal instruction; at 0x[0-9a-f]+ in counted, on the"):
+        run_firmware(build("atomic.c", "rv32-bare"), RV32, "cv32e40p", b"", "counted", 1000)
+
+
+def test_a_platform_of_another_core_is_rejected() -> None:
+    other = replace(RV32, architecture="rv32imac")
+    assert "runs 'rv32ic' and 'rv32imc', not 'rv32imac'" in RTL.explain_unusable(other)
+    diana = replace(RV32, accelerators={"soma_dory": {}})
+    assert "has no soma_dory" in RTL.explain_unusable(diana)
+    elsewhere = replace(RV32, board="posix")
+    assert "the board 'posix' does not name" in RTL.explain_unusable(elsewhere)
+
+
+def test_missing_programs_and_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    message = "verilator and g++ and make are not installed; install them: apt-get install"
+    assert RTL.explain_unusable(RV32).startswith(message)
+    assert RTL.find_files(RV32) is None
+
+    def find_none(_name: str) -> str:
+        raise PackageNotFoundError
+
+    monkeypatch.setattr("firmwright.emulator.cv32e40p.version", find_none)
+    assert "pip install 'firmwright[rtl]'" in RTL.explain_unusable(RV32)
+    with pytest.raises(UserError, match="the package pythondata-cpu-cv32e40p is not installed"):
+        RTL.find_version(RV32)
+
+
+def test_another_version_of_the_rtl_is_noted() -> None:
+    assert [*make_notes(f"{TESTED_VERSION}, Verilator 5.006", is_new=False)] == []
+    built, untested = make_notes("1.0.2, Verilator 5.006", is_new=True)
+    assert built == "built the simulator of the RTL 1.0.2, Verilator 5.006"
+    assert TESTED_VERSION in untested
+
+
+def test_an_interrupt_ends_the_simulator(
+    build: BuildFirmware, tmp_path: Path, listen: Callable[[Callable[[object], None]], None]
+) -> None:
+    firmware = read_firmware(build("known_count.c", "rv32-bare"))
+    simulator = tmp_path / "simulator"
+    simulator.write_text("#!/bin/sh\necho 7\nexec cat /dev/zero > /dev/null\n")
+    simulator.chmod(0o700)
+
+    def interrupt(_report: object) -> None:
+        raise KeyboardInterrupt
+
+    listen(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_simulator(simulator, tmp_path, Run(firmware, RV32, b"", "counted", (), 9), 100)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.fixture
+def listen() -> object:
+    """Return a function that sets the listener of progress reports during a test."""
+    yield progress.listen
+    progress.listen(None)
