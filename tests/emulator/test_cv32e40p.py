@@ -12,8 +12,8 @@ import pytest
 
 from firmwright import progress
 from firmwright.emulator import Execution, load_emulator, run_firmware
-from firmwright.emulator.cv32e40p import TESTED_VERSION
 from firmwright.emulator.cv32e40p.simulation import make_notes, run_simulator
+from firmwright.emulator.cv32e40p.simulator import TESTED_VERSION
 from firmwright.emulator.execution import Run
 from firmwright.emulator.image import read_firmware
 from firmwright.errors import UserError
@@ -75,7 +75,7 @@ def test_the_core_waits_for_slow_memories(build: BuildFirmware) -> None:
 
 
 def test_an_instruction_that_the_core_lacks_is_named(build: BuildFirmware) -> None:
-    with pytest.raises(UserError, match="illegal instruction; at 0x[0-9a-f]+ in counted, on the"):
+    with pytest.raises(UserError, match=r"illegal instruction; at 0x[0-9a-f]+ in counted, on the"):
         run_firmware(build("atomic.c", "rv32-bare"), RV32, "cv32e40p", b"", "counted", 1000)
 
 
@@ -97,7 +97,7 @@ def test_missing_programs_and_packages_are_named(monkeypatch: pytest.MonkeyPatch
     def find_none(_name: str) -> str:
         raise PackageNotFoundError
 
-    monkeypatch.setattr("firmwright.emulator.cv32e40p.version", find_none)
+    monkeypatch.setattr("firmwright.emulator.cv32e40p.plugin.version", find_none)
     assert "pip install 'firmwright[rtl]'" in RTL.explain_unusable(RV32)
     with pytest.raises(UserError, match="the package pythondata-cpu-cv32e40p is not installed"):
         RTL.find_version(RV32)

@@ -1,6 +1,6 @@
 """Defines the emulators that run on every machine, or that systems install as programs.
 
-The modules that do the work are imported late, because a build without work needs none of them.
+A build without work does not need the modules that run firmware, so their imports are late.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ GROUP = "firmwright.emulators"
 """The entry-point group with the emulators of other packages."""
 
 BUILT_IN = {
-    "cv32e40p": "firmwright.emulator.cv32e40p:CV32E40P",
+    "cv32e40p": "firmwright.emulator.cv32e40p.plugin:CV32E40P",
     "native": "firmwright.emulator.built_in:NATIVE",
     "qemu": "firmwright.emulator.built_in:QEMU",
     "qemu-user": "firmwright.emulator.built_in:QEMU_USER",

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from firmwright.emulator.cv32e40p import PACKAGE, TESTED_VERSION
-from firmwright.emulator.cv32e40p.simulator import prepare_simulator
+from firmwright.emulator.cv32e40p.simulator import PACKAGE, TESTED_VERSION, prepare_simulator
 from firmwright.emulator.execution import ClockCycles, Execution, Run
 from firmwright.emulator.qemu_virt_rv32 import CAUSES
 from firmwright.errors import UserError, describe_exit

@@ -20,6 +20,9 @@ from firmwright.emulator.native_library import find_folder
 from firmwright.errors import UserError
 from firmwright.toolchain.built_files import find_kept, keep
 
+PACKAGE, TESTED_VERSION = "pythondata-cpu-cv32e40p", "1.0.1.post1909"
+"""The package with the RTL, and the version that firmwright's tests use."""
+
 SOURCES = ("simulator.cpp", "observed.vlt")
 TOP = "cv32e40p_top"
 

@@ -1,0 +1,90 @@
+"""Defines the emulator: its requirements, and the platforms whose core it is."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from shutil import which
+
+from firmwright.emulator.cv32e40p.simulator import PACKAGE, read_verilator_version
+from firmwright.emulator.execution import Emulator, Execution, Run
+from firmwright.errors import UserError
+from firmwright.toolchain import Platform
+from firmwright.toolchain.boards import load_board
+from firmwright.toolchain.opened_files import OpenedFiles
+
+PROGRAMS = {"verilator": "verilator", "g++": "g++", "make": "make"}
+"""The programs that build the simulator, and their Debian packages."""
+
+ARCHITECTURES = ("rv32ic", "rv32imc")
+"""The architectures whose instructions the core has."""
+
+MACHINE = "qemu-virt-rv32"
+"""The machine whose devices the simulator has, as descriptions of boards name it."""
+
+
+class Cv32e40p(Emulator):
+    """The RTL of CV32E40P in Verilator, with the devices of QEMU's machine ``virt``."""
+
+    def run(self, run: Run, /) -> Execution:
+        """Run the firmware in unicorn, which explains every fault, and then on the RTL."""
+        if unusable := self.explain_unusable(run.platform):
+            raise UserError(unusable)
+        from firmwright.emulator.cv32e40p.simulation import simulate
+        from firmwright.emulator.unicorn_emulator import run_in_unicorn
+
+        return simulate(run, run_in_unicorn(run), self.find_version(run.platform))
+
+    def find_version(self, platform: Platform, /) -> str:
+        """Return the versions of the RTL and of Verilator."""
+        if unusable := self.explain_unusable(platform):
+            raise UserError(unusable)
+        return f"{version(PACKAGE)}, Verilator {read_verilator_version()}"
+
+    def explain_unusable(self, platform: Platform, /) -> str:
+        wrong = find_other_core(platform)
+        if wrong:
+            return f"platform {platform.name}: the emulator 'cv32e40p' {wrong}"
+        try:
+            version(PACKAGE)
+        except PackageNotFoundError:
+            return (
+                f"the package {PACKAGE} is not installed; install it: "
+                "python -m pip install 'firmwright[rtl]'"
+            )
+        missing = [package for program, package in PROGRAMS.items() if which(program) is None]
+        if not missing:
+            return ""
+        one = len(missing) == 1
+        listed = f"{' and '.join(missing)} {'is' if one else 'are'} not installed"
+        return f"{listed}; install {'it' if one else 'them'}: apt-get install {' '.join(missing)}"
+
+    def find_files(self, platform: Platform, /) -> OpenedFiles | None:
+        if self.explain_unusable(platform):
+            return None
+        programs = ("verilator", "verilator_bin", "g++")
+        files = tuple(path for path in map(which, programs) if path is not None)
+        return OpenedFiles(files, facts=(version(PACKAGE),))
+
+    def counts_instructions(self, _platform: Platform, /) -> bool:
+        return True
+
+    def counts_cycles(self, _platform: Platform, /) -> bool:
+        return True
+
+
+def find_other_core(platform: Platform) -> str:
+    """Return why a platform's firmware is not for this core and its devices; '' if it is."""
+    if platform.architecture not in ARCHITECTURES:
+        known = " and ".join(f"'{name}'" for name in ARCHITECTURES)
+        return f"runs {known}, not '{platform.architecture}'; choose another emulator"
+    if load_board(platform.board).machine != MACHINE:
+        return (
+            f"has the devices of the machine '{MACHINE}', which the board '{platform.board}' does "
+            "not name; choose another emulator"
+        )
+    if platform.accelerators:
+        return f"has no {' or '.join(platform.accelerators)}; choose another emulator"
+    return ""
+
+
+CV32E40P = Cv32e40p()
