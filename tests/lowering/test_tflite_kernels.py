@@ -227,8 +227,10 @@ def test_softmax(tmp_path: Path, dtype: str) -> None:
     builder = ModelBuilder()
     grid = Quantization(1 / 256, int(np.iinfo(dtype).min))
     for shape in [(1, 2), (1, 10), (1, 12), (1, 64), (1, 400), (5, 3), (1, 2, 3, 7), (1, 1)]:
-        for _ in range(3):
-            source = builder.input(shape, dtype, random_grid(random, dtype))
+        # The last scale is that of attention with a mask of -1e9.
+        masked = Quantization(1e9 / 255, int(np.iinfo(dtype).max))
+        for given in [*(random_grid(random, dtype) for _ in range(3)), masked]:
+            source = builder.input(shape, dtype, given)
             output = builder.output(shape, dtype, grid)
             builder.operator("SOFTMAX", [source], [output], "SoftmaxOptions", beta=1.0)
     check_equal(builder.build(), tmp_path, samples=20)

@@ -21,6 +21,7 @@ from firmwright.codegen.data_indices import mark_bounded
 from firmwright.ir.relax import static_shape
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.fixed_point import (
+    LARGEST_SHIFT,
     Integer,
     apply_scale,
     call_fixed_point,
@@ -137,7 +138,11 @@ def softmax_rows(
 
 def make_exp_table(scale: float) -> npt.NDArray[np.int32]:
     """Return exp(-distance · scale) in Q0.31 for distances 0..255; 0 if it is negligible."""
-    factor = min(scale * 2.0 ** (31 - DIFFERENCE_INTEGER_BITS), 2.0**31 - 1.0)
+    factor = scale * 2.0 ** (31 - DIFFERENCE_INTEGER_BITS)
+    if factor >= 2.0**LARGEST_SHIFT:
+        # The scale of a mask such as -1e9: only the largest elements have a share (SoftmaxPrepare
+        # limits the factor, and its radius of a shift of 31 is 0).
+        return np.array([INT32_MAX, *[0] * 255], "int32")
     mantissa, shift = quantize_multiplier(factor)
     whole = (2**DIFFERENCE_INTEGER_BITS - 1) * 2.0 ** (31 - DIFFERENCE_INTEGER_BITS)
     farthest = math.floor(whole / 2.0**shift)
