@@ -31,9 +31,10 @@ results with LiteRT. The last runs had {count:,} operators: {totals}.
 - *rejected*: the build fails with the reason below.
 - *none*: LiteRT's reference kernels lack the type, or the sweep did not draw it.
 
-The expected results are those of LiteRT's reference kernels. The optimized kernels compute models
-that the reference kernels cannot run (ELU, for example), and an int8 or int16 SUM. The reference
-kernel of SUM in LiteRT 2.3.0 reads int8 as uint8, and keeps sums of int16 in 16 bits.
+The expected results are those of LiteRT's reference kernels. An operator without a reference
+kernel (ELU, for example) and SUM in int8 or int16 run by the optimized kernels; the other operators
+of the network do not. The reference kernel of SUM in LiteRT 2.3.0 reads int8 as uint8, and keeps
+sums of int16 in 16 bits.
 
 The sweep omits two undefined results of LiteRT. Integer DIV overflows if a quotient is far below
 a step; firmwright rounds the quotient to 0. Comparisons of integers need scales below 1; firmwright

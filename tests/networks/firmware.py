@@ -18,7 +18,7 @@ from firmwright.data.samples import random_samples as draw_samples
 from firmwright.emulator import run_firmware
 from firmwright.emulator.execution import Execution
 from firmwright.models import FORMATS
-from firmwright.models.tflite.litert_outputs import make_interpreter
+from firmwright.models.tflite.interpreters import make_interpreter
 from firmwright.project.network import Network
 from firmwright.project.write import write_project
 from firmwright.recipe import parse_target

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from firmwright.models.tflite.litert_outputs import make_interpreter
+from firmwright.models.tflite.interpreters import make_interpreter
 from tests.networks.tflite_models import ModelBuilder, Quantization
 
 Shape = tuple[int, ...]

@@ -15,7 +15,7 @@ from ai_edge_litert import schema_py_generated as schema
 from firmwright.errors import UserError, first_line
 from firmwright.forked import run_in_copy
 from firmwright.models.formats import Shapes
-from firmwright.models.tflite.litert_outputs import OPTIMIZED, make_interpreter
+from firmwright.models.tflite.interpreters import OPTIMIZED, make_interpreter
 from firmwright.models.tflite.repairs import kind_of, pack
 
 Array = npt.NDArray[Any]

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import tflite
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from firmwright.errors import UserError, first_line
 from firmwright.forked import run_in_copy
@@ -18,6 +17,13 @@ from firmwright.ir.tensors import State
 from firmwright.models.formats import ReferenceOutputs, Samples, TensorValues
 from firmwright.models.sequence import read_initial, run_in_sequence
 from firmwright.models.tflite.checks import operator_kinds
+from firmwright.models.tflite.interpreters import (
+    OPTIMIZED,
+    DividedInterpreter,
+    find_failed_kind,
+    is_divisible,
+    make_interpreter,
+)
 from firmwright.models.tflite.port_names import name_ports
 from firmwright.models.tflite.repairs import repair, repair_dimensions
 from firmwright.models.tflite.vendor_files import find_vendor_importer
@@ -25,9 +31,6 @@ from firmwright.models.tflite.vendor_files import find_vendor_importer
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
 
-
-REFERENCE, OPTIMIZED = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
-"""LiteRT's two sets of kernels, as names of its OpResolverType."""
 
 CANNOT = "LiteRT, the reference, cannot evaluate the model"
 
@@ -44,25 +47,12 @@ def load_interpreter(data: bytes) -> None:
         make_interpreter(data, OPTIMIZED)
 
 
-def make_interpreter(data: bytes, kernels: str = REFERENCE, keep_all: bool = False) -> Any:
-    """Return LiteRT's interpreter; ``kernels`` is a name of its OpResolverType.
-
-    With ``keep_all``, the values of all tensors can be read after a run.
-    """
-    return Interpreter(
-        model_content=data,
-        experimental_op_resolver_type=getattr(OpResolverType, kernels),
-        experimental_preserve_all_tensors=keep_all,
-        num_threads=1,
-    )
-
-
 def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
     """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic.
 
-    LiteRT's optimized kernels evaluate a model that the reference kernels cannot run. They also
-    evaluate a model with an int8 or int16 SUM: the reference SUM of LiteRT 2.3.0 reads int8 as
-    unsigned, and keeps sums of int16 in 16 bits. The name of the runtime states the kernels.
+    LiteRT's optimized kernels evaluate the operators that the reference kernels cannot run. They
+    also evaluate SUM in int8 and int16: the reference SUM of LiteRT 2.3.0 reads int8 as unsigned,
+    and keeps sums of int16 in 16 bits. The name of the runtime states the kernels.
 
     A sample's arrays are in the order of the model's inputs; their names may differ from the
     model's. LiteRT keeps the states without an output from one sample to the next.
@@ -70,8 +60,8 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
     if vendor := find_vendor_importer(tflite.Model.GetRootAsModel(data, 0)):
         return vendor.run_reference(data, inputs, states)
 
-    def run(model: bytes, kernels: str) -> list[list[Array]]:
-        interpreter = open_interpreter(model, kernels)
+    def run(model: bytes, optimized: frozenset[str]) -> list[list[Array]]:
+        interpreter = open_interpreter(model, optimized)
         names, step = prepare(interpreter, model, inputs, states)
         return run_steps(inputs, states, names, step)
 
@@ -84,8 +74,8 @@ def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> 
     Names that several tensors have are missing.
     """
 
-    def run(model: bytes, kernels: str) -> TensorValues:
-        interpreter = open_interpreter(model, kernels, keep_all=True)
+    def run(model: bytes, optimized: frozenset[str]) -> TensorValues:
+        interpreter = open_interpreter(model, optimized, keep_all=True)
         names, step = prepare(interpreter, model, inputs, states)
         details = interpreter.get_tensor_details()
         counts = Counter(detail["name"] for detail in details)
@@ -106,29 +96,56 @@ def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> 
     return run_with_kernels(data, run)[1]
 
 
-def run_with_kernels(data: bytes, run: Callable[[bytes, str], Result]) -> tuple[str, Result]:
-    """Return the runtime, and the result of ``run`` in a copy, for the model and a set of kernels.
+def run_with_kernels(
+    data: bytes, run: Callable[[bytes, frozenset[str]], Result]
+) -> tuple[str, Result]:
+    """Return the runtime, and the result of ``run`` in a copy.
 
-    Raises UserError if no set of kernels can evaluate the model.
+    The arguments of ``run`` are the model, and the kinds of operators for optimized kernels. Raises
+    UserError if no set of kernels can evaluate the model.
     """
     what = "LiteRT, the reference, crashes on this model"
     model = repair(repair_dimensions(data)[0])
-    if has_integer_sum(data):
-        return describe("optimized kernels, for a SUM"), run_in_copy(what, run, model, OPTIMIZED)
-    try:
-        return describe("reference kernels"), run_in_copy(what, run, model, REFERENCE)
-    except UserError as error:
+    kinds, divisible = find_kinds(model), is_divisible(model)
+    sums = frozenset({"SUM"}) if divisible else kinds
+    optimized = sums if has_integer_sum(data) else frozenset()
+    while True:
         try:
-            result = run_in_copy(what, run, model, OPTIMIZED)
-        except UserError:
-            raise error from None
-        reason = str(error).removeprefix("LiteRT, the reference, ").split(". ")[0]
+            return describe(optimized, kinds), run_in_copy(what, run, model, optimized)
+        except UserError as error:
+            kind = find_failed_kind(str(error))
+            if kind is None or kind in optimized or not divisible:
+                return run_optimized(what, model, run, error)
+        optimized |= {kind}
+
+
+def run_optimized(
+    what: str, model: bytes, run: Callable[[bytes, frozenset[str]], Result], error: UserError
+) -> tuple[str, Result]:
+    """Run the whole model by optimized kernels; raise the earlier error if they fail too."""
+    try:
+        result = run_in_copy(what, run, model, find_kinds(model))
+    except UserError:
+        raise error from None
+    reason = str(error).removeprefix("LiteRT, the reference, ").split(". ")[0]
     kernels = f"optimized kernels, because the reference kernels failed: {reason}"
-    return describe(kernels), result
+    return f"{RUNTIME} ({kernels})", result
 
 
-def describe(kernels: str) -> str:
-    return f"ai-edge-litert {version('ai-edge-litert')} ({kernels})"
+RUNTIME = f"ai-edge-litert {version('ai-edge-litert')}"
+
+
+def describe(optimized: frozenset[str], kinds: frozenset[str]) -> str:
+    """Return the text for the runtime of a network with operators of ``kinds``."""
+    if optimized and optimized >= kinds:
+        return f"{RUNTIME} (optimized kernels for {', '.join(sorted(kinds))})"
+    names = f", and optimized kernels for {', '.join(sorted(optimized))}" if optimized else ""
+    return f"{RUNTIME} (reference kernels{names})"
+
+
+def find_kinds(data: bytes) -> frozenset[str]:
+    """Return the kinds of the network's operators."""
+    return frozenset(operator_kinds(tflite.Model.GetRootAsModel(data, 0)))
 
 
 def has_integer_sum(data: bytes) -> bool:
@@ -142,10 +159,18 @@ def has_integer_sum(data: bytes) -> bool:
     )
 
 
-def open_interpreter(data: bytes, kernels: str, keep_all: bool = False) -> Any:
-    """Return LiteRT's interpreter. Raises UserError if LiteRT rejects the model."""
+def open_interpreter(data: bytes, optimized: frozenset[str], keep_all: bool = False) -> Any:
+    """Return LiteRT's interpreter with optimized kernels for operators of the given kinds.
+
+    Raises UserError if LiteRT rejects the model.
+    """
+    kinds = find_kinds(data)
     try:
-        return make_interpreter(data, kernels, keep_all)
+        if not optimized:
+            return make_interpreter(data, keep_all=keep_all)
+        if optimized >= kinds:
+            return make_interpreter(data, OPTIMIZED, keep_all)
+        return DividedInterpreter(data, optimized, keep_all)
     except (RuntimeError, ValueError) as error:
         raise UserError(f"{CANNOT}: {first_line(error)}") from error
 

@@ -16,8 +16,8 @@ from ai_edge_litert import schema_py_generated as schema
 from firmwright.errors import UserError, first_line
 from firmwright.forked import run_in_copy
 from firmwright.models.tflite.checks import RENEW, decode_text
+from firmwright.models.tflite.interpreters import OPTIMIZED, make_interpreter
 from firmwright.models.tflite.known_values import find_known_results, has_data
-from firmwright.models.tflite.litert_outputs import OPTIMIZED, make_interpreter
 from firmwright.models.tflite.repairs import kind_of, pack
 from firmwright.models.tflite.states_as_inputs import STATE_INPUTS, describe
 

@@ -1,0 +1,166 @@
+"""Opens LiteRT's interpreter, also with another set of kernels for some operators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from copy import copy
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import tflite
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+from firmwright.models.tflite.checks import operator_kinds
+from firmwright.models.tflite.repairs import pack
+
+Array = np.ndarray[Any, Any]
+
+REFERENCE, OPTIMIZED = "BUILTIN_REF", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
+"""LiteRT's two sets of kernels, as names of its OpResolverType."""
+
+FAILED = re.compile(r"builtin opcode '(\w+)'|\((\w+)\) failed to (?:prepare|invoke)")
+"""The kind of an operator in LiteRT's error: without a kernel, or with a kernel that failed."""
+
+
+def make_interpreter(data: bytes, kernels: str = REFERENCE, keep_all: bool = False) -> Any:
+    """Return LiteRT's interpreter; ``kernels`` is a name of its OpResolverType.
+
+    With ``keep_all``, the values of all tensors can be read after a run.
+    """
+    return Interpreter(
+        model_content=data,
+        experimental_op_resolver_type=getattr(OpResolverType, kernels),
+        experimental_preserve_all_tensors=keep_all,
+        num_threads=1,
+    )
+
+
+def find_failed_kind(error: str) -> str | None:
+    """Return the kind of the operator that an error of LiteRT names, or None."""
+    found = FAILED.search(error)
+    return (found[1] or found[2]) if found else None
+
+
+def is_divisible(data: bytes) -> bool:
+    """Return whether the parts of a network can run one after the other.
+
+    Subgraphs and resource variables connect operators in other ways than by tensors.
+    """
+    model = tflite.Model.GetRootAsModel(data, 0)
+    return model.SubgraphsLength() == 1 and "VAR_HANDLE" not in operator_kinds(model)
+
+
+class DividedInterpreter:
+    """Runs a network in parts, with the methods of LiteRT's interpreter that are used here.
+
+    Operators of the kinds in ``optimized`` run by LiteRT's optimized kernels, all others by its
+    reference kernels. The tensors keep their indices.
+    """
+
+    def __init__(self, data: bytes, optimized: frozenset[str], keep_all: bool) -> None:
+        model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+        kinds = operator_kinds(tflite.Model.GetRootAsModel(data, 0))
+        self._graph = model.subgraphs[0]
+        self._parts = [
+            _Part(model, [*operators], OPTIMIZED if chosen else REFERENCE, len(data), keep_all)
+            for chosen, operators in groupby(
+                self._graph.operators, lambda o: kinds[o.opcodeIndex] in optimized
+            )
+        ]
+        self._values: dict[int, Array] = {}
+
+    def get_tensor_details(self) -> list[dict[str, Any]]:
+        return self._describe(range(len(self._graph.tensors)))
+
+    def get_input_details(self) -> list[dict[str, Any]]:
+        return self._describe(self._graph.inputs)
+
+    def get_output_details(self) -> list[dict[str, Any]]:
+        return self._describe(self._graph.outputs)
+
+    def _describe(self, indices: Iterable[int]) -> list[dict[str, Any]]:
+        names = [(tensor.name or b"").decode() for tensor in self._graph.tensors]
+        return [{"name": names[index], "index": int(index)} for index in indices]
+
+    def resize_tensor_input(self, index: int, shape: tuple[int, ...]) -> None:
+        """Ignore the shape: each part is resized when its inputs are known."""
+
+    def allocate_tensors(self) -> None:
+        """Wait: each part is allocated when its inputs are known."""
+
+    def set_tensor(self, index: int, array: Array) -> None:
+        self._values[index] = array
+
+    def invoke(self) -> None:
+        for part in self._parts:
+            part.run(self._values)
+
+    def get_tensor(self, index: int) -> Array:
+        """Return a tensor's value. Raises ValueError for a tensor without data."""
+        if index in self._values:
+            return self._values[index]
+        owners = [part for part in self._parts if index in part.results]
+        found: Array = (owners or self._parts)[0].interpreter.get_tensor(index)
+        return found
+
+
+class _Part:
+    """Consecutive operators of a network, in a separate interpreter."""
+
+    def __init__(
+        self, model: Any, operators: list[Any], kernels: str, size: int, keep_all: bool
+    ) -> None:
+        graph = model.subgraphs[0]
+        read = {i for o in operators for i in to_indices(o.inputs)}
+        self.results = {i for o in operators for i in to_indices(o.outputs)}
+        later = {i for o in graph.operators if o not in operators for i in to_indices(o.inputs)}
+        self.inputs = sorted(i for i in read - self.results if is_computed(model, graph.tensors[i]))
+        self.outputs = sorted(self.results & (later | {*to_indices(graph.outputs)}))
+        file = write_part(model, operators, self.inputs, self.outputs, size)
+        self.interpreter = make_interpreter(file, kernels, keep_all)
+        self._shapes: dict[int, tuple[int, ...]] = {}
+
+    def run(self, values: dict[int, Array]) -> None:
+        """Compute the outputs, and add them to the values of the network's tensors."""
+        shapes = {index: values[index].shape for index in self.inputs}
+        if shapes != self._shapes or not self.inputs:
+            for index, shape in shapes.items():
+                self.interpreter.resize_tensor_input(index, shape)
+            self.interpreter.allocate_tensors()
+            self._shapes = shapes
+        for index in self.inputs:
+            self.interpreter.set_tensor(index, values[index])
+        self.interpreter.invoke()
+        values.update({i: self.interpreter.get_tensor(i).copy() for i in self.outputs})
+
+
+def write_part(
+    model: Any, operators: list[Any], inputs: list[int], outputs: list[int], size: int
+) -> bytes:
+    """Return a file of some operators; it has all tensors, and the codes of these operators.
+
+    LiteRT rejects a file for each code without a kernel, even if no operator has it.
+    """
+    codes = sorted({operator.opcodeIndex for operator in operators})
+    part, graph = copy(model), copy(model.subgraphs[0])
+    graph.operators = [copy(operator) for operator in operators]
+    for operator in graph.operators:
+        operator.opcodeIndex = codes.index(operator.opcodeIndex)
+    graph.inputs, graph.outputs = inputs, outputs
+    part.operatorCodes = [model.operatorCodes[code] for code in codes]
+    part.subgraphs, part.signatureDefs = [graph], None
+    return pack(part, size)
+
+
+def to_indices(indices: Any) -> list[int]:
+    """Return the tensors of a list in a file, without missing ones (-1)."""
+    return [int(index) for index in ([] if indices is None else indices) if index >= 0]
+
+
+def is_computed(model: Any, tensor: Any) -> bool:
+    """Return whether a tensor is neither a constant nor a state that LiteRT keeps."""
+    stored = model.buffers[tensor.buffer].data
+    return not tensor.isVariable and (stored is None or len(stored) == 0)
