@@ -331,6 +331,7 @@ CORRECTIONS: dict[str, Correction] = {
     "BATCH_MATMUL": convert_batch_matmul,
     "BIDIRECTIONAL_SEQUENCE_LSTM": lstm.convert_bidirectional,
     "BATCH_TO_SPACE_ND": data_movement.convert_batch_to_space,
+    "BUCKETIZE": indices.convert_bucketize,
     "CONV_3D_TRANSPOSE": convert_transpose_conv_3d,
     "CUMSUM": windows.convert_cumulative_sum,
     "DEQUANTIZE": convert_dequantize,

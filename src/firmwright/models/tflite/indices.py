@@ -1,9 +1,10 @@
-"""Corrects TFLite operators that read or write at computed indices."""
+"""Corrects TFLite operators that compute indices, or read or write at computed indices."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import tflite
 from tvm import relax
 
 from firmwright.ir.relax import static_shape
@@ -26,6 +27,23 @@ def convert_scatter_nd(converter: Any, op: Any) -> relax.Expr:
     shape = [int(length) for length in converter.get_tensor_shape(target)]
     zeros = relax.op.zeros(shape, converter.get_tensor_type_str(target.tensor.Type()))
     return relax.op.scatter_nd(zeros, relax.op.astype(indices, "int64"), updates, "add")
+
+
+def convert_bucketize(converter: Any, op: Any) -> relax.Expr:
+    """Convert BUCKETIZE to the number of boundaries that are not greater than each element.
+
+    TVM's operator counts the boundaries below an element. NaN is in the last bucket. Source:
+    tensorflow/lite/kernels/bucketize.cc, which compares integers as float32.
+    """
+    (source,), (target,) = converter.get_input_tensors(op), converter.get_output_tensors(op)
+    data = converter.get_tensor_expr(source)
+    limits = converter._get_builtin_options(op, tflite.BucketizeOptions).BoundariesAsNumpy()
+    dtype = "float64" if data.ty.dtype == "float64" else "float32"
+    column = relax.op.expand_dims(relax.op.astype(data, dtype), -1)
+    below = converter.bb.normalize(relax.op.less(column, relax.const(limits.astype(dtype))))
+    result = converter.get_tensor_type_str(target.tensor.Type())
+    above = relax.op.sum(relax.op.astype(below, result), axis=-1)
+    return relax.op.subtract(relax.const(len(limits), result), above)
 
 
 def convert_embedding_lookup(converter: Any, op: Any) -> relax.Expr:
