@@ -76,6 +76,15 @@ def test_range_is_of_all_samples_and_of_floating_point_alone() -> None:
         compare([integers], one, other, Tolerance(0, 0, range=1))
 
 
+def test_a_constant_output_has_the_range_of_its_rounding() -> None:
+    expected = np.full((1, 2), 1000.0, "float32")
+    neighbor = np.nextafter(expected, np.float32(np.inf))
+    output, tolerance = Tensor("y", (1, 2), "float32"), Tolerance(0, 0, range=1e-4)
+    assert compare([output], [[neighbor]], [[expected]], tolerance).mismatches == 0
+    with pytest.raises(UserError, match="please report it"):
+        compare([output], [[expected + 1]], [[expected]], tolerance)
+
+
 def test_steps_have_the_size_that_the_output_gives_them() -> None:
     ours, theirs = row(0.26, 0, 0, 0), row(0, 0, 0, 0)
     assert compare([OUTPUT], ours, theirs, Tolerance(0, 0, steps=1), [0.27]).mismatches == 0

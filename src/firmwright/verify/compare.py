@@ -149,11 +149,23 @@ def compute_span(arrays: Sequence[Array]) -> float:
     return find_range(arrays) if arrays[0].dtype.kind == "f" else 0.0
 
 
+SMALLEST_RANGE = 2.0**-8
+"""The smallest range, as a fraction of the largest magnitude.
+
+The default tolerance of an output that is constant is then three steps of float32.
+"""
+
+
 def find_range(arrays: Sequence[Array]) -> float:
-    """Return the distance between the least and the largest finite value."""
+    """Return the distance between the least and the largest finite value.
+
+    It is at least SMALLEST_RANGE of the largest magnitude.
+    """
     values = np.concatenate([array.astype("float64").ravel() for array in arrays])
     finite = values[np.isfinite(values)]
-    return float(np.ptp(finite)) if finite.size else 0.0
+    if not finite.size:
+        return 0.0
+    return float(max(np.ptp(finite), SMALLEST_RANGE * np.abs(finite).max()))
 
 
 def compute_step(expected: Array, tensor: Tensor) -> npt.NDArray[np.float64]:
