@@ -69,6 +69,7 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
     """Write the first files of a repository; return the lines to print."""
     from firmwright.project.new_repository import describe_model, write_new_repository
     from firmwright.rebuild.wheels import pin_requirements
+    from firmwright.verify.input_ranges import find_index_ranges
 
     if options.source is not None:
         return convert_settings(options)
@@ -77,6 +78,7 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
     platform, target = options.platform or "rv32-bare", options.target or "c"
     network = describe_model(
         options.model,
+        find_index_ranges,
         options.signature_name,
         dict(map(read_shape, options.shape)),
         dict(map(read_value, options.value)),

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 import yaml
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from firmwright import __version__
 from firmwright.models.formats import OpenShapesError
@@ -179,6 +180,19 @@ def test_init_for_a_second_model_writes_what_builds(folder: Repository) -> None:
     again = folder.firmwright("init", "digits.onnx", "--platform", "host")
     assert "kept: samples.py\n" in again.stdout
     assert not again.stderr
+
+
+def test_the_samples_of_init_are_indices_of_an_embedding(folder: Repository) -> None:
+    tokens = helper.make_tensor_value_info("tokens", TensorProto.INT32, [1, 6])
+    rows = numpy_helper.from_array(np.eye(9, 4, dtype="float32"), "rows")
+    node = helper.make_node("Gather", ["rows", "tokens"], ["y"])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 6, 4])
+    graph = helper.make_graph([node], "g", [tokens], [result], [rows])
+    onnx.save(helper.make_model(graph), folder.folder / "words.onnx")
+    assert folder.firmwright("init", "words.onnx", "--platform", "host").returncode == 0
+    assert "RANDOM.integers(0, 8, shape" in (folder.folder / "samples.py").read_text()
+    built = folder.firmwright("build", "words.yaml")
+    assert built.returncode == 0, built.stdout + built.stderr
 
 
 def test_init_leaves_what_is_there(folder: Repository) -> None:

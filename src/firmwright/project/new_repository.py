@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -15,6 +15,7 @@ from firmwright import __version__
 from firmwright.codegen.names import c_identifier, make_unique_identifiers
 from firmwright.codegen.templates import make_environment, render
 from firmwright.data.fetch import read_model
+from firmwright.data.samples import Range
 from firmwright.emulator.qemu import DEBIAN_PACKAGES
 from firmwright.errors import UserError, did_you_mean
 from firmwright.ir.tensors import ModelInterface, Tensor
@@ -167,13 +168,15 @@ def check_devices(target: str) -> None:
 
 def describe_model(
     model: str,
+    find_ranges: Callable[[Any], Sequence[Range | None]],
     signature: str | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, Sequence[Any]] | None = None,
 ) -> Mapping[str, Any]:
     """Return the inputs and outputs of a model file, and a function's name for each input.
 
-    A ``signature`` selects its network. ``shapes`` are the shapes of inputs with open lengths,
+    ``find_ranges`` returns the limits of each input of a network that is an index, or None. A
+    ``signature`` selects its network. ``shapes`` are the shapes of inputs with open lengths,
     ``values`` the values of inputs that become constants. ``open_shapes`` of the result are the
     shapes that are still open; the inputs and outputs are then unknown. Raises UserError for a
     model that cannot be read, and for arguments that do not fit the model.
@@ -194,8 +197,11 @@ def describe_model(
     still_open: Mapping[str, Sequence[int | str]] = {}
     inputs: Sequence[Tensor] = ()
     outputs: Sequence[Tensor] = ()
+    ranges: Mapping[str, Range | None] = {}
     try:
-        interface = import_one_sample(importer, data, model, stated)
+        module, interface = import_one_sample(importer, data, model, stated)
+        names = (tensor.name for tensor in interface.parameters)
+        ranges = dict(zip(names, find_ranges(module), strict=True))
         inputs, outputs = interface.inputs, interface.outputs
     except OpenShapesError as error:
         still_open = error.shapes
@@ -207,19 +213,22 @@ def describe_model(
         "shapes": stated,
         "open_shapes": still_open,
         "values": fixed,
-        "named_inputs": [*zip(inputs, functions, strict=True)],
+        "named_inputs": [
+            (tensor, function, ranges.get(tensor.name))
+            for tensor, function in zip(inputs, functions, strict=True)
+        ],
     }
 
 
 def import_one_sample(
     importer: Importer, data: bytes, model: str, shapes: dict[str, tuple[int, ...]]
-) -> ModelInterface:
-    """Return the interface of a model for one sample, and add the chosen shapes to ``shapes``."""
+) -> tuple[Any, ModelInterface]:
+    """Return a model for one sample and its interface; add the chosen shapes to ``shapes``."""
     try:
-        return importer.import_model(data, model, shapes)[1]
+        return importer.import_model(data, model, shapes)[:2]
     except OpenShapesError as error:
         shapes |= choose_one_sample(error)
-        return importer.import_model(data, model, shapes)[1]
+        return importer.import_model(data, model, shapes)[:2]
 
 
 def choose_one_sample(error: OpenShapesError) -> dict[str, tuple[int, ...]]:

@@ -38,14 +38,20 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
     """
     parameters = module["main"].params
     readers = find_readers(module)
-    indices = [find_finite(find_index_range(p, readers)) for p in parameters]
+    indices = find_index_ranges(module)
     if not any("float" in dtype_of(p) for p in parameters):
-        return tuple(indices)
+        return indices
     if not all(is_only_quantized(p, readers) for p in parameters):
         module = canonicalize(module)  # slow, but makes the limits of clips constants
         readers = find_readers(module)
     pairs = zip(module["main"].params, indices, strict=True)
     return tuple(found or find_range(p, readers) for p, found in pairs)
+
+
+def find_index_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
+    """Return the range of the axes that each parameter of ``main`` indexes; or None."""
+    readers = find_readers(module)
+    return tuple(find_finite(find_index_range(p, readers)) for p in module["main"].params)
 
 
 def is_only_quantized(variable: relax.Var, readers: Readers) -> bool:
