@@ -34,6 +34,7 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
         "memory": {"weights": "flash"},
         "name": "named",
         "postprocess": {"classes": "classes.txt"},
+        "release": {"version": "1", "supplier": "A", "time": "2026-11-27T12:00:00Z"},
         "selftest": 2,
         "toolchain": "arm-none-eabi-gcc",
     },

@@ -264,6 +264,7 @@ def test_digest_covers_every_key(load: Load, change: str) -> None:
         *("evaluate: {inputs: a.npy}", "budget: {flash: 1 KiB}", "compare: c", "export: cmake"),
         *("description: A doorbell.", "counter: 7", "tune: {trials: 4}", "require_offload: 90"),
         "allow_fallback: false",
+        "release: {version: '1', supplier: A, time: '2026-11-27T12:00:00Z'}",
     ],
 )
 def test_what_only_judges_the_network_is_not_in_the_digest_of_it(load: Load, change: str) -> None:

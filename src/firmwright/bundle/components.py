@@ -41,11 +41,21 @@ class Component:
 
 
 @dataclass(frozen=True)
+class ReleaseFacts:
+    """The facts that the recipe states about a release; ``time`` is in UTC, as ISO 8601."""
+
+    version: str
+    supplier: str
+    author: str
+    time: str
+
+
+@dataclass(frozen=True)
 class BillOfMaterials:
     """A firmware with its parts; ``sha256`` is the digest of the firmware's image.
 
     ``stages`` are the build stages in order, each with its description. ``metrics`` are measured
-    accuracies of the firmware by name.
+    accuracies of the firmware by name. ``release`` is None if it is not stated.
     """
 
     name: str
@@ -55,6 +65,7 @@ class BillOfMaterials:
     components: tuple[Component, ...]
     stages: Mapping[str, str]
     metrics: Mapping[str, float]
+    release: ReleaseFacts | None = None
 
 
 def make_package(name: str, version: str, included: bool = False) -> Component:

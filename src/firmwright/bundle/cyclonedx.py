@@ -1,6 +1,7 @@
 """Writes the SBOM in the form of CycloneDX 1.7, https://cyclonedx.org/docs/1.7/json.
 
-The SBOM has neither a time nor a random number: the same bundle results in the same bytes.
+The SBOM has no random number, and only the time that the recipe states: the same bundle results in
+the same bytes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from firmwright.bundle.components import BillOfMaterials, Component, License
+from firmwright.bundle.components import BillOfMaterials, Component, License, ReleaseFacts
 
 FILE = "sbom/firmware.cdx.json"
 """The path of the SBOM in a bundle."""
@@ -36,11 +37,13 @@ def make_cyclonedx(bill: BillOfMaterials) -> dict[str, Any]:
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, bill.sha256)}",
         "version": 1,
         "metadata": {
+            **describe_release(bill.release),
             "lifecycles": [{"phase": "build"}],
             "component": {
                 "type": "firmware",
                 "bom-ref": root,
                 "name": bill.name,
+                **describe_supply(bill.release),
                 "description": bill.description,
                 "hashes": [{"alg": "SHA-256", "content": bill.sha256}],
                 "properties": [{"name": "firmwright:platform", "value": bill.platform}],
@@ -59,6 +62,16 @@ def make_cyclonedx(bill: BillOfMaterials) -> dict[str, Any]:
             }
         ],
     }
+
+
+def describe_release(release: ReleaseFacts | None) -> dict[str, Any]:
+    """Return the time and the author of the SBOM; empty without a release."""
+    return {"timestamp": release.time, "authors": [{"name": release.author}]} if release else {}
+
+
+def describe_supply(release: ReleaseFacts | None) -> dict[str, Any]:
+    """Return the version and the supplier of the firmware; empty without a release."""
+    return {"version": release.version, "supplier": {"name": release.supplier}} if release else {}
 
 
 def make_reference(component: Component) -> str:

@@ -1,6 +1,7 @@
 """Writes the SBOM in the form of SPDX 3.0.1, https://spdx.github.io/spdx-spec/v3.0.1/, as JSON-LD.
 
-SPDX demands a time of creation. It is the time of all files in a bundle: the beginning of 1970.
+SPDX demands a time of creation. It is the time of the recipe's release. Without one, it is the time
+of all files in a bundle: the beginning of 1970.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from firmwright.bundle.components import BillOfMaterials, Component
+from firmwright.bundle.components import BillOfMaterials, Component, ReleaseFacts
 
 FILE = "sbom/firmware.spdx.json"
 """The path of the SBOM in a bundle."""
@@ -25,10 +26,14 @@ def make_spdx(bill: BillOfMaterials) -> dict[str, Any]:
     """Return the document: the firmware contains its parts, the build used the other parts."""
     space = f"urn:sha256:{bill.sha256}"
     agent = make_element("SoftwareAgent", f"{space}#firmwright", name="firmwright")
+    release = bill.release
+    stated = list_agents(space, release) if release else {}
     root = make_element(
         "software_Package",
         f"{space}#firmware",
         name=bill.name,
+        software_packageVersion=release.version if release else "",
+        suppliedBy=stated["supplier"]["spdxId"] if release else "",
         description=bill.description,
         verifiedUsing=[make_hash(bill.sha256)],
         software_primaryPurpose="firmware",
@@ -43,7 +48,7 @@ def make_spdx(bill: BillOfMaterials) -> dict[str, Any]:
     included = [part["spdxId"] for component, part in parts if component.included]
     inputs = [part["spdxId"] for component, part in parts if component.kind == "data"]
     tools = [part["spdxId"] for component, part in parts if component.kind == "tool"]
-    elements = [agent, root, build, *(part for _, part in parts)]
+    elements = [agent, *stated.values(), root, build, *(part for _, part in parts)]
     elements.append(relate(f"{space}#contains", root, "contains", included))
     elements.append(relate(f"{space}#inputs", build, "hasInput", inputs))
     elements.append(relate(f"{space}#tools", build, "usesTool", tools))
@@ -61,10 +66,18 @@ def make_spdx(bill: BillOfMaterials) -> dict[str, Any]:
         "type": "CreationInfo",
         "@id": CREATION,
         "specVersion": "3.0.1",
-        "created": CREATED,
-        "createdBy": [agent["spdxId"]],
+        "created": release.time if release else CREATED,
+        "createdBy": [stated.get("author", agent)["spdxId"]],
     }
     return {"@context": CONTEXT, "@graph": [creation, document, *elements]}
+
+
+def list_agents(space: str, release: ReleaseFacts) -> dict[str, Element]:
+    """Return the firmware's supplier and the author of the SBOM."""
+    return {
+        "supplier": make_element("Organization", f"{space}#supplier", name=release.supplier),
+        "author": make_element("Agent", f"{space}#author", name=release.author),
+    }
 
 
 def make_element(kind: str, identifier: str, **properties: Any) -> Element:

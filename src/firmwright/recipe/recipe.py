@@ -37,6 +37,7 @@ BESIDE_THE_NETWORK = frozenset(
         "description",
         "evaluate",
         "export",
+        "release",
         "require_offload",
         "run",
         "tune",
@@ -184,6 +185,17 @@ class Library(msgspec.Struct, frozen=True):
     archive: str | None = None
 
 
+class Release(msgspec.Struct, frozen=True):
+    """The facts of a release for the SBOM; ``time`` is in UTC, licenses are SPDX expressions."""
+
+    version: str
+    supplier: str
+    time: str
+    author: str | None = None
+    model_license: str | None = None
+    data_license: str | None = None
+
+
 class Budget(msgspec.Struct, frozen=True):
     """The limits of the firmware: bytes of ``flash`` and ``ram``, and the time of one inference.
 
@@ -230,6 +242,7 @@ class Recipe:
     """The clock frequency of the processor in Hz, if it differs from the platform's."""
     counter: int | None = None
     """The counter for receivers, whose policy rejects bundles with a lower counter."""
+    release: Release | None = None
     classes: Classes | None = None
     """The names of a classifier's classes. A detector has separate classes."""
     detection: Detection | None = None

@@ -13,6 +13,7 @@ from firmwright.bundle.components import (
     BillOfMaterials,
     Component,
     License,
+    ReleaseFacts,
     digest_all,
     make_package,
 )
@@ -20,6 +21,7 @@ from firmwright.ir.records import encode_record
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.recipe.lock import Lock
+from firmwright.recipe.recipe import Release
 
 
 def write_sboms(job: Job, read: Lock) -> dict[str, bytes]:
@@ -33,16 +35,23 @@ def write_sboms(job: Job, read: Lock) -> dict[str, bytes]:
 
 def make_bill(job: Job, read: Lock) -> BillOfMaterials:
     """Return the parts of the firmware and its tools; ``read`` has the inputs of the build."""
+    release = job.recipe.release
     image = artifacts.FIRMWARE.path(job).read_bytes()
     return BillOfMaterials(
         name=job.bundle_name,
         platform=job.platform.name,
         description=job.recipe.description or "",
         sha256=hashlib.sha256(image).hexdigest(),
-        components=(*list_included(job, read), *list_makers(read)),
+        components=(*list_included(job, read), *list_makers(job, read)),
         stages={s.name: s.sentence for s in job.stages.values() if job.has_stage(s.name)},
         metrics=collect_metrics(job),
+        release=state_release(release) if release else None,
     )
+
+
+def state_release(stated: Release) -> ReleaseFacts:
+    author = stated.author or stated.supplier
+    return ReleaseFacts(stated.version, stated.supplier, author, stated.time)
 
 
 def list_included(job: Job, read: Lock) -> Iterator[Component]:
@@ -54,7 +63,11 @@ def list_included(job: Job, read: Lock) -> Iterator[Component]:
     described = f"format {model.format}"
     if source.signature:
         described += f"; signed by the key with SHA-256 {artifacts.MODEL_SIGNATURE.read(job).key}"
-    yield Component("model", name, True, sha256=model.sha256, description=described)
+    release = job.recipe.release
+    license = License((release.model_license if release else None) or "")
+    yield Component(
+        "model", name, True, sha256=model.sha256, license=license, description=described
+    )
     yield Component(
         "library",
         "firmwright-templates",
@@ -78,12 +91,19 @@ def list_included(job: Job, read: Lock) -> Iterator[Component]:
         yield Component("library", library.name, True, sha256=digest_all(digests))
 
 
-def list_makers(read: Lock) -> Iterator[Component]:
+def list_makers(job: Job, read: Lock) -> Iterator[Component]:
     """Yield components that are not in the firmware: samples, and tools with their versions."""
+    release = job.recipe.release
+    license = License((release.data_license if release else None) or "")
     for purpose, digests in read.samples.items():
         described = f"{len(digests)} samples; the digest is that of their digests"
         digest = digest_all(digests)
-        yield Component("data", f"{purpose}-samples", False, sha256=digest, description=described)
+        yield Component(
+            *("data", f"{purpose}-samples", False),
+            sha256=digest,
+            license=license,
+            description=described,
+        )
     for name, version in read.versions.items():
         yield make_package(name, version)
 
