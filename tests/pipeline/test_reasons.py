@@ -9,11 +9,10 @@ from typing import Any
 from doit.dependency import Dependency, JsonDB
 from doit.task import Task
 
+from firmwright.pipeline.differences import list_differences, list_reasons
 from firmwright.pipeline.freshness import (
     ContentChecker,
     UpToDateCheck,
-    list_differences,
-    list_reasons,
 )
 from firmwright.pipeline.reasons import explain_run
 
@@ -70,7 +69,7 @@ def test_a_result_that_is_missing_or_another_is_named(tmp_path: Path) -> None:
     kept, spoiled, lost = (tmp_path / name for name in ("kept", "spoiled", "lost"))
     for path in (kept, spoiled, lost):
         path.write_text("as it was")
-    unchanged = UpToDateCheck({"options": 1}, lambda: [kept, spoiled, lost])
+    unchanged = UpToDateCheck({"options": 1}, lambda: map(str, (kept, spoiled, lost)))
     assert find_reasons(unchanged, {}) == (False, "it has not run yet")
     values = unchanged.record()
     assert find_reasons(unchanged, values) == (True, "")
@@ -85,7 +84,7 @@ def test_an_input_that_disappears_is_a_reason(tmp_path: Path) -> None:
     for path in (result, kept, gone):
         path.touch()
     state = Dependency(JsonDB, str(tmp_path / "state"), checker_cls=ContentChecker)
-    unchanged = UpToDateCheck({"options": 1}, lambda: [result])
+    unchanged = UpToDateCheck({"options": 1}, lambda: [str(result)])
 
     def explain(*inputs: Path) -> tuple[str, str]:
         task = Task("plan", None, file_dep=[*map(str, inputs)], uptodate=[unchanged])
@@ -104,10 +103,11 @@ def test_an_input_that_disappears_is_a_reason(tmp_path: Path) -> None:
 def test_results_of_a_copied_build_folder_are_looked_at_where_they_are_now(tmp_path: Path) -> None:
     before, now = tmp_path / "before", tmp_path / "now"
     before.write_text("as it was")
-    values = UpToDateCheck({"options": 1}, lambda: [before]).record()
+    values = UpToDateCheck({"options": 1}, lambda: [str(before)]).record()
     now.write_text("damaged")
     message = f"{before} is in another build folder"
-    assert find_reasons(UpToDateCheck({"options": 1}, lambda: [now]), values) == (False, message)
+    unchanged = UpToDateCheck({"options": 1}, lambda: [str(now)])
+    assert find_reasons(unchanged, values) == (False, message)
 
 
 def test_many_reasons_are_counted() -> None:

@@ -78,6 +78,11 @@ class Job:
         return next(given, "partition")
 
     @cached_property
+    def _applying(self) -> dict[str, bool]:
+        """Whether each stage applies, for the stages about which somebody asked."""
+        return {}
+
+    @cached_property
     def stages(self) -> dict[str, StageDeclaration[Job]]:
         """The stages that a recipe may need, by name: of the pipeline and of its devices."""
         stages = list(self.pipeline)
@@ -103,9 +108,11 @@ class Job:
 
     def has_stage(self, stage: str) -> bool:
         """Return whether the stage applies to this recipe."""
-        if stage in (NETWORK_STAGE, LOWERED_STAGE):
-            return True
-        return stage in self.stages and bool(self.stages[stage].applies(self))
+        if stage not in self._applying:
+            placeholder = stage in (NETWORK_STAGE, LOWERED_STAGE)
+            found = self.stages.get(stage)
+            self._applying[stage] = placeholder or bool(found and found.applies(self))
+        return self._applying[stage]
 
     def makes_stage(self, stage: str) -> bool:
         """Return whether this job, and not its origin, writes the results of a stage."""

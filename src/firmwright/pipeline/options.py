@@ -56,7 +56,7 @@ def collect_options(job: Job, stage: Stage) -> dict[str, Any]:
     stated = () if job.is_shared(stage.name) else stage.platform
     found: dict[str, Any] = {
         "recipe": {key: find_key(job.recipe, key) for key in stage.keys},
-        "platform": asdict(job.platform) if stated == ALL else pick_fields(job.platform, stated),
+        "platform": job.platform.fields if stated == ALL else pick_fields(job.platform, stated),
         "variables": [name for name in stage.variables if os.environ.get(name)],
         "facts": {name: find(job) for name, find in stage.facts.items()},
     }
@@ -77,8 +77,7 @@ def find_key(recipe: Recipe, key: str) -> Any:
 
 
 def pick_fields(platform: Platform, names: Sequence[str]) -> dict[str, Any]:
-    every = asdict(platform)
-    return {name: every[name] for name in names}
+    return {name: platform.fields[name] for name in names}
 
 
 def get_build(job: Job) -> Any:

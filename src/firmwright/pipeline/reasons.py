@@ -37,9 +37,9 @@ def explain_run(task: Task) -> str:
     reasons = [str(check) for check in checks if check.reasons]
     if not reasons:
         reasons = [describe_change(path) for path in sorted(task.dep_changed or ())]
-    missing = [path for path in task.targets if not Path(path).exists()]
-    if missing and not reasons:
-        reasons = [f"{missing[0]} is missing"]
+    if not reasons:
+        missing = [path for path in task.targets if not Path(path).exists()]
+        reasons = [f"{path} is missing" for path in missing[:1]]
     has_condition = any(callable(check) for check, *_ in task.uptodate)
     never = "it has not run with these values yet" if has_condition else "it runs in every build"
     if checks:  # the values, the results and the present inputs are unchanged
@@ -91,7 +91,7 @@ def is_cached(task: Task) -> bool:
     title = task.custom_title
     stage = title.job.stages.get(title.stage)
     checks = [check for check, *_ in task.uptodate if isinstance(check, UpToDateCheck)]
-    if stage is None or not checks or not all(Path(path).exists() for path in task.file_dep):
+    if stage is None or not checks:
         return False
     try:
         return find_cached(title.job, stage, checks[0].configuration, sorted(task.file_dep))
@@ -117,8 +117,10 @@ def order_tasks(tasks: Mapping[str, Task], selected: Sequence[str]) -> list[str]
 def format_plan(planned: Sequence[PlannedStage]) -> str:
     """Return the stages below their builds. Kept stages are on one line."""
     lines: list[str] = []
-    for build in dict.fromkeys(each.build for each in planned):
-        stages = [each for each in planned if each.build == build]
+    builds: dict[str, list[PlannedStage]] = {}
+    for each in planned:
+        builds.setdefault(each.build, []).append(each)
+    for build, stages in builds.items():
         kept = [each.stage for each in stages if each.origin == KEPT]
         lines += [build, *([f"  {KEPT:<5}  {', '.join(kept)}"] if kept else [])]
         others = [each for each in stages if each.origin != KEPT]

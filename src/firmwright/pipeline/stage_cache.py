@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -89,11 +89,16 @@ def take_or_run(
 
 
 def find_cached(
-    job: Job, stage: Stage, configuration: Mapping[str, Any], files: Iterable[str]
+    job: Job, stage: Stage, configuration: Mapping[str, Any], files: Collection[str]
 ) -> bool:
-    """Return whether the shared cache has the result of a stage. Raises CacheError."""
+    """Return whether the shared cache has the result of a stage. Raises CacheError.
+
+    Without one of the ``files``, which the stage reads, it has none.
+    """
     shared = load_cache()
     if shared is None or any(path.suffix == ".py" for path in stage.inputs(job)):
+        return False
+    if not all(map(os.path.exists, files)):
         return False
     return shared.has(find_key(job, stage, configuration, files))
 

@@ -175,32 +175,45 @@ def list_results(job: Job, stage: Stage) -> list[Path]:
 
 def list_own_inputs(job: Job, stage: Stage) -> list[str]:
     """Return the files that a stage reads and that are not written by another stage."""
-    return [str(p) for p in (*stage.inputs(job), *find_templates(stage.templates(job)))]
+    return [*map(str, stage.inputs(job)), *find_templates(tuple(stage.templates(job)))]
 
 
-def find_templates(patterns: Iterable[str]) -> list[Path]:
+@cache
+def find_templates(patterns: tuple[str, ...]) -> list[str]:
     """Return firmwright's template files that match the patterns."""
-    return sorted({path for pattern in patterns for path in TEMPLATES.glob(pattern)})
+    return sorted({str(path) for pattern in patterns for path in TEMPLATES.glob(pattern)})
 
 
-def list_outputs(job: Job, stage: Stage) -> list[Path]:
-    found = (path for path in job.folder(stage.name).rglob("*") if path.is_file())
-    # The build writes this file after all stages have run.
-    return [*stage.publish(job), *(path for path in found if path.name != origins.FILE)]
+def list_outputs(job: Job, stage: Stage) -> list[str]:
+    # The build writes the file of origins after all stages have run.
+    found = walk_files(str(job.folder(stage.name)), but=origins.FILE)
+    return [*map(str, stage.publish(job)), *found]
+
+
+def walk_files(folder: str, but: str) -> Iterator[str]:
+    """Yield the files below a folder, except files of one name. Path.rglob is slower."""
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from walk_files(entry.path, but)
+            elif entry.name != but and entry.is_file():
+                yield entry.path
 
 
 def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
     """Return all values, except files, that decide the results, in the form that JSON returns."""
     decisive = {
-        "firmwright": __version__,
-        "python": sys.version_info[:2],
-        "packages": find_deciding_packages() | lock.find_package_versions(job.packages),
-        "firmwright's code": code_digest(CODE_FOLDERS),
         "options": collect_options(job, stage),
         "tools": {tool.name: tool.stamp() for tool in stage.tools(job)},
     }
-    configuration: dict[str, Any] = json.loads(json.dumps(decisive, sort_keys=True, default=list))
-    return configuration
+    found: dict[str, Any] = json.loads(json.dumps(decisive, sort_keys=True, default=list))
+    return {
+        "firmwright": __version__,
+        "firmwright's code": code_digest(CODE_FOLDERS),
+        "packages": find_deciding_packages() | lock.find_package_versions(job.packages),
+        "python": [*sys.version_info[:2]],
+        **found,
+    }
 
 
 def run_action(

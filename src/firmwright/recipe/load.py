@@ -19,7 +19,7 @@ from firmwright.recipe.files import find_missing_files
 from firmwright.recipe.moved_paths import move_document
 from firmwright.recipe.overrides import complete_key
 from firmwright.recipe.recipe import Recipe, read_recipe
-from firmwright.recipe.schema import load_schema
+from firmwright.recipe.schema import digest_schema, load_schema
 
 
 def load_recipe(
@@ -35,9 +35,8 @@ def load_recipe(
     DiagnosticError with all errors in YAML, schema, names, rules, and missing files.
     """
     layers = make_layers(source, overrides)
-    decisive = (
-        *(__version__, load_schema(), str(layers), layers.overrides, sys.path, catalogue.decisive),
-    )
+    given = (str(layers), layers.overrides)
+    decisive = (__version__, digest_schema(), *given, sys.path, catalogue.decisive)
     key = make_cache_key(decisive)
     if cache:
         known = read_cache(cache, key, layers)

@@ -6,6 +6,7 @@ files, the form without absolute paths, and the one spelling of each value.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -34,6 +35,12 @@ def load_schema(name: str = "recipe") -> Schema:
     """Return the schema of a recipe, or of a recipe with several networks (``networks``)."""
     schema: Schema = json.loads(schema_file(name).read_text("utf-8"))
     return schema
+
+
+@cache
+def digest_schema() -> str:
+    """Return a digest of the schema of a recipe."""
+    return hashlib.sha256(schema_file().read_bytes()).hexdigest()
 
 
 def schema_file(name: str = "recipe") -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,6 +60,7 @@ class Board:
     vectors: int = 0
 
 
+@cache
 def board_names() -> tuple[str, ...]:
     """Return the names of the boards that come with firmwright, sorted."""
     return tuple(sorted(folder.name for folder in _own_folder().iterdir()))
@@ -88,18 +90,24 @@ def load_board(name_or_path: str) -> Board:
 
     Raises UserError for an unknown name, and DiagnosticError for an invalid description.
     """
-    folder = find_board(name_or_path)
-    if not isinstance(folder, Path) or not is_own_board(name_or_path):
-        return msgspec.convert(read_own_yaml((folder / DESCRIPTION).read_text("utf-8")), Board)
+    if not is_own_board(name_or_path):
+        return _load_ready(name_or_path)
     from firmwright.documents.document import load_document
 
-    description = folder / DESCRIPTION
+    find_board(name_or_path)
+    description = Path(name_or_path, DESCRIPTION)
     if not description.is_file():
         raise UserError(
             f"'{name_or_path}' has no {DESCRIPTION}; add one with the key `families`, the families "
             "of cores that the board serves"
         )
     return msgspec.convert(load_document(description, read_schema("board.schema.json")).data, Board)
+
+
+@cache
+def _load_ready(name: str) -> Board:
+    text = (find_board(name) / DESCRIPTION).read_text("utf-8")
+    return msgspec.convert(read_own_yaml(text), Board)
 
 
 def list_board_files(name_or_path: str) -> list[Traversable]:
@@ -124,8 +132,9 @@ def list_own_files(name_or_path: str) -> list[Path]:
 
 def is_built_elsewhere(name_or_path: str) -> bool:
     """Return whether another build system builds for a board: the board has a Makefile."""
-    return any(file.name == MAKEFILE for file in list_board_files(name_or_path))
+    return (find_board(name_or_path) / MAKEFILE).is_file()
 
 
+@cache
 def _own_folder() -> Traversable:
     return files("firmwright.templates") / "boards"

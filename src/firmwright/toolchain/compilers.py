@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -167,10 +168,15 @@ def find_command(toolchain: Toolchain) -> tuple[str, ...] | None:
         return (str(folder.path / toolchain.program),) if folder else None
     if toolchain.python_module:
         # Not by `python -m`: the start of Python for each file needs as much time as the compiler.
-        spec = find_spec(toolchain.python_module)
-        origin = spec.origin if spec else None
-        return (str(Path(origin).parent / toolchain.program),) if origin else None
+        module = _find_module_folder(toolchain.python_module)
+        return (str(module / toolchain.program),) if module else None
     return (toolchain.program,) if shutil.which(toolchain.program) else None
+
+
+@cache
+def _find_module_folder(name: str) -> Path | None:
+    spec = find_spec(name)
+    return Path(spec.origin).parent if spec and spec.origin else None
 
 
 def _read_version(toolchain: Toolchain, command: tuple[str, ...]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,11 @@ class Platform:
     """The table of the core's cycles per instruction: a built-in name, or the path of a file."""
     cycle_table: CycleTable | None = None
     """The content of the table."""
+
+    @cached_property
+    def fields(self) -> Mapping[str, Any]:
+        """All values of the platform by name, as plain data that nobody changes."""
+        return asdict(self)
 
     @property
     def is_bare_metal(self) -> bool:

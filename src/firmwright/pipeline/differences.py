@@ -1,0 +1,64 @@
+"""Lists the differences of two configurations as short texts, such as ``samples: 8 → 3``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+from typing import Any
+
+LONGEST_VALUE = 40
+"""The maximum number of characters of a value."""
+
+RECIPE_KEY = re.compile(r"^options\.recipe\.(\*\.)?")
+"""The start of a reason that is a key of the recipe: one that the stage names, or any (``*``)."""
+
+
+def list_reasons(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the differences of two configurations: keys of the recipe first, as it writes them."""
+    found = list(list_differences(before, now))
+    found.sort(key=lambda reason: not RECIPE_KEY.match(reason))
+    return list(dict.fromkeys(RECIPE_KEY.sub("", reason) for reason in found))
+
+
+def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
+    """Yield each entry of nested data that differs: ``samples: 8 → 3``."""
+    if before == now:
+        return
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in dict.fromkeys((*before, *now)):
+            yield from list_differences(before.get(key), now.get(key), f"{name}.{key}".strip("."))
+    elif isinstance(before, list) and isinstance(now, list):
+        yield from list_item_differences(before, now, name)
+    else:
+        yield f"{name}: {' → '.join(shorten_pair(before, now))}"
+
+
+def list_item_differences(before: list[Any], now: list[Any], name: str) -> Iterator[str]:
+    """Yield the changed, added and removed items of a list."""
+    texts = [[json.dumps(item, sort_keys=True) for item in each] for each in (before, now)]
+    for kind, i, j, k, m in SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes():
+        if kind == "replace" and j - i == m - k:
+            for old, new in zip(range(i, j), range(k, m), strict=True):
+                yield from list_differences(before[old], now[new], f"{name}[{new}]")
+        elif kind != "equal":
+            yield from (f"{name}[{n}]: {shorten(before[n])} removed" for n in range(i, j))
+            yield from (f"{name}[{n}]: {shorten(now[n])} added" for n in range(k, m))
+
+
+def shorten_pair(before: Any, now: Any) -> list[str]:
+    """Return two values as short texts that show the difference."""
+    texts = [json.dumps(value) for value in (before, now)]
+    pairs = zip(*texts, strict=False)
+    same = next((i for i, (a, b) in enumerate(pairs) if a != b), min(map(len, texts)))
+    cut = same - LONGEST_VALUE // 4 if max(map(len, texts)) > LONGEST_VALUE else 0
+    return [cut_text(f"…{text[cut:]}" if cut > 0 else text) for text in texts]
+
+
+def shorten(value: Any) -> str:
+    return cut_text(json.dumps(value))
+
+
+def cut_text(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
