@@ -86,6 +86,30 @@ def test_a_dry_run_tells_what_would_run_and_runs_nothing(layered: Repository) ->
     assert (title, kept.split()[0]) == ("digits on rv32-bare", "kept")
 
 
+def test_a_dry_run_checks_the_recipes_that_read_a_changed_file(layered: Repository) -> None:
+    other = "extends: digits.yaml\nname: other\nrun: {samples: 1}\n"
+    both = "recipe=digits.yaml,other.yaml"
+    layered.write("other.yaml", other)
+    for _ in range(2):  # the second build finds no new file
+        layered.build(both)
+    layered.write("other.yaml", other.replace("1", "2"))
+    assert layered.doit("build", both, "dry_run=1").stdout.splitlines() == [
+        "digits on rv32-bare",
+        "  kept   all stages",
+        "other on rv32-bare",
+        "  kept   model, partition, kernels, advice, plan, sources, objects, firmware",
+        "  run    samples      run.samples: 1 → 2",
+        "  run    reference    run.samples: 1 → 2",
+        "  run    run          run.samples: 1 → 2",
+        "  then   stats        after run",
+        "  run    bundle       run.samples: 1 → 2",
+    ]
+    layered.write("other.yaml", other.replace("name: other", "name: another"))
+    lines = layered.doit("build", both, "dry_run=1").stdout.splitlines()
+    assert lines[1].startswith("  kept   model, samples, ")  # a new name can be of another recipe
+    assert lines[2:4] == ["another on rv32-bare", "  run    model        it has not run yet"]
+
+
 def test_a_lock_has_the_bases_and_the_values_of_the_command_line(layered: Repository) -> None:
     def lock(*words: str, recipe: str = "digits.yaml") -> str:
         done = layered.firmwright("lock", recipe, *words)

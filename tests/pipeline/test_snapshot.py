@@ -11,9 +11,16 @@ import pytest
 
 from firmwright.pipeline import freshness, snapshot
 from firmwright.pipeline.freshness import read_state
-from firmwright.pipeline.snapshot import UpToDate, read_snapshot, write_snapshot
+from firmwright.pipeline.snapshot import (
+    BuiltRecipe,
+    Snapshot,
+    UpToDate,
+    read_snapshot,
+    write_snapshot,
+)
 
 RECIPES = [UpToDate("build:net", "net on host", "build/net/net-host.tar.gz")]
+OTHERS = [UpToDate("build:other", "other on host", "build/other/other-host.tar.gz")]
 
 
 @pytest.fixture
@@ -39,11 +46,17 @@ def begin(patch: pytest.MonkeyPatch) -> None:
 
 def keep(place: Path) -> None:
     written = {str(place / "build/result"): read_state(place / "build/result")}
-    write_snapshot(written, [str(place / "inputs"), str(place / "inputs/model")], RECIPES)
+    watched = [str(place / "inputs"), str(place / "inputs/model")]
+    other = BuiltRecipe("other", OTHERS, ["other"], {}, [str(place / "other")])
+    write_snapshot([BuiltRecipe("net", RECIPES, ["net"], written, watched), other])
+
+
+def read() -> Snapshot:
+    return read_snapshot(snapshot.find_snapshot(), snapshot.collect_circumstances())
 
 
 def look() -> list[UpToDate]:
-    return read_snapshot(snapshot.find_snapshot(), snapshot.collect_circumstances())
+    return read().list_builds()
 
 
 def replace(path: Path) -> None:
@@ -70,9 +83,19 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_every_change_is_seen(place: Path, change: Callable[[Path], object]) -> None:
     keep(place)
-    assert look() == RECIPES
+    assert look() == RECIPES + OTHERS
     change(place)
     assert look() == []
+
+
+@pytest.mark.parametrize(("name", "changed"), [("inputs/model", "net"), ("other", "other")])
+def test_a_change_counts_for_the_recipe_that_reads_the_file(
+    place: Path, name: str, changed: str
+) -> None:
+    keep(place)
+    (place / name).write_text("changed")
+    assert [each.recipe for each in read().recipes] == ["net", "other"]
+    assert [each.recipe for each in read().changed] == [changed]
 
 
 def test_another_environment_is_seen(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,10 +116,11 @@ def test_a_result_may_be_new_but_is_the_one_that_was_written(
 ) -> None:
     (place / "build/result").write_text("new")
     keep(place)
-    assert look() == RECIPES
+    assert look() == RECIPES + OTHERS
     state = read_state(place / "build/result")
     snapshot.find_snapshot().unlink()
     replace(place / "build/result")
     begin(monkeypatch)
-    write_snapshot({str(place / "build/result"): state}, [], RECIPES)
+    written = {str(place / "build/result"): state}
+    write_snapshot([BuiltRecipe("net", RECIPES, ["net"], written, [])])
     assert not snapshot.find_snapshot().exists()

@@ -51,7 +51,7 @@ from .ownership import refuse_taken_folder
 from .places import read_overrides
 from .platform_arguments import read_platforms
 from .profile import PROFILE
-from .recipe_arguments import find_recipes, find_start
+from .recipe_arguments import choose_recipes, find_recipes, find_start
 from .stage import Stage
 from .switches import DRY_RUN, WHY
 
@@ -83,7 +83,7 @@ def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> li
     load = partial(load_each, root=root, catalogue=make_catalog(), alone=len(recipes) == 1)
     found: list[Diagnostic] = []
     jobs: list[Job] = []
-    for layers, overrides in product(recipes, list_overrides_by_platform()):
+    for layers, overrides in product(choose_recipes(recipes), list_overrides_by_platform()):
         try:
             made = load(layers, overrides, pipeline, of_networks)
             for job in made:

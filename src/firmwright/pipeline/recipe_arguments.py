@@ -30,6 +30,10 @@ RECIPES = Path("recipes")
 """The folder of a repository's recipes. Names without a path are valid for these recipes."""
 
 
+chosen: set[str] = set()
+"""The recipes to load, as arguments of the command line; empty for all."""
+
+
 def enter_repository() -> None:
     """Change to the nearest folder with a task file. Arguments still start at the old folder."""
     start = Path.cwd()
@@ -55,6 +59,11 @@ def find_recipes() -> list[Layers]:
         return [Layers(path) for path in sorted(RECIPES.glob("*.yaml"))]
     found = [layers for argument in arguments for layers in find_layers(argument)]
     return list({str(layers): layers for layers in found}.values())
+
+
+def choose_recipes(recipes: Sequence[Layers]) -> list[Layers]:
+    """Return the recipes to load: the chosen ones, or all."""
+    return [each for each in recipes if not chosen or str(each) in chosen]
 
 
 def find_layers(argument: str, start: Path | None = None) -> list[Layers]:

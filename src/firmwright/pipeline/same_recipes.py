@@ -21,12 +21,15 @@ from .freshness import Identity, file_digest, read_identity
 
 
 class RecipeText(msgspec.Struct):
-    """A recipe: the files and values that the user named, all of its files, and its digest."""
+    """A recipe: the files and values that the user named, and the digest of its data.
+
+    ``places`` are all of its files, and their folders.
+    """
 
     path: str
     overlays: list[str]
     overrides: dict[str, str]
-    files: list[str]
+    places: list[str]
     digest: str
 
 
@@ -37,34 +40,39 @@ class Loose(msgspec.Struct):
     digest: str
 
 
-class RecipeTexts(msgspec.Struct):
-    """The recipes of a snapshot, with their files and folders by path."""
-
-    recipes: list[RecipeText]
-    places: dict[str, Loose]
-
-    def hold(self, found: Mapping[str, Identity]) -> bool:
-        """Return whether the recipes are equal; ``found`` has the identities of all files."""
-        other = [path for path, known in self.places.items() if known.identity != [*found[path]]]
-        changed = {path for path in other if digest_place(path) != self.places[path].digest}
-        if any(os.path.isdir(path) for path in changed):  # noqa: PTH112 (on the fast path)
-            return False
-        concerned = (each for each in self.recipes if not changed.isdisjoint(each.files))
-        return all(digest_text(to_layers(each)) == each.digest for each in concerned)
+def make_text(layers: Layers, files: Iterable[Path]) -> RecipeText:
+    """Return the text of a recipe from its layers and all of its files."""
+    named = [str(file) for file in files]
+    return RecipeText(
+        str(layers.path),
+        [*map(str, layers.overlays)],
+        dict(layers.overrides),
+        list(dict.fromkeys([*named, *(str(Path(file).parent) for file in named)])),
+        digest_text(layers),
+    )
 
 
-def collect_texts(found: Iterable[tuple[Layers, Iterable[Path]]]) -> RecipeTexts:
-    """Return the texts of recipes from the layers and files of each recipe."""
-    recipes: dict[str, RecipeText] = {}
-    places: dict[str, Loose] = {}
-    for layers, files in found:
-        overlays, overrides = [*map(str, layers.overlays)], dict(layers.overrides)
-        named = [str(file) for file in files]
-        text = RecipeText(str(layers.path), overlays, overrides, named, digest_text(layers))
-        recipes[json.dumps([text.path, overlays, overrides])] = text
-        for path in (*named, *(str(Path(file).parent) for file in named)):
-            places.setdefault(path, Loose(read_identity(path), digest_place(path)))
-    return RecipeTexts(list(recipes.values()), places)
+def read_places(texts: Iterable[RecipeText]) -> dict[str, Loose]:
+    """Return the state of all files and folders of recipes."""
+    paths = dict.fromkeys(path for text in texts for path in text.places)
+    return {path: Loose(read_identity(path), digest_place(path)) for path in paths}
+
+
+def find_changed(places: Mapping[str, Loose], found: Mapping[str, Identity]) -> frozenset[str]:
+    """Return the files with other content and the folders with other names.
+
+    ``found`` has the identities of all files.
+    """
+    other = [path for path, known in places.items() if known.identity != [*found[path]]]
+    return frozenset(path for path in other if digest_place(path) != places[path].digest)
+
+
+def is_same(text: RecipeText, changed: frozenset[str]) -> bool:
+    """Return whether a recipe is equal although the files and folders in ``changed`` differ."""
+    own = changed.intersection(text.places)
+    if any(os.path.isdir(path) for path in own):  # noqa: PTH112 (on the fast path)
+        return False
+    return not own or digest_text(to_layers(text)) == text.digest
 
 
 def to_layers(text: RecipeText) -> Layers:

@@ -1,8 +1,9 @@
 """Detects from file states that a build has nothing to do, before any recipe is read.
 
 A build writes a snapshot when all of its stages are up to date. The snapshot has the identities
-of all files and folders on which this depends. While they are unchanged, the same command line
-has the same answer. If one of them differs, every stage is checked by file content.
+of all files and folders on which this depends, per recipe. While they are unchanged, the same
+command line has the same answer. If one of them differs, the stages of the recipes that depend on
+it are checked by file content.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from doit import doit_cmd, get_initial_workdir
@@ -28,7 +29,7 @@ from .build_root import STATE_FILE, find_build_root
 from .freshness import FileState, Identity, identify, is_settled, text_digest
 from .platform_arguments import name_build
 from .recipe_arguments import find_recipes
-from .same_recipes import RecipeTexts
+from .same_recipes import Loose, RecipeText, find_changed, is_same, read_places
 from .switches import DRY_RUN, WHY
 
 if TYPE_CHECKING:
@@ -63,24 +64,66 @@ def list_finished(titles: Iterable[Title]) -> list[UpToDate]:
     return [UpToDate(f"build:{name_build(job)}", job.title, str(job.bundle)) for job in jobs]
 
 
-def load_tasks() -> list[Task]:
-    """Return the tasks of a build that has nothing to do; empty if the stages must be checked."""
-    fresh = list_up_to_date()
-    if not fresh:
-        return []
-    tasks = [
-        Task(each.task, None, uptodate=[True], title=each, subtask_of="build") for each in fresh
-    ]
+class KnownRecipe(msgspec.Struct):
+    """A recipe in a snapshot.
+
+    ``recipe`` is its argument of the command line. ``builds`` are its builds, and ``names`` the
+    names in its tasks. ``paths`` are the positions of its files in the list of the snapshot, and
+    ``state`` is the digest of their identities. ``texts`` are the files that may change if the
+    recipe stays equal.
+    """
+
+    recipe: str
+    builds: list[tuple[str, str, str]]
+    names: list[str]
+    paths: list[int]
+    state: str
+    texts: list[RecipeText]
+
+    def list_builds(self) -> list[UpToDate]:
+        return [UpToDate(*each) for each in self.builds]
+
+
+class Content(msgspec.Struct):
+    """The content of a snapshot. ``common`` is the digest of the state that all recipes share."""
+
+    common: str
+    paths: list[str]
+    places: dict[str, Loose]
+    recipes: list[KnownRecipe]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The recipes of a snapshot in order, and those that must be checked again."""
+
+    recipes: Sequence[KnownRecipe] = ()
+    changed: Sequence[KnownRecipe] = ()
+
+    def list_builds(self) -> list[UpToDate]:
+        """Return all builds if none has to be checked, otherwise nothing."""
+        known = () if self.changed else self.recipes
+        return [build for each in known for build in each.list_builds()]
+
+
+def make_tasks(builds: Sequence[UpToDate]) -> list[Task]:
+    """Return the tasks of builds that have nothing to do; empty without builds."""
+    tasks = [make_finished_task(each) for each in builds]
     names = [task.name for task in tasks]
-    return [Task("build", None, task_dep=names, has_subtask=True), *tasks]
+    return [Task("build", None, task_dep=names, has_subtask=True), *tasks] if tasks else []
 
 
-def list_up_to_date(always: Mapping[str, Identity] | None = None) -> list[UpToDate]:
-    """Return the recipes of a build that has nothing to do; empty if it may have."""
+def make_finished_task(build: UpToDate) -> Task:
+    """Return the task of a build that has nothing to do."""
+    return Task(build.task, None, uptodate=[True], title=build, subtask_of="build")
+
+
+def read_current(always: Mapping[str, Identity] | None = None) -> Snapshot:
+    """Return the snapshot of the command line; empty if its circumstances have changed."""
     try:
         return read_snapshot(find_snapshot(), collect_circumstances(), always)
     except UserError:  # the code that makes the jobs reports the error
-        return []
+        return Snapshot()
 
 
 def find_finished_bundle(always: Mapping[str, Identity] | None = None) -> str | None:
@@ -89,7 +132,7 @@ def find_finished_bundle(always: Mapping[str, Identity] | None = None) -> str | 
     A recipe of several networks has several builds, so its stages are checked. ``always`` has the
     identities of the paths of ``list_always``, if the caller knows them.
     """
-    found = list_up_to_date(always)
+    found = read_current(always).list_builds()
     return found[0].bundle if len(found) == 1 else None
 
 
@@ -118,66 +161,93 @@ def collect_circumstances() -> str:
 
 def read_snapshot(
     path: Path, circumstances: str, always: Mapping[str, Identity] | None = None
-) -> list[UpToDate]:
-    """Return the recipes of a snapshot that still holds; empty if it does not or is damaged."""
+) -> Snapshot:
+    """Return the recipes of a snapshot; empty if circumstances have changed or it is damaged."""
     content = read_checked(path)
     if content is None:
-        return []
+        return Snapshot()
     try:
-        known = json.loads(content)
-        texts = msgspec.convert(known["texts"], RecipeTexts)
-        found = look_at(known["paths"], always)
-        same = known["state"] == digest_state(circumstances, found, texts.places)
-        holds = same and texts.hold(found)
-        return [UpToDate(*each) for each in known["recipes"]] if holds else []
+        known = msgspec.convert(json.loads(content), Content)
+        common = look_at_common(always)
+        if known.common != digest_common(circumstances, common, known.places):
+            return Snapshot()
+        found = identify(known.paths)
+        changed = find_changed(known.places, found)
+        lines = [f"{path} {found[path]}\n" for path in known.paths]
     except (ValueError, KeyError, TypeError, msgspec.MsgspecError):  # format of another version
-        return []
+        return Snapshot()
+    differ = [each for each in known.recipes if not holds(each, lines, changed)]
+    return Snapshot(known.recipes, differ)
 
 
-def write_snapshot(
-    written: Mapping[str, FileState],
-    watched: Iterable[str],
-    recipes: Iterable[UpToDate],
-    texts: RecipeTexts | None = None,
-) -> None:
-    """Record that recipes are up to date while these files and folders are unchanged.
+def holds(known: KnownRecipe, lines: Sequence[str], changed: frozenset[str]) -> bool:
+    """Return whether the files of a recipe are unchanged, or the recipe is equal without them."""
+    same = known.state == digest_lines([lines[position] for position in known.paths])
+    return same and all(is_same(text, changed) for text in known.texts)
 
-    ``written`` are the results of stages, with the states in which the stages left them. Write
-    no snapshot if a result has changed since then, or if another file may have changed since
-    this process began. The files of ``texts`` may change if their recipes stay equal.
+
+@dataclass(frozen=True)
+class BuiltRecipe:
+    """A recipe whose build is up to date.
+
+    ``recipe``, ``builds``, ``names`` and ``texts`` are the fields of a KnownRecipe. ``written`` are
+    the results of stages, with the states in which the stages left them. ``watched`` are all other
+    files and folders that decide the results.
     """
-    texts = texts or RecipeTexts([], {})
-    listed = sorted({*written, *watched, *texts.places})
-    found = look_at(listed)
+
+    recipe: str
+    builds: Sequence[UpToDate]
+    names: Iterable[str]
+    written: Mapping[str, FileState]
+    watched: Iterable[str]
+    texts: Sequence[RecipeText] = ()
+
+
+def write_snapshot(recipes: Sequence[BuiltRecipe]) -> None:
+    """Record that recipes are up to date while their files and folders are unchanged.
+
+    Write no snapshot if a result has changed since it was written, or if another file may have
+    changed since this process began.
+    """
+    texts = [text for each in recipes for text in each.texts]
+    places = read_places(texts)
+    written = {path: state for each in recipes for path, state in each.written.items()}
+    listed = sorted({*written, *places, *(path for each in recipes for path in each.watched)})
+    common, found = look_at_common(), identify(listed)
     same = all(found[path] == list(state[:4]) for path, state in written.items())
-    others = found.keys() - written - {str(find_build_root() / STATE_FILE)}
-    if not (same and all(is_settled(found[path]) for path in others)):
+    begun = {**common, **found}
+    others = begun.keys() - written - {str(find_build_root() / STATE_FILE)}
+    if not (same and all(is_settled(begun[path]) for path in others)):
         return
-    known: dict[str, Any] = {
-        "state": digest_state(collect_circumstances(), found, texts.places),
-        "paths": listed,
-        "texts": msgspec.to_builtins(texts),
-        "recipes": [[each.task, each.title, each.bundle] for each in recipes],
-    }
-    write_checked(find_snapshot(), json.dumps(known).encode())
+    positions = {path: position for position, path in enumerate(listed)}
+    known = []
+    for each in recipes:
+        loose = {path for text in each.texts for path in text.places}
+        paths = sorted({*each.written, *each.watched} - loose)
+        state = digest_lines([f"{path} {found[path]}\n" for path in paths])
+        builds = [(build.task, build.title, build.bundle) for build in each.builds]
+        names, at = sorted(each.names), [positions[path] for path in paths]
+        known.append(KnownRecipe(each.recipe, builds, names, at, state, [*each.texts]))
+    content = Content(digest_common(collect_circumstances(), common, places), listed, places, known)
+    write_checked(find_snapshot(), json.dumps(msgspec.to_builtins(content)).encode())
 
 
-def digest_state(circumstances: str, found: Mapping[str, Identity], places: Container[str]) -> str:
+def digest_common(
+    circumstances: str, always: Mapping[str, Identity], places: Container[str]
+) -> str:
     """Return a digest of the circumstances and of the files that are not in ``places``."""
-    total = hashlib.sha256(circumstances.encode("utf-8", "surrogateescape"))
-    lines = "".join(
-        [f"{path} {identity}\n" for path, identity in found.items() if path not in places]
-    )
-    total.update(lines.encode("utf-8", "surrogateescape"))
-    return total.hexdigest()
+    lines = [f"{path} {identity}\n" for path, identity in always.items() if path not in places]
+    return digest_lines([circumstances, *lines])
 
 
-def look_at(
-    paths: Iterable[str], always: Mapping[str, Identity] | None = None
-) -> dict[str, Identity]:
-    """Return the identities of the files, of doit's state, and of the files of every build."""
+def digest_lines(lines: Iterable[str]) -> str:
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def look_at_common(always: Mapping[str, Identity] | None = None) -> dict[str, Identity]:
+    """Return the identities of doit's state and of the files of every build."""
     known = identify(list_always()) if always is None else always
-    return {**known, **identify([str(find_build_root() / STATE_FILE), *paths])}
+    return {**known, **identify([str(find_build_root() / STATE_FILE)])}
 
 
 def list_always() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from doit.globals import Globals
@@ -14,10 +14,12 @@ from firmwright.recipe.files import find_references
 from firmwright.recipe.own_code import find_own_code
 from firmwright.targets.load import find_targets
 
+from .freshness import FileState
 from .inputs import list_tools, user_files
 from .job import Job
-from .same_recipes import collect_texts
-from .snapshot import list_finished, write_snapshot
+from .platform_arguments import name_build
+from .same_recipes import make_text
+from .snapshot import BuiltRecipe, UpToDate, list_finished, write_snapshot
 from .tools import find_named_files
 
 
@@ -40,15 +42,39 @@ def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequenc
         or not all(map(can_be_watched, jobs))
     ):
         return
-    watched = {path for task in done.values() for path in task.file_dep}
+    owners = {id(member): job for job in jobs for member in job.members}
+    parts: dict[str, list[Task]] = {}
+    for task in done.values():
+        job = task.custom_title.job.origin or task.custom_title.job
+        parts.setdefault(str(owners.get(id(job), job).recipe.layers), []).append(task)
+    recipes = [describe(*part, results, built) for part in parts.items()]
+    write_snapshot(sorted(recipes, key=lambda each: built.index(each.builds[0])))
+
+
+def describe(
+    recipe: str,
+    tasks: Sequence[Task],
+    results: Mapping[str, Mapping[str, FileState]],
+    built: Iterable[UpToDate],
+) -> BuiltRecipe:
+    """Return the files that decide the tasks of a recipe. ``results`` are files by task."""
+    jobs = list({id(job): job for job in (task.custom_title.job for task in tasks)}.values())
+    watched = {path for task in tasks for path in task.file_dep}
     watched.update(str(path) for job in jobs for path in list_own_files(job))
-    outside = (path for path in watched if not path.startswith(PREFIXES))
     # A lock has the digests of a recipe's files, so changes of their text also count.
     locked = {file for job in jobs if job.lock_files for file in job.recipe.source_files}
-    recipes = [job.recipe for job in jobs if locked.isdisjoint(job.recipe.source_files)]
-    texts = collect_texts((each.layers, each.source_files) for each in recipes)
-    files = {p: s for of in results.values() for p, s in of.items()}
-    write_snapshot(files, outside, built, texts)
+    layers = {repr(job.recipe.layers): job.recipe.layers for job in jobs}
+    files = {repr(job.recipe.layers): job.recipe.source_files for job in jobs}
+    free = [key for key in layers if locked.isdisjoint(files[key])]
+    names = {f"build:{name_build(job)}" for job in jobs}
+    return BuiltRecipe(
+        recipe,
+        [each for each in built if each.task in names],
+        {name for job in jobs for name in (job.recipe.name, job.bundle_name)},
+        {path: state for task in tasks for path, state in results[task.name].items()},
+        [path for path in watched if not path.startswith(PREFIXES)],
+        [make_text(layers[key], files[key]) for key in free],
+    )
 
 
 def list_needed(tasks: Mapping[str, Task], name: str) -> set[str]:

@@ -148,8 +148,21 @@ def load_search(params: Any, load: Callable[..., Any], **given: Any) -> Any:
 
 
 def load_tasks(loader: Any, load: Callable[..., Any], **given: Any) -> Any:
-    """Return only the tasks of an up-to-date build if that is known, else load all tasks."""
-    return (is_ours(loader.namespace) and snapshot.load_tasks()) or load(**given)
+    """Return the tasks of all recipes. Builds with nothing to do have one task without stages.
+
+    A build that runs a stage loads the stages of all recipes.
+    """
+    if not is_ours(loader.namespace):
+        return load(**given)
+    known = snapshot.read_current()
+    if known.changed and is_asked(DRY_RUN):
+        # Imported late: a build with nothing to do reads no recipe.
+        from firmwright.pipeline.changed_recipes import load_changed
+
+        tasks = load_changed(known, sys.modules[TASKS], partial(load, **given))
+    else:
+        tasks = snapshot.make_tasks(known.list_builds())
+    return tasks or load(**given)
 
 
 def is_ours(task_file: Mapping[str, Any]) -> bool:

@@ -1,0 +1,46 @@
+"""Loads only the changed recipes of a command, because the other builds have nothing to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import ModuleType
+
+from doit.task import Task
+
+from .job import Job
+from .platform_arguments import name_build
+from .recipe_arguments import chosen
+from .snapshot import Snapshot, make_finished_task
+
+
+def load_changed(
+    known: Snapshot, task_file: ModuleType, load: Callable[[], list[Task]]
+) -> list[Task]:
+    """Return the tasks of the changed recipes, and one task for each other build.
+
+    The result is empty if every recipe has to be loaded: if all have changed, or if a changed
+    recipe may use a name of another one. ``task_file`` makes the jobs; ``load`` makes its tasks.
+    """
+    if len(known.changed) == len(known.recipes):
+        return []
+    chosen.update(each.recipe for each in known.changed)
+    try:
+        tasks = load() if have_same_names(known, task_file.get_jobs()) else []
+    finally:
+        chosen.clear()
+        task_file.get_jobs.cache_clear()
+    builds = {build.task: build for each in known.recipes for build in each.list_builds()}
+    for group in [task for task in tasks if task.name == "build"]:
+        tasks += [make_finished_task(builds[n]) for n in builds if n not in group.task_dep]
+        group.task_dep[:] = builds
+    return tasks
+
+
+def have_same_names(known: Snapshot, jobs: Iterable[Job]) -> bool:
+    """Return whether changed recipes have the same builds as before, and no name of the others."""
+    every = [each for job in jobs for each in job.all_jobs]
+    builds = {build.task for each in known.changed for build in each.list_builds()}
+    changed = {each.recipe for each in known.changed}
+    others = {n for each in known.recipes if each.recipe not in changed for n in each.names}
+    names = {name for job in every for name in (job.recipe.name, job.bundle_name)}
+    return builds == {f"build:{name_build(job)}" for job in jobs} and names.isdisjoint(others)
