@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import new_repository
+from tests.e2e.conftest import new_repository, ran, repository_of_example
 
 PLACES = ("digits-host", "build/digits/host")
 
@@ -37,3 +37,12 @@ def test_the_bundle_has_the_package_and_its_example_is_right(tmp_path: Path, are
     flags = ["-std=c99", "-Idigits-host/exports/cmake/src"]
     subprocess.run(["gcc", *flags, *sources, "-lm", "-o", "check"], cwd=tmp_path, check=True)
     assert subprocess.check_output([tmp_path / "check"]) == b"network: right\n"
+
+
+def test_a_network_with_a_driver_is_rejected_before_it_is_compiled(tmp_path: Path) -> None:
+    repository = repository_of_example("diana", tmp_path)
+    words = ("export", "two_convs.yaml", "--target", "soma_dory, c", "--platform", "diana")
+    done = repository.firmwright(*words, "--as", "cmake")
+    assert done.returncode == 1
+    assert "command line: export: soma_dory runs a part of the network; its driver" in done.stderr
+    assert ran(done.stdout)[-1] == "plan"

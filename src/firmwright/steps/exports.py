@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from firmwright.codegen.templates import make_environment, render
-from firmwright.errors import UserError
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
@@ -19,19 +18,9 @@ from firmwright.toolchain.layout import NETWORK
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write a folder for each build system.
-
-    Raises UserError for a network that needs other code in addition to its C files.
-    """
-    drivers = render_drivers(job)
+    """Write a folder for each build system. The stage ``sources`` has checked the network."""
     options, interface = require(job.recipe.export), artifacts.INTERFACE.read(job)
     caller, plan = job.recipe.arena == "caller", artifacts.PLAN.read(job)
-    if caller and plan.other_arenas:
-        raise UserError(
-            f"packages pass one arena, but this network has a second arena in "
-            f"{' and '.join(plan.other_arenas)}; add `memory: {{arena: ram}}` to the recipe, or "
-            "leave `arena: caller` out"
-        )
     inputs, outputs = make_ports(interface)
     network = ExportedNetwork(
         title=job.recipe.name,
@@ -45,26 +34,17 @@ def run(job: Job, folder: Path) -> None:
         sources=artifacts.PROJECT.path(job) / NETWORK,
         stateful=bool(interface.states),
         workspace=max(plan.arena_bytes, 1) if caller else None,
-        drivers=drivers,
+        drivers=render_drivers(job),
     )
     for name in options.to:
         write_export(name, network, folder / name)
 
 
 def render_drivers(job: Job) -> dict[str, str]:
-    """Return the portable drivers of the network's devices, by file name.
-
-    Raises UserError for a device whose driver belongs to the board.
-    """
+    """Return the portable drivers of the network's devices, by file name."""
     own = tuple(template_folders(job.recipe).values())
     drivers = {}
     for device in find_driven_devices(job):
-        templates = list_portable_drivers(device, own)
-        if not templates:
-            raise UserError(
-                f"{device} runs a part of the network; its driver belongs to the board "
-                f"{job.platform.board}, which no package contains; export with `target: c`"
-            )
-        for template in templates:
+        for template in list_portable_drivers(device, own):
             drivers[file_name(template)] = render(make_environment(own), template, {})
     return drivers

@@ -12,10 +12,12 @@ from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import place_library
 from firmwright.pipeline.places import error_at_key
+from firmwright.planning import Plan
 from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.project.build_id import list_stating, state_build_id
 from firmwright.project.constants import are_large
+from firmwright.project.files import list_portable_drivers
 from firmwright.project.network import Network
 from firmwright.project.selftest import find_checks
 from firmwright.project.slot import NetworkSlot, refuse_place
@@ -68,15 +70,35 @@ def refuse_shared_devices(job: Job) -> None:
         )
 
 
+def refuse_export(job: Job, plan: Plan) -> None:
+    """Raise UserError for a network that needs more than the files of a package."""
+    own = tuple(template_folders(job.recipe).values())
+    for device in find_driven_devices(job):
+        if not list_portable_drivers(device, own):
+            raise UserError(
+                f"{device} runs a part of the network; its driver belongs to the board "
+                f"{job.platform.board}, which no package contains; export with `target: c`"
+            )
+    if job.recipe.arena == "caller" and plan.other_arenas:
+        raise UserError(
+            f"packages pass one arena, but this network has a second arena in "
+            f"{' and '.join(plan.other_arenas)}; add `memory: {{arena: ram}}` to the recipe, or "
+            "leave `arena: caller` out"
+        )
+
+
 def read_whole_network(job: Job) -> Network:
     """Return the network with all parts that the project has in addition to its layers.
 
-    Raises UserError for devices that cannot be used with the caller's arena.
+    Raises UserError for devices that cannot be used with the caller's arena or in an export.
     """
     if job.recipe.arena == "caller":
         with error_at_key(job.recipe, ("arena",)):
             refuse_shared_devices(job)
     network, slot = read_network(job, PLAN.read(job)), find_slot(job)
+    if job.recipe.export and job.origin is None:  # the network of a comparison is not exported
+        with error_at_key(job.recipe, ("export",)):
+            refuse_export(job, network.plan)
     if slot:
         with error_at_key(job.recipe, ("slot",)):
             refuse_place(slot, job.build, network.plan.arena_bytes)
