@@ -30,8 +30,8 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RecipeText, 
         Path(name).parent.mkdir()
         Path(name).write_text(text)
     layers = Layers(Path("nets/net.yaml"), (), {"run.seed": "3"})
-    text = make_text(layers, [Path("nets/net.yaml"), Path("parts/base.yaml")])
-    return text, read_places([text])
+    known = make_text(layers, [Path("nets/net.yaml"), Path("parts/base.yaml")])
+    return known, read_places([known])
 
 
 def replace(name: str, text: str) -> None:

@@ -101,7 +101,7 @@ class Snapshot:
     changed: Sequence[KnownRecipe] = ()
 
     def list_builds(self) -> list[UpToDate]:
-        """Return all builds if none has to be checked, otherwise nothing."""
+        """Return all builds; empty if a recipe must be checked."""
         known = () if self.changed else self.recipes
         return [build for each in known for build in each.list_builds()]
 

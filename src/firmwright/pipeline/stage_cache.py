@@ -91,9 +91,9 @@ def take_or_run(
 def find_cached(
     job: Job, stage: Stage, configuration: Mapping[str, Any], files: Collection[str]
 ) -> bool:
-    """Return whether the shared cache has the result of a stage. Raises CacheError.
+    """Return whether the shared cache has the result of a stage; False if a file is missing.
 
-    Without one of the ``files``, which the stage reads, it has none.
+    ``files`` are the inputs of the stage. Raises CacheError.
     """
     shared = load_cache()
     if shared is None or any(path.suffix == ".py" for path in stage.inputs(job)):

@@ -129,7 +129,7 @@ class Platform:
 
     @cached_property
     def fields(self) -> Mapping[str, Any]:
-        """All values of the platform by name, as plain data that nobody changes."""
+        """All values of the platform by name, as plain data. Callers must not change it."""
         return asdict(self)
 
     @property
