@@ -14,7 +14,7 @@ from firmwright.pipeline.freshness import (
     ContentChecker,
     UpToDateCheck,
 )
-from firmwright.pipeline.reasons import explain_run
+from firmwright.pipeline.reasons import explain_run, order_tasks
 
 
 def find_reasons(unchanged: UpToDateCheck, values: dict[str, Any]) -> tuple[bool, str]:
@@ -116,3 +116,10 @@ def test_many_reasons_are_counted() -> None:
     _, found = find_reasons(unchanged, {"configuration": {}, "outputs": {"/": [0]}})
     assert found.startswith("0: null → 0; 1: null → 1; ")
     assert found.endswith("; and 4 more")
+
+
+def test_stages_have_the_order_of_the_pipeline() -> None:
+    names = [f"{stage}:net" for stage in ("model", "plan", "sources", "objects")]
+    tasks = {name: Task(name, [Path.cwd], task_dep=names[:i][::-1]) for i, name in enumerate(names)}
+    tasks["build"] = Task("build", None, task_dep=["objects:net", "model:net"])
+    assert order_tasks(tasks, ["build"]) == [*names, "build"]

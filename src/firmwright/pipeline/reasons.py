@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def plan_build(tasks: list[Task], selected: Sequence[str], state: Any) -> Iterat
     """Yield the stages of a build in order. ``state`` is doit's record of results."""
     control = TaskControl(tasks)
     control.process(list(selected))
-    running: set[str] = set()
+    running: dict[str, int] = {}
     for name in order_tasks(control.tasks, control.selected_tasks):
         task = control.tasks[name]
         if isinstance(task.custom_title, UpToDate):
@@ -67,12 +67,12 @@ def plan_build(tasks: list[Task], selected: Sequence[str], state: Any) -> Iterat
         elif task.actions and hasattr(task.custom_title, "stage"):
             planned = plan_task(task, control.tasks, running, state)
             if planned.origin != KEPT:
-                running.add(name)
+                running[name] = len(running)
             yield planned
 
 
 def plan_task(
-    task: Task, tasks: Mapping[str, Task], running: Collection[str], state: Any
+    task: Task, tasks: Mapping[str, Task], running: Mapping[str, int], state: Any
 ) -> PlannedStage:
     """Return the plan for a task: whether it would run, and the reason."""
     title = task.custom_title
@@ -80,9 +80,10 @@ def plan_task(
     if status != "up-to-date":
         origin = CACHED if is_cached(task) else RUN
         return PlannedStage(title.job.title, title.stage, origin, explain_run(task))
-    before = [name.partition(":")[0] for name in task.task_dep if name in running]
+    before = sorted(running.keys() & task.task_dep, key=running.__getitem__)
     if before:
-        return PlannedStage(title.job.title, title.stage, MAYBE, f"after {', '.join(before)}")
+        stages = dict.fromkeys(name.partition(":")[0] for name in before)
+        return PlannedStage(title.job.title, title.stage, MAYBE, f"after {', '.join(stages)}")
     return PlannedStage(title.job.title, title.stage, KEPT, "")
 
 
@@ -100,12 +101,19 @@ def is_cached(task: Task) -> bool:
 
 
 def order_tasks(tasks: Mapping[str, Task], selected: Sequence[str]) -> list[str]:
-    """Return the names of tasks and of all tasks that they need, in the order of execution."""
+    """Return the names of tasks and of all tasks that they need, in the order of execution.
+
+    doit keeps the inputs of a stage without order, so stages have the order of the pipeline.
+    """
     found: dict[str, None] = {}
+    positions = {name: position for position, name in enumerate(tasks)}
 
     def visit(name: str) -> None:
         if name not in found:
-            for before in tasks[name].task_dep:
+            needed = tasks[name].task_dep
+            for before in (
+                sorted(needed, key=positions.__getitem__) if tasks[name].actions else needed
+            ):
                 visit(before)
             found[name] = None
 
