@@ -143,6 +143,8 @@ class Reader:
                     f"more than {MAX_DEPTH} files extend one another; merge some of them"
                 )
             content = read_bytes(path, str(path))
+            if b"\0" in content:
+                raise UserError(f"{path}: this is a binary file; expected a YAML file")
         except UserError as error:
             chain = " extends ".join([*map(str, above), name])
             message = f"{error}; {chain}" if len(above) > 1 else str(error)
