@@ -228,6 +228,7 @@ def pause_in_bookkeeping() -> None:
     has_stage = Job.has_stage
 
     def ask(self: Job, stage: str) -> bool:
+        self._applying.clear()  # so that every question reads the keys
         if stage not in RECORDER.needs:  # the keys by which it applies
             return has_stage(self, stage)
         with RECORDER.pause():
