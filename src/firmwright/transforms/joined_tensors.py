@@ -1,4 +1,4 @@
-"""Replaces reads of elements of joined tensors, so that readers do not wait for other parts."""
+"""Replaces reads of joined tensors, so that readers do not wait for other parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,88 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.element_runs import find_first_element, keeps_order, list_parts
-from firmwright.ir.relax import definition, read_variables, rewrite_each, static_shape
+from firmwright.ir.relax import (
+    definition,
+    operator_name,
+    read_variables,
+    rewrite_each,
+    static_shape,
+)
+
+
+@rewrite_each("relax.concat", "relax.strided_slice")
+def read_parts(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    """Join no tensor without elements, and join the parts that a slice of joined tensors reads.
+
+    A recurrent layer of TensorFlow replaces one step of its result at a time: it joins the steps
+    before, the new step, and the steps after.
+    """
+    if operator_name(call) == "relax.concat":
+        return join_non_empty(builder, call)
+    joined = definition(builder, call.args[0])
+    if not list_fields(joined) or not prod(static_shape(call)):
+        return call
+    axis = int(joined.attrs.axis or 0) % len(static_shape(joined))
+    begin = find_begin(call, axis)
+    if begin is None:
+        return call
+    end = begin + static_shape(call)[axis]
+    kept = []
+    for part in list_joined(builder, call.args[0], axis):
+        length = static_shape(part)[axis]
+        first, last = max(begin, 0), min(end, length)
+        if first < last:
+            kept.append(cut_part(builder, part, axis, first, last))
+        begin, end = begin - length, end - length
+    return join(kept, axis)
+
+
+def join_non_empty(builder: relax.BlockBuilder, concat: tvm.ir.Call) -> relax.Expr:
+    parts, axis = list_fields(concat), int(concat.attrs.axis or 0) % len(static_shape(concat))
+    kept = [part for part in parts if prod(static_shape(part))]
+    if not kept or len(kept) == len(parts):
+        return concat
+    return join([leaf for part in kept for leaf in list_joined(builder, part, axis)], axis)
+
+
+def cut_part(
+    builder: relax.BlockBuilder, part: relax.Expr, axis: int, begin: int, end: int
+) -> relax.Expr:
+    if end - begin == static_shape(part)[axis]:
+        return part
+    return builder.emit(relax.op.strided_slice(part, [axis], [begin], [end]))
+
+
+def find_begin(call: tvm.ir.Call, axis: int) -> int | None:
+    """Return the first index of a slice that only cuts this axis, with a step of 1, else None."""
+    before, after = static_shape(call.args[0]), static_shape(call)
+    steps = [int(step.value) for step in call.args[4].fields] if len(call.args) > 4 else []
+    cut = [i for i, lengths in enumerate(zip(before, after, strict=True)) if len({*lengths}) > 1]
+    if cut != [axis] or any(step != 1 for step in steps):
+        return None
+    axes = [int(each.value) % len(before) for each in call.args[1].fields]
+    begin = int(call.args[2].fields[axes.index(axis)].value)
+    return begin + before[axis] if begin < 0 else begin
+
+
+def list_joined(builder: relax.BlockBuilder, value: relax.Expr, axis: int) -> list[relax.Expr]:
+    """Return the tensors that are joined along an axis, with those of joined parts."""
+    joined = definition(builder, value)
+    fields = list_fields(joined)
+    if not fields or int(joined.attrs.axis or 0) % len(static_shape(joined)) != axis:
+        return [value]
+    return [leaf for part in fields for leaf in list_joined(builder, part, axis)]
+
+
+def list_fields(value: relax.Expr) -> list[relax.Expr]:
+    """Return the operands of a concatenation, else []."""
+    if operator_name(value) != "relax.concat" or not isinstance(value.args[0], relax.Tuple):
+        return []
+    return [*value.args[0].fields]
+
+
+def join(parts: list[relax.Expr], axis: int) -> relax.Expr:
+    return parts[0] if len(parts) == 1 else relax.op.concat(parts, axis)
 
 
 @rewrite_each("relax.take")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from firmwright.ir.relax import remove_dead_bindings
 from firmwright.transforms.constant_arithmetic import fold_constant_arithmetic
 from firmwright.transforms.duplicate_dequantize import duplicate_dequantize
-from firmwright.transforms.joined_tensors import take_part
+from firmwright.transforms.joined_tensors import read_parts, take_part
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.layout_on_integers import concat_integers, keep_layout_on_integers
 from firmwright.transforms.single_result import concat_in_trees, separate_results, split_to_slices
@@ -43,6 +43,7 @@ CANONICAL = (
     Transform("bounded-take", "no index reads outside its tensor", clamp_take_indices),
     Transform("split-to-slices", "a part of a tensor is a slice of it", split_to_slices),
     Transform("separate-results", "each result of an operator is a variable", separate_results),
+    Transform("parts-of-slices", "no slice reads a joined tensor", read_parts),
     Transform("concat-in-trees", "no operator joins more than 32 tensors", concat_in_trees),
     Transform(
         "layout-of-constants",
