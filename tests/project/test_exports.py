@@ -87,6 +87,19 @@ def test_cmake_builds_the_network_for_another_processor(packages: Path, tmp_path
     assert "GOT" not in run("arm-none-eabi-objdump", "-r", library, folder=tmp_path)
 
 
+@pytest.mark.needs("cmake", "gcc")
+def test_cmake_optimizes_by_default(packages: Path, tmp_path: Path) -> None:
+    command = ("cmake", "-S", packages / "cmake", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
+    for options, optimized in (
+        ((), True),
+        (("-DCMAKE_BUILD_TYPE=Debug",), False),
+        (("-DCMAKE_C_FLAGS=-Os",), False),
+    ):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        run(*command, "-B", folder, *options, folder=tmp_path)
+        assert (" -O2 " in (folder / "compile_commands.json").read_text()) == optimized, options
+
+
 @pytest.mark.needs("gcc")
 def test_the_example_tells_a_wrong_result(tmp_path: Path) -> None:
     assert run_example(export("cmake", tmp_path, wrong=True)) == (1, b"digits: WRONG\n")

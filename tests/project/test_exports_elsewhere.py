@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 import zipfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -42,6 +44,12 @@ def test_zephyr_gets_a_module_and_its_sample_is_right(tmp_path: Path) -> None:
     assert (package / module["build"]["cmake"] / "CMakeLists.txt").is_file()
     options = Kconfig(str(package / module["build"]["kconfig"]), warn_to_stderr=False)
     assert (options.syms["FIRMWRIGHT_DIGITS"].type, options.warnings) == (BOOL, [])
+    text = (package / module["build"]["kconfig"]).read_text()
+    sources = [source.read_text() for source in (package / "src").glob("*.c")]
+    uses_floats = any(re.search(r"\bfloat\b", source) for source in sources)
+    assert ("imply FPU if CPU_HAS_FPU" in text) == uses_floats
+    calls_math = any("#include <math.h>" in source for source in sources)
+    assert ("select REQUIRES_FULL_LIBC" in text) == calls_math
     options.load_config(str(package / "samples/check/prj.conf"))
     assert options.syms["FIRMWRIGHT_DIGITS"].str_value == "y"
     try_zephyr(package, "digits", tmp_path)
@@ -65,8 +73,21 @@ def test_the_arduino_sketch_is_right_on_avr(tmp_path: Path) -> None:
     properties = dict(line.split("=", 1) for line in lines)
     assert (properties["name"], properties["version"]) == ("digits", "1.2.0")
     assert (package / "src" / properties["includes"]).is_file()
+    check_arduino_lint(properties)
     sources = [*sorted((package / "src").glob("*.c")), write_sketch(package, tmp_path)]
     assert "digits: right" in run_on_avr(sources, tmp_path, f"-I{package}/src")
+
+
+def check_arduino_lint(properties: dict[str, str]) -> None:
+    """Check the rules of arduino-lint's schema of library.properties, of its level "strict"."""
+    assert re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9_. -]{0,62}", properties["name"])
+    assert not properties["name"].lower().startswith("arduino")
+    for key in ("author", "maintainer", "sentence", "paragraph", "architectures", "includes"):
+        assert properties[key], key
+    assert properties["category"] == "Data Processing"
+    assert urlsplit(properties["url"]).scheme
+    known = "name version author maintainer sentence paragraph category url architectures includes"
+    assert {*properties} <= {*known.split()}
 
 
 @pytest.mark.needs("arm-none-eabi-gcc", "arm-none-eabi-g++", "qemu-system-arm")

@@ -21,6 +21,7 @@ from firmwright.documents.chain import Layers
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, suggest_known
 from firmwright.hardware.access import check_access, list_images
 from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_recipe
+from firmwright.recipe.build_systems import find_unfit_exports
 from firmwright.recipe.load import make_layers
 from firmwright.recipe.moved_paths import place_word
 from firmwright.recipe.networks import names_networks
@@ -276,6 +277,7 @@ def make_job(
     if not recipe.compile_for_device:
         platform = to_host_platform(platform)
     refuse_missing_devices(recipe, platform)
+    refuse_unfit_exports(recipe, platform)
     toolchain = load_toolchain(find_toolchain(recipe, platform))
     refuse_unfit_choices(recipe, platform, toolchain)
     refuse_unfit_pins(recipe, platform)
@@ -340,6 +342,14 @@ def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
         )
         message = f"the platform '{platform.name}' has no '{device.name}'; {others}"
         raise DiagnosticError([recipe.make_diagnostic((key,), message)])
+
+
+def refuse_unfit_exports(recipe: Recipe, platform: Platform) -> None:
+    """Raise DiagnosticError for a build system that does not build for the platform's core."""
+    errors = find_unfit_exports(recipe.export.to if recipe.export else (), platform)
+    diagnostics = [recipe.make_diagnostic(("export",), error) for error in errors]
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
 
 
 def refuse_shared_tasks(jobs: list[Job]) -> None:

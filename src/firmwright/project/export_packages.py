@@ -7,6 +7,7 @@ have the paths of their files in the package. ``{{name}}`` in a path is replaced
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import zipfile
 from collections.abc import Mapping
@@ -51,6 +52,7 @@ class ExportedNetwork:
     ``workspace`` is the bytes of working memory that the caller passes, None if it is static.
     A ``stateful`` network keeps tensors between runs. ``drivers`` has the portable drivers of its
     devices, by file name.
+    ``url`` is the address of a page about the network.
     ``sample`` has the inputs of one inference and the resulting outputs, as ``input_0`` … and
     ``output_0`` ….
     """
@@ -67,6 +69,7 @@ class ExportedNetwork:
     workspace: int | None = None
     stateful: bool = False
     drivers: Mapping[str, str] = field(default_factory=dict)
+    url: str | None = None
 
     @cached_property
     def arrays(self) -> dict[str, list[SampleArray]]:
@@ -144,6 +147,9 @@ def export_variables(network: ExportedNetwork, export: Export, sources: Path) ->
         "network": export.network,
         "reserved": export.reserved,
         "sources": [name for name in files if name.endswith(".c")],
+        "computes_floats": mentions(sources, r"\b(float|double)\b"),
+        "calls_math": mentions(sources, r"#include <math\.h>"),
+        "url": network.url,
         "headers": [name for name in public if name in files],
         "caller_arena": network.workspace is not None,
         "workspace": network.workspace,
@@ -154,6 +160,11 @@ def export_variables(network: ExportedNetwork, export: Export, sources: Path) ->
         "expected": network.arrays["output"],
         "kind": find_loaded_kind(network, export),
     }
+
+
+def mentions(sources: Path, pattern: str) -> bool:
+    """Return whether a C file of the folder contains the regular expression."""
+    return any(re.search(pattern, path.read_text("utf-8")) for path in sources.glob("*.c"))
 
 
 def find_loaded_kind(network: ExportedNetwork, export: Export) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -10,7 +10,9 @@ import msgspec
 
 from firmwright.documents.schema_check import Finding, quote
 from firmwright.recipe.schema import load_schema
+from firmwright.toolchain import Platform, load_platform, platform_names
 from firmwright.toolchain.descriptions import read_own_yaml
+from firmwright.toolchain.families import find_family
 
 
 class SampleKind(msgspec.Struct, frozen=True):
@@ -25,12 +27,14 @@ class Export(msgspec.Struct, frozen=True):
     """The description of a package, next to its templates.
 
     ``network`` is the folder of the C files. ``reserved`` are names that the package cannot have,
-    because they have another meaning in the build system. ``archive`` is the file in which all
+    because they have another meaning in the build system. ``families`` are the families of cores
+    for which it builds; empty for all. ``archive`` is the file in which all
     other files are also packed, if there is one. ``samples`` lists networks whose samples are
     loaded in another form than the form of the input.
     """
 
     network: str
+    families: tuple[str, ...] = ()
     reserved: tuple[str, ...] = ()
     archive: str = ""
     samples: tuple[SampleKind, ...] = ()
@@ -54,6 +58,23 @@ def find_export_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
         if known and prefix in load_export(name).reserved:
             message = f"{name} reserves the name {quote(prefix)}; choose another prefix"
             yield Finding(("c_prefix",), message)
+
+
+def find_unfit_exports(names: Iterable[str], platform: Platform) -> Iterator[str]:
+    """Yield an error for each build system that does not build for the platform's core."""
+    family = find_family(platform.architecture)
+    for name in names:
+        fitting = load_export(name).families
+        if fitting and family and family not in fitting:
+            platforms = [n for n in platform_names() if find_family_of(n) in fitting]
+            yield (
+                f"{name} does not build for {family}, the core of the platform "
+                f"'{platform.name}'; choose one of these platforms: {', '.join(platforms)}"
+            )
+
+
+def find_family_of(platform: str) -> str | None:
+    return find_family(load_platform(platform).architecture)
 
 
 def _list_names(stated: Any) -> list[Any]:

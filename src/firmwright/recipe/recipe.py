@@ -151,10 +151,11 @@ class DemoOptions(msgspec.Struct, frozen=True):
 
 
 class ExportOptions(msgspec.Struct, frozen=True):
-    """The build systems that the network is packaged for, and the version of the packages."""
+    """The build systems that the network is packaged for, the version and page of the packages."""
 
     to: tuple[str, ...]
     version: str = "0.1.0"
+    url: str | None = None
 
 
 class SlotOptions(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ def run(job: Job, folder: Path) -> None:
         title=job.recipe.name,
         name=job.recipe.c_prefix,
         version=options.version,
+        url=options.url,
         description=job.recipe.description,
         platform=job.platform,
         inputs=tuple(inputs),
