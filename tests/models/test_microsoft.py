@@ -24,7 +24,7 @@ from firmwright.models.onnx.domains import LEAST_INPUTS
 from firmwright.models.onnx.graph.quantized_lstm import QUANTIZED_LSTM
 from firmwright.models.onnx.graph.rewrites import RUNTIME_REWRITES
 from firmwright.models.onnx.importer import import_model, run_reference
-from tests.networks.firmware import run_generated
+from tests.networks.firmware import lowered, run_generated
 from tests.networks.onnx_models import graph, node, value
 
 pytestmark = pytest.mark.needs("gcc")
@@ -204,6 +204,27 @@ def test_an_operator_of_onnx_runtime_equals_it(
     assert expected.runtime.startswith("onnxruntime")
     ((found,),) = run_generated(data, [{"x": x}], tmp_path)
     np.testing.assert_allclose(found, expected.outputs[0][0], 1e-5, 1e-4 if is_float else 0)
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_weights_of_few_bits_stay_packed(tmp_path: Path, bits: int) -> None:
+    """The last block has 7 of 16 weights, and the level permits ONNX Runtime's 8-bit products."""
+    stored = RANDOM.integers(0, 256, (COLUMNS, 3, 2 * bits)).astype("uint8")
+    constants = {"b": stored, "s": np.abs(weights(COLUMNS * 3)), "bias": weights(COLUMNS)}
+    product = node(
+        "MatMulNBits", ["x", "b", "s", "", "", "bias"], ["y"], domain="com.microsoft",
+        K=39, N=COLUMNS, bits=bits, block_size=16, accuracy_level=4,
+    )  # fmt: skip
+    data = with_domain(
+        graph([product], [value("x", [2, 3, 39])], [value("y", [2, 3, COLUMNS])], constants, 17)
+    )
+    (remark,) = import_model(data, "m.onnx", {})[1].remarks
+    assert remark.startswith("MatMulNBits ('y'): accuracy_level is ignored")
+    network = lowered(data)
+    assert sum(array.nbytes for array in network.weights.values()) == sum(
+        (stored.nbytes, 4 * COLUMNS * 3, COLUMNS * 3, 4 * COLUMNS)
+    )
+    assert largest_difference(data, tmp_path) < 1e-4
 
 
 OPERATORS = {name.removeprefix("com.microsoft.") for name in (*RUNTIME_REWRITES, *QUANTIZED_LSTM)}

@@ -49,7 +49,7 @@ def normalize_forms(model: onnx.ModelProto) -> tuple[str, ...]:
         if get_opset(model) in GROUP_FACTOR_OPSETS:
             replace_nodes(graph, [new for node in graph.node for new in split_groups(node)])
     raise_early_forms(model, list(find_graphs(model.graph)))
-    remarks = drop_unknown_attributes(model)
+    remarks = (*drop_unknown_attributes(model), *require_float_products(model))
     drop_empty_lists(model)
     drop_unread_results(model)
     state_types(model)
@@ -137,6 +137,26 @@ def drop_empty_lists(model: onnx.ModelProto) -> None:
             optional = attribute.name in known and not known[attribute.name].required
             if field and optional and not getattr(attribute, field):
                 node.attribute.remove(attribute)
+
+
+def require_float_products(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Remove ``accuracy_level`` of MatMulNBits, which permits less precise products.
+
+    With level 4, ONNX Runtime rounds the data of a block to 8 bits. The note names the nodes.
+    """
+    names = []
+    for node in (n for graph in find_graphs(model.graph) for n in graph.node):
+        stated = next((a for a in node.attribute if a.name == "accuracy_level"), None)
+        if node.op_type == "MatMulNBits" and stated is not None:
+            node.attribute.remove(stated)
+            if stated.i > 1:
+                names.append(f"'{node.name or next(iter(node.output), '')}'")
+    if not names:
+        return ()
+    return (
+        f"MatMulNBits ({', '.join(names)}): accuracy_level is ignored; firmware and reference "
+        "compute in float32",
+    )
 
 
 def find_schema(node: onnx.NodeProto, version: int) -> onnx.defs.OpSchema | None:

@@ -10,6 +10,8 @@ from tvm import relax, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as script
 
+from firmwright.models.onnx.local_arrays import make_local
+
 ROUNDS = 100
 """The maximum number of rounds of the approximation in ONNX Runtime."""
 
@@ -69,11 +71,6 @@ def build_statement(pairs: Any, result: Any, rows: int, count: int) -> tirx.Stmt
                         products[j] = (products[j] + step[0] * matrix[i, j]) / grown
                         p[row, j] = p[row, j] / grown
         return builder.get()
-
-
-def make_local(name: str, *shape: int) -> Any:
-    """Return a local array of the kernel."""
-    return script.buffer_proxy(IRBuilder.name(name, script.alloc_buffer(list(shape), "float32")))
 
 
 def fill_matrix(pairs: Any, matrix: Any, p: Any, row: Any, count: int) -> None:

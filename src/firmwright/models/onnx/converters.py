@@ -24,6 +24,7 @@ from firmwright.models.onnx.bit_patterns import (
     convert_float_to_code,
 )
 from firmwright.models.onnx.class_probabilities import convert_pairwise_probabilities
+from firmwright.models.onnx.packed_products import convert_packed_product
 
 Inputs = Sequence[relax.Expr]
 Attributes = Mapping[str, Any]
@@ -128,6 +129,7 @@ CONVERTERS: dict[str, Converter] = {
     "InstanceNormalization": convert_instance_norm,
     "Max": make_min_max(relax.op.maximum),
     "Min": make_min_max(relax.op.minimum),
+    "PackedProduct": convert_packed_product,
     "PairwiseProbabilities": convert_pairwise_probabilities,
     "Sign": convert_sign,
 }

@@ -9,6 +9,7 @@ scales once, but the rewritten form rounds twice. So a result may differ by one 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -245,25 +246,75 @@ def rewrite_dynamic_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     return body.finish(add_bias(body, body.add("MatMul", *operands), bias))
 
 
-def rewrite_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Rewrite a MatMulNBits: weights of 2, 4 or 8 bits in blocks become one constant of floats."""
-    body = NodeBuilder(node, walk)
-    a, b, scales, zeros, groups, bias = read_inputs(node, 6)
+@dataclass(frozen=True)
+class BlockWeights:
+    """The constants of a MatMulNBits: K, N, the weights' bits, and the weights in a block.
+
+    ``stored`` has the bytes (N, blocks, bytes of a block); ``scales`` and ``points`` are
+    (N, blocks). The points are bytes, unless the model stores floats.
+    """
+
+    depth: int
+    columns: int
+    bits: int
+    block: int
+    stored: npt.NDArray[np.uint8]
+    scales: npt.NDArray[np.float32]
+    points: npt.NDArray[Any]
+
+    def dequantize(self) -> npt.NDArray[np.float32]:
+        """Return the weights as floats (K, N)."""
+        digits = unpack_bits(self.stored, self.bits)[..., : self.block].astype("float32")
+        weights = (digits - self.points[..., None]) * self.scales[..., None]
+        real: npt.NDArray[np.float32] = weights.reshape(self.columns, -1)[:, : self.depth].T
+        return real
+
+
+def read_block_weights(node: onnx.NodeProto, walk: Specializer) -> BlockWeights | None:
+    """Return the weights of a MatMulNBits; None if they are not constants in plain order."""
+    _, b, scales, zeros, groups, _ = read_inputs(node, 6)
     if groups or not {n for n in (b, scales, zeros) if n} <= walk.constants.keys():
         return None
     depth, columns, bits, block = (
         get_attribute(node, n, 4) for n in ("K", "N", "bits", "block_size")
     )
-    blocks = -(-depth // block)
-    factors = walk.constants[scales].reshape(columns, blocks, 1).astype("float32")
-    points = walk.constants[zeros] if zeros else np.float32(2 ** (bits - 1))
-    if points.dtype == np.uint8:
-        points = unpack_bits(points.reshape(columns, -1), bits)[:, :blocks]
-    if zeros:
-        points = points.reshape(columns, blocks, 1).astype("float32")
-    stored = unpack_bits(walk.constants[b].reshape(columns, blocks, -1), bits)[..., :block]
-    weights = ((stored - points) * factors).reshape(columns, -1)[:, :depth]
-    product = body.add("MatMul", a, body.constant(weights.T, walk.dtype(a)))
+    shape = columns, -(-depth // block)
+    points = walk.constants[zeros] if zeros else None
+    if points is None:
+        points = np.full(shape, 2 ** (bits - 1), "uint8")
+    elif points.dtype == np.uint8:
+        points = unpack_bits(points.reshape(columns, -1), bits)[:, : shape[1]]
+    return BlockWeights(
+        depth, columns, bits, block,
+        stored=walk.constants[b].reshape(*shape, -1),
+        scales=walk.constants[scales].reshape(shape).astype("float32"),
+        points=points.reshape(shape).astype("uint8" if points.dtype == np.uint8 else "float32"),
+    )  # fmt: skip
+
+
+def rewrite_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a MatMulNBits to a MatMul: its weights become one constant of floats."""
+    weights = read_block_weights(node, walk)
+    if weights is None:
+        return None
+    body, data, bias = NodeBuilder(node, walk), node.input[0], read_inputs(node, 6)[5]
+    product = body.add("MatMul", data, body.constant(weights.dequantize(), walk.dtype(data)))
+    return body.finish(add_bias(body, product, bias))
+
+
+def pack_product_of_bits(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a MatMulNBits of float32 to a PackedProduct, whose weights stay packed."""
+    weights = read_block_weights(node, walk)
+    if weights is None or walk.dtype(node.input[0]) != np.float32:
+        return rewrite_product_of_bits(node, walk)
+    body, bias = NodeBuilder(node, walk), read_inputs(node, 6)[5]
+    constants = [
+        body.constant(array, str(array.dtype))
+        for array in (weights.stored, weights.scales, weights.points)
+    ]
+    product = body.add(
+        "PackedProduct", node.input[0], *constants, bits=weights.bits, block_size=weights.block
+    )
     return body.finish(add_bias(body, product, bias))
 
 

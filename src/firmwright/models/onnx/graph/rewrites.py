@@ -32,7 +32,7 @@ from firmwright.models.onnx.graph.linear import (
     rewrite_dft,
     rewrite_stft,
 )
-from firmwright.models.onnx.graph.microsoft import MICROSOFT
+from firmwright.models.onnx.graph.microsoft import MICROSOFT, pack_product_of_bits
 from firmwright.models.onnx.graph.moments import MOMENTS
 from firmwright.models.onnx.graph.normalizations import NORMALIZATIONS, rewrite_batch_norm
 from firmwright.models.onnx.graph.padding import rewrite_pad
@@ -335,6 +335,7 @@ REWRITES: dict[str, Rewrite] = {
     **RECURRENT,
     **REDUCTIONS,
     **RUNTIME_REWRITES,
+    "com.microsoft.MatMulNBits": pack_product_of_bits,
     "Resize": rewrite_resize,
     **SELECTIONS,
     "STFT": rewrite_stft,

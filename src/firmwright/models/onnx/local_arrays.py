@@ -1,0 +1,13 @@
+"""Declares local arrays in TIR that the importer writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as script
+
+
+def make_local(name: str, *shape: int) -> Any:
+    """Return a local array of the kernel."""
+    return script.buffer_proxy(IRBuilder.name(name, script.alloc_buffer(list(shape), "float32")))
