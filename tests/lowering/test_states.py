@@ -79,6 +79,7 @@ def test_svdf_is_exact(tmp_path: Path) -> None:
         write_integer_lstm(1, -15, 0),
         write_integer_lstm(2, -11, 3, clip=0.3, extended=True),
         write_integer_lstm(1, -11, 3, clip=10, hidden_grid=False),
+        write_integer_lstm(0, -11, 3, clip=0.3),
     ],
     ids=[
         "cell of 2^-11",
@@ -86,6 +87,7 @@ def test_svdf_is_exact(tmp_path: Path) -> None:
         "cell of 2^-15",
         "peepholes and projection",
         "without intermediates",
+        "one step",
     ],
 )
 def test_an_integer_lstm_is_exact(data: bytes, tmp_path: Path) -> None:

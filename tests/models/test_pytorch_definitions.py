@@ -11,7 +11,7 @@ import pytest
 
 from firmwright.errors import UserError
 from firmwright.models import FORMATS
-from tests.networks.firmware import run_generated
+from tests.networks.firmware import SANITIZED, run_generated
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch")
 nn = torch.nn
@@ -181,9 +181,44 @@ def test_outputs_are_those_of_torch(model: Any, tmp_path: Path) -> None:
             np.testing.assert_allclose(a, b, 2e-5, 1e-5, err_msg=str(number))
 
 
+def mix_types(x: Any) -> Any:
+    narrow = torch.complex(x, x * 2)
+    wide = torch.complex(x.double(), x.double() + 1)
+    return torch.view_as_real(narrow * wide - narrow), torch.view_as_real(narrow * x.double())
+
+
+def divide_if_chosen(x: Any) -> Any:
+    """Return a quotient, or the dividend if the divisor may be 0."""
+    count, divisor = (x * 7).to(torch.int32), (x * 3).to(torch.int32)
+    return torch.cond(
+        x.min() >= 1,
+        lambda a, b: (a // b, a % b, torch.fmod(a, b)),
+        lambda a, b: (a.clone(), a - b, b.clone()),
+        (count, divisor),
+    )
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("function", [mix_types, divide_if_chosen])
+def test_parts_of_two_types_and_divisors_of_zero(function: Any, tmp_path: Path) -> None:
+    data = exported(Call(function), torch.ones(2, 5))
+    values = np.linspace(-3, 6, 10, dtype="float32").reshape(2, 5)
+    given = [{"x": values}, {"x": np.abs(values) + 1}]
+    found = run_generated(data, given, tmp_path, SANITIZED, "pt2")
+    wanted = FORMATS["pt2"].load().run_reference(data, given).outputs
+    for ours, theirs in zip(found, wanted, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            np.testing.assert_allclose(a, b, 1e-6)
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
+        (
+            lambda x: torch.fft.rfft(x.repeat(1, 300)).abs(),
+            "a Fourier transform of 2400 numbers; expected at most 2048 real",
+        ),
         (torch.fft.rfft, "m.pt2: inputs or outputs are complex: _fft_r2c; use their real"),
         (lambda x: torch.fft.rfft(x).exp().abs(), r"aten.exp.default \(.*\) of complex numbers"),
     ],

@@ -272,7 +272,7 @@ def write_integer_lstm(
     hidden_grid: bool = True,
     extended: bool = False,
 ) -> bytes:
-    """Return an LSTM of 5 units in int8 over frames of 4 features.
+    """Return an LSTM of 5 units in int8 over frames of 4 features, or of one step without steps.
 
     The cell state counts steps of ``2 ** cell_exponent`` up to ``clip``; the output has the zero
     point. Without ``hidden_grid`` there are no intermediate tensors, as TFLite Micro allows.
@@ -282,7 +282,8 @@ def write_integer_lstm(
     generator = np.random.default_rng(8)
     network = StatefulBuilder()
     of_input, of_output = Quantization(0.03, 5), Quantization(1 / 128, zero_point)
-    given = [network.input((1, steps, 4), "int8", of_input)] + [-1] * 23
+    axes = (1, steps) if steps else (1,)
+    given = [network.input((*axes, 4), "int8", of_input)] + [-1] * 23
     for gate in range(4):
         for position, length, scale in ((1, 4, 0.012), (5, outputs, 0.008)):
             values = generator.integers(-127, 128, (5, length)).astype("int8")
@@ -300,12 +301,12 @@ def write_integer_lstm(
     given[19] = network.tensor((1, 5), "int16", Quantization(2.0**cell_exponent))
     for position in (18, 19):
         network.graph.tensors[given[position]].isVariable = True
-    result = network.output((1, steps, outputs), "int8", of_output)
+    result = network.output((*axes, outputs), "int8", of_output)
     gates = [network.tensor((0,), "int16", Quantization(2.0**-12)) for _ in range(4)]
     hidden = network.tensor((0,), "int8", Quantization(0.007, 9) if extended else of_output)
     tanh = schema.ActivationFunctionType.TANH
-    options = "UnidirectionalSequenceLSTMOptions"
-    kind = "UNIDIRECTIONAL_SEQUENCE_LSTM"
+    options = "UnidirectionalSequenceLSTMOptions" if steps else "LSTMOptions"
+    kind = "UNIDIRECTIONAL_SEQUENCE_LSTM" if steps else "LSTM"
     network.operator(kind, given, [result], options, 3, fusedActivationFunction=tanh,
                      cellClip=clip, projClip=0.6 if extended else 0)  # fmt: skip
     if hidden_grid:
