@@ -111,10 +111,11 @@ def test_the_axis_of_an_unsqueeze_is_a_scalar(tmp_path: Path) -> None:
     compare(model, tmp_path, normal(2, 3))
 
 
-def test_the_axes_of_a_squeeze_are_a_vector() -> None:
-    nodes = [node("Squeeze", ["x", "axis"], ["y"])]
+@pytest.mark.parametrize("operator", ["Squeeze", "ReduceSum", "ReduceMax", "ReduceL1"])
+def test_the_axes_of_other_operators_are_a_vector(operator: str) -> None:
+    nodes = [node(operator, ["x", "axis"], ["y"])]
     model = graph(nodes, [value("x", [2, 1])], [value("y", [2])], {"axis": np.array(-1)})
-    with pytest.raises(UserError, match=r"Squeeze .*its axes are the scalar -1; expected a vector"):
+    with pytest.raises(UserError, match=rf"{operator} .*axes are the scalar -1; expected a vector"):
         import_model(model.SerializeToString(), "m.onnx", {})
 
 

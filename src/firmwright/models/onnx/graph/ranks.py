@@ -47,7 +47,7 @@ def rewrite_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> Nodes | None
 
 
 def refuse_scalar_axis(node: onnx.NodeProto, walk: Specializer) -> None:
-    """Raise UserError for a Squeeze with a scalar axis, which ONNX Runtime rejects, too."""
+    """Raise UserError for an axis as a scalar, which ONNX Runtime rejects, too."""
     axes = walk.constants.get(read_inputs(node, 2)[1])
     if axes is not None and not axes.ndim:
         refuse(node, f"its axes are the scalar {axes}; expected a vector: state [{axes}]")

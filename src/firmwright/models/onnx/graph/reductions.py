@@ -10,6 +10,7 @@ from firmwright.models.onnx.graph.body import (
     parse_rewrite,
     read_inputs,
 )
+from firmwright.models.onnx.graph.ranks import refuse_scalar_axis
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 REDUCE_BOOL = """
@@ -52,10 +53,27 @@ def rewrite_without_axes(node: onnx.NodeProto, walk: Specializer) -> Nodes | Non
     return body.finish(body.add("Abs", data))
 
 
-REDUCTIONS: dict[str, Rewrite] = {
-    "LpNormalization": rewrite_lp_normalization,
+SPECIAL_REDUCTIONS: dict[str, Rewrite | None] = {
+    **dict.fromkeys(("ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum")),
     **{kind: make_bool_rewrite(kind) for kind in ("ReduceMax", "ReduceMin")},
     **dict.fromkeys(
         ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare"), rewrite_without_axes
     ),
+}
+"""The rewrite of each reduction; None if TVM's converter is right."""
+
+
+def require_vector_axes(rewrite: Rewrite | None) -> Rewrite:
+    """Return the rewrite, which rejects a scalar axis: TVM's converters would reduce all axes."""
+
+    def checked(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+        refuse_scalar_axis(node, walk)
+        return rewrite(node, walk) if rewrite else None
+
+    return checked
+
+
+REDUCTIONS: dict[str, Rewrite] = {
+    "LpNormalization": rewrite_lp_normalization,
+    **{kind: require_vector_axes(rewrite) for kind, rewrite in SPECIAL_REDUCTIONS.items()},
 }
