@@ -227,7 +227,7 @@ def test_init_and_build_select_one_network_of_a_file(folder: Repository) -> None
     ("words", "message"),
     [
         (("missing.onnx",), "missing.onnx: cannot read the model: No such file or directory"),
-        (("net.h5",), "net.h5: a Keras model is not read; convert it to TFLite"),
+        (("net.h5",), "net.h5: a Keras model is not read; convert it: python -c"),
         (
             ("net.bin",),
             "net.bin: the suffix '.bin' is not the suffix of a format; expected .lite, ",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -189,17 +190,44 @@ STABLEHLO_HINT = (
     "StableHLO is not supported: it needs the MLIR bindings of jaxlib, 600 MB; write the model as "
     "ONNX, TFLite or .pt2, or import it in Python and state `model: {python: 'module:function'}`"
 )
-CONVERT_HINT = "convert it to TFLite (tf.lite.TFLiteConverter) or ONNX"
+CONVERT_HINT = (
+    'convert it: python -c "import tensorflow as tf; '
+    "open('{stem}.tflite', 'wb').write(tf.lite.TFLiteConverter.{source}.convert())\""
+)
+KERAS_SOURCE = "from_keras_model(tf.keras.models.load_model('{file}'))"
+SAVED_SOURCE = "from_saved_model('{folder}')"
+"""The constructors of TensorFlow's converter, with the model's path."""
 UNSUPPORTED_SUFFIXES = {
     ".pt": f"a .pt file holds weights or TorchScript, not an exported program; {EXPORT_HINT}",
     ".pth": f"a .pth file holds weights or TorchScript, not an exported program; {EXPORT_HINT}",
     ".mlir": STABLEHLO_HINT,
     ".stablehlo": STABLEHLO_HINT,
-    ".h5": f"a Keras model is not read; {CONVERT_HINT}",
-    ".keras": f"a Keras model is not read; {CONVERT_HINT}",
-    ".pb": f"a TensorFlow graph is not read; {CONVERT_HINT}",
+    ".h5": f"a Keras model is not read; {CONVERT_HINT.replace('{source}', KERAS_SOURCE)}",
+    ".keras": f"a Keras model is not read; {CONVERT_HINT.replace('{source}', KERAS_SOURCE)}",
+    ".pb": f"a SavedModel is not read; {CONVERT_HINT.replace('{source}', SAVED_SOURCE)}",
 }
-"""The advice for files of unsupported formats, by suffix."""
+"""The advice for files of unsupported formats, by suffix.
+
+``{file}``, ``{folder}`` and ``{stem}`` are replaced by the model's path, its folder and its name.
+"""
+
+PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
+"""Paths that a shell and Python read as they are; the advice names ``model`` for others."""
+
+
+def describe_unsupported(suffix: str, file: str) -> str | None:
+    """Return the advice for a model file with this suffix; None if the suffix is not listed."""
+    advice = UNSUPPORTED_SUFFIXES.get(suffix)
+    if advice is None:
+        return None
+    path = PurePosixPath(file)
+    if not PLAIN_PATH.fullmatch(file):
+        path = PurePosixPath(f"model{suffix}")
+    stem = path.parent.name if path.name == "saved_model.pb" else path.stem
+    names = {"{file}": str(path), "{folder}": str(path.parent), "{stem}": stem or "model"}
+    for name, value in names.items():
+        advice = advice.replace(name, value)
+    return advice
 
 
 def format_of(filename: str, stated: str | None) -> Format:

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from firmwright.documents.schema_check import quote
-from firmwright.models.formats import FORMATS, UNSUPPORTED_SUFFIXES
+from firmwright.models.formats import FORMATS, describe_unsupported
 from firmwright.recipe.catalog import Catalog
 
 FORMATS_BY_SUFFIX = {suffix: f.name for f in FORMATS.values() for suffix in f.suffixes}
@@ -81,8 +81,8 @@ def get_suffix(file: str) -> str:
 def describe_unknown_format(file: str) -> str:
     """Return the message for a model whose suffix does not identify a format."""
     suffix = get_suffix(file)
-    if suffix in UNSUPPORTED_SUFFIXES:
-        return UNSUPPORTED_SUFFIXES[suffix]
+    if advice := describe_unsupported(suffix, file):
+        return advice
     suffixes = ", ".join(sorted(FORMATS_BY_SUFFIX))
     found = f"the suffix {quote(suffix)} is not the suffix of a format"
     return f"{found}; expected {suffixes}, or a key 'format'"
