@@ -107,7 +107,24 @@ def write_floats() -> bytes:
     return builder.build()
 
 
+def write_scales_of_zero() -> bytes:
+    """Return the first step of an unrolled recurrent layer: a product with zeros of scale 0."""
+    builder = ModelBuilder()
+    random = np.random.default_rng(6)
+    zeros = builder.constant(np.zeros((1, 4), "int16"), Quantization(0.0))
+    weights = builder.constant(random.integers(-127, 128, (6, 4)).astype("int8"),
+                               Quantization(0.004))  # fmt: skip
+    product = builder.tensor((1, 6), "int16", Quantization(3e-43))
+    builder.operator("FULLY_CONNECTED", [zeros, weights, -1], [product], "FullyConnectedOptions",
+                     version=7)  # fmt: skip
+    source = builder.input((1, 6), "int16", Quantization(0.0003))
+    result = builder.output((1, 6), "int16", Quantization(0.0004))
+    builder.operator("ADD", [product, source], [result], "AddOptions", version=3)
+    return builder.build()
+
+
 EXACT = {
+    "scales of zero": write_scales_of_zero(),
     "bias of another scale": write_layers(),
     "sum": write_sums((0.027, 0.0313, 0.003)),
     "others": write_others(),

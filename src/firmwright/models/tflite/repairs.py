@@ -18,7 +18,7 @@ import tflite
 from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import UserError
-from firmwright.models.tflite.checks import decode_text
+from firmwright.models.tflite.checks import SMALLEST_SCALE, decode_text
 
 KINDS: Mapping[int, str] = {
     v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)
@@ -50,7 +50,7 @@ def repair(data: bytes) -> bytes:
     A model that needs no repair is returned unchanged.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
-    steps = (repair_tensors, add_intermediates, state_bias_types)
+    steps = (repair_tensors, raise_scales, add_intermediates, state_bias_types)
     changed = [step(model) for step in steps]
     return pack(model, len(data)) if any(changed) else data
 
@@ -68,6 +68,22 @@ def repair_tensors(model: Any) -> bool:
         if tensor.quantization is not None and not has_scales(tensor):
             changed = changed or tensor.quantization.scale is not None
             tensor.quantization = None
+    return changed
+
+
+def raise_scales(model: Any) -> bool:
+    """Set scales below the normal numbers of float32 to the least one; return whether any changed.
+
+    Converters write 0 for zeros, such as the initial state of an unrolled recurrent layer, and the
+    scale of a product with them is too small for a multiplier.
+    """
+    changed = False
+    for tensor in model.subgraphs[0].tensors:
+        if not has_scales(tensor) or tensor.type == schema.TensorType.INT32:
+            continue
+        scales = np.maximum(np.asarray(tensor.quantization.scale, "float32"), SMALLEST_SCALE)
+        if (scales != tensor.quantization.scale).any():
+            tensor.quantization.scale, changed = scales, True
     return changed
 
 
