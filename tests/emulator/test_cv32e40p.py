@@ -90,7 +90,7 @@ def test_a_platform_of_another_core_is_rejected() -> None:
 
 def test_missing_programs_and_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    message = "verilator and g++ and make are not installed; install them: apt-get install"
+    message = "verilator, g++, make are not installed; install the programs: apt-get install"
     assert RTL.explain_unusable(RV32).startswith(message)
     assert RTL.find_files(RV32) is None
 

@@ -12,8 +12,8 @@ from firmwright.toolchain import Platform
 from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.opened_files import OpenedFiles
 
-PROGRAMS = {"verilator": "verilator", "g++": "g++", "make": "make"}
-"""The programs that build the simulator, and their Debian packages."""
+PROGRAMS = ("verilator", "g++", "make")
+"""The programs that build the simulator. Their Debian packages have the same names."""
 
 ARCHITECTURES = ("rv32ic", "rv32imc")
 """The architectures whose instructions the core has."""
@@ -51,12 +51,11 @@ class Cv32e40p(Emulator):
                 f"the package {PACKAGE} is not installed; install it: "
                 "python -m pip install 'firmwright[rtl]'"
             )
-        missing = [package for program, package in PROGRAMS.items() if which(program) is None]
+        missing = [program for program in PROGRAMS if which(program) is None]
         if not missing:
             return ""
-        one = len(missing) == 1
-        listed = f"{' and '.join(missing)} {'is' if one else 'are'} not installed"
-        return f"{listed}; install {'it' if one else 'them'}: apt-get install {' '.join(missing)}"
+        listed = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
+        return f"{listed}; install the programs: apt-get install {' '.join(missing)}"
 
     def find_files(self, platform: Platform, /) -> OpenedFiles | None:
         if self.explain_unusable(platform):

@@ -1,0 +1,64 @@
+"""Tabulate the cycles of networks on the RTL of CV32E40P next to the prediction of its table.
+
+    FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.cycles [RECIPE …] [--wait-states 2]
+
+Each firmware runs one sample in unicorn and one on the RTL. With wait states, the flash provides
+lines of 16 bytes. The rows are CSV.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import firmwright
+
+ROOT = Path(__file__).parents[2]
+RECIPES = ("resnet8", "kws", "vww", "ad")
+STALLS = ("load_use", "jump_register", "fetch", "other")
+COLUMNS = ("network", "instructions", "cycles by the table", "cycles in the RTL", "table / RTL",
+           "cycles per instruction", *(f"stalls: {kind}" for kind in STALLS))  # fmt: skip
+
+
+def write_platform(folder: Path, wait_states: int) -> Path:
+    """Write a copy of rv32-bare whose flash has wait states."""
+    description = yaml.safe_load((ROOT / "toolchains/platforms/rv32-bare.yaml").read_text("utf-8"))
+    description["memories"]["flash"]["wait_states"] = wait_states
+    path = folder / "slow.yaml"
+    path.write_text(yaml.safe_dump({**description, "name": path.stem}), "utf-8")
+    return path
+
+
+def run(recipe: str, emulator: str, platform: Path, folder: Path) -> dict[str, Any]:
+    """Build and run one sample; return the record of the run."""
+    variables = {"platform": platform, "emulator": emulator, "samples": 1, "outdir": folder}
+    firmwright.build(ROOT / f"recipes/{recipe}.yaml", **variables)
+    record: dict[str, Any] = json.loads((folder / "slow/run/run.json").read_text("utf-8"))
+    assert record["differences"] == 0, record
+    return record
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("recipes", nargs="*", default=RECIPES)
+    parser.add_argument("--wait-states", type=int, default=0)
+    given = parser.parse_args()
+    print(",".join(COLUMNS))
+    with tempfile.TemporaryDirectory() as work:
+        platform = write_platform(Path(work), given.wait_states)
+        for name in given.recipes:
+            table = run(name, "unicorn", platform, Path(work, name))["cycles_total"]
+            rtl = run(name, "cv32e40p", platform, Path(work, name))
+            cycles, instructions = rtl["cycles_total"], rtl["instructions_total"]
+            cells = [name, instructions, table, cycles, f"{table / cycles:.4f}"]
+            cells += [f"{cycles / instructions:.3f}", *(rtl["stalls"][kind] for kind in STALLS)]
+            print(",".join(map(str, cells)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
