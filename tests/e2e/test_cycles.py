@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from .conftest import Repository
 
@@ -17,6 +18,7 @@ def test_cycles_of_the_rtl_name_their_source(copy_of_built: Repository) -> None:
     assert "cycles (in the RTL of CV32E40P, zero wait states)" in done.stdout + done.stderr
     run = json.loads((repository.folder / "build/digits/rv32-bare/run/run.json").read_text())
     assert run["mismatches"] == 0
+    assert re.search(r"without an instruction: load_use \d+\.\d %, jump_register", done.stdout)
     assert run["cycles_source"] == "in the RTL of CV32E40P"
     assert run["cycles_total"] == run["instructions"] + sum(run["stalls"].values())
     assert run["cycles_total"] == sum(run["cycles_by_function"].values())

@@ -115,7 +115,7 @@ def test_an_interrupt_ends_the_simulator(
 ) -> None:
     firmware = read_firmware(build("known_count.c", "rv32-bare"))
     simulator = tmp_path / "simulator"
-    simulator.write_text("#!/bin/sh\necho 7\nexec cat /dev/zero > /dev/null\n")
+    simulator.write_text('#!/bin/sh\necho $$ > "$1/pid"\necho 7\nexec cat /dev/zero > /dev/null\n')
     simulator.chmod(0o700)
 
     def interrupt(_report: object) -> None:
@@ -124,8 +124,8 @@ def test_an_interrupt_ends_the_simulator(
     listen(interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_simulator(simulator, tmp_path, Run(firmware, RV32, b"", "counted", (), 9), 100)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 @pytest.fixture

@@ -181,9 +181,12 @@ def name_cycles(cycles: ClockCycles | None, layers: CountedFunctions) -> dict[st
 
 
 def list_remarks(record: RunRecord) -> list[str]:
-    """Return notes that no other record has: repeated samples, and counts of devices."""
+    """Return notes that no other record has: repeated samples, stalls, and counts of devices."""
     given, different = len(record.inputs), len(set(record.inputs))
     filled = record.batch > 1 and different < given
+    all_cycles = sum(record.cycles_by_function.values())
     count = f"{different} sample{'s' if different > 1 else ''}"
     again = [f"{count} in turn fill{'s' if different == 1 else ''} the batches"] if filled else []
-    return again + [f"{name} {count:,}" for name, count in record.counts.items()]
+    stalls = [f"{name} {100 * count / all_cycles:.1f} %" for name, count in record.stalls.items()]
+    stalled = [f"cycles without an instruction: {', '.join(stalls)}"] if stalls else []
+    return again + stalled + [f"{name} {count:,}" for name, count in record.counts.items()]
