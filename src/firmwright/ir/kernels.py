@@ -93,8 +93,9 @@ class Kernel:
     ``float_operators`` have no integer form. ``functions`` are the functions and macros of the
     C library and of the project's headers that the body uses. ``library_functions`` are the
     functions of the recipe's libraries that it calls. ``headers`` names more headers of the project
-    that it needs. ``cycles`` is the estimate of the device's cost model. If the code replaces the
-    result of a closed tool, ``stand_in`` names the tool. ``note`` describes the loops that the
+    that it needs. ``cycles`` is the estimate of the device's cost model, or of another
+    ``cycles_source``, such as "the vendor's estimate". If the code replaces the result of a closed
+    tool, ``stand_in`` names the tool. ``note`` describes the loops that the
     device chose. ``definitions`` is C code before the function. If the function only starts a job,
     ``wait_function`` waits for the job; one of the ``headers`` declares it. ``events`` maps the
     wait function of another device to a function that makes the next job of this device wait for
@@ -123,6 +124,7 @@ class Kernel:
     files: tuple[SourceFile, ...] = ()
     in_place: tuple[str, ...] = ()
     events: Mapping[str, str] = field(default_factory=dict)
+    cycles_source: str = ""
 
     def write_over(self, name: str) -> Kernel:
         """Return the kernel whose output uses the memory of this input.

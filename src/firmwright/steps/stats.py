@@ -67,13 +67,15 @@ def describe_source(
     platform: Platform, kernels: Kernels, partition: Partition, record: RunRecord
 ) -> str:
     """Return how the numbers of a timeline are found."""
-    modelled = {kernel.region for kernel in kernels.kernels if kernel.cycles is not None}
-    devices = sorted({r.device for r in partition.regions if r.name in modelled})
+    sources = {k.region: k.cycles_source for k in kernels.kernels if k.cycles is not None}
+    devices = sorted({r.device for r in partition.regions if sources.get(r.name) == ""})
     models = f"the cost model{'s' if len(devices) > 1 else ''} of {' and '.join(devices)}"
+    named = sorted({*sources.values()} - {""})
+    models = " and ".join([*([models] if devices else ()), *named])
     if record.cycles_total is not None:
         processor = f"{record.cycles_source}, {describe_waits(platform)}"
-        return f"{processor}; by {models}" if devices else processor
-    if devices:
+        return f"{processor}; by {models}" if models else processor
+    if models:
         return f"by {models}; one cycle assumed per instruction of the processor"
     return f"counted by {record.emulator}"
 
