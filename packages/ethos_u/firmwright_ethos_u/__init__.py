@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 
 class EthosU(Target):
-    """The accelerator; chains of int8 convolutions run on it."""
+    """The accelerator; Vela compiles the int8 layers that run on it."""
 
     name = "ethos_u"
-    reason = "Vela compiles the chain of convolutions that it is part of"
+    reason = "Vela compiles the layers of its region"
     packages = ("ethos-u-vela",)
+    operators = ("conv2d", "add", "avg_pool2d", "softmax")
 
     @property
     def options(self) -> Mapping[str, tuple[str, ...]]:
@@ -36,10 +37,10 @@ class EthosU(Target):
         return {"accelerator": tuple(HARDWARE), "memory": tuple(MEMORY_MODES)}
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
-        """Return the chains of convolutions that break no rule."""
-        from firmwright_ethos_u.placement import place_convolutions
+        """Return the regions of layers that break no rule."""
+        from firmwright_ethos_u.placement import place_layers
 
-        return place_convolutions(module, context)
+        return place_layers(module, context)
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         """Compile a region with Vela."""

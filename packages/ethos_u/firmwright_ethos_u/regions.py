@@ -1,35 +1,32 @@
-"""Compiles a run of quantized convolutions with Vela to a kernel."""
+"""Compiles a region of quantized layers with Vela to a kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 import tvm
+from tvm import relax
 
 from firmwright.device import (
-    Constant,
     Context,
     Cycles,
     Kernel,
     LoweredRegion,
     Parameter,
     Region,
-    StoredTensor,
     UserError,
     constant_array,
     main_bindings,
     short_name,
-    static_shape,
 )
 from firmwright_ethos_u.compiled_file import read_compiled
 from firmwright_ethos_u.compiled_model import CALL
 from firmwright_ethos_u.compiler import CompiledNetwork, Port, compile_network
-from firmwright_ethos_u.flatbuffer import NetworkWriter
 from firmwright_ethos_u.hardware import DEFAULT_ACCELERATOR, DEFAULT_MEMORY_MODE
 from firmwright_ethos_u.layers import Layer, find_layers
+from firmwright_ethos_u.operators import write_network
 from firmwright_ethos_u.stream import read_payload
 
 
@@ -37,7 +34,9 @@ def lower_region(region: Region, module: tvm.IRModule, context: Context) -> Lowe
     """Return a kernel that copies its inputs, runs the command stream, and copies its outputs."""
     function = tvm.IRModule({"main": module[region.name].without_attr("global_symbol")})
     layers = [*find_layers(function)]
-    compiled = compile_layers(layers, context) if layers else read_call(function, context)
+    compiled = (
+        compile_function(function, layers, context) if layers else read_call(function, context)
+    )
     arrays = {
         f"{region.name}_{name}": np.frombuffer(data, np.uint8)
         for name, data in (("commands", compiled.payload), ("constants", compiled.constants))
@@ -61,14 +60,27 @@ def lower_region(region: Region, module: tvm.IRModule, context: Context) -> Lowe
         float_operators=(),
         headers=("fw_ethos_u.h",),
         cycles=Cycles(compute=int(compiled.estimated_cycles or 0), transfer=0, stall=0),
+        cycles_source="the vendor's estimate (Vela)",
         note=f"Vela's command stream for {read_payload(compiled.payload)[0].name}",
     )
     return LoweredRegion(kernel, arrays)
 
 
-def compile_layers(layers: Sequence[Layer], context: Context) -> CompiledNetwork:
-    """Compile a run of convolutions; raise VelaError if Vela rejects it."""
-    return compile_network(write_network(layers), *read_options(context))
+def compile_function(
+    function: tvm.IRModule, layers: Sequence[Layer], context: Context
+) -> CompiledNetwork:
+    """Compile the layers of a region; its inputs and outputs are those of the function."""
+    main = function["main"]
+    names = {b.var: b.value for b in main_bindings(function) if isinstance(b.value, relax.Var)}
+    outputs = [names.get(variable, variable) for variable in main.body.body.fields]
+    return compile_layers(layers, main.params, outputs, context)
+
+
+def compile_layers(
+    layers: Sequence[Layer], inputs: Sequence[Any], outputs: Sequence[Any], context: Context
+) -> CompiledNetwork:
+    """Compile layers between variables; raise VelaError if Vela rejects them."""
+    return compile_network(write_network(layers, inputs, outputs), *read_options(context))
 
 
 def read_options(context: Context) -> tuple[str, str]:
@@ -131,56 +143,3 @@ def write_body(compiled: CompiledNetwork) -> str:
         *(f"memcpy({name}, {place}, {size}u);" for place, name, size in copies_out),
     ]
     return "\n".join(f"    {line}" for line in lines)
-
-
-def write_network(layers: Sequence[Layer]) -> bytes:
-    """Return a run of convolutions as a TFLite file."""
-    writer = NetworkWriter()
-    first = add_tensor(writer, layers[0].operands[0])
-    current = first
-    for layer in layers:
-        current = write_convolution(writer, layer, current)
-    return writer.build([first], [current])
-
-
-def add_tensor(writer: NetworkWriter, stored: StoredTensor) -> int:
-    """Add a tensor with one scale."""
-    shape = static_shape(stored.value)
-    scale, zero = float(stored.scale.item()), int(stored.zero_point.item())
-    return writer.tensor(shape, stored.dtype, [scale], zero)
-
-
-def write_convolution(writer: NetworkWriter, layer: Layer, current: int) -> int:
-    """Add a convolution; return its output."""
-    source, weights, bias = layer.operands
-    attrs = layer.attributes
-    assert isinstance(weights.value, Constant)
-    values = constant_array(weights.value)
-    depthwise = attrs.groups != 1
-    outputs = static_shape(layer.chain.result.value)[3]
-    # The layouts are HWIO, and HWOI with one input for a depthwise convolution.
-    values = (
-        values.reshape(1, *values.shape[:2], outputs) if depthwise else values.transpose(3, 0, 1, 2)
-    )
-    scales = np.broadcast_to(weights.scale.ravel(), outputs).tolist()
-    kernel = writer.constant(np.ascontiguousarray(values), scales, 3 if depthwise else 0)
-    sums = np.zeros(outputs, np.int32)
-    if bias is not None:
-        assert isinstance(bias.value, Constant)
-        sums = np.broadcast_to(constant_array(bias.value).ravel(), outputs).copy()
-    biases = writer.constant(sums, [float(source.scale.item()) * scale for scale in scales])
-    target = add_tensor(writer, layer.chain.result)
-    options: dict[str, int] = {
-        "padding": layer.padding,
-        "fusedActivationFunction": layer.activation,
-        "strideH": int(attrs.strides[0]),
-        "strideW": int(attrs.strides[1]),
-        "dilationHFactor": int(attrs.dilation[0]),
-        "dilationWFactor": int(attrs.dilation[1]),
-    }
-    name, table = "CONV_2D", "Conv2DOptions"
-    if depthwise:
-        name, table = "DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions"
-        options["depthMultiplier"] = outputs // prod(static_shape(source.value)[3:])
-    writer.operator(name, [current, kernel, biases], [target], table, **options)
-    return target

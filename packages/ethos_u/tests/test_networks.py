@@ -70,7 +70,7 @@ def scale_and_round(sums: Array, factor: int, shift: int) -> Array:
     The first one is SaturatingRoundingDoublingHighMul, the second one RoundingDivideByPOT.
     """
     product = sums * factor
-    nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
-    high = np.sign(nudged) * (abs(nudged) >> 31)
+    nudged: Array = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
+    high = np.sign(nudged) * (np.abs(nudged) >> 31)
     mask = (1 << shift) - 1
     return np.asarray((high >> shift) + ((high & mask) > (mask >> 1) + (high < 0)))
