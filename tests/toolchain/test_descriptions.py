@@ -83,6 +83,10 @@ def test_a_platform_of_an_installed_package(
     assert "chip-board" in platform_names()
     with pytest.raises(UserError, match="unknown platform 'chip-bord'; did you mean 'chip-board'"):
         load_platform("chip-bord")
+    point = EntryPoint("chip", "no_boards", "firmwright.platforms")
+    monkeypatch.setattr(descriptions, "find_plugins", lambda _: [point])
+    with pytest.raises(UserError, match="package chip adds platforms, but its installation is inc"):
+        platform_names()
 
 
 @pytest.mark.parametrize(("kind", "name"), OWN, ids=lambda value: getattr(value, "noun", value))

@@ -105,10 +105,21 @@ class DescriptionKind:
         return tuple(sorted(list_names(self._folder())))
 
     def installed_folders(self) -> dict[str, Traversable]:
-        """Return the folder of each description that an installed package adds, by name."""
-        points = find_plugins(self.group) if self.group else ()
-        folders = [files(point.value) for point in points]
-        return {name: folder for folder in folders for name in list_names(folder)}
+        """Return the folder of each description that an installed package adds, by name.
+
+        Raises UserError for an incomplete installation.
+        """
+        found = {}
+        for point in find_plugins(self.group) if self.group else ():
+            try:
+                folder = files(point.value)
+            except ModuleNotFoundError as error:
+                raise UserError(
+                    f"the package {point.name} adds {self.noun}s, but its installation is "
+                    f"incomplete: {error}; install it again, or remove it"
+                ) from None
+            found.update(dict.fromkeys(list_names(folder), folder))
+        return found
 
     def load(self, name_or_path: str, relative_to: Path | None = None) -> dict[str, Any]:
         """Return the description of this name, or of this ``.yaml`` file.
