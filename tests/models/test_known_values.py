@@ -148,3 +148,18 @@ def test_sizes_that_the_values_of_an_input_decide_are_rejected() -> None:
     builder.operator("RESHAPE", [source, size], [result], "ReshapeOptions", version=1)
     with pytest.raises(UserError, match=r"RESHAPE .*sizes or axes from 't1'"):
         FORMATS["tflite"].load().import_model(builder.build(), "net", {})
+
+
+def test_sizes_are_known_if_the_network_divides_by_its_input() -> None:
+    builder = ModelBuilder()
+    source = builder.input((1, 4), "int32", None)
+    batch, quotient = add_batch(builder, source, 2), builder.tensor((1, 4), "int32", None)
+    hundred = builder.constant(ints(100))
+    builder.operator("FLOOR_DIV", [hundred, source], [quotient], "FloorDivOptions", version=1)
+    packed = builder.tensor((2,), "int32", None)
+    length = builder.constant(np.array(4, "int32"))
+    builder.operator("PACK", [length, batch], [packed], "PackOptions", version=1, valuesCount=2)
+    result = builder.output((4, 1), "int32", None)
+    builder.operator("RESHAPE", [quotient, packed], [result], "ReshapeOptions", version=1)
+    (tensor,) = tflite.import_model(builder.build(), "net", {})[1].outputs
+    assert tensor.shape == (4, 1)

@@ -104,10 +104,7 @@ def compute_known_values(
             if stated is not None:
                 interpreter.resize_tensor_input(detail["index"], stated)
         interpreter.allocate_tensors()
-        for detail in interpreter.get_input_details():
-            zeros = np.zeros(detail["shape"], detail["dtype"])
-            interpreter.set_tensor(detail["index"], zeros)
-        interpreter.invoke()
+        evaluate_any_inputs(interpreter)
     except (RuntimeError, ValueError) as error:
         raise UserError(
             f"LiteRT cannot compute the model's shapes: {first_line(error)}; convert the model "
@@ -119,6 +116,24 @@ def compute_known_values(
         for i in range(max(details, default=-1) + 1)
     ]
     return lengths, {i: np.array(interpreter.get_tensor(i)) for i in known}
+
+
+def evaluate_any_inputs(interpreter: Any) -> None:
+    """Evaluate the network for ones, or for zeros if LiteRT cannot evaluate it for ones.
+
+    Ones come first, because a mask of zeros makes the count zero by which an average is divided.
+    """
+    for number in (1, 0):
+        for detail in interpreter.get_input_details():
+            array = np.full(detail["shape"], number, detail["dtype"])
+            interpreter.set_tensor(detail["index"], array)
+        try:
+            interpreter.invoke()
+        except (RuntimeError, ValueError):
+            if number == 0:
+                raise
+        else:
+            return
 
 
 def add_constant(model: Any, tensor: Any, value: Array) -> None:
