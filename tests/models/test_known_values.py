@@ -163,3 +163,23 @@ def test_sizes_are_known_if_the_network_divides_by_its_input() -> None:
     builder.operator("RESHAPE", [quotient, packed], [result], "ReshapeOptions", version=1)
     (tensor,) = tflite.import_model(builder.build(), "net", {})[1].outputs
     assert tensor.shape == (4, 1)
+
+
+def test_a_size_that_becomes_a_scalar_is_known() -> None:
+    """The shape of a scalar is a constant without elements."""
+    builder = ModelBuilder()
+    source = builder.input((2, 6), "float32", None)
+    shape, scalar = builder.tensor((2,), "int32", None), builder.tensor((), "int32", None)
+    builder.operator("SHAPE", [source], [shape], "ShapeOptions", version=1, outType=2)
+    lengths = [builder.tensor((1,), "int32", None) for _ in range(2)]
+    counts, axis = builder.constant(ints(1, 1)), builder.constant(np.array(0, "int32"))
+    builder.operator("SPLIT_V", [shape, counts, axis], lengths, "SplitVOptions",
+                     version=1, numSplits=2)  # fmt: skip
+    builder.operator("RESHAPE", [lengths[1], builder.constant(ints())], [scalar],
+                     "ReshapeOptions", version=1)  # fmt: skip
+    two, packed = builder.constant(np.array(2, "int32")), builder.tensor((2,), "int32", None)
+    builder.operator("PACK", [scalar, two], [packed], "PackOptions", version=1, valuesCount=2)
+    result = builder.output((6, 2), "float32", None)
+    builder.operator("RESHAPE", [source, packed], [result], "ReshapeOptions", version=1)
+    (tensor,) = tflite.import_model(builder.build(), "net", {})[1].outputs
+    assert tensor.shape == (6, 2)

@@ -61,10 +61,13 @@ def find_known_results(model: Any) -> set[int]:
     """
     graph = model.subgraphs[0]
     inputs, outputs = ({int(i) for i in each} for each in (graph.inputs, graph.outputs))
+    written = {int(i) for operator in graph.operators for i in operator.outputs}
     constants = {
         index
         for index, tensor in enumerate(graph.tensors)
-        if has_data(model, tensor) and not tensor.isVariable and index not in inputs
+        if (has_data(model, tensor) or (is_empty(tensor) and index not in written))
+        and not tensor.isVariable
+        and index not in inputs
     }
     results: set[int] = set()
     for operator in graph.operators:
@@ -91,6 +94,11 @@ def has_open_results(model: Any) -> bool:
 def has_data(model: Any, tensor: Any) -> bool:
     buffer = model.buffers[tensor.buffer]
     return bool(buffer.size) or (buffer.data is not None and len(buffer.data) > 0)
+
+
+def is_empty(tensor: Any) -> bool:
+    """Return whether a tensor has no elements, as the shape of a scalar."""
+    return tensor.shape is not None and 0 in tensor.shape
 
 
 def compute_known_values(
