@@ -11,6 +11,7 @@ import numpy as np
 from ethosu import regor
 
 from firmwright.device import run_in_copy
+from firmwright_ethos_u.constraints import find_broken_constraint
 from firmwright_ethos_u.errors import VelaError
 from firmwright_ethos_u.hardware import HARDWARE, MEMORY_MODES
 from firmwright_ethos_u.memory import Array, Bytes
@@ -85,7 +86,8 @@ def run_vela(family: str, network: bytes, system: str) -> CompiledNetwork:
     try:
         compiled = regor.compile(family, network, "TFLITE", system, options=OPTIONS)
     except Exception as error:
-        raise VelaError(f"Vela rejects the network: {' '.join(str(error).split())}") from error
+        reason = find_broken_constraint(network) or str(error)
+        raise VelaError(f"Vela rejects the network: {' '.join(reason.split())}") from error
     scratch = (compiled.scratch, compiled.scratch_fast)
     return CompiledNetwork(
         payload=compiled.command_stream,

@@ -65,6 +65,16 @@ def test_rules(arguments: dict[str, object], rounding: str, rules: list[str]) ->
     assert len(placement.composites) == (0 if rules else 1)
 
 
+def test_sentence_of_vela() -> None:
+    rng = np.random.default_rng(1)
+    network, _ = convolution(rng, (20, 20, 8), 8, (3, 3), depthwise=True, stride=4)
+    (broken,) = place(network).violations.values()
+    assert broken[0].sentence == (
+        "Vela rejects the network: Stride values for both width and height must be between 1 and 3 "
+        "(Op has stride WxH as: 4x4)"
+    )
+
+
 def test_rules_of_weights_and_bias() -> None:
     writer = NetworkWriter()
     source, target = (writer.tensor((1, 5, 5, 8), "int8", [0.05]) for _ in range(2))
