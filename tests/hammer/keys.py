@@ -83,6 +83,10 @@ SYSTEM_VARIABLES = frozenset(
 """Variables of programs, caches and the terminal; the files of tools count instead."""
 
 
+PASSING = ("emulator/process.py",)
+"""The modules that copy the whole environment for a child process."""
+
+
 class Recorder:
     """Records the reads of the stage that runs, except while it is paused."""
 
@@ -188,7 +192,8 @@ def spy_on_records() -> None:
         caller = sys._getframe(1)
         while caller.f_code.co_filename.startswith("<frozen"):
             caller = caller.f_back or sys._getframe()
-        if name not in SYSTEM_VARIABLES and "firmwright" in caller.f_code.co_filename:
+        file = caller.f_code.co_filename
+        if name not in SYSTEM_VARIABLES and "firmwright" in file and not file.endswith(PASSING):
             RECORDER.add("variable", name)
         return lookup(self, name)
 
