@@ -162,7 +162,7 @@ def test_the_same_result_comes_from_the_accelerator_alone(
 def test_a_rule_that_nothing_lifts_is_told_with_time_and_crossings() -> None:
     placed = place(SLICE)
     (advice,) = (advice for advice in placed.advice if advice.device == "c")
-    assert advice.change == "no known change with a gain removes the rule 'slice' of tidl"
+    assert advice.change == "no known change with a gain fulfills the rule 'slice' of tidl"
     assert advice.costs == pytest.approx(placed.spent["c"])
     assert advice.gain == f"needs about {advice.costs:.1f} us and 2 crossings"
     assert advice.layers == ("odd",)

@@ -264,7 +264,7 @@ def tell_place(job: Job, task: str, about: Pointer, message: str) -> str:
 
 
 def locate(recipe: Path, digest: str) -> str:
-    """Return file:line:column of the first place in which a recipe states a digest."""
+    """Return file:line:column of the first digest in a recipe."""
     for number, line in enumerate(recipe.read_text("utf-8").splitlines(), 1):
         column = line.lower().find(digest.lower())
         if column >= 0:

@@ -1,4 +1,4 @@
-"""Finds changes that speed up a network: changes that lift rules, and suggestions of devices.
+"""Finds changes that speed up a network: changes that fulfill rules, and suggestions of devices.
 
 A change comes from the rule that a layer breaks, or replaces an operator that a device does not
 support. The time that it saves comes from the cost models of the devices. It is the layer's work,
@@ -206,11 +206,11 @@ def lift_rules(region: Region, network: Network) -> Iterator[Advice]:
 
 
 Lift = tuple[Change, ...] | Remedy | None
-"""The changes that lift one rule; None or empty if they are not known."""
+"""The changes that fulfill one rule; None or empty if they are not known."""
 
 
 def lift_broken(lifts: Sequence[Lift], region: Region, device: Device, network: Network) -> Advice:
-    """Return the advice to lift all rules of a device that a region breaks."""
+    """Return the advice by which a region fulfills all rules of a device."""
     changes = [change for lift in lifts if isinstance(lift, tuple) for change in lift]
     remedies = [lift for lift in lifts if isinstance(lift, Remedy)]
     changed = "; ".join(dict.fromkeys([*map(str, changes), *(r.change for r in remedies)]))
@@ -226,7 +226,7 @@ def lift_broken(lifts: Sequence[Lift], region: Region, device: Device, network: 
 def find_remedy(
     violation: RuleViolation, region: Region, device: Device, network: Network
 ) -> Remedy | None:
-    """Return a remedy that lifts a rule, or a substitute for the operator that breaks it."""
+    """Return a remedy that fulfills a rule, or a substitute for the operator that breaks it."""
     if violation.remedy or not violation.operator:
         return violation.remedy
     bindings = list_bindings(network.module[region.name])
@@ -241,7 +241,7 @@ def describe_block(violation: RuleViolation) -> str:
     device, kind = violation.device, violation.operator
     if violation.rule == "operator":
         return f"no substitute is known for {kind}, which {device} does not have"
-    return f"no known change with a gain removes the rule '{violation.rule}' of {device}"
+    return f"no known change with a gain fulfills the rule '{violation.rule}' of {device}"
 
 
 def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterator[Advice]:

@@ -60,7 +60,7 @@ def run(job: Job, folder: Path) -> None:
     if interface.states:
         raise UserError(
             f"quantize: the network keeps a state ('{interface.states[0].tensor.name}'), and "
-            "calibration needs independent samples; quantize the model before"
+            "calibration needs independent samples; quantize the model first"
         )
     network = export_float_model(job, interface)
     opset = NEWER_TYPES_OPSET if quantize.has_newer_types else PER_CHANNEL_OPSET

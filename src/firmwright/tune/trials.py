@@ -1,7 +1,8 @@
 """Runs the trials of a search: builds with given variants, in copies or as programs.
 
 They run on this machine or on the workers of a cluster. A trial that fails on a cluster is tried
-again here. Only this machine decides that a variant cannot be built, so both have equal results.
+again here. Only this machine decides that a variant cannot be built, so searches here and
+on a cluster have equal results.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def test_the_analog_core_is_recognized() -> None:
     placement = place_layers(behind_sums(analog), CONTEXT)
     ((violation,),) = placement.violations.values()
     assert violation.rule == "analog core"
-    assert "it is used with `soma_dory -analog`" in violation.sentence
+    assert "the core is used only with `soma_dory -analog`" in violation.sentence
 
 
 @pytest.mark.parametrize(

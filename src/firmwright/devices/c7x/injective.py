@@ -144,7 +144,9 @@ def explain_no_blocks(
         return "no input of several axes is moved with the blocks"
     needed = 2 * BLOCK_BYTES * (len(moved) + 1)
     if needed > local_memory:
-        return f"two of each buffer may take {needed:,} bytes of {local_memory:,} in local memory"
+        return (
+            f"two copies of each buffer need {needed:,} of {local_memory:,} bytes of local memory"
+        )
     return ""
 
 

@@ -19,7 +19,7 @@ class CpuTarget(Target):
     """The fallback device: it runs every operator that no other device accepts."""
 
     name = "c"
-    reason = "plain C runs everything"
+    reason = "the device c runs all operators"
     is_fallback = True
     is_portable = True
     options: Mapping[str, tuple[str, ...]] = MappingProxyType(

@@ -138,7 +138,11 @@ def explain_unmatched(
 ) -> RuleViolation:
     """Return a violation that names the operators missing after the start of a layer."""
     if single.is_analog:
-        core = ANALOG_FORM if uses_analog_core(context) else "it is used with `soma_dory -analog`"
+        core = (
+            ANALOG_FORM
+            if uses_analog_core(context)
+            else "the core is used only with `soma_dory -analog`"
+        )
         return RuleViolation(
             "analog core",
             "it is requantized as DIANA's analog core does it, by a converter's clip and a batch "

@@ -67,7 +67,7 @@ def find_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 
 def sort_nodes(graph: onnx.GraphProto) -> None:
-    """Move each node after the nodes whose results it reads, and keep the order otherwise.
+    """Move each node after the nodes whose results it reads, and keep the order of all other nodes.
 
     A graph with a cycle stays unchanged, and the checks report the cycle.
     """

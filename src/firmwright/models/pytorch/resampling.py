@@ -77,7 +77,7 @@ def find_nearest_mode(weights: list[Array]) -> dict[str, str]:
 
 
 def find_linear_mode(weights: list[Array], corners: bool) -> dict[str, str]:
-    """Return TVM's method for the same interpolation; empty if TVM would interpolate otherwise.
+    """Return TVM's method for the same interpolation; empty if TVM would interpolate differently.
 
     TVM uses the size of the result and no factor. With aligned corners, it divides by 0 if the
     result has one pixel.

@@ -28,10 +28,11 @@ def take_elements(data: relax.Expr, axis: int, places: Indices) -> relax.Expr:
 
 
 def convert_resize_nearest_neighbor(converter: Any, op: Any) -> relax.Expr:
-    """Convert RESIZE_NEAREST_NEIGHBOR; TVM rounds half-pixel centers and aligned corners otherwise.
+    """Convert RESIZE_NEAREST_NEIGHBOR, whose rounding differs from TVM's.
 
-    The source row and column of each element are known here. They are computed in float32, as in
-    the kernel (tensorflow/lite/kernels/internal/reference/resize_nearest_neighbor.h).
+    TVM rounds half-pixel centers and aligned corners differently. The source row and column of each
+    element are known here. They are computed in float32, as in the kernel
+    (tensorflow/lite/kernels/internal/reference/resize_nearest_neighbor.h).
     """
     source, size = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.ResizeNearestNeighborOptions)
