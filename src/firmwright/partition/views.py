@@ -39,18 +39,18 @@ def find_joints(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> set[V
     joined: set[Var] = set()
     found: set[Var] = set()
     for binding in bindings:
-        ways = [find_way(part, made) for part in list_parts(binding.value)]
-        sources = {way[-1] for way in ways}
-        fits = 1 < len(ways) == len(sources) and made.keys() >= sources
+        paths = [find_path(part, made) for part in list_parts(binding.value)]
+        sources = {path[-1] for path in paths}
+        fits = 1 < len(paths) == len(sources) and made.keys() >= sources
         if fits and binding.var not in fixed and sources.isdisjoint(joined.union(fixed)):
             joined |= sources
-            found.update([binding.var], *(way[:-1] for way in ways))
+            found.update([binding.var], *(path[:-1] for path in paths))
     return found
 
 
-def find_way(value: Expr, made: Mapping[Var, Expr]) -> list[Expr]:
+def find_path(value: Expr, made: Mapping[Var, Expr]) -> list[Expr]:
     """Return a value and its sources through reshapes, up to the one that computes the bytes."""
-    way = [value]
-    while keeps_order(made.get(way[-1])):
-        way.append(read_variables(made[way[-1]])[0])
-    return way
+    path = [value]
+    while keeps_order(made.get(path[-1])):
+        path.append(read_variables(made[path[-1]])[0])
+    return path

@@ -115,10 +115,14 @@ def make_kernel_calls(
 
 
 def emit_pointer(
-    parameter: Parameter, location: Location, inputs: list[Port], outputs: list[Port], way: str = ""
+    parameter: Parameter,
+    location: Location,
+    inputs: list[Port],
+    outputs: list[Port],
+    advance: str = "",
 ) -> str:
-    """Return a C pointer to the tensor of a parameter; ``way`` is the distance it has moved."""
-    where = emit_location(location, inputs, outputs, way)
+    """Return a C pointer to the tensor of a parameter; ``advance`` is the distance it has moved."""
+    where = emit_location(location, inputs, outputs, advance)
     return f"({parameter.c_type} *){where}" if isinstance(location, Slot) else where
 
 
@@ -170,8 +174,8 @@ def make_loop(
             stride //= ELEMENT_BYTES[parameter.dtype]
         whole = name_whole(parameter, location)
         name = next(n for n in name_strides(whole) if strides.setdefault(n, stride) == stride)
-        way = f" {'+' if moved > 0 else '-'} {name} * step"
-        return emit_pointer(parameter, location, inputs, outputs, way)
+        advance = f" {'+' if moved > 0 else '-'} {name} * step"
+        return emit_pointer(parameter, location, inputs, outputs, advance)
 
     end = loop.first + loop.calls
     body = []

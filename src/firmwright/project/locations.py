@@ -10,24 +10,24 @@ from firmwright.project.interface import Port
 
 
 def emit_location(
-    location: Location, inputs: list[Port], outputs: list[Port], way: str = ""
+    location: Location, inputs: list[Port], outputs: list[Port], advance: str = ""
 ) -> str:
     """Return the C expression for a location in the caller's buffer or in an arena.
 
-    ``way`` is a term that is added: bytes of an arena, elements of the caller's buffer.
+    ``advance`` is a term that is added: bytes of an arena, elements of the caller's buffer.
     """
     match location:
         case Input(index, offset):
-            return emit_part(f"inputs->{inputs[index].member}", inputs[index], offset, way)
+            return emit_part(f"inputs->{inputs[index].member}", inputs[index], offset, advance)
         case Output(index, offset):
-            return emit_part(f"outputs->{outputs[index].member}", outputs[index], offset, way)
+            return emit_part(f"outputs->{outputs[index].member}", outputs[index], offset, advance)
         case Slot(memory, offset):
-            return f"&{arena_name(memory)}[{offset}{way}]"
+            return f"&{arena_name(memory)}[{offset}{advance}]"
 
 
-def emit_part(pointer: str, port: Port, offset: int, way: str) -> str:
+def emit_part(pointer: str, port: Port, offset: int, advance: str) -> str:
     elements = offset // ELEMENT_BYTES[port.tensor.dtype]
-    return f"{pointer}{f' + {elements}' if elements else ''}{way}"
+    return f"{pointer}{f' + {elements}' if elements else ''}{advance}"
 
 
 def arena_name(memory: str) -> str:

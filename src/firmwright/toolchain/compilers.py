@@ -241,17 +241,18 @@ def _describe_missing(toolchain: Toolchain, architecture: str) -> str:
         "source": "building {}",
         "vendor": "installing {}",
     }
-    ways = [install[kind].format(" ".join(names)) for kind, names in toolchain.packages.items()]
-    way = f"{wanted} is not installed; get it by {' or '.join(ways)}"
+    sources = [install[kind].format(" ".join(names)) for kind, names in toolchain.packages.items()]
+    remedy = f"{wanted} is not installed; get it by {' or '.join(sources)}"
     if toolchain.variable:
-        way = f"{toolchain.variable} is not set; set it to a folder with {wanted}, got by {ways[0]}"
+        folder = f"a folder with {wanted}, got by {sources[0]}"
+        remedy = f"{toolchain.variable} is not set; set it to {folder}"
     others = [
         name
         for name in toolchain_names()
         if name != toolchain.name and _supports(load_toolchain(name), architecture)
     ]
     instead = f"; present instead, as 'toolchain:' in the recipe: {', '.join(others)}"
-    return f"{way}{instead if others else ''}"
+    return f"{remedy}{instead if others else ''}"
 
 
 def _supports(toolchain: Toolchain, architecture: str) -> bool:

@@ -39,8 +39,8 @@ def message(region: RegionImport, text: str = "") -> dict[str, str]:
 def region(dtype: str = "float32", prequantized: bool = False) -> RegionImport:
     inputs = (Tensor("tidl_3_i0", (2, 8, 6, 4), dtype), Tensor("tidl_3_i1", (9, 7), dtype))
     outputs = (Tensor("tidl_3_o0", (2, 5), dtype),)
-    grids = tuple(QuantParams("int8", s, z) for s, z in ((0.25, 3), (0.5, -1), (2.0, 0)))
-    return RegionImport(RegionFiles(3), inputs, outputs, grids, 8, prequantized)
+    quant_params = tuple(QuantParams("int8", s, z) for s, z in ((0.25, 3), (0.5, -1), (2.0, 0)))
+    return RegionImport(RegionFiles(3), inputs, outputs, quant_params, 8, prequantized)
 
 
 def grid(scale: float, zero_point: int) -> tuple[relax.Expr, relax.Expr]:

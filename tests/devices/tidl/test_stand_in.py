@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.devices.tidl.grids import grid_facts, is_quantized_float
+from firmwright.devices.tidl.quantization import find_quantization_facts, is_quantized_float
 from firmwright.devices.tidl.stand_in import choose_options, make_region, quantize_regions
 from firmwright.devices.tidl.values import join_regions
 from firmwright.errors import UserError
@@ -46,7 +46,7 @@ def test_scales_and_bits_are_those_that_tidl_is_asked_for(
     whole = partitioned(float_convolution(), f"tidl {options}, c", platform)
     (region,) = whole.regions
     function = quantize_regions(whole, [region])[region.name]
-    found = grid_facts(bindings_of(function))
+    found = find_quantization_facts(bindings_of(function))
     assert found["symmetric_per_tensor"] == symmetric
     assert found["powers_of_two"] == powers_of_two
     assert set(types_of(function)) == {dtype}

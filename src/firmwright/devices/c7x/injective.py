@@ -202,9 +202,9 @@ def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
 
 def count_fusable_axes(found: ElementwiseNest) -> int:
     """Return how many of the last axes can be joined for every input, as length 1 always can."""
-    ways = [
+    steps_of_axes = [
         tuple(i.strides[axis] for i in found.inputs) if extent > 1 else ()
         for axis, extent in enumerate(found.extents)
     ]
-    last = next((way for way in reversed(ways) if way), ())
-    return sum(1 for _ in takewhile(lambda way: way in ((), last), reversed(ways)))
+    last = next((steps for steps in reversed(steps_of_axes) if steps), ())
+    return sum(1 for _ in takewhile(lambda steps: steps in ((), last), reversed(steps_of_axes)))

@@ -87,7 +87,7 @@ def format_import_config(region: RegionImport, options: TidlOptions, frames: int
     ``options`` are the options of the target, ``frames`` is the number of calibration samples.
     """
     files, inputs, outputs = region.files, region.inputs, region.outputs
-    grids = region.quant_params[: len(inputs)], region.quant_params[len(inputs) :]
+    quant_params = region.quant_params[: len(inputs)], region.quant_params[len(inputs) :]
     values: dict[str, object] = {
         "modelType": ONNX_MODEL,
         "inputNetFile": f'"{files.model}"',
@@ -102,13 +102,13 @@ def format_import_config(region: RegionImport, options: TidlOptions, frames: int
         "inDataNamesList": format_names(t.name for t in inputs),
         "outDataNamesList": format_names(t.name for t in outputs),
         "addDataConvertToNet": options.number(DATA_CONVERT),
-        **format_tensors("in", inputs, grids[0]),
+        **format_tensors("in", inputs, quant_params[0]),
         "rawDataInElementType": format_numbers(element_type(t) for t in inputs),
         **{
             axis: format_numbers(lengths)
             for axis, lengths in zip(AXES, axis_lengths(inputs), strict=True)
         },
-        **format_tensors("out", outputs, grids[1]),
+        **format_tensors("out", outputs, quant_params[1]),
         **map_options(options.values),
     }
     return "".join(f"{key} = {value}\n" for key, value in values.items())
@@ -165,13 +165,13 @@ def format_names(listed: Iterable[str]) -> str:
 
 
 def format_tensors(
-    side: str, tensors: Sequence[Tensor], grids: Sequence[QuantParams]
+    side: str, tensors: Sequence[Tensor], quant_params: Sequence[QuantParams]
 ) -> Mapping[str, str]:
     """Return the keys that inputs (``in``) and outputs (``out``) share, one number per tensor."""
     return {
         f"{side}ElementType": format_numbers(element_type(t) for t in tensors),
-        f"{side}TensorScale": format_numbers(1 / g.scale for g in grids),
-        f"{side}ZeroPoint": format_numbers(g.zero_point for g in grids),
+        f"{side}TensorScale": format_numbers(1 / g.scale for g in quant_params),
+        f"{side}ZeroPoint": format_numbers(g.zero_point for g in quant_params),
         f"{side}Layout": format_numbers(NCHW for _ in tensors),
     }
 

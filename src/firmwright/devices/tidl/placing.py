@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from firmwright.devices.tidl.grids import grid_facts, is_quantized
 from firmwright.devices.tidl.option_table import OPTIONS
 from firmwright.devices.tidl.options import (
     SCALE_TYPE,
@@ -18,6 +17,7 @@ from firmwright.devices.tidl.options import (
     refuse_calibration,
 )
 from firmwright.devices.tidl.pruning import prune
+from firmwright.devices.tidl.quantization import find_quantization_facts, is_quantized
 from firmwright.devices.tidl.rules import tidl_rules
 from firmwright.errors import did_you_mean
 from firmwright.ir.nodes import IRModule, VarBinding
@@ -104,7 +104,7 @@ class OperatorChecker:
             **self.chip,
             **self.asked,
             **element_facts((layer or [binding])[-1].var),
-            **grid_facts(layer),
+            **find_quantization_facts(layer),
             **operator_facts(binding.value, self.network),
             "is_index": kind in INDEX_KINDS,
         }

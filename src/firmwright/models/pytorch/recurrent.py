@@ -137,7 +137,7 @@ def are_written_out(program: torch.export.ExportedProgram) -> bool:
 
 def write_out_recurrent(importer: Any, node: torch.fx.Node) -> relax.Tuple:
     """Return the sequence and the last states of a recurrent layer, written out step by step."""
-    data, states, params, has_biases, layers, _, _, both_ways, batch_first = node.args
+    data, states, params, has_biases, layers, _, _, both_directions, batch_first = node.args
     states = states if isinstance(states, list | tuple) else [states]
     builder, sequence = importer.block_builder, importer.env[data]
     axis = 1 if batch_first else 0
@@ -147,24 +147,24 @@ def write_out_recurrent(importer: Any, node: torch.fx.Node) -> relax.Tuple:
         for step, name in enumerate(names)
     ]
     arrays = [np.ascontiguousarray(importer.stored[p.name].numpy()) for p in params]
-    each, ways = 4 if has_biases else 2, 2 if both_ways else 1
+    each, directions = 4 if has_biases else 2, 2 if both_directions else 1
     ends: list[list[Expr]] = []
     for layer in range(layers):
-        by_way = []
-        for way in range(ways):
-            place = layer * ways + way
+        by_direction = []
+        for side in range(directions):
+            place = layer * directions + side
             label = f"{node.name}/{place}"
             weights = arrays[place * each : (place + 1) * each]
             direction = Direction(builder, label, weights)
             first = [get_state(importer, direction, s, i, place) for i, s in enumerate(states)]
-            shown, end = direction.run(CELLS[node.target], steps, first, way == 1)
-            by_way.append(shown)
+            shown, end = direction.run(CELLS[node.target], steps, first, side == 1)
+            by_direction.append(shown)
             ends.append(end)
         steps = [
             emit_with_name(builder, op.concat(found, 1), f"{name}/layer_{layer}")
-            if ways > 1
+            if directions > 1
             else found[0]
-            for name, found in zip(names, zip(*by_way, strict=True), strict=True)
+            for name, found in zip(names, zip(*by_direction, strict=True), strict=True)
         ]
     last = [stack(builder, found, 0) for found in zip(*ends, strict=True)]
     return relax.Tuple([stack(builder, steps, axis), *last])

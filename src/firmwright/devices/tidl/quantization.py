@@ -12,21 +12,21 @@ from firmwright.ir.nodes import Function, VarBinding
 from firmwright.ir.operators import short_name
 from firmwright.ir.relax import constant_array, dtype_of
 
-GRID_OPERATORS = frozenset({"quantize", "dequantize"})
+QUANTIZATION_OPERATORS = frozenset({"quantize", "dequantize"})
 
 
 def is_quantized(bindings: Iterable[VarBinding]) -> bool:
     """Return whether operators quantize or dequantize, so that the scales are fixed."""
-    return any(short_name(b.value) in GRID_OPERATORS for b in bindings)
+    return any(short_name(b.value) in QUANTIZATION_OPERATORS for b in bindings)
 
 
-def grid_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
+def find_quantization_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
     """Return the facts about a layer's scales and zero points, including weights and biases.
 
-    ``grids`` describes in words the quantization parameters that are not one symmetric scale per
-    tensor, for a chip that supports only such scales.
+    ``parameters`` describes quantization parameters that are not one symmetric scale per tensor,
+    for a chip that supports only such scales.
     """
-    calls = [b.value for b in bindings if short_name(b.value) in GRID_OPERATORS]
+    calls = [b.value for b in bindings if short_name(b.value) in QUANTIZATION_OPERATORS]
     scales = [constant_array(call.args[1]) for call in calls]
     zero_points = sorted({int(z) for call in calls for z in constant_array(call.args[2]).flat})
     by_channel = any(scale.size > 1 for scale in scales)
@@ -36,7 +36,7 @@ def grid_facts(bindings: Iterable[VarBinding]) -> dict[str, Any]:
     return {
         "symmetric_per_tensor": not unsupported,
         "powers_of_two": not odd,
-        "grids": unsupported,
+        "parameters": unsupported,
         "odd_scale": str(np.float32(odd[0])) if odd else "",
     }
 
