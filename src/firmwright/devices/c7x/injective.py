@@ -144,9 +144,7 @@ def explain_no_blocks(
         return "no input of several axes is moved with the blocks"
     needed = 2 * BLOCK_BYTES * (len(moved) + 1)
     if needed > local_memory:
-        return (
-            f"two copies of each buffer need {needed:,} of {local_memory:,} bytes of local memory"
-        )
+        return f"two copies of each buffer need {needed:,} bytes; local memory has {local_memory:,}"
     return ""
 
 

@@ -98,7 +98,7 @@ def check_lengths(
             if length == 1 and low == 2:
                 remarks.append(
                     f"input '{label}' has a length of 1, '{symbol}', whose range in the export "
-                    "begins at 2: torch.export's automatic ranges do"
+                    "begins at 2, the first length of torch.export's automatic ranges"
                 )
             elif not low <= length <= high:
                 limited = f"{wanted}: '{symbol}' is {low} to {high} in the export"

@@ -126,7 +126,7 @@ FORMS = (
         conditions=(INTEGERS,),
         pack=dsp_bytes.pack_dense,
         cost=1.0,
-        sentence="A halfword has two channels' weights; two SMLAD compute four products.",
+        sentence="A halfword has two channels' weights, so one SMLAD computes four products.",
     ),
     Form(
         name="dsp_conv2d",
@@ -135,7 +135,7 @@ FORMS = (
         conditions=(INTEGERS,),
         pack=dsp_bytes.pack_convolution,
         cost=1.0,
-        sentence="A halfword has two channels' weights; two SMLAD compute four products.",
+        sentence="A halfword has two channels' weights, so one SMLAD computes four products.",
         tiles=TILES,
     ),
     Form(
