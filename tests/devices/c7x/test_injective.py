@@ -133,7 +133,7 @@ def test_local_memory_has_to_hold_two_blocks_of_everything() -> None:
         for name in ("am62a", "j721e")
     )
     assert small is not None and large is not None
-    assert "may take 262,144 bytes of 229,376 in local memory" in small
+    assert "need 262,144 bytes; local memory has 229,376" in small
     assert large.startswith("8 blocks of 16,384 bytes")
 
 
