@@ -117,7 +117,10 @@ def test_one_that_fails_stops_the_others_unless_they_are_to_continue(copies: Rep
         ("host,,rv32-bare", "a name is missing next to a comma"),
         ("host,rv32-bare,host", "'host' is there twice"),
         ("host,hots", "command line: platform: unknown platform 'hots'; did you mean 'host'?"),
-        ("am62a,AM62A", "both are named 'am62a' and would share a build folder; leave one of them"),
+        (
+            "am62a,AM62A",
+            "both platforms are named 'am62a' and would share a build folder; omit one",
+        ),
         ("host,none.yaml", "platform=none.yaml: no such file"),
         ("host,rv32-bare", "target: the platform 'rv32-bare' has no 'soma_dory'; platforms that"),
     ],
@@ -150,5 +153,5 @@ def test_a_lock_has_the_files_of_one(repository: Repository) -> None:
     repository.write("own.yaml", own)
     done = repository.doit("lock", "recipe=digits.yaml", "platform=host,own.yaml")
     assert done.returncode == 1
-    assert "digits.lock: 'host' and 'own' read other files" in done.stderr
+    assert "digits.lock: 'host' and 'own' read different files" in done.stderr
     assert not (repository.folder / "digits.lock").exists()

@@ -164,7 +164,10 @@ def test_a_rounding_is_known() -> None:
     [
         ([0.5, -2, 1], "1 bit, and a zero point or a scale that is not positive"),
         ([-0.5, 0, 1], "1 bit, and a zero point or a scale that is not positive"),
-        ([0.5, 0, [4, 5]], r"its bit width is \[4.0, 5.0\]; export it with one whole width"),
+        (
+            [0.5, 0, [4, 5]],
+            r"its bit width is \[4.0, 5.0\]; export it with one width, a whole number",
+        ),
         ([0.5, 0, 3.9], "its bit width is"),
         ([0.5, 0, np.nan], "its bit width is nan"),
         ([0.5, 0, 3000], "its bit width is 3000.0"),
