@@ -165,7 +165,7 @@ MISTAKES = {
 """Messages, by the text of the recipe."""
 
 
-@pytest.mark.parametrize(("text", "printed"), MISTAKES.items())
+@pytest.mark.parametrize(("text", "message"), MISTAKES.items())
 def test_mistakes_are_told_at_their_place(repository: Repository, text: str, message: str) -> None:
     repository.write("bad.yaml", text)
     done = repository.doit("build", "recipe=bad.yaml")
