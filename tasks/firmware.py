@@ -28,6 +28,13 @@ def list_images(job: Job) -> list[str]:
     return [*(f"{name}.{suffix}" for name in images for suffix in suffixes), *further]
 
 
+def list_archived(job: Job) -> dict[str, Path]:
+    """Return the results by their names in the bundle; the headers belong to the sources."""
+    folder = job.folder("firmware")
+    headers = {f"src/network/{path.name}": path for path in sorted(folder.glob("*_stack.h"))}
+    return {name: folder / name for name in list_images(job)} | headers
+
+
 def inputs(job: Job) -> list[Path]:
     """Return the archives that are not part of the project."""
     return [archive for archive in find_extra_archives(job) if archive.is_file()]
@@ -39,12 +46,12 @@ STAGE = Stage(
     run="firmwright.steps.firmware:run",
     reads=(PROJECT, OBJECTS),
     writes=(FIRMWARE, FIRMWARE_SIZE),
-    keys=(*MIX, "slot", "libraries"),
+    keys=(*MIX, "slot", "libraries", "c_prefix"),
     platform=ALL,
     facts={"board": describe_board, "build": get_build, "archives": name_archives},
     inputs=inputs,
     tools=lambda job: [job.compiler, *list_sdk_tools(job.platform)],
     condition="the compiler and the SDK of the platform",
     applies=lambda job: job.has_firmware,
-    archive=lambda job: {name: job.folder("firmware") / name for name in list_images(job)},
+    archive=list_archived,
 )

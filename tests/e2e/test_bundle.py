@@ -70,6 +70,11 @@ def test_manifest_tells_model_run_and_memory(built: Repository) -> None:
     assert run["macs"] < run["instructions"] < 100 * run["macs"]
     assert 0 < memory["arena_lower_bound_bytes"] <= memory["arena_bytes"] < memory["ram_bytes"]
     assert memory["flash_bytes"] > 3_762  # at least one byte per weight
+    with tarfile.open(built.folder / BUNDLE) as archive:
+        header = archive.extractfile("digits-rv32-bare/src/network/network_stack.h")
+        assert header is not None
+        stated = f"#define NETWORK_STACK_BYTES {memory['stack']['bytes']}u"
+        assert stated in header.read().decode()
     assert manifest["versions"]["zig"].startswith("zig 0.17.0")
 
 

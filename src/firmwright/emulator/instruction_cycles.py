@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,50 +11,13 @@ from firmwright.toolchain.cycle_tables import (
     Sources,
     load_instruction_set,
 )
+from firmwright.toolchain.instructions import Code, decode
 
 ACCESSES = ("load", "load_update", "store", "float_load", "float_store")
 """The kinds of instructions that can run in the pipeline directly after a load."""
 
 REGISTERS, SHORT_REGISTERS = 0x1F, 0x7
 """The masks of a register's number. A short number counts from register 8."""
-
-
-@dataclass(frozen=True)
-class Code:
-    """The instruction that begins at each halfword of a program.
-
-    ``words`` has its 16 or, if it is ``wide``, 32 bits. ``next`` is the place of the instruction
-    after it; the last place is after the program and has the word 0.
-    """
-
-    words: NDArray[np.uint32]
-    wide: NDArray[np.bool_]
-    next: NDArray[np.intp]
-
-    def find(self, pattern: Pattern | Sources) -> NDArray[np.bool_]:
-        """Return which of the words match a pattern and have its size."""
-        found: NDArray[np.bool_] = (self.words & pattern.mask) == pattern.match
-        found &= self.wide == is_wide(pattern)
-        return found
-
-
-def is_wide(pattern: Pattern | Sources) -> bool:
-    """Return whether a pattern is of 32 bits, which RISC-V's lowest two bits say."""
-    return pattern.mask > 0xFFFF or pattern.match & pattern.mask & 3 == 3
-
-
-def decode(instruction_set: str, code: bytes) -> Code:
-    """Return the instructions of a program. In both sets, the first halfword says the size."""
-    halfwords = np.frombuffer(code + bytes(4), "<u2", len(code) // 2 + 2).astype(np.uint32)
-    first, second = halfwords[:-1], halfwords[1:]
-    if instruction_set == "thumb":
-        wide = first >> 11 >= 0x1D  # Armv7-M ARM, A5.1
-        both = first << 16 | second
-    else:
-        wide = first & 3 == 3  # RISC-V unprivileged ISA, 1.5
-        both = second << 16 | first
-    following = np.minimum(np.arange(len(first)) + 1 + wide, len(first) - 1)
-    return Code(np.where(wide, both, first), wide, following)
 
 
 def compute_cycles(table: CycleTable, code: bytes) -> NDArray[np.uint16]:

@@ -24,6 +24,9 @@ def check_measurable(job: Job) -> None:
         for reason, remedy in [explain_unknown(job, key)]
         if reason
     ]
+    if budget.stack is not None and not job.platform.stack:
+        reason = f"the platform '{job.platform.name}' states no stack"
+        found.append(make_diagnostic(job, "stack", f"{reason}; remove the key"))
     if found:
         raise DiagnosticError(found)
 

@@ -95,6 +95,13 @@ def describe_memories(job: Job) -> Iterator[Row]:
             continue
         share = f"{100 * needs / memory.size:.1f} %"
         yield make_row(label, (share, "bold"), f"  {needs:,} of {memory.size:,} bytes")
+    for prefix, stack in linked.stacks.items():
+        if stack.bytes is None:
+            yield make_row("stack", (str(stack), WARNING))
+            continue
+        share = f"{100 * stack.bytes / job.platform.stack:.1f} %"
+        rest = f"  {stack.bytes:,} of {job.platform.stack:,} bytes in {prefix}_run"
+        yield make_row("stack", (share, "bold"), rest)
 
 
 def describe_devices(job: Job) -> Iterator[Row]:

@@ -198,13 +198,14 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """The limits of the firmware: bytes of ``flash`` and ``ram``, and the time of one inference.
+    """The limits: bytes of ``flash``, ``ram`` and ``stack``, and the time of one inference.
 
     ``latency`` is in milliseconds.
     """
 
     flash: int | None = None
     ram: int | None = None
+    stack: int | None = None
     cycles: int | None = None
     instructions: int | None = None
     latency: float | None = None

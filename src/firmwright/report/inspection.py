@@ -12,6 +12,7 @@ from firmwright.report.text_table import align_columns
 from firmwright.report.timeline import CYCLES, Total
 from firmwright.toolchain.image import Section
 from firmwright.toolchain.network_image import NetworkImage
+from firmwright.toolchain.stack_depth import StackDepth
 
 Manifest = Mapping[str, Any]
 
@@ -153,6 +154,8 @@ def describe_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
     else:
         yield "firmware", f"not built: {manifest['not_built']}"
         yield "arena", f"{memory['arena_bytes']:,} bytes"
+    if stack := memory.get("stack"):
+        yield "stack", str(StackDepth(stack["bytes"], stack["unknown"]))
     for name, used in memory["other_memories"].items():
         yield name, f"{used:,} bytes"
     for name, size in memory.get("constants", {}).items():

@@ -18,6 +18,7 @@ from firmwright.recipe.lock import Lock
 from firmwright.report.comparison import CostComparison, TimeComparison
 from firmwright.report.timeline import Timeline
 from firmwright.toolchain.network_image import NetworkImage
+from firmwright.toolchain.stack_depth import StackDepth
 from firmwright.verify.detection import DetectionReport
 from firmwright.verify.run_records import AccuracyRecord, RunRecord
 
@@ -54,7 +55,8 @@ class MemoryReport:
     ``flash_bytes`` and ``ram_bytes`` are from the linked firmware, null without a firmware.
     ``other_memories`` has the arenas outside the processor's memory. ``copied_bytes`` are the bytes
     that one inference copies from memory to memory. ``constants`` has the memories from which
-    constants are read, if the platform has several to choose from.
+    constants are read, if the platform has several to choose from. ``stack`` is the stack of the
+    run function, without interrupts; it is missing if an operating system provides the stack.
     """
 
     flash_bytes: int | None
@@ -64,6 +66,7 @@ class MemoryReport:
     other_memories: dict[str, int]
     copied_bytes: int
     constants: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    stack: StackDepth | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)

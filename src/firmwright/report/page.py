@@ -124,6 +124,8 @@ def tell_fit(report: Report) -> Card:
     )
     if not lines:
         return Card("Does it fit?", f"{memory.ram:,} bytes of RAM", (bound,))
+    if memory.stack:
+        lines = (*lines, f"the run function's stack: {memory.stack}")
     # The planner and the linker have rejected any network that does not fit.
     return Card("Does it fit?", "it fits", (*lines, bound), "good")
 

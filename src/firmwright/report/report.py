@@ -18,6 +18,7 @@ from firmwright.report.advice import Advice
 from firmwright.report.layers import ReportedLayer
 from firmwright.report.timeline import Total
 from firmwright.toolchain.image import Symbol
+from firmwright.toolchain.stack_depth import StackDepth
 
 REPORT_VERSION = 1
 SCHEMA_NAME = "report.schema.json"
@@ -57,7 +58,8 @@ class Memory:
     ``flash`` and ``ram`` are None without a linked firmware. ``capacity`` has the platform's
     memories. ``steps`` are the regions in order of execution, to which the ``buffers`` refer. No
     placement needs less than ``arena_lower_bound``. ``symbols`` are the largest of the firmware.
-    ``constants`` has the memories from which constants are read, if there is a choice.
+    ``constants`` has the memories from which constants are read, if there is a choice. ``stack`` is
+    the stack of the run function; it is missing if an operating system provides the stack.
     """
 
     flash: int | None
@@ -71,6 +73,7 @@ class Memory:
     sections: dict[str, int]
     symbols: tuple[Symbol, ...]
     constants: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    stack: StackDepth | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)

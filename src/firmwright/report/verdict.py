@@ -37,6 +37,7 @@ def _read_facts(manifest: Manifest) -> Iterator[tuple[str, int | float | str | N
         yield "milliseconds", timeline["milliseconds"]
     yield "flash, bytes", memory["flash_bytes"]
     yield "RAM, bytes", memory["ram_bytes"]
+    yield "stack, bytes", memory.get("stack", {}).get("bytes")
     operators: Counter[str] = Counter()
     for layer in manifest["layers"]:
         operators[layer["device"]] += len(layer["sources"])

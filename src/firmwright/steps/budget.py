@@ -23,6 +23,8 @@ Use = tuple[str, Number, str, Sequence[tuple[str, Number]]]
 
 def check_budget(job: Job) -> None:
     """Raise DiagnosticError for each part of the budget that the firmware exceeds."""
+    if job.recipe.budget is None:
+        return
     uses = list(measure(job))
     found = [
         make_diagnostic(job, key, describe(used, limit, unit, parts))
@@ -30,10 +32,13 @@ def check_budget(job: Job) -> None:
         if (limit := getattr(job.recipe.budget, key)) is not None and used > limit
     ]
     known = {key for key, *_ in uses}
+    no_cycles = "the cycles of no layer are known; state `instructions` instead"
+    stack = FIRMWARE_SIZE.read(job).stacks.get(job.recipe.c_prefix)
+    reasons = {"cycles": no_cycles, "latency": no_cycles, "stack": f"{stack}; remove the key"}
     found += [
-        make_diagnostic(job, key, "the cycles of no layer are known; state `instructions` instead")
-        for key in ("cycles", "latency")
-        if uses and getattr(job.recipe.budget, key) is not None and key not in known
+        make_diagnostic(job, key, reason)
+        for key, reason in reasons.items()
+        if getattr(job.recipe.budget, key) is not None and key not in known
     ]
     if found:
         raise DiagnosticError(found)
@@ -41,14 +46,15 @@ def check_budget(job: Job) -> None:
 
 def measure(job: Job) -> Iterator[Use]:
     """Yield the firmware's use of everything that the budget limits."""
-    budget = job.recipe.budget
-    if budget is None:
-        return
     size, elf = FIRMWARE_SIZE.read(job), FIRMWARE.path(job)
     stored = find_contributors(elf, lambda section: is_in_flash(section, job.platform))
     written = find_contributors(elf, lambda section: is_in_ram(section, job.platform))
     yield "flash", size.flash_bytes, "bytes", stored
     yield "ram", size.ram_bytes, "bytes", written
+    stack = size.stacks.get(job.recipe.c_prefix)
+    if stack is not None and stack.bytes is not None:
+        frames = order_parts([frame for frame in stack.frames if frame[1]])
+        yield "stack", stack.bytes, "bytes", frames
     if job.has_stage("stats"):
         yield from measure_time(TIMELINE.read(job))
 

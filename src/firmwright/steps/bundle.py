@@ -23,7 +23,13 @@ from firmwright.report import manifest
 from firmwright.report.files import PAGE, write_files
 from firmwright.steps.budget import check_budget
 from firmwright.steps.bundle_texts import write_texts
-from firmwright.steps.report import collect_code, collect_report, read_constants, read_optional
+from firmwright.steps.report import (
+    collect_code,
+    collect_report,
+    read_constants,
+    read_optional,
+    read_stack,
+)
 from firmwright.steps.sbom import write_sboms
 from firmwright.toolchain.network_image import NetworkImage, read_image
 
@@ -159,4 +165,5 @@ def make_memory_report(job: Job) -> manifest.MemoryReport:
         other_memories=plan.other_arenas,
         copied_bytes=artifacts.PARTITION.read(job).copied_bytes,
         constants=read_constants(job),
+        stack=read_stack(job),
     )

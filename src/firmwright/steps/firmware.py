@@ -12,6 +12,7 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import explain_link_errors, find_link_archives
 from firmwright.pipeline.places import error_at_key
 from firmwright.recipe.recipe import SlotOptions
+from firmwright.steps.stacks import prove_stacks
 from firmwright.toolchain import find_compiler, link_firmware
 from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.build import SLOT_SCRIPT, drop_folder
@@ -34,9 +35,10 @@ def run(job: Job, folder: Path) -> None:
     Write ``firmware.uf2`` if the platform states its family.
 
     With a slot, write also ``network.elf``, ``.bin``, ``.hex`` and ``.map``. Each additional
-    memory with stored data has a separate image, such as ``firmware.qspi.bin``.
+    memory with stored data has a separate image, such as ``firmware.qspi.bin``. A header such as
+    ``network_stack.h`` has the stack of each network.
     """
-    elf = folder / FIRMWARE.file
+    elf, archives = folder / FIRMWARE.file, []
     sdk = load_board(job.platform.board).sdk
     if sdk is not None:
         made = make_firmware(PROJECT.read(job), sdk, folder / "project", job.cache)
@@ -44,7 +46,7 @@ def run(job: Job, folder: Path) -> None:
         shutil.rmtree(folder / "project")
         write_map(elf, elf.with_suffix(".map"))
     else:
-        link(job, elf)
+        archives = link(job, elf)
     if job.platform.is_bare_metal:
         write_images(elf, folder / "firmware.bin", job.platform)
         write_hex(elf, folder / "firmware.hex")
@@ -56,6 +58,8 @@ def run(job: Job, folder: Path) -> None:
         refuse_overlap(job, job.recipe.slot, elf)
         sections = {**size.sections, "network": image}
         size = replace(size, flash_bytes=size.flash_bytes + image, sections=sections)
+    if job.platform.stack:
+        size = replace(size, stacks=prove_stacks(job, folder, archives))
     for map_file in folder.glob("*.map"):
         drop_folder(map_file, PROJECT.read(job))
     FIRMWARE_SIZE.write(folder, size)
@@ -63,8 +67,8 @@ def run(job: Job, folder: Path) -> None:
         left_over.unlink()
 
 
-def link(job: Job, elf: Path) -> None:
-    """Link the objects to ``elf``, and write its map next to it."""
+def link(job: Job, elf: Path) -> list[Path]:
+    """Link the objects to ``elf``, and write its map next to it; return the linked archives."""
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     objects = sorted(OBJECTS.read(job).rglob("*.o"))
     if job.recipe.slot:
@@ -73,6 +77,7 @@ def link(job: Job, elf: Path) -> None:
     with explain_link_errors(job, objects, archives):
         linked = [*objects, *archives]
         link_firmware(job.build, compiler, PROJECT.read(job), linked, elf, job.cache)
+    return archives
 
 
 def link_network(job: Job, slot: SlotOptions, folder: Path) -> int:

@@ -23,6 +23,7 @@ from firmwright.report.report import REPORT_VERSION, Memory, ModelFacts, Proof, 
 from firmwright.report.timeline import Total
 from firmwright.steps.mapping import estimate_job_layers
 from firmwright.toolchain.image import list_symbols
+from firmwright.toolchain.stack_depth import StackDepth
 
 T = TypeVar("T")
 
@@ -156,7 +157,14 @@ def read_memory(job: Job) -> Memory:
         sections=dict(linked.sections) if linked else {},
         symbols=tuple(symbols[:MAX_SYMBOLS]),
         constants=read_constants(job),
+        stack=read_stack(job),
     )
+
+
+def read_stack(job: Job) -> StackDepth | msgspec.UnsetType:
+    """Return the stack of the run function; UNSET if an operating system provides the stack."""
+    linked = read_optional(job, artifacts.FIRMWARE_SIZE)
+    return linked.stacks.get(job.recipe.c_prefix, msgspec.UNSET) if linked else msgspec.UNSET
 
 
 def read_constants(job: Job) -> dict[str, int] | msgspec.UnsetType:

@@ -13,8 +13,8 @@ from elftools.common.exceptions import ELFParseError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-OBJECT, FUNCTION = 1, 2
-"""Kinds of symbols: STT_OBJECT, STT_FUNC."""
+OBJECT, FUNCTION, SECTION = 1, 2, 3
+"""Kinds of symbols: STT_OBJECT, STT_FUNC, STT_SECTION."""
 
 LOCAL, GLOBAL = 0, 1
 """Bindings: STB_LOCAL, STB_GLOBAL."""

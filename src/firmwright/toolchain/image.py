@@ -13,6 +13,7 @@ from elftools.elf.elffile import ELFFile
 from firmwright.errors import UserError
 from firmwright.toolchain.elf_symbols import FUNCTION, OBJECT, RESERVED, read_symbols
 from firmwright.toolchain.platforms import Memory, Platform
+from firmwright.toolchain.stack_depth import StackDepth
 
 # A flat image over two memories far apart would be mostly padding.
 _LARGEST_IMAGE = 256 * 1024**2
@@ -28,13 +29,16 @@ class FirmwareSize:
     section. A section with initial values counts in both. Padding between sections is not counted.
     ``sections`` has the size of every section that occupies memory, in order of address.
     ``other_bytes`` has the bytes in further memories. They never count in RAM, and count in flash
-    only if the start-up code copies them from there.
+    only if the start-up code copies them from there. ``stacks`` has the stack that the run function
+    of each network needs, by the prefix of the network; it is empty if an operating system provides
+    the stack.
     """
 
     flash_bytes: int
     ram_bytes: int
     sections: Mapping[str, int]
     other_bytes: Mapping[str, int] = field(default_factory=dict)
+    stacks: Mapping[str, StackDepth] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

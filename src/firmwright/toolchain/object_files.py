@@ -8,10 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
+from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
 
 from firmwright.errors import UserError, did_you_mean
-from firmwright.toolchain.elf_symbols import GLOBAL, LOCAL, UNDEFINED, read_symbols
+from firmwright.toolchain.elf_symbols import (
+    FUNCTION,
+    GLOBAL,
+    LOCAL,
+    SECTION,
+    UNDEFINED,
+    ElfSymbol,
+    read_symbols,
+)
 
 ARCHIVE_MAGIC = b"!<arch>\n"
 MEMBER_HEADER_BYTES = 60
@@ -133,3 +143,64 @@ def suggest_symbol(symbol: str, defined: Iterable[str]) -> str:
     """Return a hint with a nearly equal symbol, or "": a list of all symbols would not help."""
     hint = did_you_mean(symbol, defined)
     return hint if hint.startswith("; did you mean") else ""
+
+
+CALLS = {
+    "ARM": frozenset({10, 28, 29, 30, 42, 51, 102}),
+    "RISC-V": frozenset({16, 17, 18, 19, 44, 45}),
+}
+"""Relocations of calls and jumps, and of Arm's tables of exceptions; all others need an address.
+
+Sources: ELF for the Arm Architecture (IHI 0044), 4.6.1; RISC-V ELF psABI 1.0, 8.4.
+"""
+
+ABSOLUTE = 2
+"""R_ARM_ABS32, whose addend is the stored word; the addend of instructions is not read."""
+
+
+def find_pointed_functions(files: Iterable[Path]) -> frozenset[str]:
+    """Return the symbols whose addresses the code or data of objects and archives use.
+
+    A pointer can only refer to these functions.
+    """
+    contents = [path.read_bytes() for path in files]
+    images = [
+        data
+        for content in contents
+        for _, data in (read_members(content) if content[:8] == ARCHIVE_MAGIC else [("", content)])
+    ]
+    return frozenset(name for image in images for name in read_pointed(image))
+
+
+def read_pointed(content: bytes) -> Iterator[str]:
+    """Yield the symbols whose addresses an object file uses.
+
+    An address in a section counts if a function begins there; others are labels of a jump table.
+    """
+    image = ELFFile(io.BytesIO(content))
+    machine, symbols = image.get_machine_arch(), read_symbols(image)
+    functions: dict[int, list[ElfSymbol]] = {}
+    for symbol in symbols:
+        if symbol.kind == FUNCTION:
+            functions.setdefault(symbol.section, []).append(symbol)
+    for section in image.iter_sections():
+        if not isinstance(section, RelocationSection):
+            continue
+        target = image.get_section(section["sh_info"])
+        if not target["sh_flags"] & SH_FLAGS.SHF_ALLOC or target["sh_type"] == "SHT_NOBITS":
+            continue
+        data = target.data()
+        for row in section.iter_relocations():
+            symbol = symbols[row["r_info_sym"]]
+            if row["r_info_type"] in CALLS.get(machine, ()):
+                continue
+            if symbol.kind != SECTION:
+                yield symbol.name
+                continue
+            place = row["r_offset"]
+            stored = int.from_bytes(data[place : place + 4], "little")
+            offset = row["r_addend"] if row.is_RELA() else stored
+            known = row.is_RELA() or row["r_info_type"] == ABSOLUTE
+            beginning = {offset, offset | 1}  # Arm marks Thumb code by an odd address
+            here = functions.get(symbol.section, [])
+            yield from (s.name for s in here if not known or s.value in beginning)

@@ -1,0 +1,203 @@
+"""Decodes the instructions of a program that change its flow or its stack pointer.
+
+``toolchains/control_flow`` has the encodings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+import numpy as np
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+
+from firmwright.toolchain.descriptions import read_own_yaml
+from firmwright.toolchain.families import find_family
+from firmwright.toolchain.instructions import Code, Encoding, decode
+
+Number = tuple[tuple[int, int, int], ...]
+"""The parts of a constant: lowest bit in the instruction, width, lowest bit in the constant."""
+
+FAR = {"computed_jump": "jump", "computed_call": "call"}
+"""The kinds of RISC-V's jumps by a register that auipc has set."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Instructions that change the flow; ``far`` marks Thumb's form of two sign bits."""
+
+    kind: str
+    match: int
+    mask: int
+    number: Number = ()
+    signed: bool = False
+    far: bool = False
+
+
+@dataclass(frozen=True)
+class Move:
+    """Instructions that change the stack pointer; see ``thumb.yaml``."""
+
+    match: int
+    mask: int
+    number: Number = ()
+    signed: bool = False
+    registers: int = 0
+    bytes: int = 0
+    expanded: bool = False
+
+
+@dataclass(frozen=True)
+class ControlFlow:
+    """The encodings of an instruction set, for the ``families`` of architectures."""
+
+    families: tuple[str, ...]
+    base: int
+    flow: tuple[Flow, ...]
+    moves: tuple[Move, ...]
+
+
+@cache
+def load_control_flow(instruction_set: str) -> ControlFlow:
+    """Return the encodings of an instruction set."""
+    file = files("firmwright.toolchains") / "control_flow" / f"{instruction_set}.yaml"
+    return msgspec.convert(read_own_yaml(file.read_text(encoding="utf-8")), ControlFlow)
+
+
+def find_instruction_set(architecture: str) -> str | None:
+    """Return the instruction set of an architecture; None if its encodings are not known."""
+    family = find_family(architecture)
+    known = ("riscv", "thumb")
+    return next((name for name in known if family in load_control_flow(name).families), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """An instruction that matters: the kind of its flow, "" if it only moves the stack pointer.
+
+    ``target`` is the address of a jump. ``move`` are the bytes that are added to the stack pointer,
+    None if they are not known. ``next`` is the address after the instruction. Thumb's ``it`` counts
+    as one instruction with its ``block``: the addresses of the conditional instructions, and
+    whether each of them runs if the condition is true.
+    """
+
+    kind: str
+    next: int
+    target: int | None = None
+    move: int | None = 0
+    block: tuple[tuple[int, bool], ...] = ()
+
+
+class Section:
+    """The executable bytes at an address; its instructions are decoded when they are read."""
+
+    def __init__(self, address: int, content: bytes, instruction_set: str) -> None:
+        code = decode(instruction_set, content)
+        self._encodings = load_control_flow(instruction_set)
+        self.address, self.end = address, address + len(content)
+        self._words, self._next = code.words.tolist(), code.next.tolist()
+        self._flow = match_first(code, self._encodings.flow)
+        self._moves = match_first(code, self._encodings.moves)
+
+    def find_next(self, address: int) -> int:
+        """Return the address of the first instruction that matters, from an address on."""
+        place = (address - self.address) // 2
+        last = len(self._words) - 1
+        while place < last and self._flow[place] < 0 and self._moves[place] < 0:
+            place = self._next[place]
+        return self.address + 2 * place
+
+    def read(self, address: int) -> Instruction:
+        """Return the instruction at an address."""
+        place = (address - self.address) // 2
+        word, following = self._words[place], self.address + 2 * self._next[place]
+        move = read_move(self._encodings.moves[m], word) if (m := self._moves[place]) >= 0 else 0
+        if self._flow[place] < 0:
+            return Instruction("", following, None, move)
+        flow = self._encodings.flow[self._flow[place]]
+        if flow.kind == "upper":
+            return self._read_far(address, word, following)
+        if flow.kind == "condition":
+            return self._read_block(word, following)
+        target = address + self._encodings.base + read_offset(flow, word) if flow.number else None
+        return Instruction(flow.kind, following, target, move)
+
+    def _read_far(self, address: int, word: int, following: int) -> Instruction:
+        """Return RISC-V's pair of auipc and jalr as one jump or call with its target."""
+        place = (following - self.address) // 2
+        second, number = self._words[place], self._flow[place]
+        kind = self._encodings.flow[number].kind if number >= 0 else ""
+        same = second & 3 == 3 and second >> 15 & 31 == word >> 7 & 31
+        if same and kind in FAR:
+            upper, lower = word & 0xFFFFF000, (second >> 20 ^ 0x800) - 0x800
+            target = address + upper + lower & 0xFFFFFFFF
+            return Instruction(FAR[kind], self.address + 2 * self._next[place], target)
+        return Instruction("", following)
+
+    def _read_block(self, word: int, following: int) -> Instruction:
+        """Return a block of Thumb's ``it``; the block is empty for nop and hints.
+
+        Source: Armv7-M ARM, A7.3.2.
+        """
+        found: list[tuple[int, bool]] = []
+        first, mask = word >> 4 & 1, word & 15
+        while mask & 15:
+            found.append((following, not found or mask >> 4 & 1 == first))
+            following = self.address + 2 * self._next[(following - self.address) // 2]
+            mask <<= 1
+        return Instruction("", following, block=tuple(found))
+
+
+def match_first(code: Code, encodings: Sequence[Encoding]) -> list[int]:
+    """Return the number of the first encoding of each instruction, -1 without one."""
+    found = np.full(len(code.words), -1)
+    for number, encoding in reversed([*enumerate(encodings)]):
+        found[code.find(encoding)] = number
+    numbers: list[int] = found.tolist()
+    return numbers
+
+
+def read_sections(image: ELFFile, instruction_set: str) -> Iterator[Section]:
+    """Yield the executable sections of an ELF."""
+    for section in image.iter_sections():
+        if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and section["sh_type"] != "SHT_NOBITS":
+            yield Section(int(section["sh_addr"]), section.data(), instruction_set)
+
+
+def read_number(number: Number, word: int, signed: bool) -> int:
+    """Return the constant of an instruction."""
+    value, top = 0, 0
+    for bit, width, position in number:
+        value |= (word >> bit & (1 << width) - 1) << position
+        top = max(top, position + width)
+    return value - (1 << top) if signed and value >> top - 1 else value
+
+
+def read_offset(flow: Flow, word: int) -> int:
+    """Return the distance of a jump in bytes."""
+    if flow.far and not word >> 26 & 1:
+        word ^= 1 << 11 | 1 << 13  # Armv7-M ARM, A7.7.12: I1 = NOT(J1 XOR S)
+    return read_number(flow.number, word, flow.signed)
+
+
+def read_move(move: Move, word: int) -> int | None:
+    """Return the bytes that an instruction adds to the stack pointer; None if not known."""
+    if not move.bytes:
+        return None
+    if move.registers:
+        return move.bytes * (word & move.registers).bit_count()
+    number = read_number(move.number, word, move.signed)
+    return move.bytes * (expand(number) if move.expanded else number)
+
+
+def expand(number: int) -> int:
+    """Return Thumb's modified constant. Source: Armv7-M ARM, A5.3.2."""
+    low = number & 0xFF
+    if number >> 10:
+        turned, by = 0x80 | low & 0x7F, number >> 7
+        return (turned >> by | turned << 32 - by) & 0xFFFFFFFF
+    return low * (1, 0x10001, 0x1000100, 0x1010101)[number >> 8]

@@ -1,0 +1,265 @@
+"""Proves the maximum depth of the stack of a function, from the machine code of an ELF.
+
+The code of every function that can be called is followed along all of its branches. So the bound
+holds for every compiler, and for libraries without source.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+
+from firmwright.toolchain.control_flow import (
+    Instruction,
+    Section,
+    find_instruction_set,
+    read_sections,
+)
+from firmwright.toolchain.elf_symbols import FUNCTION, read_symbols
+
+
+@dataclass(frozen=True, slots=True)
+class StackDepth:
+    """The bytes of stack that a function and all functions that it calls need at most.
+
+    ``bytes`` is None if the depth cannot be proven; ``unknown`` has the reason. ``frames`` are the
+    functions of the deepest chain of calls, each with its bytes.
+    """
+
+    bytes: int | None
+    unknown: str = ""
+    frames: tuple[tuple[str, int], ...] = ()
+
+    def __str__(self) -> str:
+        return f"not known: {self.unknown}" if self.bytes is None else f"{self.bytes:,} bytes"
+
+
+MAPPING = ("$t", "$x", "$d")
+"""The beginnings of the names of symbols at code and at data.
+
+Source: ELF for the Arm Architecture (IHI 0044), 4.5.5.
+"""
+
+SWITCH = "__gnu_thumb1_case_"
+"""The beginning of the names of libgcc's functions that jump by the table after their call."""
+
+END = (-1, 0)
+"""The address and the depth after the last instruction of a branch."""
+
+ENDS = frozenset({"jump", "return", "stop", "computed_jump"})
+"""The kinds of instructions after which the next instruction does not run."""
+
+
+class UnprovenError(Exception):
+    """The depth of a function's stack is not known; the message has the reason."""
+
+
+@dataclass
+class Frame:
+    """The deepest stack of one function, and of each call: the depth before it, and the target.
+
+    The target None is a call by a pointer.
+    """
+
+    bytes: int = 0
+    calls: set[tuple[int, int | None]] = field(default_factory=set)
+
+
+def prove_stack(
+    elf: Path, architecture: str, function: str, pointers: Iterable[str] = ()
+) -> StackDepth:
+    """Return the stack that a function needs.
+
+    ``pointers`` are the functions that calls by pointers may reach.
+    """
+    instruction_set = find_instruction_set(architecture)
+    if instruction_set is None:
+        return StackDepth(None, f"the machine code of {architecture} is not analyzed")
+    with elf.open("rb") as stream:
+        image = ELFFile(stream)
+        sections = [*read_sections(image, instruction_set)]
+        table = read_symbols(image)
+    symbols = [symbol for symbol in table if symbol.kind == FUNCTION and symbol.section]
+    odd = 1 if instruction_set == "thumb" else 0  # Arm marks Thumb code by an odd address
+    addresses = {symbol.name: symbol.value & ~odd for symbol in symbols}
+    if function not in addresses:
+        return StackDepth(None, f"the firmware has no function {function}")
+    reached = sorted({addresses[name] for name in pointers if name in addresses})
+    names = {symbol.value & ~odd: symbol.name for symbol in reversed(symbols)}
+    data = sorted((s.value & ~odd, s.name[:2] == "$d") for s in table if s.name[:2] in MAPPING)
+    program = Program(sections, names, reached, data)
+    try:
+        total, frames = program.measure(addresses[function], ())
+    except UnprovenError as error:
+        return StackDepth(None, str(error))
+    return StackDepth(total, "", frames)
+
+
+class Program:
+    """The functions of an ELF by their addresses, and those that ``pointers`` may reach.
+
+    ``parts`` are the addresses at which code or data begins, and whether data begins there.
+    """
+
+    def __init__(
+        self,
+        sections: Sequence[Section],
+        names: Mapping[int, str],
+        pointers: Sequence[int],
+        parts: Sequence[tuple[int, bool]],
+    ) -> None:
+        self._sections, self._names, self.pointers = sections, names, pointers
+        self._parts = parts
+        self._entries = sorted(names)
+        self._known: dict[int, tuple[int, tuple[tuple[str, int], ...]]] = {}
+
+    def name(self, address: int) -> str:
+        return self._names.get(address, f"{address:#x}")
+
+    def measure(
+        self, start: int, callers: tuple[int, ...]
+    ) -> tuple[int, tuple[tuple[str, int], ...]]:
+        """Return the depth of a function, and the deepest chain of its calls.
+
+        Raises UnprovenError for recursion and for code that cannot be followed.
+        """
+        if start in callers:
+            raise UnprovenError(f"{self.name(start)} calls itself")
+        if start not in self._known:
+            frame = Trace(self, start).run()
+            best: tuple[int, tuple[tuple[str, int], ...]] = (frame.bytes, ())
+            chain = [(self.name(start), frame.bytes)]
+            for depth, target in frame.calls:
+                if target is None and not self.pointers:
+                    raise UnprovenError(f"{self.name(start)} calls by a pointer")
+                for callee in self.pointers if target is None else (target,):
+                    below, frames = self.measure(callee, (*callers, start))
+                    best = max(best, (depth + below, ((chain[0][0], depth), *frames)))
+            self._known[start] = (best[0], best[1] or tuple(chain))
+        return self._known[start]
+
+    def find_section(self, address: int) -> Section:
+        for section in self._sections:
+            if section.address <= address < section.end:
+                return section
+        raise UnprovenError(f"{address:#x} is called, which holds no code")
+
+    def is_entry(self, address: int) -> bool:
+        return address in self._names
+
+    def is_data(self, address: int) -> bool:
+        number = bisect(self._parts, (address, True))
+        return number > 0 and self._parts[number - 1][1]
+
+    def find_end(self, start: int) -> int:
+        """Return the address of the function after a function, or the end of its section."""
+        number = bisect(self._entries, start)
+        end = self.find_section(start).end
+        return min([end, *self._entries[number : number + 1]])
+
+    def are_one(self, start: int, address: int | None) -> bool:
+        """Return whether an address is inside the function at ``start``, after its start."""
+        return address is not None and start < address < self.find_end(start)
+
+
+class Trace:
+    """Follows all branches of one function, with the depth of the stack at each."""
+
+    def __init__(self, program: Program, start: int) -> None:
+        self._program, self._start = program, start
+        self._section = program.find_section(start)
+        self._seen: dict[int, int] = {}
+        self._followed: set[int] = set()
+        self._table = -1  # the depth of the deepest jump by a table
+        self._pending = [(start, 0)]
+        self._frame = Frame()
+
+    def run(self) -> Frame:
+        """Return the frame. Raises UnprovenError for code that cannot be followed."""
+        self._follow_pending()
+        if self._table >= 0:
+            assumed = self._table
+            self._follow_table(assumed)
+            if self._table > assumed:
+                raise self._fail("jumps by a table to a jump by a table", self._start)
+        return self._frame
+
+    def _follow_pending(self) -> None:
+        while self._pending:
+            at, depth = self._pending.pop()
+            while at >= 0:
+                at, depth = self._follow(self._section.find_next(at), depth)
+
+    def _follow_table(self, depth: int) -> None:
+        """Follow all other code of the function from the depth of the deepest jump by a table.
+
+        A table can lead to each place that no other instruction leads to.
+        """
+        at, end = self._start, self._program.find_end(self._start)
+        while (at := self._section.find_next(at)) < end:
+            if self._program.is_data(at):
+                at += 2
+                continue
+            if at not in self._seen:
+                self._pending.append((at, depth))
+                self._follow_pending()
+            at = self._section.read(at).next
+
+    def _follow(self, at: int, depth: int) -> tuple[int, int]:
+        """Return the address after an instruction and the depth there, or END at an end."""
+        if at >= self._section.end:
+            raise self._fail("ends without a return", at)
+        if self._seen.setdefault(at, depth) != depth:
+            raise self._fail("moves its stack pointer by different numbers", at)
+        if at in self._followed:
+            return END
+        self._followed.add(at)
+        return self._run(at, depth)
+
+    def _run(self, at: int, depth: int) -> tuple[int, int]:
+        """Return the address after an instruction and the depth there, or END at an end."""
+        step = self._section.read(at)
+        if step.move is None or step.kind == "unusual":
+            raise self._fail("moves its stack pointer by a number that is not constant", at)
+        for holds in (False, True) if step.block else ():
+            self._pending.append(self._run_block(step, depth, holds))
+        depth -= step.move
+        self._frame.bytes = max(self._frame.bytes, depth)
+        # Clang's far jump on Armv6-M is a call into the same function, which does not return.
+        far = step.kind == "call" and self._program.are_one(self._start, step.target)
+        switch = self._program.name(step.target).startswith(SWITCH) if step.target else False
+        if switch or step.kind == "computed_jump":
+            self._table = max(self._table, depth)
+            if depth == 0 and not switch and self._program.pointers:
+                self._frame.calls.add((0, None))  # perhaps a call by a pointer, at the end
+        if step.target is not None and (far or step.kind in ("branch", "jump")):
+            self._jump(step.target, depth)
+        elif not switch and step.kind in ("call", "computed_call"):
+            self._frame.calls.add((depth, step.target))
+        return END if far or switch or step.block or step.kind in ENDS else (step.next, depth)
+
+    def _run_block(self, step: Instruction, depth: int, holds: bool) -> tuple[int, int]:
+        """Return the address after a conditional block and the depth there, or END.
+
+        ``holds`` is whether the block's condition is true.
+        """
+        for address in (address for address, when in step.block if when == holds):
+            at, depth = self._run(address, depth)
+            if at < 0:
+                return END
+        return step.next, depth
+
+    def _jump(self, target: int, depth: int) -> None:
+        """Note a jump: to code of this function, or a call of another one at the end."""
+        inside = self._section.address <= target < self._section.end
+        if (target != self._start and self._program.is_entry(target)) or not inside:
+            self._frame.calls.add((depth, target))
+        else:
+            self._pending.append((target, depth))
+
+    def _fail(self, problem: str, at: int) -> UnprovenError:
+        return UnprovenError(f"{self._program.name(self._start)} {problem} at {at:#x}")
