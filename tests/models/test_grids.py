@@ -8,6 +8,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.models.onnx.importer import import_model
+from firmwright.models.tflite.importer import import_model as import_tflite
+from tests.networks.tflite_models import ModelBuilder, Quantization
 
 
 def make_model(scales: tuple[float, ...], reader: str = "DequantizeLinear") -> bytes:
@@ -52,3 +54,13 @@ def test_ports_have_the_grids_around_them(
     (given,), (returned,) = interface.inputs, interface.outputs
     assert (given.scale, given.zero_point) == expected
     assert (returned.scale, returned.zero_point) == (0.5, 7)
+
+
+def test_a_float_tensor_of_tflite_has_no_grid() -> None:
+    """TVM's converters read a scale as a quantized tensor; LiteRT's kernels ignore it."""
+    builder = ModelBuilder()
+    left, right = (builder.input(shape, "float32", Quantization(0.5)) for shape in ((2, 3), (3, 4)))
+    result = builder.output((2, 4), "float32", Quantization(0.25, 3))
+    builder.operator("BATCH_MATMUL", [left, right], [result], "BatchMatMulOptions", 1)
+    _, interface = import_tflite(builder.build(), "m.tflite", {})
+    assert [t.scale for t in (*interface.inputs, *interface.outputs)] == [None] * 3

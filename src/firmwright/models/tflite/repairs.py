@@ -56,7 +56,10 @@ def repair(data: bytes) -> bytes:
 
 
 def repair_tensors(model: Any) -> bool:
-    """Set unique names and missing shapes, and remove empty scales; return whether any changed."""
+    """Set unique names and missing shapes, and remove empty scales; return whether any changed.
+
+    The scales of a float32 tensor are removed, too, because LiteRT's kernels ignore them.
+    """
     tensors = model.subgraphs[0].tensors
     names = [t.name for t in tensors]
     own = [n.encode() for n in make_unique_names(names)]
@@ -65,7 +68,8 @@ def repair_tensors(model: Any) -> bool:
         tensor.name = name
         if tensor.shape is None:
             tensor.shape, changed = [], True
-        if tensor.quantization is not None and not has_scales(tensor):
+        is_float = tensor.type == schema.TensorType.FLOAT32
+        if tensor.quantization is not None and (is_float or not has_scales(tensor)):
             changed = changed or tensor.quantization.scale is not None
             tensor.quantization = None
     return changed
