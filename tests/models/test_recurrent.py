@@ -55,7 +55,8 @@ def test_settings_that_cannot_be_compiled_are_named(
     ("operator", "attributes"),
     [
         ("LSTM", {"activations": ["Relu", "Relu", "Relu"]}),
-        ("LSTM", {"clip": 0.5}),
+        ("LSTM", {"clip": 0.5, "activations": ["HardSigmoid", "Tanh", "Tanh"],
+                  "activation_beta": [0.9]}),
         ("LSTM", {"activations": ["HardSigmoid", "ScaledTanh", "Softsign"] * 2,
                   "activation_alpha": [0.3, 1.5, 0.2, 0.9],
                   "activation_beta": [0.4, 0.7, 0.6, 0.8],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -180,7 +180,8 @@ def add_gru_cell(direction: Direction, data: str, states: list[str]) -> list[str
 def add_lstm_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
     """Return the next states; the gates are input, output, forget, cell.
 
-    With ``input_forget``, the forget gate is 1 - input gate. Source: ONNX's LSTM equations.
+    With ``input_forget``, the forget gate is 1 - input gate. Source: ONNX's LSTM equations, but
+    ``clip`` limits only the gates, as in ONNX Runtime.
     """
     add, (state, cell), apply = direction.body.add, states, direction.apply
     total = add("Add", direction.apply_weights(data, 0), direction.apply_weights(state, 1))
@@ -193,7 +194,9 @@ def add_lstm_cell(direction: Direction, data: str, states: list[str]) -> list[st
     kept = add("Mul", forget, cell)
     cell = direction.body.add_as("state_1", "Add", kept, add("Mul", taken, apply(1, gates[3])))
     shown = apply(0, direction.add_peephole(gates[1], 1, cell))
-    return [direction.body.add_as("state_0", "Mul", shown, apply(2, cell)), cell]
+    hidden = replace(direction.functions[2], limit=0)
+    value = hidden.add(direction.body, cell, direction.dtype)
+    return [direction.body.add_as("state_0", "Mul", shown, value), cell]
 
 
 DIRECTIONS = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
