@@ -41,7 +41,7 @@ COMMANDS = {
     "build": "build the bundle of each recipe",
     "watch": "build, and build again whenever a file changes",
     "lock": "write the digest of each input of a recipe; a build with other inputs then fails",
-    "tune": "find the C of each layer with the fewest instructions, and store it for later builds",
+    "tune": "find the fastest C of each layer, and store it for later builds",
     "reproduce": "build each recipe twice in different environments, and compare the bundles",
     "list": "list the tasks of each recipe",
     "graph": "print the stages of a recipe, each with the stages whose results it reads",

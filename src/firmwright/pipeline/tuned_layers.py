@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from firmwright.errors import Diagnostic, DiagnosticError
 from firmwright.ir.regions import Partition, Region
-from firmwright.recipe.tuned import TunedFile, TunedNetwork, read_tuned
+from firmwright.recipe.tuned import TunedFile, TunedLayer, TunedNetwork, read_tuned
 from firmwright.targets import Device
 
 from .job import Job
@@ -147,11 +147,15 @@ def describe_tuning(job: Job) -> dict[str, str]:
     read = read_network(job)
     if read is None:
         return {}
-    return {
-        name: f"Tuned: {layer.variant}, {layer.instructions:,} instructions; "
-        f"default: {layer.default}, {layer.default_instructions:,}."
-        for name, layer in read[1].layers.items()
-    }
+    return {name: describe_layer(layer) for name, layer in read[1].layers.items()}
+
+
+def describe_layer(layer: TunedLayer) -> str:
+    """Return the sentence for a layer, in cycles if they are known."""
+    used, default, unit = layer.instructions, layer.default_instructions, "instructions"
+    if layer.cycles is not None and layer.default_cycles is not None:
+        used, default, unit = layer.cycles, layer.default_cycles, "cycles"
+    return f"Tuned: {layer.variant}, {used:,} {unit}; default: {layer.default}, {default:,}."
 
 
 def add_tuning_notes(job: Job, kernels: Kernels) -> Kernels:

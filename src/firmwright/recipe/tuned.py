@@ -21,7 +21,7 @@ from firmwright.recipe.schema import load_schema
 FORMAT_VERSION = 1
 
 HEAD = """\
-# The C of each layer, by counted instructions. `firmwright tune` writes this file, builds read it.
+# The fastest C of each layer. `firmwright tune` writes this file, builds read it.
 version: {version}
 platforms:
 """
@@ -29,12 +29,17 @@ platforms:
 
 @dataclass(frozen=True)
 class TunedLayer:
-    """A layer's variant and the default variant, with the instructions per inference of both."""
+    """A layer's variant and the default variant, with the numbers per inference of both.
+
+    The cycles are None if the platform has no cycle table.
+    """
 
     variant: str
     instructions: int
     default: str
     default_instructions: int
+    cycles: int | None = None
+    default_cycles: int | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,9 @@ def format_tuned(platforms: Mapping[str, TunedNetwork]) -> str:
                 f"        default: {quote(tuned.default)}",
                 f"        default_instructions: {tuned.default_instructions}",
             ]
+            if tuned.cycles is not None:
+                lines.append(f"        cycles: {tuned.cycles}")
+                lines.append(f"        default_cycles: {tuned.default_cycles}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Tries all variants of the layers, counts instructions, and keeps each layer's fastest variant.
+"""Tries all variants of the layers, and keeps each layer's fastest variant.
 
 A trial uses the next variant of every layer. Instructions are counted per layer. So the number of
 trials is the maximum number of variants of a layer, not the number of combinations. All trials
@@ -51,10 +51,13 @@ def tune(job: Job) -> None:
     default = tried[DEFAULT]
     together = try_together(job, found, default)
     changed = update_file(job, found)
+    used, before, unit = together.instructions, default.instructions, "instructions"
+    if together.cycles is not None and default.cycles is not None:
+        used, before, unit = together.cycles, default.cycles, "cycles"
     job.note(
         f"{format_count(len(variants), 'layer', 'layers')} in "
-        f"{format_count(count, 'trial', 'trials')}: {together.instructions:,} instructions, "
-        f"{default.instructions:,} in the default variants"
+        f"{format_count(count, 'trial', 'trials')}: {used:,} {unit}, "
+        f"{before:,} in the default variants"
     )
     job.note(f"{tuned_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
 
@@ -142,14 +145,29 @@ def check_outputs(default: TrialResult, tried: TrialResult) -> None:
 
 
 def choose_variants(variants: Variants, tried: Mapping[int, TrialResult]) -> dict[str, TunedLayer]:
-    """Return each layer's variant with the fewest instructions, or the first of equal variants."""
+    """Return each layer's fastest variant, or the first of equal variants.
+
+    Variants are compared by cycles if the platform has a cycle table, otherwise by instructions.
+    """
     chosen = {}
     for name, of in variants.items():
-        counted = [(t.by_region[name], n) for n, t in tried.items() if n < len(of)]
-        fewest, number = min(counted)
-        default = tried[DEFAULT].by_region[name]
-        chosen[name] = TunedLayer(of[number], fewest, of[DEFAULT], default)
+        costs = [(find_cost(t, name), n) for n, t in tried.items() if n < len(of)]
+        _, number = min(costs)
+        fastest, default = tried[number], tried[DEFAULT]
+        chosen[name] = TunedLayer(
+            of[number],
+            fastest.by_region[name],
+            of[DEFAULT],
+            default.by_region[name],
+            fastest.cycles_by_region.get(name),
+            default.cycles_by_region.get(name),
+        )
     return chosen
+
+
+def find_cost(tried: TrialResult, layer: str) -> int:
+    """Return the cycles of a layer in a trial, or its instructions without cycles."""
+    return tried.cycles_by_region.get(layer, tried.by_region[layer])
 
 
 def update_file(job: Job, found: TunedNetwork) -> bool:

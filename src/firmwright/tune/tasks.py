@@ -12,7 +12,7 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.networks import leave_out_members
 from firmwright.pipeline.task import Title, run_action
 
-SENTENCE = "find the C of each layer with the fewest instructions"
+SENTENCE = "find the fastest C of each layer"
 
 
 def tune(job: Job) -> None:

@@ -45,6 +45,7 @@ class TrialResult:
     """The result of a trial, or the ``failure`` that explains a missing result.
 
     ``instructions`` are the instructions of one inference, and ``by_region`` has its parts.
+    ``cycles`` are the clock cycles by the platform's table, None without one.
     ``outputs`` has the SHA-256 of each output.
     """
 
@@ -52,6 +53,8 @@ class TrialResult:
     failure: str = ""
     instructions: int = 0
     by_region: Mapping[str, int] = field(default_factory=dict)
+    cycles: int | None = None
+    cycles_by_region: Mapping[str, int] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -154,6 +157,14 @@ def make_trial_job(job: Job, folder: Path) -> Job:
 def read_tried(job: Job, trial: str) -> TrialResult:
     """Return the result of a trial after its job has run."""
     run, outputs = RUN.read(job), RUN_OUTPUTS.read(job)
-    by_region = {name: count // run.samples for name, count in run.instructions_by_region.items()}
+    by_region = divide(run.instructions_by_region, run.samples)
+    cycles = None if run.cycles_total is None else run.cycles_total // run.samples
+    cycles_by_region = divide(run.cycles_by_region, run.samples)
     digests = {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in outputs.items()}
-    return TrialResult(trial, "", run.instructions or 0, by_region, digests)
+    executed = run.instructions or 0
+    return TrialResult(trial, "", executed, by_region, cycles, cycles_by_region, digests)
+
+
+def divide(totals: Mapping[str, int], samples: int) -> dict[str, int]:
+    """Return the mean of one inference for each region."""
+    return {name: total // samples for name, total in totals.items()}
