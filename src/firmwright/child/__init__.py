@@ -18,11 +18,12 @@ from doit import get_initial_workdir
 
 START = str(Path(__file__).resolve().with_name("start.py"))
 PATH_VARIABLE = "PYTHONPATH"
+INTERPRETER = sys.executable
 
 
 def make_command(module: str, *arguments: str) -> list[str]:
     """Return the command line that runs a module as ``python -m`` does."""
-    return [sys.executable, START, module, *arguments]
+    return [INTERPRETER, START, module, *arguments]
 
 
 def make_environment(variables: Mapping[str, str]) -> dict[str, str]:

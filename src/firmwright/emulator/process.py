@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import IO
 
+from firmwright.child import INTERPRETER
 from firmwright.progress import BYTES, report
 
 CHUNK = 4096
@@ -25,7 +25,7 @@ def run_process(
     ``stderr`` is the argument of this name of :class:`subprocess.Popen`. The environment variable
     ``FIRMWRIGHT_PYTHON`` has the path of this interpreter, for simulators that are Python packages.
     """
-    environment = {**os.environ, "FIRMWRIGHT_PYTHON": sys.executable}
+    environment = {**os.environ, "FIRMWRIGHT_PYTHON": INTERPRETER}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environment
     ) as process:

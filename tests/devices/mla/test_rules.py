@@ -88,7 +88,7 @@ CASES: dict[str, tuple[tuple[Build, tuple[int, ...]], tuple[Build, tuple[int, ..
     "softmax axis": (
         (lambda x: op.nn.softmax(x, 1), SHAPE),
         (lambda x: op.nn.softmax(x, 3), SHAPE),
-        "it runs along axis 3 of 4; the MLA supports the channels",
+        "it runs along axis 3 of 4; the MLA supports only the axis of channels",
     ),
     "normalized axes": (
         (lambda x: op.nn.layer_norm(x, values(4), values(4), [1]), SHAPE),
