@@ -53,3 +53,17 @@ def test_a_row_that_is_not_replaced_stays(steps: list[int]) -> None:
     expected = np.where(np.isin(np.arange(4), steps)[:, None], -x, 0)
     found = make_virtual_machine(module)["main"](tvm.runtime.tensor(x))
     np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize(("begin", "end"), [(-7, -1), (-100, 5), (2, 100), (-4, -2)])
+def test_a_slice_may_begin_before_the_joined_tensors(begin: int, end: int) -> None:
+    x = relax.Var("x", relax.TensorType((3, 2), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            joined = builder.emit(relax.op.concat([x, builder.emit(relax.op.negative(x))], 0))
+            part = builder.emit_output(relax.op.strided_slice(joined, [0], [begin], [end]))
+        builder.emit_func_output(part)
+    given = np.arange(6, dtype="float32").reshape(3, 2)
+    found = make_virtual_machine(read_parts(builder.get()))["main"](tvm.runtime.tensor(given))
+    np.testing.assert_array_equal(found.numpy(), np.concatenate([given, -given])[begin:end])

@@ -69,7 +69,7 @@ def find_begin(call: tvm.ir.Call, axis: int) -> int | None:
         return None
     axes = [int(each.value) % len(before) for each in call.args[1].fields]
     begin = int(call.args[2].fields[axes.index(axis)].value)
-    return begin + before[axis] if begin < 0 else begin
+    return max(begin + before[axis], 0) if begin < 0 else begin
 
 
 def list_joined(builder: relax.BlockBuilder, value: relax.Expr, axis: int) -> list[relax.Expr]:
