@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from copy import copy
 from itertools import groupby
@@ -47,10 +48,16 @@ def find_failed_kind(error: str) -> str | None:
 def is_divisible(data: bytes) -> bool:
     """Return whether the parts of a network can run one after the other.
 
-    Subgraphs and resource variables connect operators in other ways than by tensors.
+    Subgraphs, resource variables and states that several operators read connect operators in other
+    ways than by results.
     """
     model = tflite.Model.GetRootAsModel(data, 0)
-    return model.SubgraphsLength() == 1 and "VAR_HANDLE" not in operator_kinds(model)
+    if model.SubgraphsLength() > 1 or "VAR_HANDLE" in operator_kinds(model):
+        return False
+    graph = model.Subgraphs(0)
+    operators = map(graph.Operators, range(graph.OperatorsLength()))
+    reads = Counter(i for o in operators for i in {*to_indices(o.InputsAsNumpy())})
+    return all(n == 1 or not graph.Tensors(i).IsVariable() for i, n in reads.items())
 
 
 class DividedInterpreter:
@@ -114,11 +121,12 @@ class _Part:
         self, model: Any, operators: list[Any], kernels: str, size: int, keep_all: bool
     ) -> None:
         graph = model.subgraphs[0]
-        read = {i for o in operators for i in to_indices(o.inputs)}
-        self.results = {i for o in operators for i in to_indices(o.outputs)}
-        later = {i for o in graph.operators if o not in operators for i in to_indices(o.inputs)}
-        self.inputs = sorted(i for i in read - self.results if is_computed(model, graph.tensors[i]))
-        self.outputs = sorted(self.results & (later | {*to_indices(graph.outputs)}))
+        others = [operator for operator in graph.operators if operator not in operators]
+        self.results = find_results(operators)
+        given = find_results(others) | {*to_indices(graph.inputs)}
+        self.inputs = sorted(find_operands(operators) & given - self.results)
+        needed = find_operands(others) | {*to_indices(graph.outputs)}
+        self.outputs = sorted(self.results & needed)
         file = write_part(model, operators, self.inputs, self.outputs, size)
         self.interpreter = make_interpreter(file, kernels, keep_all)
         self._shapes: dict[int, tuple[int, ...]] = {}
@@ -140,7 +148,7 @@ class _Part:
 def write_part(
     model: Any, operators: list[Any], inputs: list[int], outputs: list[int], size: int
 ) -> bytes:
-    """Return a file of some operators; it has all tensors, and the codes of these operators.
+    """Return a file of some operators; it has all tensors, but only the codes and data they need.
 
     LiteRT rejects a file for each code without a kernel, even if no operator has it.
     """
@@ -152,15 +160,23 @@ def write_part(
     graph.inputs, graph.outputs = inputs, outputs
     part.operatorCodes = [model.operatorCodes[code] for code in codes]
     part.subgraphs, part.signatureDefs = [graph], None
+    read = {graph.tensors[index].buffer for index in find_operands(operators)}
+    part.buffers = [b if i in read else schema.BufferT() for i, b in enumerate(model.buffers)]
     return pack(part, size)
+
+
+def find_operands(operators: Iterable[Any]) -> set[int]:
+    """Return the tensors that operators read."""
+    return {i for operator in operators for i in to_indices(operator.inputs)}
+
+
+def find_results(operators: Iterable[Any]) -> set[int]:
+    """Return the tensors that operators compute."""
+    return {i for operator in operators for i in to_indices(operator.outputs)}
 
 
 def to_indices(indices: Any) -> list[int]:
     """Return the tensors of a list in a file, without missing ones (-1)."""
-    return [int(index) for index in ([] if indices is None else indices) if index >= 0]
-
-
-def is_computed(model: Any, tensor: Any) -> bool:
-    """Return whether a tensor is neither a constant nor a state that LiteRT keeps."""
-    stored = model.buffers[tensor.buffer].data
-    return not tensor.isVariable and (stored is None or len(stored) == 0)
+    if indices is None or isinstance(indices, int):  # flatbuffers returns 0 for an absent list
+        return []
+    return [int(index) for index in indices if index >= 0]
