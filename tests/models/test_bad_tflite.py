@@ -203,7 +203,7 @@ def exponential_wide() -> bytes:
 REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "scale nan": (
         lambda: added(Quantization(np.nan)),
-        "tensor 't0': a scale must be a finite number, not below 0; found nan",
+        "tensor 't0': a scale must be a positive, finite, normal number; found nan",
     ),
     "convolution of nothing": (
         lambda: convolved(edit=lambda b: b.graph.operators[0].inputs.clear()),
@@ -211,8 +211,10 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "no elements": (lambda: added(shape=(1, 0)), r"'t0' has no elements \(shape \[1, 0\]\)"),
     "result without elements": (pooled_to_nothing, "'t1' has no elements"),
+    "scale zero": (lambda: added(result=Quantization(0.0)), "'t2': a scale must be .* found 0.0"),
     "scale negative": (lambda: added(Quantization(-0.5)), "a scale must be .* found -0.5"),
     "scale infinite": (lambda: added(Quantization(np.inf)), "a scale must be .* found inf"),
+    "scale subnormal": (lambda: convolved((0.1, 1e-42, 0.3)), "a scale must be .* found 1.0.*e-42"),
     "scales far apart": (
         lambda: convolved(result=Quantization(1.2e-38)),
         "conv2d, .*the ratio of its scales, .*, is not below 2\\^30",

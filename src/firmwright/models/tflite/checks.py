@@ -216,10 +216,10 @@ def find_sparsity(t: CheckedTensor) -> str | None:
 
 
 def find_bad_scale(t: CheckedTensor) -> str | None:
-    """a scale must be a finite number, not below 0"""
+    """a scale must be a positive, finite, normal number"""
     if not t.dtype or t.dtype == "int32":  # a bias has the scale of the sums it is added to
         return None
-    wrong = t.scales[~(np.isfinite(t.scales) & (t.scales >= 0))]
+    wrong = t.scales[~(np.isfinite(t.scales) & (t.scales >= SMALLEST_SCALE))]
     return f"{wrong[0]}" if len(wrong) else None
 
 

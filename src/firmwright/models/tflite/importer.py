@@ -30,7 +30,12 @@ from firmwright.models.tflite.known_values import fold_known_values
 from firmwright.models.tflite.litert_outputs import MISSING_KERNEL, load_interpreter
 from firmwright.models.tflite.litert_outputs import run_reference as run_reference
 from firmwright.models.tflite.port_names import name_ports
-from firmwright.models.tflite.repairs import convert_constants, repair, repair_dimensions
+from firmwright.models.tflite.repairs import (
+    convert_constants,
+    repair,
+    repair_dimensions,
+    repair_scales,
+)
 from firmwright.models.tflite.states_as_inputs import expose_states
 from firmwright.models.tflite.subgraphs import inline_subgraphs
 from firmwright.models.tflite.vendor_files import find_vendor_importer, refuse_custom_operators
@@ -50,6 +55,9 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     if vendor := find_vendor_importer(source):
         return vendor.import_model(data, name, shapes)
     refuse_custom_operators(source, name)
+    data, notes = repair_scales(data)
+    remarks = (*remarks, *notes)
+    source = tflite.Model.GetRootAsModel(data, 0)
     check_model(source, name)
     inlined = inline_subgraphs(data, name)
     if inlined is not data:

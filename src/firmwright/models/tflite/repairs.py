@@ -50,7 +50,7 @@ def repair(data: bytes) -> bytes:
     A model that needs no repair is returned unchanged.
     """
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
-    steps = (repair_tensors, raise_scales, add_intermediates, state_bias_types)
+    steps = (repair_tensors, add_intermediates, state_bias_types)
     changed = [step(model) for step in steps]
     return pack(model, len(data)) if any(changed) else data
 
@@ -72,22 +72,6 @@ def repair_tensors(model: Any) -> bool:
         if tensor.quantization is not None and (is_float or not has_scales(tensor)):
             changed = changed or tensor.quantization.scale is not None
             tensor.quantization = None
-    return changed
-
-
-def raise_scales(model: Any) -> bool:
-    """Set scales below the normal numbers of float32 to the least one; return whether any changed.
-
-    Converters write 0 for zeros, such as the initial state of an unrolled recurrent layer, and the
-    scale of a product with them is too small for a multiplier.
-    """
-    changed = False
-    for tensor in model.subgraphs[0].tensors:
-        if not has_scales(tensor) or tensor.type == schema.TensorType.INT32:
-            continue
-        scales = np.maximum(np.asarray(tensor.quantization.scale, "float32"), SMALLEST_SCALE)
-        if (scales != tensor.quantization.scale).any():
-            tensor.quantization.scale, changed = scales, True
     return changed
 
 
@@ -132,6 +116,76 @@ def state_bias_types(model: Any) -> bool:
             changed = changed or options.quantizedBiasType != schema.TensorType.INT32
             options.quantizedBiasType = schema.TensorType.INT32
     return changed
+
+
+def repair_scales(data: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """Return the model with a normal scale for zeros that have a smaller one, and a note.
+
+    Converters write the scale 0 for zeros, such as the initial state of an unrolled recurrent
+    layer. A product with them has a scale below the normal numbers of float32. LiteRT computes
+    zeros with each of these scales. Other tensors keep such a scale, and are rejected.
+    """
+    if not has_low_scales(tflite.Model.GetRootAsModel(data, 0).Subgraphs(0)):
+        return data, ()
+    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    graph = model.subgraphs[0]
+    zeros = {i for i, t in enumerate(graph.tensors) if is_low(t) and is_of_zeros(model, t)}
+    for operator in graph.operators:
+        if makes_zeros(kind_of(model, operator), [int(i) for i in operator.inputs], zeros):
+            zeros |= {int(i) for i in operator.outputs if is_low(graph.tensors[i])}
+    if not zeros:
+        return data, ()
+    for index in zeros:
+        tensor = graph.tensors[index]
+        tensor.quantization.scale = np.full_like(tensor.quantization.scale, SMALLEST_SCALE)
+    name = decode_text(graph.tensors[min(zeros)].name)
+    note = (
+        f"{len(zeros)} tensors of zeros, such as '{name}', have a scale of 0 or below the normal "
+        f"numbers of float32; the network has the scale {SMALLEST_SCALE:.3g} instead"
+    )
+    return pack(model, len(data)), (note,)
+
+
+PRODUCTS = frozenset("BATCH_MATMUL CONV_2D DEPTHWISE_CONV_2D FULLY_CONNECTED MUL".split())
+MOVES = {
+    **dict.fromkeys(
+        "BROADCAST_TO EXPAND_DIMS RESHAPE SLICE SPLIT_V SQUEEZE STRIDED_SLICE TILE TRANSPOSE "
+        "UNPACK".split(),
+        0,
+    ),
+    "FILL": 1,
+    "SPLIT": 1,
+}
+"""Operators that only move or repeat the elements of an operand, and the index of the operand."""
+
+
+def makes_zeros(kind: str, inputs: list[int], zeros: set[int]) -> bool:
+    """Return whether an operator only moves zeros, or multiplies by them without adding a bias."""
+    has_bias = len(inputs) > 2 and inputs[2] >= 0
+    if kind in PRODUCTS:
+        return not has_bias and bool(zeros.intersection(inputs))
+    return kind in MOVES and inputs[MOVES[kind]] in zeros
+
+
+def has_low_scales(graph: Any) -> bool:
+    """Return whether a tensor of the graph has a scale of 0, or below the normal numbers."""
+    records = (graph.Tensors(i).Quantization() for i in range(graph.TensorsLength()))
+    scales = [r.ScaleAsNumpy() for r in records if r is not None and r.ScaleLength()]
+    return any((each >= 0).all() and (each < SMALLEST_SCALE).any() for each in scales)
+
+
+def is_low(tensor: Any) -> bool:
+    if not has_scales(tensor) or tensor.type == schema.TensorType.INT32:
+        return False
+    scales = np.asarray(tensor.quantization.scale)
+    return bool(((scales >= 0) & (scales < SMALLEST_SCALE)).all())
+
+
+def is_of_zeros(model: Any, tensor: Any) -> bool:
+    """Return whether a constant has only the integer of its zero point, which must be 0."""
+    stored, points = model.buffers[tensor.buffer].data, tensor.quantization.zeroPoint
+    without_points = points is None or not np.any(points)
+    return stored is not None and len(stored) > 0 and without_points and not np.any(stored)
 
 
 def repair_dimensions(data: bytes) -> tuple[bytes, tuple[str, ...]]:
