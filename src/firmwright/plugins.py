@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
+
+TFLITE_OPERATORS = "firmwright.tflite_operators"
+"""The group of modules that read TFLite files with a vendor's custom operators."""
 
 
 @cache
@@ -21,3 +24,8 @@ def read_plugins() -> Any:
     The search reads a file of every installed package.
     """
     return entry_points()
+
+
+def list_tflite_vendors() -> list[EntryPoint]:
+    """Return the entry points of :data:`TFLITE_OPERATORS` in the order of their names."""
+    return sorted(find_plugins(TFLITE_OPERATORS), key=lambda point: (point.name, point.value))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from firmwright.custom.installed_modules import InstalledCode, find_installed
 from firmwright.custom.source_files import trace_imports
+from firmwright.plugins import list_tflite_vendors
 from firmwright.recipe import Recipe
 from firmwright.targets import Target
 from firmwright.targets.custom import CustomTarget, load_custom_target, template_folder
@@ -59,7 +60,10 @@ def template_folders(recipe: Recipe) -> dict[str, Path]:
 
 
 def device_files(recipe: Recipe) -> list[Path]:
-    """Return the files of the devices: modules of the recipe's folder, packages, templates."""
+    """Return the files of the devices: modules of the recipe's folder, packages, templates.
+
+    The importers of vendors' TFLite files belong to them.
+    """
     files = set(recipe.list_files("devices"))
     for _, target in find_installed_devices(recipe):
         module = target.module
@@ -67,6 +71,7 @@ def device_files(recipe: Recipe) -> list[Path]:
         found = module.parent.rglob("*") if whole else [module]
         files.update(file for file in found if file.suffix in SUFFIXES)
         files.update(find_installed([target.module_name]).files)
+    files.update(find_installed(point.module for point in list_tflite_vendors()).files)
     for name, folder in template_folders(recipe).items():
         files.update((folder / name).rglob("*.j2"))
     return sorted(files)

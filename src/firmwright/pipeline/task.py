@@ -35,6 +35,7 @@ from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.folders import TOP
 from firmwright.models.formats import FORMATS
+from firmwright.plugins import list_tflite_vendors
 from firmwright.process import describe
 from firmwright.recipe import lock
 from firmwright.targets.load import load_target, target_names
@@ -363,11 +364,13 @@ def remove_empty(folder: Path) -> None:
 def find_deciding_packages() -> dict[str, str]:
     """Return the versions of all packages that affect the results of any stage."""
     of_targets = (load_target(name).packages for name in target_names())
+    of_vendors = (point.dist.name for point in list_tflite_vendors() if point.dist is not None)
     groups = (
         lock.CORE_PACKAGES,
         lock.QUANTIZATION_PACKAGES,
         lock.PICTURE_PACKAGES,
         *(form.packages for form in FORMATS.values()),
         *of_targets,
+        of_vendors,
     )
     return lock.find_package_versions({name for group in groups for name in group})

@@ -25,7 +25,7 @@ from firmwright.models.tflite.interpreters import (
     make_interpreter,
 )
 from firmwright.models.tflite.port_names import name_ports
-from firmwright.models.tflite.repairs import repair, repair_dimensions
+from firmwright.models.tflite.repairs import repair, repair_dimensions, repair_scales
 from firmwright.models.tflite.vendor_files import find_vendor_importer
 
 Array = np.ndarray[Any, Any]
@@ -71,8 +71,10 @@ def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) ->
 def read_tensors(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> TensorValues:
     """Return every tensor of the network, with the kernels of :func:`run_reference`.
 
-    Names that several tensors have are missing.
+    Names that several tensors have are missing. Raises UserError for a file of a vendor's compiler.
     """
+    if find_vendor_importer(tflite.Model.GetRootAsModel(data, 0)):
+        raise UserError("the tensors of a vendor's file are not read")
 
     def run(model: bytes, optimized: frozenset[str]) -> TensorValues:
         interpreter = open_interpreter(model, optimized, keep_all=True)
@@ -105,7 +107,7 @@ def run_with_kernels(
     UserError if no set of kernels can evaluate the model.
     """
     what = "LiteRT, the reference, crashes on this model"
-    model = repair(repair_dimensions(data)[0])
+    model = repair(repair_scales(repair_dimensions(data)[0])[0])
     kinds, divisible = find_kinds(model), is_divisible(model)
     sums = frozenset({"SUM"}) if divisible else kinds
     optimized = sums if has_integer_sum(data) else frozenset()

@@ -10,25 +10,29 @@ from typing import Any, cast
 
 from firmwright.errors import UserError
 from firmwright.models.formats import Importer
-from firmwright.models.tflite.checks import decode_text
-from firmwright.plugins import find_plugins
-
-ENTRY_POINT_GROUP = "firmwright.tflite_operators"
+from firmwright.models.tflite.checks import decode_text, operator_kinds
+from firmwright.plugins import list_tflite_vendors
 
 
 def find_vendor_importer(model: Any) -> Importer | None:
     """Return the importer for one of the file's custom operators; None if no package has one."""
     names = list_custom_operators(model)
-    points = (point for point in find_plugins(ENTRY_POINT_GROUP) if point.name in names)
-    return next((cast(Importer, point.load()) for point in points), None)
+    points = {p.value: p for p in list_tflite_vendors() if p.name in names}
+    if len(points) > 1:
+        raise UserError(
+            f"the custom operators of the model have several importers, {', '.join(sorted(points))}"
+            "; uninstall all packages except one of them"
+        )
+    return next((cast(Importer, point.load()) for point in points.values()), None)
 
 
 def list_custom_operators(model: Any) -> set[str]:
-    """Return the names of the custom operators of the first subgraph."""
-    graph, codes = model.Subgraphs(0), range(model.OperatorCodesLength())
-    used = {graph.Operators(i).OpcodeIndex() for i in range(graph.OperatorsLength())}
-    names = (model.OperatorCodes(i).CustomCode() for i in codes if i in used)
-    return {decode_text(name) for name in names if name}
+    """Return the names of the custom operators of all subgraphs."""
+    graphs = map(model.Subgraphs, range(model.SubgraphsLength()))
+    used = {g.Operators(i).OpcodeIndex() for g in graphs for i in range(g.OperatorsLength())}
+    kinds = enumerate(operator_kinds(model))
+    codes = (model.OperatorCodes(i) for i, kind in kinds if kind == "CUSTOM" and i in used)
+    return {decode_text(code.CustomCode() or b"") for code in codes}
 
 
 def refuse_custom_operators(model: Any, name: str) -> None:
