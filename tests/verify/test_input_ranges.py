@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.verify.input_ranges import find_input_ranges, find_whole_inputs
+from firmwright.verify.input_ranges import find_index_ranges, find_input_ranges, find_whole_inputs
 
 Branch = Callable[[relax.Expr], relax.Expr]
 
@@ -65,6 +65,17 @@ def test_integers_that_index_are_elements_of_the_axis() -> None:
             output = builder.emit_output(relax.op.take(table, places, axis=0))
         builder.emit_func_output(output)
     assert find_input_ranges(relax.transform.Normalize()(builder.get())) == ((0, 29),)
+
+
+def test_indices_are_numbers_of_their_type() -> None:
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 4), "uint8"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            places = builder.emit(relax.op.astype(x, "int64"))
+            table = relax.const(np.zeros((1000, 5), "float32"))
+            output = builder.emit_output(relax.op.take(table, places, axis=0))
+        builder.emit_func_output(output)
+    assert find_index_ranges(relax.transform.Normalize()(builder.get())) == ((0, 255),)
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,22 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
 
 
 def find_index_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
-    """Return the range of the axes that each parameter of ``main`` indexes; or None."""
+    """Return the range of the axes that each parameter of ``main`` indexes, or None.
+
+    The range has only numbers of the parameter's type.
+    """
     readers = find_readers(module)
-    return tuple(find_finite(find_index_range(p, readers)) for p in module["main"].params)
+    return tuple(
+        find_finite(limit_to_type(find_index_range(parameter, readers), dtype_of(parameter)))
+        for parameter in module["main"].params
+    )
+
+
+def limit_to_type(limits: Range, dtype: str) -> Range:
+    if not dtype.startswith(("int", "uint")):
+        return limits
+    known = np.iinfo(dtype)
+    return max(limits[0], int(known.min)), min(limits[1], int(known.max))
 
 
 def is_only_quantized(variable: relax.Var, readers: Readers) -> bool:
