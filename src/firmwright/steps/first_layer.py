@@ -10,6 +10,7 @@ import numpy as np
 
 from firmwright.data.samples import Sample
 from firmwright.errors import UserError
+from firmwright.ir.regions import Region
 from firmwright.models import FORMATS
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import NETWORK_STAGE
@@ -22,6 +23,8 @@ from firmwright.verify.layer_differences import (
     LayerDifference,
     compare_layers,
     find_first_layer,
+    find_reached,
+    is_different,
 )
 
 
@@ -36,23 +39,34 @@ def describe_first_layer(job: Job, alone: Sequence[Sample]) -> str:
         return f"the layers were not compared: {error}"
     if not compared:
         return "the layers were not compared: no result has a name of the model"
+    agreed = f"compiled for this machine, with separate memory for each result, {compared} results"
+    if isinstance(found, list):
+        return f"{agreed} agree with the reference; not compared: {name_layers(found)}"
     if found is None:
         return (
-            f"compiled for this machine, with separate memory for each result, {compared} layers "
-            "agree with the reference: the compiler, the emulator or the memory plan is at fault"
+            f"{agreed} agree with the reference: the compiler, the emulator or the memory plan is "
+            "at fault"
         )
     region = found.region
     name = f"'{shorten_name(region.sources[0])}' ({region.name} on {region.device})"
     tensor = shorten_name(found.result.tensor)
-    unknown = [f"'{shorten_name(next(iter(each.sources), each.name))}'" for each in found.unknown]
-    before = f"; not compared before it: {', '.join(unknown)}" if unknown else ""
+    unknown = name_layers(found.unknown)
+    before = f"; not compared before it: {unknown}" if unknown else ""
     return f"the first layer that differs: {name}, tensor '{tensor}': {found.result}{before}"
 
 
-def find_difference(job: Job, alone: Sequence[Sample]) -> tuple[int, LayerDifference | None]:
+def name_layers(regions: Sequence[Region]) -> str:
+    names = (shorten_name(next(iter(region.sources), region.name)) for region in regions)
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def find_difference(
+    job: Job, alone: Sequence[Sample]
+) -> tuple[int, LayerDifference | list[Region] | None]:
     """Return the number of compared results, and the first layer that differs.
 
-    Raises UserError if the results or the reference's tensors are not available.
+    If all compared layers agree, the second value lists the layers that were not compared and may
+    explain the difference. It is None if all layers were compared. Raises UserError if the results or the reference's tensors are not available.
     """
     model = artifacts.NETWORK_INTERFACE.read(job)
     reader = FORMATS[model.format].load_tensor_reader()
@@ -74,4 +88,6 @@ def find_difference(job: Job, alone: Sequence[Sample]) -> tuple[int, LayerDiffer
     columns = zip(*ran.outputs, strict=True)
     results = dict(zip(observed.partition.outputs, map(np.stack, columns), strict=False))
     compared = compare_layers(network.partition, model.operators, results, reference)
-    return len(compared), find_first_layer(network.partition, compared)
+    found = find_first_layer(network.partition, compared)
+    unknown = find_reached(network.partition, compared, is_different)
+    return len(compared), found or unknown or None

@@ -92,13 +92,23 @@ def compare_layers(
             fitting = (
                 ComparedResult(name, found[tensor], values)
                 for name in dict.fromkeys(names)
-                if all(name in sample for sample in reference)
+                if can_be_joined(reference, name)
                 for values in align(np.stack([s[name] for s in reference]), found[tensor])
             )
             closest = min(fitting, key=lambda result: float(result.distances.max()), default=None)
             if closest is not None:
                 compared[tensor] = closest
     return compared
+
+
+def can_be_joined(reference: TensorValues, name: str) -> bool:
+    """Return whether all samples have numbers of this name, with one shape."""
+    found = [sample[name] for sample in reference if name in sample]
+    return (
+        len(found) == len(reference)
+        and len({array.shape for array in found}) == 1
+        and found[0].dtype.kind in "biuf"
+    )
 
 
 def align(values: Array, result: Array) -> Iterator[Array]:
