@@ -227,6 +227,15 @@ def test_weights_of_few_bits_stay_packed(tmp_path: Path, bits: int) -> None:
     assert largest_difference(data, tmp_path) < 1e-4
 
 
+def test_an_axis_of_another_length_than_the_weights_is_rejected() -> None:
+    constants = {"b": np.zeros((3, 1, 8), "uint8"), "s": np.ones(3, "float32")}
+    product = node("MatMulNBits", ["x", "b", "s"], ["y"], domain="com.microsoft",
+                   K=16, N=3, bits=4, block_size=16)  # fmt: skip
+    data = with_domain(graph([product], [value("x", [2, 20])], [value("y", [2, 3])], constants, 17))
+    with pytest.raises(UserError, match="its K is 16, but the last axis of the data has 20"):
+        import_model(data, "m.onnx", {})
+
+
 OPERATORS = {name.removeprefix("com.microsoft.") for name in (*RUNTIME_REWRITES, *QUANTIZED_LSTM)}
 
 

@@ -17,7 +17,13 @@ import numpy.typing as npt
 import onnx
 from onnx import helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute, read_inputs, refuse
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    get_attribute,
+    read_inputs,
+    refuse,
+    refuse_inconsistent,
+)
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 
 Compute = Callable[[NodeBuilder, Sequence[str]], str]
@@ -272,12 +278,17 @@ class BlockWeights:
 
 def read_block_weights(node: onnx.NodeProto, walk: Specializer) -> BlockWeights | None:
     """Return the weights of a MatMulNBits; None if they are not constants in plain order."""
-    _, b, scales, zeros, groups, _ = read_inputs(node, 6)
+    data, b, scales, zeros, groups, _ = read_inputs(node, 6)
     if groups or not {n for n in (b, scales, zeros) if n} <= walk.constants.keys():
         return None
     depth, columns, bits, block = (
         get_attribute(node, n, 4) for n in ("K", "N", "bits", "block_size")
     )
+    given = walk.shape(data)
+    if given and given[-1] != depth:
+        refuse_inconsistent(
+            node, f"its K is {depth}, but the last axis of the data has {given[-1]} elements"
+        )
     shape = columns, -(-depth // block)
     points = walk.constants[zeros] if zeros else None
     if points is None:
