@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from firmwright.models.tflite import importer as tflite
+from firmwright.models.tflite.interpreters import is_divisible
 from tests.lowering.test_tflite_kernels import assert_equal
 from tests.lowering.test_tflite_operators import check_close, check_exact
 from tests.models.test_bad_tflite import convolved_wide
@@ -172,6 +173,29 @@ def test_only_the_operator_without_a_reference_kernel_has_another_judge() -> Non
     product, tiled = (tflite.run_reference(write(repeated), samples) for repeated in (False, True))
     assert tiled.runtime.endswith("(reference kernels, and optimized kernels for TILE)")
     np.testing.assert_array_equal(tiled.outputs[0][0], np.tile(product.outputs[0][0], (1, 2)))
+
+
+def test_a_part_reads_constants_without_elements() -> None:
+    builder = ModelBuilder()
+    source = builder.input((1, 4), "int8", Quantization(0.1))
+    total = builder.tensor((1,), "int8", Quantization(0.4))
+    axis, scalar = (builder.constant(np.array(a, "int32")) for a in ([1], []))
+    builder.operator("SUM", [source, axis], [total], "ReducerOptions", version=2)
+    builder.operator("RESHAPE", [total, scalar], [builder.output((), "int8", Quantization(0.4))],
+                     "ReshapeOptions", version=1)  # fmt: skip
+    samples = [{"t0": np.array([[4, 8, 12, 16]], "int8")}]
+    assert tflite.run_reference(builder.build(), samples).outputs[0][0] == 10
+
+
+def test_operators_with_a_common_state_have_one_interpreter() -> None:
+    builder = ModelBuilder()
+    source, state = (builder.input((1, 4), "float32", None) for _ in range(2))
+    for _ in range(2):
+        builder.operator("ADD", [source, state], [builder.output((1, 4), "float32", None)],
+                         "AddOptions", version=1)  # fmt: skip
+    assert is_divisible(builder.build())
+    builder.graph.tensors[state].isVariable = True
+    assert not is_divisible(builder.build())
 
 
 def test_a_model_that_reference_kernels_lack_is_judged_by_the_others() -> None:
