@@ -66,7 +66,8 @@ def find_difference(
     """Return the number of compared results, and the first layer that differs.
 
     If all compared layers agree, the second value lists the layers that were not compared and may
-    explain the difference. It is None if all layers were compared. Raises UserError if the results or the reference's tensors are not available.
+    explain the difference. It is None if all layers were compared. Raises UserError if the results
+    or the reference's tensors are not available.
     """
     model = artifacts.NETWORK_INTERFACE.read(job)
     reader = FORMATS[model.format].load_tensor_reader()
