@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from doit.dependency import Dependency, JsonDB
 from doit.task import Task
 
@@ -30,6 +31,18 @@ def test_each_changed_option_is_named_with_both_values() -> None:
         'packages.numpy: "2.2" → "2.3"',
         "tools: null → {}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "reason"),
+    [(50, 50.0, "50 → 50.0"), (1, True, "1 → true"), (0.0, -0.0, "0.0 → -0.0")],
+)
+def test_equal_numbers_with_different_json_texts_are_differences(
+    before: float, now: float, reason: str
+) -> None:
+    old, new = ({"options": {"limits": [3, number]}} for number in (before, now))
+    assert list(list_differences(old, new)) == [f"options.limits[1]: {reason}"]
+    assert list(list_differences(old, old)) == []
 
 
 def test_keys_of_the_recipe_are_first_and_named_once() -> None:

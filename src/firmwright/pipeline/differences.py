@@ -24,7 +24,7 @@ def list_reasons(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
 
 def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
     """Yield each entry of nested data that differs: ``samples: 8 → 3``."""
-    if before == now:
+    if is_equal(before, now):
         return
     if isinstance(before, dict) and isinstance(now, dict):
         for key in dict.fromkeys((*before, *now)):
@@ -33,6 +33,11 @@ def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
         yield from list_item_differences(before, now, name)
     else:
         yield f"{name}: {' → '.join(shorten_pair(before, now))}"
+
+
+def is_equal(before: Any, now: Any) -> bool:
+    """Return whether two values have the same JSON text. For Python, 1 equals 1.0 and true."""
+    return before == now and json.dumps(before, sort_keys=True) == json.dumps(now, sort_keys=True)
 
 
 def list_item_differences(before: list[Any], now: list[Any], name: str) -> Iterator[str]:
