@@ -32,4 +32,5 @@ def catalogue() -> Catalog:
                 is_fallback=False,
             ),
         },
+        emulators=("bench", "native", "qemu", "unicorn"),
     )

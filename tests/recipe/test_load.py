@@ -191,6 +191,12 @@ def test_a_platform_file_of_the_user(load: Load, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").touch()
     recipe = load("model: net.onnx\nplatform: mine.yaml")
     assert (recipe.platform, recipe.toolchain, recipe.run.emulator) == ("mine.yaml", None, None)
+    chosen = load("model: net.onnx\nplatform: mine.yaml\nrun: {emulator: bench}")
+    assert chosen.run.emulator == "bench"
+    with pytest.raises(DiagnosticError, match="unknown emulator 'banch'; did you mean 'bench'"):
+        load("model: net.onnx\nplatform: mine.yaml\nrun: {emulator: banch}")
+    with pytest.raises(DiagnosticError, match="'host' does not list the emulator 'bench'"):
+        load("model: net.onnx\nplatform: host\nrun: {emulator: bench}")
 
 
 def test_a_file_name_that_is_no_name(load: Load) -> None:

@@ -39,6 +39,7 @@ from firmwright.toolchain import (
     to_host_platform,
     toolchain_names,
 )
+from firmwright.toolchain.emulator_names import emulator_names
 from firmwright.tvm_import import check_versions
 
 from .budget import check_measurable
@@ -236,13 +237,14 @@ def place_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
 
 
 def make_catalog() -> Catalog:
-    """Return the platforms, toolchains and devices that a recipe may name."""
+    """Return the platforms, toolchains, devices and emulators that a recipe may name."""
     targets = {name: load_target(name) for name in target_names()}
     return Catalog(
         ReadyPlatforms(),
         toolchain_names(),
         {n: KnownDevice(dict(t.options), t.is_fallback) for n, t in targets.items()},
         code_digest(CODE_FOLDERS),
+        emulator_names(),
     )
 
 

@@ -39,7 +39,7 @@ class KnownPlatform:
 
 @dataclass(frozen=True)
 class Catalog:
-    """The installed platforms, toolchains and devices, by name.
+    """The installed platforms, toolchains, devices and emulators, by name.
 
     ``digest`` identifies the platforms, if they are read only at their first use.
     """
@@ -48,11 +48,12 @@ class Catalog:
     toolchains: Collection[str]
     devices: Mapping[str, KnownDevice]
     digest: str = ""
+    emulators: Collection[str] = ()
 
     @property
     def decisive(self) -> tuple[Any, ...]:
         """Everything on which the check of a recipe depends."""
-        return (self.digest or self.platforms, self.toolchains, self.devices)
+        return (self.digest or self.platforms, self.toolchains, self.devices, self.emulators)
 
     def resolve_platform(self, name: str) -> str:
         """Return the platform's name for one of its aliases. Other names are returned unchanged."""
@@ -98,7 +99,7 @@ def find_name_errors(data: Mapping[str, Any], catalogue: Catalog) -> Iterator[Fi
     run = data.get("run")
     emulator = run.get("emulator") if isinstance(run, Mapping) else None
     if isinstance(emulator, str):
-        known = {name for entry in catalogue.platforms.values() for name in entry.emulators}
+        known = catalogue.emulators
         listed = platform.emulators if platform else None
         yield from _find_choice_errors(emulator, ("run", "emulator"), known, name, listed)
 

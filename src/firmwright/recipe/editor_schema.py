@@ -13,6 +13,7 @@ from firmwright.errors import UserError
 from firmwright.recipe.schema import load_schema, schema_file
 from firmwright.targets.load import load_target, target_names
 from firmwright.toolchain import load_platform, platform_names, toolchain_names
+from firmwright.toolchain.emulator_names import emulator_names
 
 FILE_NAME = "recipe.schema.json"
 
@@ -31,10 +32,6 @@ def list_platforms() -> list[str]:
     """Return the names of the platforms, and their aliases."""
     names = platform_names()
     return [*names, *sorted(alias for name in names for alias in load_platform(name).aliases)]
-
-
-def list_emulators() -> list[str]:
-    return sorted({e for name in platform_names() for e in load_platform(name).emulators})
 
 
 def list_targets() -> list[str]:
@@ -80,7 +77,7 @@ def make_editor_schema() -> dict[str, Any]:
     (mix,) = (form for form in keys["target"]["oneOf"] if form["type"] == "string")
     for schema_of_mix in (mix, keys["compare"]):
         allow_names(schema_of_mix, list_targets(), {"type": "string"})
-    allow_names(keys["run"]["properties"]["emulator"], list_emulators())
+    allow_names(keys["run"]["properties"]["emulator"], list(emulator_names()))
     allow_parts(schema)
     return schema
 

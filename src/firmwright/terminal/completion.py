@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from firmwright.codegen.templates import make_environment, render
 from firmwright.pipeline.command_line import VARIABLES
 from firmwright.recipe.editor_schema import (
-    list_emulators,
     list_platforms,
     list_targets,
 )
 from firmwright.toolchain import toolchain_names
+from firmwright.toolchain.emulator_names import emulator_names
 
 SHELLS = ("bash", "zsh")
 
@@ -52,7 +52,7 @@ def list_values() -> dict[str, list[str]]:
         "target": list_targets(),
         "compare": list_targets(),
         "toolchain": list(toolchain_names()),
-        "emulator": list_emulators(),
+        "emulator": list(emulator_names()),
         "compile_for_device": ["true", "false"],
     }
     return {name: [word.replace(" ", "") for word in words] for name, words in found.items()}
