@@ -13,6 +13,7 @@ from firmwright.folders import PREFIXES
 from firmwright.recipe.files import find_references
 from firmwright.recipe.own_code import find_own_code
 from firmwright.targets.load import find_targets
+from firmwright.toolchain.emulator_names import BUILT_IN
 
 from .freshness import FileState
 from .inputs import list_tools, user_files
@@ -91,8 +92,8 @@ def list_needed(tasks: Mapping[str, Task], name: str) -> set[str]:
 def can_be_watched(job: Job) -> bool:
     """Return whether only files and folders with known names decide the result.
 
-    Custom Python code and devices of other packages may read any file. C compilers search folders
-    for headers. A pattern for folders may later match a folder that has no file yet.
+    Custom Python code, and devices and emulators of other packages, may read any file. C compilers
+    search folders for headers. A pattern may later match a folder that has no file yet.
     """
     named = (ref.value for ref in find_references(job.recipe.data))
     paths = (value if isinstance(value, str) else value.get("path") or "" for value in named)
@@ -100,6 +101,7 @@ def can_be_watched(job: Job) -> bool:
         any(code.python for code in find_own_code(job.recipe.layers))
         or job.recipe.list_files("libraries")
         or any(point.module.partition(".")[0] != "firmwright" for point in find_targets())
+        or (job.can_emulate and job.emulator not in BUILT_IN)
         or any(c in str(PurePath(path).parent) for path in paths for c in WILDCARDS)
     )
 

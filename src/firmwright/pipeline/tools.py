@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from firmwright.custom.installed_modules import find_installed
 from firmwright.emulator import load_emulator
 from firmwright.errors import UserError
+from firmwright.plugins import find_plugins
 from firmwright.toolchain import Build, Platform, find_compiler
 from firmwright.toolchain.boards import Sdk, load_board
 from firmwright.toolchain.compilers import find_command
+from firmwright.toolchain.emulator_names import BUILT_IN, GROUP
 from firmwright.toolchain.opened_files import OpenedFiles, find_opened_files, list_included
 from firmwright.toolchain.sdk import find_sdk_folders
 
@@ -132,9 +136,22 @@ def emulator_tool(name: str, platform: Platform) -> Tool:
 def fingerprint_emulator(name: str, platform: Platform) -> Fingerprint | None:
     """Return the fingerprint of an emulator's files; None for this machine."""
     opened = load_emulator(name).find_files(platform)
+    if name not in BUILT_IN:
+        opened = add_package(find_plugins(GROUP)[name].module, opened or OpenedFiles(()))
     if opened is None:
         return None
     return find_fingerprint([name, *opened.files, *opened.facts], lambda: opened)
+
+
+def add_package(module: str, opened: OpenedFiles) -> OpenedFiles:
+    """Add the files and versions of the installed package of a module, and of its imports."""
+    code = find_installed([module.partition(".")[0]])
+    versions = [f"{package} {version(package)}" for package in sorted(code.packages)]
+    return OpenedFiles(
+        (*opened.files, *map(str, code.files)),
+        (*opened.places, *map(str, code.folders.values())),
+        (*opened.facts, *versions),
+    )
 
 
 def read_version(name: str, platform: Platform) -> str | None:
