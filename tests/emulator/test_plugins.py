@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from firmwright import plugins
-
 from firmwright.emulator import ClockCycles, Emulator, Execution, load_emulator, run_firmware
 from firmwright.emulator.execution import Run
 from firmwright.errors import UserError
 from firmwright.pipeline.tools import emulator_tool
-from firmwright.toolchain import emulator_names, load_platform
+from firmwright.toolchain import Platform, emulator_names, load_platform
 
 from .conftest import BuildFirmware
 
@@ -23,27 +22,49 @@ from .conftest import BuildFirmware
 class Bench(Emulator):
     """A board that measures its cycles."""
 
+    counts = False
+
+    def counts_instructions(self, _platform: Platform, /) -> bool:
+        return self.counts
+
     def run(self, run: Run, /) -> Execution:
         cycles = ClockCycles("measured on a bench", total=run.budget)
         return Execution("bench 1", 0, run.console_input, cycles=cycles)
 
 
-BENCH = Bench()
-
-
-def test_an_emulator_of_another_package(
-    build: BuildFirmware, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """An installed emulator."""
     with pytest.raises(UserError, match="unknown emulator 'bench'"):
         load_emulator("bench")
-    point = EntryPoint("bench", f"{__name__}:BENCH", emulator_names.GROUP)
+    installed = Bench()
+    point = EntryPoint("bench", f"{__name__}:Bench", emulator_names.GROUP)
     monkeypatch.setattr(emulator_names, "find_plugins", lambda _group: EntryPoints((point,)))
-    monkeypatch.setattr(EntryPoint, "load", lambda _self: BENCH)
+    monkeypatch.setattr(EntryPoint, "load", lambda _self: installed)
+    return installed
+
+
+@pytest.mark.usefixtures("bench")
+def test_an_emulator_of_another_package(build: BuildFirmware) -> None:
     platform = load_platform("rv32-bare")
     found = run_firmware(build("console.c", "rv32-bare"), platform, "bench", b"x", "counted", 7)
     assert found.cycles == ClockCycles("measured on a bench", 7)
     assert load_emulator("bench").find_version(platform) is None
     assert "bench" in emulator_names.emulator_names()
+
+
+def test_an_emulator_that_does_not_count_each_part_is_reported(
+    bench: Bench, build: BuildFirmware
+) -> None:
+    elf, platform = build("console.c", "rv32-bare"), load_platform("rv32-bare")
+
+    def run() -> Execution:
+        return run_firmware(elf, platform, "bench", b"", "counted", 7, ("one", "two"))
+
+    assert run().cycles == ClockCycles("measured on a bench", 7)
+    bench.counts = True
+    with pytest.raises(UserError, match="'bench' returned the cycles of 0 of 2 parts; its `by_p"):
+        run()
 
 
 PACKAGE = """\

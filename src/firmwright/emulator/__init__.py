@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -38,11 +39,27 @@ def run_firmware(
     file is the firmware that starts.
 
     Raises UserError for an unknown or missing emulator, and for a faulty firmware, with the address
-    of the fault. Raises UserError also for a firmware that gets too little input or does not exit.
+    of the fault. Raises UserError also for a firmware that gets too little input or does not exit,
+    and for an emulator that does not count each part.
     """
     # Imported here, because a build without work needs no reader of ELF files.
     from firmwright.emulator.image import read_firmware
 
     chosen = load_emulator(emulator)
     firmware = read_firmware(*([elf] if isinstance(elf, Path) else elf))
-    return chosen.run(Run(firmware, platform, console_input, counted, parts, budget))
+    found = chosen.run(Run(firmware, platform, console_input, counted, parts, budget))
+    for unit, by_part in list_counts(found):
+        if len(by_part) != len(parts) and (by_part or chosen.counts_instructions(platform)):
+            raise UserError(
+                f"the emulator '{emulator}' returned the {unit} of {len(by_part)} of {len(parts)} "
+                "parts; its `by_part` needs one number per part"
+            )
+    return found
+
+
+def list_counts(found: Execution) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield each known unit with the counts of the parts."""
+    if found.instructions is not None:
+        yield "instructions", found.by_part
+    if found.cycles is not None:
+        yield "cycles", found.cycles.by_part

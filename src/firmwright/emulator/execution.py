@@ -36,9 +36,10 @@ class ClockCycles:
     """The clock cycles of the counted function, callees included, summed over all calls.
 
     ``source`` says how they are found, such as ``by the table of Cortex-M4`` or ``in the RTL of
-    CV32E40P``. ``by_part`` has the cycles of each part's calls. ``by_symbol`` divides ``total``
-    among the functions whose code was executed. ``stalls`` are the cycles in which no instruction
-    retired, by kind. The last two are empty if the emulator does not know them.
+    CV32E40P``. ``by_part`` has the cycles of each part's calls. It may be empty only if the
+    emulator does not count instructions. ``by_symbol`` divides ``total`` among the functions whose
+    code was executed. ``stalls`` are the cycles in which no instruction retired, by kind. The last
+    two are empty if the emulator does not know them.
     """
 
     source: str
