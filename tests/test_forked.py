@@ -16,6 +16,7 @@ from threading import Timer
 
 import pytest
 
+from firmwright import forked
 from firmwright.errors import UserError
 from firmwright.forked import end_copies, limit_memory, run_in_copy
 
@@ -120,10 +121,43 @@ def test_memory_is_limited_in_the_copy_alone() -> None:
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
-def test_copies_end_at_a_word() -> None:
+def test_copies_end_at_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forked._State, "ending", False)
     Timer(0.5, end_copies).start()
     with pytest.raises(UserError, match="it ended with SIGKILL"):
         run_in_copy("it", time.sleep, 600)
+    with pytest.raises(UserError, match="it ended with SIGKILL"):
+        run_in_copy("it", time.sleep, 600)
+
+
+THREADS = """
+import subprocess, sys
+from concurrent.futures import ThreadPoolExecutor
+from firmwright.forked import end_with_copies
+from firmwright.process import catch_signals
+
+def wait(_number):
+    with subprocess.Popen(["sleep", "600"]) as program, end_with_copies(program):
+        print(program.pid, flush=True)
+        program.wait()
+
+catch_signals()
+with ThreadPoolExecutor(2) as pool:
+    [*pool.map(wait, range(2))]
+"""
+
+
+def test_programs_that_threads_wait_for_end_with_the_process() -> None:
+    command = [sys.executable, "-c", THREADS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        programs = [int(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == ""  # the programs hold the pipe open until they end
+    assert process.returncode == 128 + signal.SIGTERM
+    for program in programs:
+        with pytest.raises(ProcessLookupError):
+            os.kill(program, 0)
 
 
 PROGRAM = """

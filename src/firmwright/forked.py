@@ -11,6 +11,7 @@ import os
 import pickle
 import resource
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _forking = Lock()
 _copies: set[int] = set()
+
+
+class _State:
+    """``ending`` is True as soon as this process ends: its threads must not start a process."""
+
+    ending = False
 
 
 @contextmanager
@@ -65,7 +72,7 @@ def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> 
             if not copy:
                 os.close(receiver)
                 _live_as_copy(parent, sender, mark, function, arguments)
-            _copies.add(copy)
+            _add(copy)
         os.close(sender)
     try:
         with os.fdopen(receiver, "rb") as stream:
@@ -87,8 +94,28 @@ def run_in_copy(what: str, function: Callable[..., Result], *arguments: Any) -> 
     return returned
 
 
+@contextmanager
+def end_with_copies(program: subprocess.Popen[Any]) -> Iterator[None]:
+    """Let end_copies kill a running program too, which a thread waits for."""
+    _add(program.pid)
+    try:
+        yield
+    finally:
+        _copies.discard(program.pid)
+
+
+def _add(process: int) -> None:
+    _copies.add(process)
+    if _State.ending:
+        os.kill(process, signal.SIGKILL)
+
+
 def end_copies() -> None:
-    """Kill all copies of this process; the threads that wait for them continue."""
+    """Kill all copies and programs of this process, which ends, also those that start later.
+
+    The threads that wait for them continue.
+    """
+    _State.ending = True
     for copy in [*_copies]:
         with suppress(ProcessLookupError):
             os.kill(copy, signal.SIGKILL)

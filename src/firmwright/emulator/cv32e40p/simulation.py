@@ -13,6 +13,7 @@ from firmwright.emulator.cv32e40p.simulator import PACKAGE, TESTED_VERSION, prep
 from firmwright.emulator.execution import ClockCycles, Execution, Run
 from firmwright.emulator.qemu_virt_rv32 import CAUSES
 from firmwright.errors import UserError, describe_exit
+from firmwright.forked import end_with_copies
 from firmwright.progress import report
 
 SOURCE = "in the RTL of CV32E40P"
@@ -106,8 +107,9 @@ def run_simulator(simulator: Path, folder: Path, run: Run, total: int) -> None:
     with subprocess.Popen([simulator, folder], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            for line in process.stdout:
-                report("instructions", min(int(line), total), total)
+            with end_with_copies(process):
+                for line in process.stdout:
+                    report("instructions", min(int(line), total), total)
         except BaseException:
             process.kill()
             raise
