@@ -9,6 +9,7 @@
  * hexadecimal numbers (simulation.py). `image.bin` has the segments, `input.bin` the console's input.
  * The program writes `console.bin` and `counts.txt`, and the counted instructions so far to stdout.
  */
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -37,9 +38,10 @@ struct Memory {
     std::vector<uint8_t> bytes;
 };
 
-/* One bus of the core. A memory serves one access at a time; each bus keeps the last line. */
+/* One bus of the core. It keeps the last line that it read from a memory with wait states. */
 struct Bus {
-    uint32_t left = 0, data = 0, line = ~0u;
+    uint32_t left = 0, data = 0, line = 0;
+    const Memory *of_line = nullptr;
     bool active = false, valid = false, grant = true;
 
     void accept(const Memory *memory, uint32_t address, bool write)
@@ -49,10 +51,14 @@ struct Bus {
         if (memory == nullptr || memory->wait_states == 0) {
             return;
         }
-        if (write || address / memory->line != line) {
+        const uint32_t wanted = address / memory->line;
+        if (write || memory != of_line || wanted != line) {
             left = memory->wait_states;
         }
-        line = address / memory->line;
+        if (!write) {
+            of_line = memory;
+            line = wanted;
+        }
     }
 
     void advance()
