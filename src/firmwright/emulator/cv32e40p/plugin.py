@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from shutil import which
 
-from firmwright.emulator.cv32e40p.simulator import PACKAGE, read_verilator_version
+from firmwright.emulator.cv32e40p.simulator import PACKAGE, ask, list_rtl, read_verilator_version
 from firmwright.emulator.execution import Emulator, Execution, Run
 from firmwright.errors import UserError
 from firmwright.toolchain import Platform
@@ -38,6 +38,7 @@ class Cv32e40p(Emulator):
         """Return the versions of the RTL and of Verilator."""
         if unusable := self.explain_unusable(platform):
             raise UserError(unusable)
+        ask("g++", "--version")  # reports a compiler that does not work
         return f"{version(PACKAGE)}, Verilator {read_verilator_version()}"
 
     def explain_unusable(self, platform: Platform, /) -> str:
@@ -61,8 +62,9 @@ class Cv32e40p(Emulator):
         if self.explain_unusable(platform):
             return None
         programs = ("verilator", "verilator_bin", "g++")
-        files = tuple(path for path in map(which, programs) if path is not None)
-        return OpenedFiles(files, facts=(version(PACKAGE),))
+        files = [path for path in map(which, programs) if path is not None]
+        rtl = map(str, list_rtl())
+        return OpenedFiles((*files, *rtl), facts=(version(PACKAGE), version("unicorn")))
 
     def counts_instructions(self, _platform: Platform, /) -> bool:
         return True

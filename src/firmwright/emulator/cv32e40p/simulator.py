@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
+import platform
 import re
 import subprocess
 import tempfile
@@ -17,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from firmwright.emulator.native_library import find_folder
-from firmwright.errors import UserError
+from firmwright.errors import UserError, describe_exit
 from firmwright.toolchain.built_files import find_kept, keep
 
 PACKAGE, TESTED_VERSION = "pythondata-cpu-cv32e40p", "1.0.1.post1909"
@@ -33,6 +35,10 @@ FLAGS = (
     *("-MAKEFLAGS", "OPT_FAST=-O3 OPT_SLOW=-O0"),
 )
 """The arguments of Verilator, without files. The parameters of the core have their defaults."""
+
+
+VARIABLES = ("CPPFLAGS", "CXXFLAGS", "LDFLAGS", "LDLIBS")
+"""Variables of the environment that Verilator's makefile adds to its flags."""
 
 
 def prepare_simulator() -> tuple[Path, bool]:
@@ -55,10 +61,12 @@ def prepare_simulator() -> tuple[Path, bool]:
 
 def compute_key(rtl: list[Path]) -> str:
     """Return the digest of all files, arguments and versions that decide the simulator."""
-    key = hashlib.sha256("\0".join([read_verilator_version(), *FLAGS]).encode())
-    compiler = subprocess.run(["g++", "--version"], capture_output=True, check=True).stdout
+    facts = [ask("verilator", "--version"), ask("g++", "--version"), platform.machine(), *FLAGS]
+    key = hashlib.sha256("\0".join(facts).encode())
+    own = sorted(Path(ask("verilator", "--getenv", "VERILATOR_ROOT")).glob("include/verilated*"))
     contents = [read_source(name) for name in SOURCES]
-    for content in (compiler, *contents, *(path.read_bytes() for path in rtl)):
+    contents += [path.read_bytes() for path in (*own, *rtl)]
+    for content in contents:
         key.update(hashlib.sha256(content).digest())
     return key.hexdigest()[:16]
 
@@ -73,7 +81,10 @@ def build_simulator(rtl: list[Path], work: Path) -> Path:
     )
     command = ["verilator", *FLAGS, *includes, "--Mdir", str(work / "made"), "-o", "simulator"]
     command += [str(work / "observed.vlt"), *map(str, rtl), str(work / "simulator.cpp")]
-    done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+    environment = {name: text for name, text in os.environ.items() if name not in VARIABLES}
+    done = subprocess.run(
+        command, cwd=work, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if "rror" in line]
         first = lines[0] if lines else "no message"
@@ -85,12 +96,21 @@ def build_simulator(rtl: list[Path], work: Path) -> Path:
 
 
 def list_rtl() -> list[Path]:
-    """Return the SystemVerilog files that the package's list names, in the order of the list."""
+    """Return the SystemVerilog files that the package's list names, in the order of the list.
+
+    Raises UserError if a file is missing.
+    """
     folder = find_rtl()
-    lines = (folder / "cv32e40p_manifest.flist").read_text("utf-8").splitlines()
+    manifest = folder / "cv32e40p_manifest.flist"
+    lines = manifest.read_text("utf-8").splitlines() if manifest.is_file() else []
     names = [line.strip().removeprefix("${DESIGN_RTL_DIR}/") for line in lines]
     named = [folder / "rtl" / name for name in names if name.endswith(".sv")]
-    return [path for path in named if not re.search("tb_wrapper|tracer", path.name)]
+    rtl = [path for path in named if not re.search("tb_wrapper|tracer", path.name)]
+    for path in (manifest, *rtl):
+        if not path.is_file():
+            remedy = f"python -m pip install --force-reinstall {PACKAGE}"
+            raise UserError(f"{path}: no such file; install the package again: {remedy}")
+    return rtl
 
 
 def find_rtl() -> Path:
@@ -104,8 +124,26 @@ def read_source(name: str) -> bytes:
     return files("firmwright.emulator.cv32e40p").joinpath(name).read_bytes()
 
 
-@cache
 def read_verilator_version() -> str:
-    shown = subprocess.run(["verilator", "--version"], capture_output=True, text=True, check=True)
-    match = re.search(r"Verilator (\S+)", shown.stdout)
+    match = re.search(r"Verilator (\S+)", ask("verilator", "--version"))
     return match[1] if match else "unknown"
+
+
+@cache
+def ask(program: str, *arguments: str) -> str:
+    """Return the answer of a program. Raises UserError if it fails."""
+    command = [program, *arguments]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        problem = f"cannot be started: {error.strerror}"
+    else:
+        if done.returncode == 0:
+            return done.stdout.strip()
+        shown = next(iter(done.stderr.strip().splitlines()), "no message")
+        problem = f"ended with {describe_exit(done.returncode)}: {shown}"
+    raise UserError(
+        f"`{' '.join(command)}` {problem}; install it again: apt-get install --reinstall {program}"
+    )
