@@ -5,9 +5,16 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from .conftest import Repository
 
+pytest.importorskip(
+    "pythondata_cpu_cv32e40p", reason="the RTL is not installed: pip install 'firmwright[rtl]'"
+)
 
+
+@pytest.mark.needs("verilator", "g++", "make")
 def test_cycles_of_the_rtl_name_their_source(copy_of_built: Repository) -> None:
     repository = copy_of_built
     text = (repository.folder / "digits.yaml").read_text()

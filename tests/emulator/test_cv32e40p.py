@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
@@ -13,13 +13,18 @@ import pytest
 from firmwright import progress
 from firmwright.emulator import Execution, load_emulator, run_firmware
 from firmwright.emulator.cv32e40p.simulation import make_notes, run_simulator
-from firmwright.emulator.cv32e40p.simulator import TESTED_VERSION
+from firmwright.emulator.cv32e40p.simulator import TESTED_VERSION, ask, list_rtl
 from firmwright.emulator.execution import Run
 from firmwright.emulator.image import read_firmware
 from firmwright.errors import UserError
 from firmwright.toolchain import load_platform
 
 from .conftest import BuildFirmware
+
+pytest.importorskip(
+    "pythondata_cpu_cv32e40p", reason="the RTL is not installed: pip install 'firmwright[rtl]'"
+)
+pytestmark = pytest.mark.needs("verilator", "g++", "make")
 
 RV32 = load_platform("rv32-bare")
 RTL = load_emulator("cv32e40p")
@@ -74,6 +79,29 @@ def test_the_core_waits_for_slow_memories(build: BuildFirmware) -> None:
     assert waited.cycles.stalls["fetch"] > fast.cycles.stalls["fetch"]
 
 
+def count_waits(elf: Path, **memories: tuple[int, int]) -> int:
+    """Return the additional cycles if memories have these wait states and bytes per line."""
+    changed = {
+        name: replace(RV32.memories[name], wait_states=wait_states, fetch_bytes=fetch_bytes)
+        for name, (wait_states, fetch_bytes) in memories.items()
+    }
+    slow = replace(RV32, memories={**RV32.memories, **changed})
+    fast, waited = (
+        run_firmware(elf, platform, "cv32e40p", b"", "counted", 100_000).cycles
+        for platform in (RV32, slow)
+    )
+    assert fast is not None and waited is not None
+    return waited.total - fast.total
+
+
+def test_a_bus_keeps_the_line_of_its_last_read(build: BuildFirmware) -> None:
+    elf, wide = build("lines.c", "rv32-bare"), 1 << 24
+    # Only the write waits: the reads are of the line before it.
+    assert count_waits(elf, ram=(5, 4)) == pytest.approx(1000 * 5, rel=0.01)
+    # The memories alternate. Both have the same number of a line.
+    assert count_waits(elf, flash=(5, wide), ram=(5, wide)) == pytest.approx(3000 * 5, rel=0.01)
+
+
 def test_an_instruction_that_the_core_lacks_is_named(build: BuildFirmware) -> None:
     with pytest.raises(UserError, match=r"illegal instruction; at 0x[0-9a-f]+ in counted, on the"):
         run_firmware(build("atomic.c", "rv32-bare"), RV32, "cv32e40p", b"", "counted", 1000)
@@ -101,6 +129,30 @@ def test_missing_programs_and_packages_are_named(monkeypatch: pytest.MonkeyPatch
     assert "pip install 'firmwright[rtl]'" in RTL.explain_unusable(RV32)
     with pytest.raises(UserError, match="the package pythondata-cpu-cv32e40p is not installed"):
         RTL.find_version(RV32)
+
+
+@pytest.mark.parametrize("program", ["verilator", "g++"])
+def test_a_program_that_does_not_work_is_named(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / program
+    broken.write_text("#!/bin/sh\necho no licence >&2\nexit 3\n")
+    broken.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    ask.cache_clear()
+    with pytest.raises(UserError) as raised:
+        RTL.find_version(RV32)
+    assert str(raised.value) == (
+        f"`{program} --version` ended with exit code 3: no licence; install it again: "
+        f"apt-get install --reinstall {program}"
+    )
+
+
+def test_every_file_of_the_rtl_decides() -> None:
+    found = RTL.find_files(RV32)
+    assert found is not None
+    assert {*map(str, list_rtl())} <= {*found.files}
+    assert version("unicorn") in found.facts
 
 
 def test_another_version_of_the_rtl_is_noted() -> None:
