@@ -11,6 +11,7 @@ import pytest
 
 from firmwright.pipeline import freshness, snapshot
 from firmwright.pipeline.freshness import read_state
+from firmwright.pipeline.same_recipes import RecipeText
 from firmwright.pipeline.snapshot import (
     BuiltRecipe,
     Snapshot,
@@ -96,6 +97,20 @@ def test_a_change_counts_for_the_recipe_that_reads_the_file(
     (place / name).write_text("changed")
     assert [each.recipe for each in read().recipes] == ["net", "other"]
     assert [each.recipe for each in read().changed] == [changed]
+
+
+def test_a_new_module_next_to_a_recipe_counts_for_all_recipes(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(place / "recipes")
+    monkeypatch.setattr(snapshot, "PYTHON_PATH", [folder])
+    text = RecipeText(f"{folder}/net.yaml", [], {}, [folder], "")
+    other = BuiltRecipe("other", OTHERS, ["other"], {}, [str(place / "other")])
+    write_snapshot([BuiltRecipe("net", RECIPES, ["net"], {}, [], [text]), other])
+    os.utime(folder)
+    assert look() == RECIPES + OTHERS
+    (place / "recipes/onnx.py").touch()
+    assert [each.recipe for each in read().changed] == ["net", "other"]
 
 
 def test_another_environment_is_seen(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,6 +176,8 @@ def read_snapshot(
         lines = [f"{path} {found[path]}\n" for path in known.paths]
     except (ValueError, KeyError, TypeError, msgspec.MsgspecError):  # format of another version
         return Snapshot()
+    if not changed.isdisjoint(list_search_paths()):  # a module or program there may come first
+        return Snapshot(known.recipes, known.recipes)
     differ = [each for each in known.recipes if not holds(each, lines, changed)]
     return Snapshot(known.recipes, differ)
 
@@ -254,9 +256,13 @@ def list_always() -> list[str]:
     """Return the paths on which every build depends: our files, and search paths of programs."""
     return [
         *(path for folder in FOLDERS for path in list_own_files(str(folder))),
-        *PYTHON_PATH,
-        *os.environ.get("PATH", "").split(os.pathsep),
+        *list_search_paths(),
     ]
+
+
+def list_search_paths() -> list[str]:
+    """Return the folders in which Python finds packages and the system finds programs."""
+    return [*PYTHON_PATH, *os.environ.get("PATH", "").split(os.pathsep)]
 
 
 def list_own_files(folder: str) -> Iterator[str]:
