@@ -23,6 +23,9 @@ LINKER_SCRIPT = "link.ld"
 OF_PROGRAMS = ("native", "qemu-user")
 """Emulators that run programs of an operating system; other emulators have a machine's memories."""
 
+IN_UNICORN = ("unicorn", "cv32e40p")
+"""Emulators that run the firmware in unicorn; ``cv32e40p`` runs it on the RTL after that."""
+
 WIDE_FAMILIES = ("rv64", "linux", "native")
 """Families of architectures with more than 32 bits in an address."""
 
@@ -114,12 +117,17 @@ def _find_board_errors(
     if "memories" in data and parse_size(data["stack"]) < board.least_stack:
         message = f"the board '{data['board']}' needs at least {board.least_stack:,} bytes"
         yield Finding(("stack",), f"{data['stack']} is too little; {message}")
-    if "unicorn" in data["emulators"] and not board.machine:
+    for name in () if board.machine else _list_in_unicorn(data):
         message = (
-            f"the board '{data['board']}' names no `machine` for unicorn; add it to its "
-            "board.yaml, or remove unicorn from `emulators`"
+            f"the board '{data['board']}' names no `machine` for {name}; add it to its "
+            f"board.yaml, or remove {name} from `emulators`"
         )
-        yield Finding(("emulators", data["emulators"].index("unicorn")), message)
+        yield Finding(("emulators", data["emulators"].index(name)), message)
+
+
+def _list_in_unicorn(data: Data) -> list[str]:
+    """Return the platform's emulators that run the firmware in unicorn."""
+    return [name for name in data["emulators"] if name in IN_UNICORN]
 
 
 def _find_unknown_features(data: Data) -> Iterator[Finding]:
@@ -217,11 +225,13 @@ def _find_address_errors(data: Data) -> Iterator[Finding]:
             yield Finding(
                 (*pointer, "origin"), f"expected a multiple of {WORD} bytes, found {origin:#x}"
             )
-        elif origin % UNICORN_PAGE and "unicorn" in data["emulators"]:
+        elif origin % UNICORN_PAGE and (names := _list_in_unicorn(data)):
+            needing = " and ".join(names)
             message = (
-                f"{origin:#x} is not a multiple of {UNICORN_PAGE:,} bytes, which unicorn needs"
+                f"{origin:#x} is not a multiple of {UNICORN_PAGE:,} bytes, which {needing} "
+                f"need{'s' if len(names) == 1 else ''}"
             )
-            yield Finding((*pointer, "origin"), f"{message}; move it, or leave unicorn out")
+            yield Finding((*pointer, "origin"), f"{message}; move it, or leave {needing} out")
 
 
 def _find_emulator_errors(data: Data) -> Iterator[Finding]:
