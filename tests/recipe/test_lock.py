@@ -61,6 +61,13 @@ def test_a_digest_of_equal_length_differs() -> None:
     assert len(compare(replace(LOCK, samples={"run": ("2b", "3d")}))) == 1
 
 
+def test_a_value_with_another_json_text_differs() -> None:
+    lock = replace(LOCK, values={"require_offload": 50})
+    found = replace(LOCK, values={"require_offload": 50.0})
+    assert compare(lock, lock=lock) == []
+    assert compare(found, lock=lock) == ["require_offload is 50.0, locked is 50"]
+
+
 def test_files_that_are_new_or_no_longer_read() -> None:
     found = replace(LOCK, files={"b.onnx": "1a"})
     assert compare(found) == ["a.onnx is locked, and no longer read", "b.onnx is not in the lock"]

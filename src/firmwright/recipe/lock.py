@@ -194,5 +194,7 @@ def compare_values(locked: Mapping[str, Any], found: Mapping[str, Any]) -> Itera
     for key in sorted({*locked, *found}):
         if key not in locked:
             yield f"command line: {key} is not in the lock"
-        elif found.get(key) != locked[key]:
-            yield f"{key} is {json.dumps(found.get(key))}, locked is {json.dumps(locked[key])}"
+            continue
+        ours, theirs = (json.dumps(each.get(key), sort_keys=True) for each in (found, locked))
+        if ours != theirs:  # as texts: for Python, 1 equals 1.0 and true
+            yield f"{key} is {ours}, locked is {theirs}"
