@@ -244,7 +244,7 @@ def job_of(function: relax.Function) -> Job:
 
 
 def cycles(macs: int, job: Job, numbers: Mapping[str, Any]) -> Cycles:
-    """Return the modelled cycles: multiplications, transfers that do not overlap, and the start."""
+    """Return the estimated cycles of multiplications, non-overlapping transfers and the start."""
     moved = job.elements_in + job.elements_out + job.arrays["weights"].size
     computing = -(-macs // numbers["macs_per_cycle"])
     moving = -(-moved // numbers["bytes_per_cycle"])

@@ -49,7 +49,7 @@ RULES = (
     Rule(
         "integers",
         {"bits": {"within": [1, 32]}},
-        "it computes {dtype}; the DSP has integers of up to 32 bits",
+        "it computes {dtype}; the DSP supports integers of up to 32 bits",
     ),
 )
 

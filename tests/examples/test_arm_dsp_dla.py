@@ -227,7 +227,7 @@ def test_each_device_says_what_it_does_not_take() -> None:
         "its strides are [3, 3]; the DLA supports [1, 1] and [2, 2]",
     }
     sentences = {o.sentence for found in dsp.violations.values() for o in found}
-    assert "it computes float32; the DSP has integers of up to 32 bits" in sentences
+    assert "it computes float32; the DSP supports integers of up to 32 bits" in sentences
 
 
 def test_a_device_that_another_package_installs_brings_its_templates(tmp_path: Path) -> None:

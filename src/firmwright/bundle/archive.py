@@ -38,7 +38,10 @@ class BrokenBundleError(UserError):
 
 
 def write_archive(path: Path, folder: str, files: Mapping[str, bytes]) -> None:
-    """Write files below one folder: sorted, with owner root, time 0 and plain modes."""
+    """Write sorted files below one folder, with owner root and time 0.
+
+    The mode is 755 for .elf files and 644 for other files.
+    """
     path.write_bytes(compress(pack_tar(folder, files)))
 
 

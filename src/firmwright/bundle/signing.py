@@ -181,7 +181,7 @@ def load_private_key(pem: bytes) -> Ed25519PrivateKey:
 
 
 def read_public_key(path: Path) -> SSlibKey:
-    """Return an ed25519 key from a PEM file; UserError for any other file."""
+    """Return an ed25519 key from a PEM file. Raises UserError for any other file."""
     key = load_public_key(path)
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from securesystemslib.signer import SSlibKey
@@ -195,7 +195,7 @@ def read_public_key(path: Path) -> SSlibKey:
 
 
 def load_public_key(path: Path) -> Any:
-    """Return a key of any kind from a PEM file; UserError for any other file."""
+    """Return a key of any kind from a PEM file. Raises UserError for any other file."""
     require_extra()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_public_key

@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 
 from unicorn.unicorn_const import UC_HOOK_BLOCK
 
-# The package exports these names without declaring it, and hides the library.
+# The package exports these names without declaring them, and hides the library.
 from unicorn.unicorn_py3.unicorn import Uc, UcError, uclib
 
 __all__ = ["Engine", "UcError", "add_native_block_hook", "open_engine", "unicorn_function"]

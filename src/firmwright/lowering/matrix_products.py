@@ -119,7 +119,7 @@ def lay_stacks(left: Axes, right: Axes) -> tuple[Axes, Axes] | None:
 
     None if the matrices do not correspond one by one, or if their distances differ.
     """
-    # Sizes of stacks are matched from the last size, so only leading sizes may be missing.
+    # Batch axes are aligned at the last batch axis, so only leading axes may be missing.
     sizes = [[*dropwhile(lambda n: n == 1, (n for n, _ in axes[:-2]))] for axes in (left, right)]
     if not sizes[1]:  # all rows of all matrices use one matrix
         rows = join_axes(left[:-1])

@@ -60,7 +60,7 @@ class Draft:
         for setting in settings:
             found = next((p for p in self.rules if fnmatchcase(setting.name, p)), None)
             if found is None:
-                self.note(setting, "no key of a recipe is known for it")
+                self.note(setting, "no recipe key corresponds to it")
             else:
                 self.apply_rule(setting, self.rules[found], found)
 

@@ -13,7 +13,7 @@ def merge_acyclic(
 ) -> list[list[Node]]:
     """Return the nodes of ``taken`` as regions, each in the order of ``nodes``.
 
-    ``nodes`` are in an order of execution; ``reads`` has for each node the nodes whose results it
+    ``nodes`` are in an order of execution. ``reads`` maps each node to the nodes whose results it
     reads. Two regions are merged if one reads the other and no path between them passes through
     a third region. With such a path, each of the two would have to wait for the other.
     """

@@ -96,7 +96,7 @@ def find_neighbors(buffers: Iterable[Buffer]) -> dict[str, list[str]]:
 
 
 class Trial:
-    """Buffers that are placed in an order, each next to the earlier buffers.
+    """Buffers in the order of their placement, each next to the earlier buffers.
 
     If a buffer becomes the first in the order, only the buffers that its move affects move.
     ``ends`` is a heap of the buffers' ends; it also contains ends from before a new placement.

@@ -55,8 +55,9 @@ FindAxis = Callable[[tvm.ir.Call, list[BatchedExpr]], int]
 class BatchRule:
     """How some operators pass the batch axis on.
 
-    ``build`` makes the call from the call at batch 1, its batched arguments, the result's batch
-    axis and the batch size. With ``takes_merged`` an axis may hold several elements of a sample.
+    ``build`` returns the batched call. Its parameters are the call at batch 1, the batched
+    arguments, the result's batch axis and the batch size. With ``takes_merged`` an axis
+    may hold several elements of a sample.
     """
 
     operators: str

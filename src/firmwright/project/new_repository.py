@@ -173,7 +173,7 @@ def describe_model(
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, Sequence[Any]] | None = None,
 ) -> Mapping[str, Any]:
-    """Return the inputs and outputs of a model file, and a function's name for each input.
+    """Return the inputs and outputs of a model file, and a unique function name for each input.
 
     ``find_ranges`` returns the limits of each input of a network that is an index, or None. A
     ``signature`` selects its network. ``shapes`` are the shapes of inputs with open lengths,

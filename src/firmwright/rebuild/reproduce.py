@@ -111,7 +111,9 @@ def prepare(place: Path) -> tuple[Variation, dict[str, str]]:
     """Return the conditions of the second build, and the reasons for missing variations."""
     usable = {name: command for name, command in OTHER.wrappers.items() if runs(command)}
     missing = {name: command[0] for name, command in OTHER.wrappers.items() if name not in usable}
-    left_out = {name: f"{program} does not run here" for name, program in missing.items()}
+    left_out = {
+        name: f"{program} does not run on this machine" for name, program in missing.items()
+    }
     installation = None
     try:
         installation = install_wheel(place)

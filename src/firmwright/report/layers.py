@@ -104,9 +104,9 @@ class ReportedLayer:
     result. ``macs`` are the multiply-accumulates of one inference, ``size`` has bytes.
 
     ``reason`` and ``refusals`` are the reasons for its ``device``, ``form`` is the form of its C.
-    ``float_operators`` are the operators that compute floats. ``stand_in`` is the closed tool whose
-    result the layer's code replaces, else None. ``memories`` exist if the platform has several
-    memories to choose from.
+    ``float_operators`` are the operators that compute floats. The layer's code replaces the result
+    of the closed tool ``stand_in``, which is None for other layers. ``memories`` exist if the
+    platform has several memories to choose from.
 
     ``follows`` are the numbers of the layers whose results it reads. ``turn`` is its step in the
     schedule, with the positions of its results. ``time`` is None if no instructions were
@@ -138,7 +138,10 @@ class ReportedLayer:
 
     @property
     def title(self) -> str:
-        """Return the first of the layer's names in the model, or the region's name without one."""
+        """Return the layer's first name in the model.
+
+        If the layer has no name in the model, return the region's name.
+        """
         return self.sources[0] if self.sources else self.name
 
     @property

@@ -35,13 +35,13 @@ def tune(job: Job) -> None:
     refuse_uncounted(job)
     read_all(job)  # a damaged file is rejected before the first trial
     partition, module = PARTITION.read(job), LOWERED.read(job)
-    # Imported late, with TVM: without counted instructions it is not needed.
+    # Imported late: it imports TVM, which is not needed if instructions cannot be counted.
     from firmwright.targets.custom_strategies import load_extensions
 
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.layers) as mix:
         variants = list_variants(partition, module, mix)
     if not variants:
-        job.note("no layer has several variants, so tuning has no choice")
+        job.note("no layer has several variants to choose from; tuning is not needed")
         return
     network = describe_network(job, partition)
     count = count_trials(job, variants)

@@ -117,7 +117,7 @@ CASES: dict[str, tuple[tuple[Build, tuple[int, ...]], tuple[Build, tuple[int, ..
         (resized(24, "nearest_neighbor"), SHAPE),
         "it resizes by 3.0 and 3.0 to the nearest element",
     ),
-    "nearest element of an even number": (
+    "nearest element with an even scale": (
         (resized(48, "nearest_neighbor", "half_pixel", "floor"), SHAPE),
         (resized(48, "nearest_neighbor", "asymmetric", "floor"), SHAPE),
         "it resizes by 6.0 with coordinates asymmetric",

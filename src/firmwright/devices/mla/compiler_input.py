@@ -53,7 +53,7 @@ def export_network(module: IRModule, interface: ModelInterface) -> SimaNetwork:
         if tensor.scale is None and tensor.dtype != "float32":
             raise UserError(
                 f"target: mla: the input '{tensor.name}' is {tensor.dtype}; SiMa's compiler "
-                "supports float32, or numbers that the network dequantizes first"
+                "supports inputs of float32, and quantized inputs that the network dequantizes"
             )
     exporter = NetworkExporter(module, interface, layout)
     ports = exporter.interface

@@ -1,4 +1,4 @@
-"""Rewrites convolutions that the rules reject in another form that the rules accept."""
+"""Rewrites rejected convolutions into a form that the rules accept."""
 
 from __future__ import annotations
 

@@ -43,7 +43,9 @@ class Tiling:
 
 @dataclass(frozen=True)
 class PlaneTile:
-    """A tile of rows and columns: the costs of a sample, split by their dependence on channels.
+    """A tile of rows and columns, with its costs for one sample.
+
+    The costs are grouped by their dependence on the number of channels.
 
     ``load`` and ``store`` are cycles for all channels, for pieces that are in one channel each.
     ``load_calls`` and ``store_calls`` count the tiles whose channels form one piece together. These

@@ -1,4 +1,4 @@
-"""Reads elementwise operators of one tensor and constants as functions that numpy computes equally.
+"""Reads elementwise operators of one tensor and constants as numpy functions with equal results.
 
 Each function is monotone in every channel, so a chain of them is a step function of its input. Thus
 the ends of a range determine the range of the result, and a binary search finds each step.

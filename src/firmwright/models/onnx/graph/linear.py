@@ -1,4 +1,4 @@
-"""Rewrites operators that are products with a constant matrix, and determinants.
+"""Rewrites determinants, and operators that are products with a constant matrix.
 
 TVM has no DFT, no STFT and no Col2Im. The matrix of a DFT consists of the results of ONNX's
 evaluator for the unit vectors.
