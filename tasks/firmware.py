@@ -25,6 +25,8 @@ def list_images(job: Job) -> list[str]:
     images = ["firmware", "network"] if job.recipe.slot else ["firmware"]
     suffixes = (*LINKED, *FLASHED) if job.platform.is_bare_metal else LINKED
     further = sorted(path.name for path in job.folder("firmware").glob("firmware.*.bin"))
+    if job.platform.uf2_family is not None:
+        further.append("firmware.uf2")
     return [*(f"{name}.{suffix}" for name in images for suffix in suffixes), *further]
 
 

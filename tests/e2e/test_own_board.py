@@ -77,13 +77,14 @@ def test_without_an_emulator_there_is_a_bundle(
     board: Repository, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     copy = copy_of(board, tmp_path_factory.mktemp("hardware"))
-    change(copy, "acme.yaml", {"emulators: [unicorn]": "emulators: []"})
+    change(copy, "acme.yaml", {"emulators: [unicorn]": "emulators: []\nuf2_family: 0xe48bff56"})
     assert not {"run", "stats"} & {*copy.build(RECIPE)}
     manifest = copy.manifest("build/digits/digits-acme.tar.gz")
     assert (manifest["run"], manifest["timeline"]) == (None, None)
     assert manifest["not_run"] == "the platform 'acme' lists no emulator"
     assert manifest["memory"]["flash_bytes"] > 4096
-    assert {"firmware.elf", "firmware.hex"} < {file["path"] for file in manifest["files"]}
+    images = {"firmware.elf", "firmware.hex", "firmware.uf2"}
+    assert images < {file["path"] for file in manifest["files"]}
     change(copy, "acme.yaml", {"size: 512 KiB": "size: 8 KiB"})
     assert "firmware.elf: the linker failed" in fail(copy, RECIPE)
     text = fail(copy, RECIPE, "emulator=qemu")
