@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,11 +13,19 @@ from pathlib import Path
 import yaml
 
 from firmwright.codegen.templates import read_template
-from firmwright.project.new_repository import list_debian_packages
-from firmwright.toolchain import load_platform, platform_names
+from firmwright.emulator.qemu import DEBIAN_PACKAGES
+from firmwright.toolchain import load_platform, load_toolchain, platform_names
 from tests.quality.test_repository import ROOT
+from tests.rebuild.test_wheels import write_wheel
 
 PLACE = re.compile(r"(\S+\.yaml):(\d+):(\d+): (.*)")
+BACKEND = """\
+import shutil
+
+def build_wheel(folder, *_):
+    shutil.copy("firmwright-1.0-py3-none-any.whl", folder)
+    return "firmwright-1.0-py3-none-any.whl"
+"""
 
 
 def run_hook(name: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -61,11 +71,36 @@ def test_the_problem_matcher_finds_the_place_of_every_message() -> None:
     assert found > 100
 
 
-def test_the_image_has_the_programs_of_every_platform() -> None:
+def test_the_image_has_debians_programs_of_every_platform() -> None:
     image = (ROOT / "Dockerfile").read_text("utf-8").split()
-    for name in platform_names():
-        assert {*list_debian_packages(load_platform(name))} <= {*image}, name
+    assert {*DEBIAN_PACKAGES.values()} <= {*image}
+    for platform in map(load_platform, platform_names()):
+        for toolchain in map(load_toolchain, platform.toolchains):
+            assert {*toolchain.packages.get("debian", ())} <= {*image}, toolchain.name
     container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text("utf-8"))
     folder = ROOT / ".devcontainer"
     assert (folder / container["build"]["dockerfile"]).samefile(ROOT / "Dockerfile")
     assert (folder / container["build"]["context"]).samefile(ROOT)
+
+
+def test_the_image_and_the_action_install_firmwright(tmp_path: Path) -> None:
+    """If a requirement has a digest, pip rejects a folder, except with ``--no-deps``."""
+    write_wheel(tmp_path, "part", "1.0", "")
+    write_wheel(tmp_path, "firmwright", "1.0", "Requires-Dist: absent\n")
+    digest = hashlib.sha256((tmp_path / "part-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+    (tmp_path / "constraints.txt").write_text(f"part==1.0 --hash=sha256:{digest}\n")
+    (tmp_path / "backend.py").write_text(BACKEND)
+    backend = '{build-backend = "backend", backend-path = ["."], requires = []}'
+    (tmp_path / "pyproject.toml").write_text(f"build-system = {backend}\n")
+    image = re.sub(r" *\\\n *", " ", (ROOT / "Dockerfile").read_text("utf-8")).splitlines()
+    (layer,) = (line.removeprefix("RUN ") for line in image if "pip install" in line)
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))["runs"]["steps"]
+    (step,) = (step["run"] for step in action if "pip install" in step.get("run", ""))
+    known = layer.replace("--no-cache-dir ", "").replace("/firmwright", str(tmp_path))
+    assert known == step.replace('"', "").replace("$GITHUB_ACTION_PATH", str(tmp_path))
+    target = tmp_path / "target"
+    pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_TARGET": str(target)}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    variables = {**os.environ, **pip, "PATH": path}
+    subprocess.run(["bash", "-ec", known], env=variables, check=True, timeout=60)
+    assert {"part.py", "firmwright.py"} < {file.name for file in target.iterdir()}
