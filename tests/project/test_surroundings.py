@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ from tests.quality.test_repository import ROOT
 from tests.rebuild.test_wheels import write_wheel
 
 PLACE = re.compile(r"(\S+\.yaml):(\d+):(\d+): (.*)")
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+"""The programs of this environment are first, as in the environment of a hook."""
 BACKEND = """\
 import shutil
 
@@ -31,19 +34,23 @@ def build_wheel(folder, *_):
 def run_hook(name: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
     (entry,) = [hook["entry"] for hook in hooks if hook["id"] == name]
-    program, *command = entry.split()
-    words = [sys.executable, "-m", program, *command, *arguments]
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60)
+    words, variables = [*shlex.split(entry), *arguments], {**os.environ, "PATH": PATH}
+    return subprocess.run(
+        words, cwd=folder, env=variables, capture_output=True, text=True, timeout=60
+    )
 
 
 def test_the_hook_rejects_recipes_with_errors(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"")
-    (tmp_path / "good.yaml").write_text("model: m.onnx\n")
-    (tmp_path / "bad.yaml").write_text("model: m.onnx\nplatfrm: host\n")
-    assert run_hook("firmwright-recipes", tmp_path, "good.yaml").returncode == 0
-    done = run_hook("firmwright-recipes", tmp_path, "good.yaml", "bad.yaml")
+    names = ("a/good.yaml", "b/good.yaml", "bad.yaml")
+    for name, text in zip(names, ("model: ../m.onnx\n",) * 2 + ("platfrm: host\n",), strict=True):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = run_hook("firmwright-recipes", tmp_path, *names[:2])
+    assert (done.returncode, done.stderr) == (0, "")
+    done = run_hook("firmwright-recipes", tmp_path, names[2], names[0])
     assert done.returncode != 0
-    assert "bad.yaml:2:1: platfrm: unknown key" in done.stderr
+    assert "bad.yaml:1:1: platfrm: unknown key" in done.stderr
 
 
 def test_the_hook_of_the_lock_checks_a_lock(tmp_path: Path) -> None:
@@ -100,7 +107,6 @@ def test_the_image_and_the_action_install_firmwright(tmp_path: Path) -> None:
     assert known == step.replace('"', "").replace("$GITHUB_ACTION_PATH", str(tmp_path))
     target = tmp_path / "target"
     pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_TARGET": str(target)}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    variables = {**os.environ, **pip, "PATH": path}
+    variables = {**os.environ, **pip, "PATH": PATH}
     subprocess.run(["bash", "-ec", known], env=variables, check=True, timeout=60)
     assert {"part.py", "firmwright.py"} < {file.name for file in target.iterdir()}
