@@ -22,6 +22,7 @@ from firmwright.recipe.c_names import find_c_name_errors
 from firmwright.recipe.catalog import Catalog, KnownDevice, find_name_errors
 from firmwright.recipe.files import find_missing_files, find_references
 from firmwright.recipe.flags import find_flag_errors
+from firmwright.recipe.releases import find_release_errors
 from firmwright.recipe.schema import load_schema
 from firmwright.recipe.slots import find_slot_errors
 from firmwright.targets.custom import load_custom_target
@@ -49,6 +50,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     yield from find_rounding_errors(data)
     yield from find_export_errors(data)
     yield from find_slot_errors(data)
+    yield from find_release_errors(data)
     yield from find_transform_errors(data.get("transforms"))
     yield from find_duplicate_names(data)
     quantize = data.get("quantize")
