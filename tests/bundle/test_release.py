@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import asdict, replace
 
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
@@ -79,3 +80,12 @@ def test_without_a_release_no_fact_is_invented() -> None:
     assert not {"version", "supplier"} & {*metadata["component"]}
     creation, *_ = make_spdx(bill)["@graph"]
     assert creation["created"] == "1970-01-01T00:00:00Z"
+
+
+def test_each_release_of_one_image_has_a_separate_identifier() -> None:
+    releases = (None, RELEASE, *(replace(RELEASE, **{k: "2"}) for k in asdict(RELEASE)))
+    bills = [replace(BILL, release=release) for release in releases]
+    numbers = [make_cyclonedx(bill)["serialNumber"] for bill in bills]
+    names = [make_spdx(bill)["@graph"][1]["spdxId"] for bill in bills]
+    assert len({*numbers}) == len({*names}) == len(bills) == 6
+    assert names[0] == f"urn:sha256:{BILL.sha256}#document"

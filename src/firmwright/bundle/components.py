@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
 
@@ -66,6 +67,14 @@ class BillOfMaterials:
     stages: Mapping[str, str]
     metrics: Mapping[str, float]
     release: ReleaseFacts | None = None
+
+    @property
+    def identity(self) -> str:
+        """The SHA-256 of the image, together with the facts of the release if it is stated."""
+        if self.release is None:
+            return self.sha256
+        facts = json.dumps((self.sha256, *astuple(self.release)))
+        return hashlib.sha256(facts.encode()).hexdigest()
 
 
 def make_package(name: str, version: str, included: bool = False) -> Component:

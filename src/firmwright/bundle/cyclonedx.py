@@ -34,7 +34,7 @@ def make_cyclonedx(bill: BillOfMaterials) -> dict[str, Any]:
         "$schema": "http://cyclonedx.org/schema/bom-1.7.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.7",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, bill.sha256)}",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, bill.identity)}",
         "version": 1,
         "metadata": {
             **describe_release(bill.release),

@@ -24,7 +24,7 @@ Element = dict[str, Any]
 
 def make_spdx(bill: BillOfMaterials) -> dict[str, Any]:
     """Return the document: the firmware contains its parts, the build used the other parts."""
-    space = f"urn:sha256:{bill.sha256}"
+    space = f"urn:sha256:{bill.identity}"
     agent = make_element("SoftwareAgent", f"{space}#firmwright", name="firmwright")
     release = bill.release
     stated = list_agents(space, release) if release else {}
