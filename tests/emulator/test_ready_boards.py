@@ -12,8 +12,8 @@ from unicorn import UC_ARCH_ARM, UC_HOOK_MEM_WRITE, UC_MODE_MCLASS, UC_MODE_THUM
 
 from firmwright.emulator.engine import open_engine
 from firmwright.emulator.execution import EXIT_NO_INPUT
-from firmwright.toolchain import load_platform
-from firmwright.toolchain.image import read_segments
+from firmwright.toolchain import load_platform, uf2
+from firmwright.toolchain.image import Segment, read_segments
 from firmwright.toolchain.uf2 import write_uf2
 
 from .conftest import BuildFirmware, RunFirmware
@@ -126,3 +126,16 @@ def test_a_uf2_file_has_every_stored_byte_in_pages(build: BuildFirmware, tmp_pat
     for segment in read_segments(elf):
         placed = [stored[segment.address + at] for at in range(len(segment.content))]
         assert bytes(placed) == segment.content
+
+
+def test_a_uf2_file_has_no_gap_in_a_sector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The RP2040's boot ROM needs all pages of a sector (erratum RP2040-E14)."""
+    segments = [Segment(FLASH + 0x200, b"a"), Segment(FLASH + 0x5300, b"b")]
+    monkeypatch.setattr(uf2, "read_segments", lambda _elf: segments)
+    write_uf2(tmp_path / "elf", tmp_path / "uf2", 1)
+    data = (tmp_path / "uf2").read_bytes()
+    pages = [*range(0, 0x1000, 256), *range(0x5000, 0x5400, 256)]
+    blocks = [data[at : at + 512] for at in range(0, len(data), 512)]
+    assert [struct.unpack_from("<12xI", block)[0] - FLASH for block in blocks] == pages
+    stored = b"".join(block[32:288] for block in blocks)
+    assert stored.replace(b"\0", b"") == b"ab"

@@ -1,7 +1,8 @@
 """Writes UF2 files, which a chip's USB boot loader stores.
 
-Source of the format: https://github.com/microsoft/uf2. Pages of 256 bytes, each written whole, are
-the rule of the RP2040's boot ROM (RP2040 Datasheet, 2.8.5.1.2).
+Source of the format: https://github.com/microsoft/uf2. The RP2040's boot ROM demands pages of 256
+bytes, each written whole (RP2040 Datasheet, UF2 Format Details). A file must have all pages of a
+sector of 4 KiB, except those after the last page of all (erratum RP2040-E14).
 """
 
 from __future__ import annotations
@@ -12,18 +13,27 @@ from pathlib import Path
 from firmwright.toolchain.image import read_segments
 
 PAGE = 256
+SECTOR = 16
+"""The pages of a sector of the flash."""
 BLOCK = struct.Struct("<8I476sI")
 FIRST_MAGIC, SECOND_MAGIC, LAST_MAGIC = 0x0A324655, 0x9E5D5157, 0x0AB16F30
 HAS_FAMILY = 0x00002000
 
 
 def write_uf2(elf: Path, output: Path, family: int) -> None:
-    """Write the stored bytes of the ELF as blocks of one page; gaps in a page are filled with 0."""
+    """Write the stored bytes of the ELF as blocks of one page.
+
+    Gaps in a page, and missing pages of a sector before the last page of all, are filled with 0.
+    """
     pages: dict[int, bytearray] = {}
     for segment in read_segments(elf):
         for offset, byte in enumerate(segment.content):
             number, place = divmod(segment.address + offset, PAGE)
             pages.setdefault(number, bytearray(PAGE))[place] = byte
+    end = max(pages) + 1
+    for first in {number - number % SECTOR for number in pages}:
+        for number in range(first, min(first + SECTOR, end)):
+            pages.setdefault(number, bytearray(PAGE))
     blocks = (
         BLOCK.pack(
             *(FIRST_MAGIC, SECOND_MAGIC, HAS_FAMILY, number * PAGE, PAGE, index, len(pages)),
