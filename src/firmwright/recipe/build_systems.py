@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -66,15 +66,18 @@ def find_unfit_exports(names: Iterable[str], platform: Platform) -> Iterator[str
     for name in names:
         fitting = load_export(name).families
         if fitting and family and family not in fitting:
-            platforms = [n for n in platform_names() if find_family_of(n) in fitting]
+            platforms = list_plain_platforms(fitting)
             yield (
                 f"{name} does not build for {family}, the core of the platform "
                 f"'{platform.name}'; choose one of these platforms: {', '.join(platforms)}"
             )
 
 
-def find_family_of(platform: str) -> str | None:
-    return find_family(load_platform(platform).architecture)
+def list_plain_platforms(families: Sequence[str]) -> list[str]:
+    """Return the platforms with cores of these families, without chips that have accelerators."""
+    known = map(load_platform, platform_names())
+    plain = (p for p in known if not p.accelerators or p.architecture == "native")
+    return [p.name for p in plain if find_family(p.architecture) in families]
 
 
 def _list_names(stated: Any) -> list[Any]:
