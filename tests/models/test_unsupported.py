@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.models.formats import describe_unsupported
+from firmwright.models.formats import describe_saved_model, describe_unsupported
 
 TENSORFLOW = """
 class keras:
@@ -36,6 +36,7 @@ class lite:
         ("https://a.b/k.keras?download=1", "model.tflite", "loaded model.keras"),
         ("saved/kws/saved_model.pb", "kws.tflite", "folder saved/kws"),
         ("saved_model.pb", "model.tflite", "folder ."),
+        ("my nets/kws/saved_model.pb", "model.tflite", "folder model"),
     ],
 )
 def test_the_command_converts_the_file(
@@ -49,6 +50,22 @@ def test_the_command_converts_the_file(
     assert program == "python"
     subprocess.run([sys.executable, *arguments], cwd=tmp_path, check=True)
     assert (tmp_path / written).read_text() == content
+
+
+def test_a_graph_has_no_command() -> None:
+    advice = describe_unsupported(".pb", "nets/frozen.pb")
+    assert advice is not None
+    assert advice.startswith(
+        "a TensorFlow graph is not supported; export the model as a SavedModel"
+    )
+
+
+def test_the_folder_of_a_saved_model_has_the_command_of_its_file(tmp_path: Path) -> None:
+    assert describe_saved_model(tmp_path, "saved/kws") is None
+    assert describe_saved_model(Path("a" * 300), "too long for the system") is None
+    (tmp_path / "saved_model.pb").touch()
+    found = describe_saved_model(tmp_path, "saved/kws")
+    assert found == describe_unsupported(".pb", "saved/kws/saved_model.pb")
 
 
 def test_other_suffixes_have_no_advice() -> None:

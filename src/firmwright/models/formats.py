@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from firmwright.errors import UserError, did_you_mean
@@ -194,9 +195,12 @@ CONVERT_HINT = (
     'convert it: python -c "import tensorflow as tf; '
     "open('{stem}.tflite', 'wb').write(tf.lite.TFLiteConverter.{source}.convert())\""
 )
+# The constructors of TensorFlow's converter, with the model's path.
 KERAS_SOURCE = "from_keras_model(tf.keras.models.load_model('{file}'))"
 SAVED_SOURCE = "from_saved_model('{folder}')"
-"""The constructors of TensorFlow's converter, with the model's path."""
+SAVED_HINT = f"a SavedModel is not read; {CONVERT_HINT.replace('{source}', SAVED_SOURCE)}"
+SAVED_MODEL = "saved_model.pb"
+"""The file that each SavedModel contains; a SavedModel is a folder."""
 UNSUPPORTED_SUFFIXES = {
     ".pt": f"a .pt file holds weights or TorchScript, not an exported program; {EXPORT_HINT}",
     ".pth": f"a .pth file holds weights or TorchScript, not an exported program; {EXPORT_HINT}",
@@ -204,7 +208,7 @@ UNSUPPORTED_SUFFIXES = {
     ".stablehlo": STABLEHLO_HINT,
     ".h5": f"a Keras model is not read; {CONVERT_HINT.replace('{source}', KERAS_SOURCE)}",
     ".keras": f"a Keras model is not read; {CONVERT_HINT.replace('{source}', KERAS_SOURCE)}",
-    ".pb": f"a SavedModel is not read; {CONVERT_HINT.replace('{source}', SAVED_SOURCE)}",
+    ".pb": "a TensorFlow graph is not supported; export the model as a SavedModel or TFLite file",
 }
 """The advice for files of unsupported formats, by suffix.
 
@@ -217,17 +221,25 @@ PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
 
 def describe_unsupported(suffix: str, file: str) -> str | None:
     """Return the advice for a model file with this suffix; None if the suffix is not listed."""
-    advice = UNSUPPORTED_SUFFIXES.get(suffix)
+    path = PurePosixPath(file)
+    is_saved = path.name == SAVED_MODEL
+    advice = SAVED_HINT if is_saved else UNSUPPORTED_SUFFIXES.get(suffix)
     if advice is None:
         return None
-    path = PurePosixPath(file)
     if not PLAIN_PATH.fullmatch(file):
-        path = PurePosixPath(f"model{suffix}")
-    stem = path.parent.name if path.name == "saved_model.pb" else path.stem
+        path = PurePosixPath("model", SAVED_MODEL) if is_saved else PurePosixPath(f"model{suffix}")
+    stem = path.parent.name if is_saved else path.stem
     names = {"{file}": str(path), "{folder}": str(path.parent), "{stem}": stem or "model"}
     for name, value in names.items():
         advice = advice.replace(name, value)
     return advice
+
+
+def describe_saved_model(folder: Path, name: str) -> str | None:
+    """Return the advice for a ``folder``, named ``name``, with a SavedModel; None for others."""
+    if not os.path.isfile(folder / SAVED_MODEL):  # noqa: PTH113 (Path.is_file raises for a long name)
+        return None
+    return describe_unsupported(".pb", f"{name}/{SAVED_MODEL}")
 
 
 def format_of(filename: str, stated: str | None) -> Format:

@@ -20,7 +20,7 @@ from firmwright.emulator.qemu import DEBIAN_PACKAGES
 from firmwright.errors import UserError, did_you_mean
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models import FORMATS
-from firmwright.models.formats import Importer, OpenShapesError
+from firmwright.models.formats import Importer, OpenShapesError, describe_saved_model
 from firmwright.models.onnx.fixed_inputs import fix_inputs
 from firmwright.recipe.defaults import FORMATS_BY_SUFFIX, describe_unknown_format
 from firmwright.recipe.editor_schema import FILE_NAME, FIRST_LINE, format_editor_schema
@@ -181,6 +181,8 @@ def describe_model(
     shapes that are still open; the inputs and outputs are then unknown. Raises UserError for a
     model that cannot be read, and for arguments that do not fit the model.
     """
+    if advice := describe_saved_model(Path(model), model):
+        raise UserError(f"{model}: {advice}")
     kind = FORMATS_BY_SUFFIX.get(Path(model).suffix.lower())
     if kind is None:
         raise UserError(f"{model}: {describe_unknown_format(model)}")

@@ -5,6 +5,7 @@ Values of the wrong type are skipped, because the schema has reported them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -39,7 +40,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     named = {**data, "target": None, "compare": None} if unknown else data
     yield from find_name_errors(named, replace(catalogue, devices=devices))
     yield from find_missing_files(data, path.parent)
-    yield from find_format_errors(data.get("model"))
+    yield from find_format_errors(data.get("model"), path.parent)
     yield from find_digest_errors(data.get("model"), path.parent)
     yield from find_flag_errors(data)
     yield from find_c_name_errors(data)
@@ -99,10 +100,13 @@ def find_idle_files(data: Mapping[str, Any]) -> Iterator[Finding]:
         )
 
 
-def find_format_errors(model: Any) -> Iterator[Finding]:
+def find_format_errors(model: Any, folder: Path) -> Iterator[Finding]:
+    """Yield an error for a model of an unknown format. A folder is reported as no file."""
     source = defaults.complete_model(model)
     file = source["path"] or source["url"]
-    if isinstance(file, str) and source["format"] is None:
+    path = folder / source["path"] if isinstance(source["path"], str) else None
+    is_folder = path and os.path.isdir(path)  # noqa: PTH112 (Path.is_dir raises for a long name)
+    if isinstance(file, str) and source["format"] is None and not is_folder:
         yield Finding(("model",), defaults.describe_unknown_format(file))
 
 

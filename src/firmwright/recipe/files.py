@@ -19,6 +19,7 @@ from firmwright.data.sample_sources import (
 from firmwright.documents.schema_check import Finding, Schema, quote
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import UserError
+from firmwright.models.formats import describe_saved_model
 from firmwright.models.onnx.external_data import external_files
 from firmwright.recipe.schema import rewrite_data
 
@@ -123,10 +124,9 @@ def find_missing_files(data: Any, folder: Path) -> Iterator[Finding]:
         shown = quote(str(file))
         try:
             if S_ISDIR(file.stat().st_mode) and not reference.format.may_be_folder:
-                yield Finding(
-                    reference.pointer,
-                    f"expected a file, found the folder {shown}; name a file in it",
-                )
+                wrong = f"expected a file, found the folder {shown}; name a file in it"
+                saved = describe_saved_model(file, name) if "model" in reference.pointer else None
+                yield Finding(reference.pointer, saved or wrong)
         except FileNotFoundError:
             advice = "a relative path starts at the recipe's folder"
             yield Finding(reference.pointer, f"no such file: {shown}; {advice}")
