@@ -102,6 +102,12 @@ def test_the_second_boot_stage_maps_the_flash_and_starts_the_program(build: Buil
     assert 0x20000000 < stack <= 0x20000000 + load_platform("rp2040").memories["ram"].size
 
 
+@pytest.mark.parametrize("register", [0xE000ED88, 0xE000ED28], ids=["CPACR", "CFSR"])
+def test_armv6_m_accesses_no_register_that_it_lacks(build: BuildFirmware, register: int) -> None:
+    """It reserves these addresses (Armv6-M Architecture Reference Manual, B3.2)."""
+    assert struct.pack("<I", register) not in read_flash(build("console.c", "rp2040", GCC))
+
+
 def test_the_image_definition_is_where_the_boot_rom_searches(build: BuildFirmware) -> None:
     block = struct.pack("<5I", 0xFFFFDED3, 0x10210142, 0x000001FF, 0, 0xAB123579)
     at = read_flash(build("console.c", "rp2350", GCC)).find(block)
