@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from firmwright import __version__
+from firmwright.codegen.templates import make_environment, render
 from firmwright.project.new_repository import (
+    WORKFLOWS,
     list_debian_packages,
     name_requirement,
     write_new_repository,
@@ -63,3 +67,20 @@ def test_all_steps_of_a_second_recipe_are_printed(
     ]  # fmt: skip
     assert "pip install" not in "".join(lines)
     assert lines[-1] == "and build/b/*.tar.gz to the paths that are uploaded"
+
+
+@pytest.mark.parametrize(
+    ("git", "firmwright", "code"),
+    [("true", 0, 0), ("true", 1, 0), ("true", 2, 1), ("false", 2, 0)],
+    ids=["same", "other bytes", "failure", "new recipe"],
+)
+def test_gitlab_fails_if_the_comparison_fails(
+    tmp_path: Path, git: str, firmwright: int, code: int
+) -> None:
+    values = {"name": "kws", "python": "3.12", "requirement": "firmwright", "packages": []}
+    workflow = yaml.safe_load(render(make_environment(), WORKFLOWS["gitlab"][1], values))
+    (tmp_path / "build/kws").mkdir(parents=True)
+    programs = f"firmwright() {{ return {firmwright}; }}; git() {{ {git}; }}; "
+    command = ["env", "CI_MERGE_REQUEST_DIFF_BASE_SHA=a", "bash", "-ec"]
+    command.append(programs + workflow["firmware"]["script"][-1])
+    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == code
