@@ -44,7 +44,11 @@ A macro with parameters, such as ``min``, does not change a member of a struct.
 """
 
 AVR_MACROS = frozenset("ADC BIN DEC F_CPU HEX OCT SE SP SREG".split())
-"""Macros of Arduino's AVR core and of avr-libc."""
+"""Macros of Arduino's AVR core, and the common ones of avr-libc.
+
+The headers of avr-libc define more than a thousand registers and bits, such as UDR0 and ADEN. They
+are not reserved, because each chip has other ones.
+"""
 
 REGISTER_MACRO = re.compile(r"B[01]{1,8}|(P|DD)[A-L][0-7]|(PIN|PORT|DDR)[A-L][0-7]?")
 """Families of macros in Arduino's AVR core: B00000001, and ports with their bits, as PORTB, PB5."""
@@ -60,7 +64,7 @@ MAX_LENGTH = 60
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether an identifier is a keyword, or may be a macro of the C library or Arduino."""
+    """Return whether an identifier is a keyword, or a common macro of the C library or Arduino."""
     if name in KEYWORDS | RESERVED_MACROS | ARDUINO_MACROS | AVR_MACROS:
         return True
     return bool(NUMBER_MACRO.fullmatch(name) or REGISTER_MACRO.fullmatch(name))
