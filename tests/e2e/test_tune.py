@@ -64,8 +64,10 @@ def test_a_build_takes_the_ways_that_were_found(changed: Repository) -> None:
     assert run.exact_samples == run.samples == 3
     for name, layer in layers.items():
         assert layer.instructions == run.instructions_by_region[name] // run.samples
-        assert layer.cycles == run.cycles_by_region[name] // run.samples
-        assert layer.default_cycles is not None and layer.cycles <= layer.default_cycles
+        # The address of the code decides the cycles of misaligned instructions.
+        assert layer.cycles == pytest.approx(run.cycles_by_region[name] / run.samples, rel=0.02)
+        assert layer.cycles is not None and layer.default_cycles is not None
+        assert layer.cycles <= layer.default_cycles
     assert (layers[DENSE].variant, layers[DENSE].default) == (
         "portable_dense separate",
         "rv32m_dense shared",
