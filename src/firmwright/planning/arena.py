@@ -16,7 +16,8 @@ ALIGNMENT = 16
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A tensor or scratch buffer, needed from step ``first`` to step ``last``, both included.
+    """A tensor or scratch buffer that is in use from step ``first`` to step ``last``, both
+    included.
 
     ``bytes`` is its size. ``offset`` is its position in the arena of its memory, in bytes; 0
     before the buffer is placed.
@@ -83,7 +84,9 @@ def sort_in_orders(buffers: Sequence[Buffer]) -> list[list[Buffer]]:
 
 
 def find_neighbors(buffers: Iterable[Buffer]) -> dict[str, list[str]]:
-    """Return for each buffer's name the names of the buffers that are alive with it."""
+    """Return, by the name of each buffer, the names of the buffers that are alive at the same
+    time.
+    """
     beside: dict[str, list[str]] = {b.name: [] for b in buffers}
     alive: list[Buffer] = []
     for buffer in sorted(buffers, key=lambda b: b.first):
@@ -96,10 +99,10 @@ def find_neighbors(buffers: Iterable[Buffer]) -> dict[str, list[str]]:
 
 
 class Trial:
-    """Buffers in the order of their placement, each next to the earlier buffers.
+    """An order of placement: each buffer is placed next to the earlier buffers.
 
-    If a buffer becomes the first in the order, only the buffers that its move affects move.
-    ``ends`` is a heap of the buffers' ends; it also contains ends from before a new placement.
+    If a buffer becomes the first in the order, only the buffers that it affects move. ``ends`` is a
+    heap of the buffers' ends; it still contains the ends from before a new placement.
     """
 
     def __init__(self, order: Sequence[Buffer], beside: Mapping[str, Sequence[str]]) -> None:
@@ -120,7 +123,10 @@ class Trial:
         return after.offset != before.offset
 
     def find_highest(self) -> Buffer:
-        """Return the buffer that ends highest, so was placed too late: the first of several."""
+        """Return the buffer with the highest end, the first if there are several.
+
+        This buffer was placed too late.
+        """
         end, rank, name = self.ends[0]
         while (-end, rank) != (self.placed[name].end, self.rank[name]):  # placed again
             heappop(self.ends)
@@ -128,7 +134,7 @@ class Trial:
         return self.placed[name]
 
     def give_first_choice(self, name: str) -> None:
-        """Place all buffers as if this one had been the first in the order."""
+        """Place all buffers again, with this buffer as the first in the order."""
         self.rank[name] = self.least_rank = self.least_rank - 1
         waiting, reached = [(self.rank[name], name)], {name}
         while waiting:
@@ -141,7 +147,7 @@ class Trial:
 
 
 class Arena:
-    """Buffers that are placed in an order, and the bytes that they need."""
+    """Buffers that are placed in one order, and the number of bytes that the arena needs."""
 
     def __init__(self) -> None:
         self.placed: list[Buffer] = []
@@ -149,7 +155,9 @@ class Arena:
         self._alive: dict[int, list[Buffer]] = defaultdict(list)
 
     def find_place(self, buffer: Buffer) -> Buffer:
-        """Return the buffer in the smallest gap that fits it, between those alive with it."""
+        """Return the buffer in the smallest gap that fits it, between the buffers that are alive
+        with it.
+        """
         steps = range(buffer.first, buffer.last + 1)
         beside = {other.name: other for step in steps for other in self._alive[step]}
         return find_best_fit(buffer, beside.values())
@@ -163,7 +171,9 @@ class Arena:
 
 
 def find_best_fit(buffer: Buffer, neighbors: Iterable[Buffer]) -> Buffer:
-    """Return the buffer in the smallest gap between its neighbors that fits it, or after them."""
+    """Return the buffer in the smallest gap between its neighbors that fits it, or after the last
+    one.
+    """
     best_gap, best_offset, end = None, 0, 0
     for neighbor in sorted(neighbors, key=lambda p: (p.offset, p.end)):
         gap = neighbor.offset - end
@@ -182,7 +192,7 @@ def arena_bytes(placed: Sequence[Buffer]) -> int:
 
 
 def lower_bound(buffers: Sequence[Buffer]) -> int:
-    """Return the largest sum of bytes alive at any step: no placement can need less."""
+    """Return the maximum over all steps of the bytes alive; no placement can need fewer."""
     changes: Counter[int] = Counter()
     for buffer in buffers:
         changes[buffer.first] += align(buffer.bytes)

@@ -31,9 +31,11 @@ def largest_tensor(module: tvm.IRModule) -> MemoryUse:
 def batch_network(
     module: tvm.IRModule, interface: ModelInterface, size: int
 ) -> tuple[tvm.IRModule, ModelInterface, BatchLayout]:
-    """Return the module and interface for ``size`` samples, and the samples' layout in the outputs.
+    """Return the module and interface for ``size`` samples, and the layout of the samples in the
+    outputs.
 
-    Raises UserError for a network with states, because its samples follow each other.
+    Raises UserError for a network with states, because each of its samples depends on the one
+    before.
     """
     if interface.states:
         names = ", ".join(f"'{state.tensor.name}'" for state in interface.states)

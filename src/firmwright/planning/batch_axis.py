@@ -1,7 +1,7 @@
-"""Rewrites a network for several samples at once: follows its batch axis and lengthens it.
+"""Rewrites a network for several samples at once: finds its batch axis and makes it longer.
 
-It rewrites the Relax module, so it works for every model format. The axis is never guessed from
-its length: it is followed from the inputs through every operator.
+It rewrites the Relax module, so it supports every model format. It never guesses the axis from
+its length, but follows the axis from the inputs through every operator.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def batch_module(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[i
 
 
 def join_outputs(outputs: list[BatchedExpr]) -> relax.Expr:
-    """Return the result of ``main``; UserError for an output that still has a merged axis."""
+    """Return the result of ``main``. Raises UserError if the batch of an output is still merged."""
     for output in outputs:
         if output.inner > 1:
             shape = list(static_shape(output.value))
@@ -72,7 +72,7 @@ def batch_parameter(parameter: relax.Var, size: int) -> relax.Var:
 def batch_binding(
     variable: relax.Var, value: relax.Expr, values: dict[relax.Var, BatchedExpr], size: int
 ) -> BatchedExpr:
-    """Return one rebuilt binding; UserError if the batch axis is lost."""
+    """Return one rebuilt binding. Raises UserError if the batch axis is lost."""
     if isinstance(value, relax.Var):
         return values[value]
     if not isinstance(value, tvm.ir.Call):

@@ -16,10 +16,11 @@ from firmwright.ir.relax import operator_name, static_shape
 
 @dataclass(frozen=True)
 class BatchedExpr:
-    """An expression of the new module and its batch axis, None if all samples share it.
+    """An expression of the new module and its batch axis, which is None if all samples share it.
 
-    The axis holds ``inner`` elements of the first sample, then as many of the second and so on.
-    ``inner`` is above 1 if a reshape has merged the batch with the next axis.
+    The axis holds ``inner`` elements of the first sample, then ``inner`` elements of the second,
+    and
+    so on. ``inner`` is above 1 if a reshape has merged the batch with the next axis.
     """
 
     value: relax.Expr
@@ -53,7 +54,7 @@ FindAxis = Callable[[tvm.ir.Call, list[BatchedExpr]], int]
 
 @dataclass(frozen=True)
 class BatchRule:
-    """How some operators pass the batch axis on.
+    """A rule for operators that keep or move the batch axis.
 
     ``build`` returns the batched call. Its parameters are the call at batch 1, the batched
     arguments, the result's batch axis and the batch size. With ``takes_merged`` an axis
@@ -98,7 +99,9 @@ def list_padded_axes(call: tvm.ir.Call) -> Iterable[int]:
 
 
 def find_places(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> set[tuple[int, int]]:
-    """Return the arguments' batch axes in the result, which is aligned at the last axes."""
+    """Return the position of each argument's batch axis in the result, which is aligned at the
+    last axis.
+    """
     rank = len(static_shape(call))
     return {(rank - a.rank + a.axis, a.inner) for a in arguments if a.axis is not None}
 
@@ -110,9 +113,9 @@ def refuse_spread(arguments: list[BatchedExpr], place: int) -> None:
 
 
 def elementwise_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
-    """Return the batch axis after broadcasting, which aligns axes at the end.
+    """Return the batch axis of the result of broadcasting, which aligns axes at the end.
 
-    A shared tensor must have length 1 along the batch.
+    A shared tensor must have length 1 along the batch axis.
     """
     places, rank = find_places(call, arguments), len(static_shape(call))
     if len(places) > 1:
@@ -163,9 +166,9 @@ def reduction_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
 
 
 def reshape_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
-    """Return the axis of the result that has the same number of elements before it.
+    """Return the axis of the result that has as many elements before it as the batch axis had.
 
-    An axis of length 1 is preferred; in another axis the samples come before its elements.
+    An axis of length 1 is preferred. In any other axis, the samples are the outer dimension.
     """
     axis = arguments[0].axis or 0
     before = prod(static_shape(call.args[0])[:axis])
@@ -185,7 +188,7 @@ def permuted_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
 
 
 def take_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
-    """Return the batch axis of a take: either the table or the indices belong to the sample."""
+    """Return the batch axis of a ``take``: either the table or the indices differ per sample."""
     table, indices = arguments
     if call.attrs.axis is None or (table.axis is not None and indices.axis is not None):
         raise MixedSamplesError("picks elements of one sample by another")
@@ -206,7 +209,7 @@ def broadcast_axis(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> int:
 
 
 def build_to_shape(operator: Callable[..., relax.Expr]) -> Callable[..., relax.Expr]:
-    """Return a function that builds an operator from the result's shape, longer along the batch."""
+    """Return a function that builds an operator from the result's shape at the new batch size."""
 
     def build(call: tvm.ir.Call, arguments: list[BatchedExpr], axis: int, size: int) -> relax.Expr:
         target = list(static_shape(call))
@@ -219,7 +222,7 @@ def build_to_shape(operator: Callable[..., relax.Expr]) -> Callable[..., relax.E
 def build_concat(
     call: tvm.ir.Call, arguments: list[BatchedExpr], axis: int, size: int
 ) -> relax.Expr:
-    """Return a joined tensor; a part that all samples share is repeated for each sample."""
+    """Return the concatenation; a part that all samples share is repeated for each sample."""
     parts: list[Any] = []
     for part in arguments[0].value.fields:
         shape = list(static_shape(part))

@@ -12,11 +12,12 @@ from firmwright.planning.memory import MemoryUse
 
 @dataclass(frozen=True, slots=True)
 class BatchChoice:
-    """The wanted and the actual batch: the file ``batch/batch.json``.
+    """The requested and the actual batch: the file ``batch/batch.json``.
 
-    ``memory`` is the fullest memory, ``capacity`` its size in bytes. ``needs`` has the bytes that
-    the batch needs there, ``next_needs`` the bytes with one more sample, None if no more samples
-    were requested. The two sizes have the names that are used in archives of vendors' compilers.
+    ``memory`` is the fullest memory, ``capacity`` its size in bytes. ``needs`` has the bytes of
+    this
+    memory that the batch needs. ``next_needs`` has the bytes with one more sample; it is None if no
+    more samples were requested. The two sizes have the names that vendors' archives use.
     """
 
     desired_batch_size: int
@@ -37,9 +38,11 @@ class BatchChoice:
 def choose_batch(
     wanted: int, require: bool, uses: Callable[[int], Sequence[MemoryUse]]
 ) -> BatchChoice:
-    """Return the largest batch up to ``wanted`` that fits; ``uses`` returns the memory of a size.
+    """Return the largest batch up to ``wanted`` that fits; ``uses`` returns the memory use of a
+    size.
 
-    A single sample has to fit. Raises UserError if fewer than wanted fit and ``require`` is set.
+    A single sample has to fit. Raises UserError if fewer samples than wanted fit and ``require`` is
+    set.
     """
     used = cache(uses)
     actual = find_largest(wanted, used)
@@ -68,9 +71,9 @@ def sum_needs(memory: str, uses: Sequence[MemoryUse]) -> int:
 def find_largest(wanted: int, used: Callable[[int], Sequence[MemoryUse]]) -> int:
     """Return the largest batch that fits; one sample always fits.
 
-    Memory grows with the batch almost in proportion, so a straight line through the first two
-    sizes comes close, and the neighbors decide. If it does not come close, steps of double length
-    find a size that fits and one that does not, and a binary search between them finds the result.
+    Memory grows almost in proportion to the batch. A straight line through the first two sizes is
+    the estimate, and the sizes next to it decide. If the estimate is wrong, steps of doubled length
+    find one size that fits and one that does not, and a binary search finds the limit between them.
     """
     if wanted == 1:
         return 1
@@ -94,6 +97,8 @@ def find_largest(wanted: int, used: Callable[[int], Sequence[MemoryUse]]) -> int
 
 
 def extrapolate_size(one: Sequence[MemoryUse], two: Sequence[MemoryUse]) -> int:
-    """Return the size at which the first memory is full, if each grows as from one to two."""
+    """Return the size at which the first memory is full, if each use grows as from size 1 to size
+    2.
+    """
     growths = [(use, max(sum_needs(use.memory, two) - use.needs, 1)) for use in one]
     return 1 + max(0, min((use.capacity - use.needs) // growth for use, growth in growths))

@@ -1,4 +1,4 @@
-"""Lets regions with equal C kernels call one function, such as the steps of an LSTM."""
+"""Finds regions with equal C kernels that can call one function, such as the steps of an LSTM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firmwright.planning.in_place import share_pointers
 def find_shared_functions(
     partition: Partition, kernels: Kernels, locations: Mapping[str, object]
 ) -> dict[str, str]:
-    """Return the regions that call another region's function, each with that region."""
+    """Return the regions that call the function of another region, each with this other region."""
     owners = find_functions(partition, kernels, locations)
     return {region: owner for region, owner in owners.items() if region != owner}
 
@@ -22,7 +22,8 @@ def find_functions(
 ) -> dict[str, str]:
     """Return for each region with a kernel the first region whose function it can call.
 
-    A kernel that starts a job has a separate function: its arguments may be in use after the call.
+    A kernel that starts a job has a separate function, because its arguments may still be in use
+    after the call.
     """
     devices = {region.name: region.device for region in partition.regions}
     first: dict[Hashable, str] = {}

@@ -1,4 +1,4 @@
-"""Places results over an input of their kernel that no later kernel reads."""
+"""Places the result of a kernel over one of its inputs, if no later kernel reads the input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANY = 4
 def join_in_place(
     partition: Partition, kernels: Kernels, schedule: Schedule, buffers: Sequence[Buffer]
 ) -> tuple[list[Buffer], dict[str, str]]:
-    """Join the buffers of inputs that kernels may write over with the results' buffers.
+    """Join the buffers of inputs that kernels may overwrite with the results' buffers.
 
     If there are two such inputs, the older one is used: the state of a recurrent layer then stays
     in one location from step to step. Returns the remaining buffers, and for each tensor without a
@@ -49,7 +49,7 @@ def join_in_place(
 
 
 def drop_odd_calls(candidates: Sequence[Candidate], kernels: Kernels) -> list[Candidate]:
-    """Drop the only call of a function that may write over an input, if it has :data:`MANY` calls.
+    """Drop the only call of a function that may overwrite an input, if it has :data:`MANY` calls.
 
     This call would need a separate function, such as the last step of a recurrent layer.
     """
@@ -67,9 +67,9 @@ def drop_odd_calls(candidates: Sequence[Candidate], kernels: Kernels) -> list[Ca
 def list_candidates(
     partition: Partition, kernels: Kernels, schedule: Schedule
 ) -> Iterator[Candidate]:
-    """Yield steps, a tensor that the step's kernel may write over, and the tensor it writes.
+    """Yield steps, each with a tensor that its kernel may overwrite and the tensor that it writes.
 
-    A kernel that also reads another view of the tensor must not write over it.
+    A kernel that also reads another view of the tensor must not overwrite it.
     """
     roots = partition.view_roots
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels if kernel.in_place}
@@ -82,7 +82,7 @@ def list_candidates(
 
 
 def share_pointers(kernel: Kernel, locations: Mapping[str, object]) -> Kernel:
-    """Return a kernel with the pointers of its call: one if its output overwrites an input."""
+    """Return a kernel whose call has one pointer for an output and the input that it overwrites."""
     for read in kernel.inputs:
         place = locations[read.tensor]
         if read.name in kernel.in_place and place == locations[kernel.outputs[0].tensor]:

@@ -1,4 +1,4 @@
-"""Finds calls that repeat, such as the steps of a recurrent layer, and makes loops of them.
+"""Finds calls that repeat, such as the steps of a recurrent layer, and turns them into loops.
 
 Calls repeat if they call one function with the same constants and matching tensors. Two tensors
 match if they are equal, are parts of one tensor, or have the same role in two repetitions. Buffers
@@ -33,7 +33,9 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``calls`` calls from the ``first`` on, counted without views, that run ``times`` times."""
+    """A loop of ``times`` repetitions of ``calls`` calls; ``first`` is the first call, without
+    views.
+    """
 
     first: int
     calls: int
@@ -46,7 +48,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the schedule: its step, its function and constants, and its tensors' places."""
+    """A call of the schedule: its step, its function and constants, and its tensors' locations."""
 
     step: int
     function: Hashable
@@ -57,8 +59,8 @@ class Call:
 class Repetition:
     """The differences between the tensors of a call and of the same call one repetition later.
 
-    Each tensor moves by so many bytes in the same buffer or tensor (True), or is in a buffer that
-    is written so many steps later (False).
+    For each tensor: either the distance in bytes within one buffer or tensor (with True), or the
+    distance in steps to the step that writes its buffer (with False).
     """
 
     moves: tuple[tuple[bool, int], ...]
@@ -67,8 +69,8 @@ class Repetition:
 def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Loop, ...]:
     """Return the loops that leave the fewest calls, in order; loops are not nested.
 
-    If a loop could begin with several calls, it begins at the one before which the fewest bytes
-    are kept. There, a step of a recurrent layer passes only its state to the next step.
+    If a loop could begin at several calls, it begins at the call before which the fewest bytes
+    are kept. At that call, a step of a recurrent layer passes only its state to the next step.
     """
     kept = count_kept(calls, buffers)
     lengths = range(1, min(MAX_CALLS, len(calls) // MIN_TIMES) + 1)
@@ -93,7 +95,7 @@ def find_loops(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> tuple[Lo
 
 
 def count_kept(calls: Sequence[Call], buffers: Mapping[str, Buffer]) -> list[int]:
-    """Return for each call the bytes that are kept from before it until it, or for longer."""
+    """Return for each call the bytes that earlier calls wrote and that it or a later call reads."""
     changes = Counter[int]()
     for buffer in buffers.values():
         changes[buffer.first + 1] += buffer.bytes
@@ -128,7 +130,7 @@ def fit_loop(alike: Sequence[Repetition | None], calls: int, first: int) -> Fit:
 
 
 def compare(call: Call, later: Call, buffers: Mapping[str, Buffer]) -> Repetition | None:
-    """Return the differences of a later call from a call, or None if it is not a repetition."""
+    """Return the differences between two calls, or None if the later one is not a repetition."""
     if call.function != later.function:
         return None
     moves = []
@@ -150,7 +152,7 @@ def may_share(one: Buffer | None, other: Buffer | None) -> bool:
 def list_calls(
     partition: Partition, kernels: Kernels, schedule: Schedule, places: Mapping[str, Place]
 ) -> list[Call]:
-    """Return the calls in order. A call that waits, or starts a job, never repeats."""
+    """Return the calls in order. A call that waits or that starts a job never repeats."""
     functions = find_functions(partition, kernels, places)
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
     calls = []
@@ -172,8 +174,8 @@ def list_places(kernel: Kernel, places: Mapping[str, Place]) -> Iterator[Place]:
 class Folded:
     """Buffers for a placement in which all repetitions of a loop run at the same time.
 
-    ``parts`` has for each buffer of the schedule the folded buffer that contains it, and the byte
-    at which it begins there.
+    ``parts`` has, for each buffer of the schedule, the folded buffer that contains it and the byte
+    offset in that buffer.
     """
 
     buffers: list[Buffer]
@@ -181,7 +183,9 @@ class Folded:
     unfolded: Sequence[Buffer]
 
     def unfold(self, placed: Sequence[Buffer]) -> list[Buffer]:
-        """Return the buffers of the schedule inside the placed buffers; states do not change."""
+        """Return the schedule's buffers at their offsets in the placed buffers; states do not
+        change.
+        """
         wholes = {b.name: b for b in placed}
         own = {whole for whole, _ in self.parts.values()}
         found = [b for b in placed if b.name not in own]
@@ -195,7 +199,7 @@ class Folded:
 def fold_loops(
     loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer], steps: int
 ) -> Folded:
-    """Join the buffers of one role in all repetitions: in the same bytes, or side by side.
+    """Join the buffers that have one role in all repetitions: in the same bytes, or side by side.
 
     A joined buffer has the steps of the first repetition.
     """
@@ -226,9 +230,8 @@ def fold_time(loops: Sequence[Loop], calls: Sequence[Call], steps: int) -> npt.N
 def group_roles(
     loops: Sequence[Loop], calls: Sequence[Call], buffers: Sequence[Buffer]
 ) -> list[list[Buffer]]:
-    """Return the buffers in groups, each sorted by first step.
-
-    A group contains the buffers that have one role in all repetitions.
+    """Return groups of the buffers that have one role in all repetitions, each sorted by first
+    step.
     """
     row_of = {b.name: [b] for b in buffers}
     for loop in loops:
@@ -260,7 +263,7 @@ def keep_small_loops(
 ) -> tuple[Loop, ...]:
     """Return the loops whose buffers need no more memory than the calls' buffers.
 
-    The buffers of one role in such a loop are needed one after the other, or all at once.
+    In such a loop, the buffers of one role are in use one after the other, or all at once.
     """
     large = {
         b.name

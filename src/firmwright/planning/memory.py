@@ -1,4 +1,4 @@
-"""Sums the bytes that a program needs of each memory of its platform, and checks that they fit."""
+"""Sums the bytes that a program needs in each memory of its platform, and checks that they fit."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Program:
     def constants_in(self, memory: str, platform: Platform) -> list[Consumer]:
         """Return the constants that a memory contains.
 
-        A flash also contains the constants that are copied from it to another memory.
+        A flash also contains the constants that the start-up code copies from it to another memory.
         """
         home, places = platform.constants_memory, self.plan.constants
         known = platform.memories
@@ -81,7 +81,7 @@ class Program:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """The bytes that a program needs of one memory, and the memory's capacity."""
+    """The bytes that a program needs in one memory, and the memory's capacity."""
 
     memory: str
     needs: int
@@ -93,7 +93,7 @@ class MemoryUse:
 
 
 def list_taken(interface: ModelInterface, boxes: int, platform: Platform) -> dict[str, int]:
-    """Return the bytes of each memory that planning must not use, as far as they are known."""
+    """Return the bytes of each memory that planning must not use, if they are known."""
     ports = sum(t.bytes for t in (*interface.inputs, *interface.outputs))
     taken = Counter({RAM: platform.stack + ports + boxes * BOX_BYTES})
     taken[platform.constants_memory] += platform.code
@@ -127,7 +127,7 @@ def check_memory(program: Program, platform: Platform) -> None:
 
 
 def check_flash(program: Program, platform: Platform) -> None:
-    """Raise UserError if only the weights already do not fit; the linker checks the code."""
+    """Raise UserError if the weights alone do not fit; the linker checks the code."""
     flash = platform.memories.get("flash")
     if flash is None or platform.all_in_ram:
         return
@@ -152,7 +152,7 @@ def check_arena(program: Program, platform: Platform, use: MemoryUse) -> None:
 
 
 def suggest_memories(program: Program, platform: Platform) -> Iterator[str]:
-    """Yield a note about the free memories if the network may choose among several."""
+    """Yield a note about the free memories, if the network may use several."""
     if not any(memory.cost is not None for memory in platform.memories.values()):
         return
     used = {use.memory: use.needs for use in memory_uses(program, platform)}
@@ -166,7 +166,7 @@ def suggest_memories(program: Program, platform: Platform) -> Iterator[str]:
 def check_ram(program: Program, platform: Platform, use: MemoryUse) -> None:
     """Raise UserError if all parts together exceed the RAM.
 
-    If the model processes several samples at once, the message says how many would fit.
+    If the model processes several samples at once, the message states how many samples would fit.
     """
     if not use.fits:
         parts = program.ram_parts(platform)
@@ -197,8 +197,8 @@ def suggest_batch(
 ) -> Iterator[str]:
     """Yield the number of samples that would fit, if the model processes several at once.
 
-    It does if all inputs and outputs have the same length along their first axis. Buffers grow
-    with this length almost in proportion.
+    A model does so if all inputs and outputs have the same length along their first axis. Buffers
+    grow almost in proportion to this length.
     """
     lengths = {t.shape[:1] for t in ports}
     size = lengths.pop()[0] if len(lengths) == 1 and () not in lengths else 1

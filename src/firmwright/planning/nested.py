@@ -1,4 +1,4 @@
-"""Lowers a region of many layers to plain C: each layer separately, then joined in one kernel."""
+"""Lowers a region of several layers to plain C: each layer separately, joined in one kernel."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ def lower_in_layers(
 ) -> LoweredRegion:
     """Cut the region into layers as for the fallback device, and join their C.
 
-    The loops are plain, not the fallback device's, because the region does not run on it.
-    ``stand_in`` becomes the kernel's ``stand_in``.
+    The loops are plain and not optimized for the fallback device, because the region does not run
+    on
+    it. ``stand_in`` becomes the kernel's ``stand_in``.
     """
     assert context.fallback is not None  # a mix ends with a fallback device
     inner, partition = cut_region(region, module, context.fallback)

@@ -20,10 +20,12 @@ def resolve_pins(
 
     A layer is found by its operators' names in the model or by its region's name; ``*`` and ``?``
     match any text and any character. The layer's constants, results and scratch buffers are in the
-    memory, but only the constants if the memory is read-only. A name has precedence over a pattern,
-    and a pattern over ``weights`` and ``arena``, which exclude the tensors of accelerators. Raises
-    PinError for a layer that does not exist, runs on an accelerator, has no tensors to place, or
-    has two memories.
+    memory, but only the constants if the memory is read-only. A name has precedence over a pattern.
+    A pattern has precedence over ``weights`` and ``arena``, which exclude the tensors of
+    accelerators.
+    Raises PinError for a layer that does not exist, runs on an accelerator, has no tensors to
+    place,
+    or has two memories.
     """
     accelerated = find_accelerated(partition, kernels, platform)
     found: dict[str, tuple[int, str]] = {}
@@ -79,6 +81,6 @@ def list_layers(
 
 
 def is_named(region: Region, pattern: str) -> bool:
-    """Return whether a pattern matches a region; an exact name always matches itself."""
+    """Return whether a pattern matches a region; an exact name always matches."""
     shell = pattern.replace("[", "[[]")  # only * and ? are special in names, unlike in a shell
     return any(n == pattern or fnmatchcase(n, shell) for n in (region.name, *region.sources))

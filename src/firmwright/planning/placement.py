@@ -1,7 +1,7 @@
 """Chooses one of a platform's memories for each buffer and each array of constants.
 
-Items with the most accesses per byte are placed first, each in the cheapest memory that has room
-for it. An item that fits nowhere stays in its default memory, and a later check reports it.
+Items with the most accesses per byte are placed first, each in the cheapest memory that has space
+for it. An item that fits in no memory stays in its default memory, and a later check reports it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from firmwright.toolchain.platforms import Memory, Platform
 
 @dataclass(frozen=True)
 class MemoryChoices:
-    """The inputs of the choice of memories, in addition to the network.
+    """The recipe's and the platform's inputs for the choice of memories.
 
-    ``pins`` has the memories that the recipe asks for, by the names of tensors, scratch buffers and
-    arrays. ``taken`` are the bytes of each memory for other uses: the stack, the code.
+    ``pins`` has the memories that the recipe requests, by the names of tensors, scratch buffers and
+    arrays. ``taken`` has the bytes of each memory for other uses: the stack, the code.
     """
 
     platform: Platform
@@ -35,7 +35,9 @@ class MemoryChoices:
 
 @dataclass(frozen=True)
 class Item:
-    """A buffer or an array of constants; ``uses`` are the accessed bytes per byte of its size."""
+    """A buffer or an array of constants; ``uses`` is the number of accessed bytes per byte of its
+    size.
+    """
 
     name: str
     bytes: int
@@ -45,7 +47,7 @@ class Item:
 
 @dataclass
 class Room:
-    """A memory while it is filled: the bytes ``left`` for the ``arena`` after its constants."""
+    """A memory to fill: the bytes ``left`` for the ``arena`` after its constants."""
 
     memory: Memory
     left: int
@@ -65,9 +67,10 @@ class Room:
 
 @dataclass(frozen=True)
 class MemoryAssignment:
-    """The buffers with their memories, and the memories of constants that are not in the default.
+    """The buffers with their memories, and the memories of constants that are not in the default
+    memory.
 
-    ``rooms`` are the memories after they were filled.
+    ``rooms`` are the memories with their remaining bytes.
     """
 
     buffers: tuple[Buffer, ...]
@@ -76,7 +79,7 @@ class MemoryAssignment:
 
 
 def pin_buffers(buffers: Iterable[Buffer], choices: MemoryChoices) -> list[Buffer]:
-    """Return the buffers; a buffer that the recipe pins is in the pinned memory."""
+    """Return the buffers, with the pinned memory for each buffer that the recipe pins."""
     return [replace(b, memory=choices.pins.get(b.name, b.memory)) for b in buffers]
 
 
@@ -113,7 +116,7 @@ def choose_memories(
 
 
 class Filling:
-    """The memories while they are filled; ``chosen`` has the memory of each item."""
+    """The memories to fill; ``chosen`` has the memory of each item."""
 
     def __init__(self, choices: MemoryChoices) -> None:
         self.home = choices.platform.constants_memory
@@ -131,12 +134,12 @@ class Filling:
         return RAM if item.buffer else self.home
 
     def choose(self, item: Item) -> str:
-        """Return the cheapest memory that has room for an item, else its default memory."""
+        """Return the cheapest memory that has space for an item, or else its default memory."""
         found = (n for n in self.cheapest if self.serves(n, item) and self.fits(n, item))
         return next(found, self.find_home(item))
 
     def serves(self, name: str, item: Item) -> bool:
-        """Return whether an item may be in a memory: RAM has only variables, if there is flash."""
+        """Return whether a memory supports an item: if there is flash, RAM has only variables."""
         if item.buffer:
             return not self.rooms[name].memory.read_only
         return name != RAM or self.home == RAM
@@ -154,7 +157,9 @@ class Filling:
                 self.rooms[room].put(item)
 
     def needs_copy(self, name: str, item: Item) -> bool:
-        """Return whether the start-up code copies the item from flash, which contains it too."""
+        """Return whether the start-up code copies the item from flash, so that flash contains it
+        too.
+        """
         return item.buffer is None and name != self.home and not self.rooms[name].memory.read_only
 
 
@@ -197,7 +202,7 @@ def count_accesses(partition: Partition, kernels: Kernels) -> Counter[str]:
 
     A multiply-accumulate reads one element of its layer's inputs and one of its weights, which are
     the largest of its arrays. Other tensors are accessed once per element of the tensor or of the
-    results, whichever are more. The count ignores values that a kernel keeps in registers.
+    results, whichever number is larger. The count ignores values that a kernel keeps in registers.
     """
     macs = {region.name: region.macs for region in partition.regions}
     roots = partition.view_roots

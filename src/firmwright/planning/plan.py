@@ -67,14 +67,14 @@ class Plan:
     """The schedule and the static memory plan.
 
     ``locations`` has the location of every tensor and scratch buffer; a view has the location of
-    its source. A result that is written over an input has the input's location and buffer.
+    its source. A result that overwrites an input has the input's location and buffer.
     ``output_copies`` are (output index, location) pairs for outputs that no region writes
     directly. ``other_arenas`` has the bytes of the arenas in memories other than RAM.
     ``shared_functions`` are regions that call another region's function, because their C is equal.
     The states are in the first ``state_bytes`` of the arena. ``state_copies`` are (state index,
-    location) pairs: if no region writes the next value of a state there, it is copied.
+    location) pairs: if no region writes the next value of a state to its location, it is copied.
     ``constants`` has the memories of the arrays that are not with the other arrays in flash.
-    ``loops`` are calls that repeat: from one repetition to the next each of their tensors moves by
+    ``loops`` are calls that repeat: from one repetition to the next, each of their tensors moves by
     the same number of bytes, or stays.
     """
 
@@ -164,7 +164,7 @@ def move(location: Location, further: int) -> Location:
 
 
 def moves_evenly(loop: Loop, calls: Sequence[Call], locations: Mapping[str, Location]) -> bool:
-    """Return whether each tensor moves by the same bytes from each repetition to the next."""
+    """Return whether each tensor moves by the same number of bytes in each repetition."""
     for first in range(loop.first, loop.first + loop.calls):
         rows = zip(*(calls[n].places for n in range(first, loop.end, loop.calls)), strict=True)
         for row in rows:
@@ -181,8 +181,9 @@ def place_in_memories(
 ) -> dict[str, list[Buffer]]:
     """Return the placed buffers of each memory, sorted by memory; RAM is always included.
 
-    They need no more bytes of a memory than while it was filled. The buffers in RAM begin with
-    the ``states``; the others come after them.
+    They need no more bytes of a memory than the choice of memories counted. The buffers in RAM
+    begin
+    with the ``states``; the others come after them.
     """
     arenas = {}
     for memory in sorted({RAM, *(b.memory for b in placement.buffers)}):
@@ -221,7 +222,7 @@ def list_outputs(partition: Partition) -> tuple[str, ...]:
 def find_output_copies(
     partition: Partition, locations: Mapping[str, Location]
 ) -> Iterator[tuple[int, Location]]:
-    """Yield the outputs that no region writes directly, and the location of their bytes."""
+    """Yield the outputs that no region writes directly, each with the location of its bytes."""
     for index, name in enumerate(list_outputs(partition)):
         if locations[name] != Output(index):
             yield index, locations[name]
@@ -230,7 +231,9 @@ def find_output_copies(
 def find_state_copies(
     partition: Partition, locations: Mapping[str, Location]
 ) -> Iterator[tuple[int, Location]]:
-    """Yield the states whose next value is not in the state's location, and its location."""
+    """Yield the states whose next value is not in the state's location, each with that value's
+    location.
+    """
     for index, (state, result) in enumerate(partition.state_pairs):
         if locations[result] != locations[state]:
             yield index, locations[result]
@@ -239,7 +242,7 @@ def find_state_copies(
 def list_results(partition: Partition, schedule: Schedule) -> Iterator[Buffer]:
     """Yield a buffer for every tensor that regions write, in order of execution.
 
-    The tensors of a job that runs in parallel to the processor are needed until the wait for it.
+    The tensors of a job that runs in parallel to the processor stay in use until the wait for it.
     """
     tensors = {t.name: t for t in partition.tensors}
     regions = {r.name: r for r in partition.regions}

@@ -3,7 +3,8 @@
 A kernel with a ``wait_function`` only starts a job. A device runs its jobs one after the other, in
 order. A region on another device, or on the processor, waits for a job before it reads the job's
 result. If the job's device can signal the reader's device (an event), the processor starts the
-reader at once, and the reader's device waits. Without such kernels the order is the partition's.
+reader at once, and the reader's device waits. Without such kernels, the order is the partition's
+order.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStep:
-    """A region's turn, and the waits before it.
+    """A region in the order of execution, and the waits before it.
 
     ``events`` are calls that make its job wait for another device: until at most ``pending`` of the
     other device's started jobs remain. ``done_before`` is the index of the first step that may use
@@ -68,7 +69,8 @@ class JobQueues:
     """Jobs that run in parallel to the processor, in one queue per function that waits for them.
 
     ``started`` has the steps that start each queue's jobs. ``done_before`` has, for each of these
-    steps, the step before which its job was known to be done. ``implied`` has, for each job of a
+    steps, the first step before which its job is known to be done. ``implied`` has, for each job of
+    a
     queue, the number of jobs of other queues that are done once the job is done.
     """
 
@@ -84,7 +86,7 @@ class JobQueues:
     def prepare(
         self, region: str, reads: Iterable[str], step: int
     ) -> tuple[tuple[Wait, ...], tuple[Wait, ...]]:
-        """Return the waits before a region and its events; start the region's job, if any."""
+        """Return the waits and the events before a region; start the region's job, if any."""
         needed = self.find_needed(region, reads)
         paths = self.events.get(region, {})
         waits = self.wait({q: n for q, n in needed.items() if q not in paths}, step)
@@ -104,7 +106,9 @@ class JobQueues:
         return waits, tuple(events)
 
     def find_needed(self, region: str, reads: Iterable[str]) -> dict[str, int]:
-        """Return how many jobs of other queues have to be done before a region reads ``reads``."""
+        """Return how many jobs of each other queue have to be done before a region reads
+        ``reads``.
+        """
         own = self.queue_of.get(region)
         needed: dict[str, int] = {}
         for name in reads:
@@ -126,7 +130,7 @@ class JobQueues:
         return tuple(waits)
 
     def finish(self, queue: str, count: int, step: int) -> None:
-        """Record that jobs are done, and with them the jobs that they waited for."""
+        """Record that jobs are done, and that the jobs they waited for are done, too."""
         done = self.done[queue]
         if count > done:
             self.done_before.update(dict.fromkeys(self.started[queue][done:count], step))
@@ -136,7 +140,9 @@ class JobQueues:
 
 
 def find_dependencies(partition: Partition) -> dict[str, list[str]]:
-    """Return for each region the regions that wrote its inputs; a view has its source's writers."""
+    """Return for each region the regions that wrote its inputs; a view has the writers of its
+    source.
+    """
     writers: dict[str, set[str]] = {}
     reads: dict[str, list[str]] = {}
     for region in partition.regions:
@@ -147,7 +153,7 @@ def find_dependencies(partition: Partition) -> dict[str, list[str]]:
 
 
 def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
-    """Order regions by list scheduling: the next region is always the one that can begin first.
+    """Order regions by list scheduling: the next region is the one that can begin first.
 
     Among several, choose one that does not occupy the processor, then the one with the longest
     path to the end, then the first of the partition. A view comes before its first reader.

@@ -28,9 +28,9 @@ def find_written_states(
     schedule: Schedule,
     buffers: Sequence[Buffer],
 ) -> dict[str, str]:
-    """Return the buffers that can be in a state's place, as its next value, each with the state.
+    """Return the buffers that can be in a state's location as its next value, each with the state.
 
-    This requires that the state's last reader is done before, or that the kernel may write over
+    This requires that the state's last reader is done before, or that the kernel may overwrite
     the state. All other next values are copied after the last step.
     """
     sizes = {tensor.name: tensor.bytes for tensor in partition.tensors}
@@ -51,7 +51,7 @@ def find_written_states(
 
 
 def find_last_reads(partition: Partition, schedule: Schedule) -> dict[str, int]:
-    """Return the step in which each state is read last, or -1 if no step reads it.
+    """Return the step that reads each state last, or -1 if no step reads it.
 
     A state that an output shows is read after the last step.
     """
