@@ -31,10 +31,11 @@ class C(NamedTuple):
 
 @dataclass
 class Block:
-    """The lines between two braces, and the names and values that end with them.
+    """The lines between two braces, and the names and values that exist only there.
 
-    ``values`` and ``statement_values`` hold the variable of each expression that has one. The
-    latter are known only within one statement, because the next one can change their arrays.
+    ``values`` and ``statement_values`` map each expression that has a variable to this variable.
+    The
+    second is valid only within one statement, because the next one can change the arrays.
     """
 
     names: set[str] = field(default_factory=set)
@@ -57,7 +58,7 @@ class Blocks:
         self.lines.append(line)
 
     def make_name(self, stem: str) -> str:
-        """Return an identifier that no open block declares, and declare it in the innermost."""
+        """Return an identifier that no open block declares; declare it in the innermost block."""
         stem = name = c_identifier(stem)
         number = 0
         while any(name in block.names for block in self.open):

@@ -196,7 +196,7 @@ class Expressions:
         return C(f"{a} {symbol} {b} ? {a} : {b}", CHOICE, is_stable)
 
     def print_once(self, value: tvm.ir.Expr, kind: str) -> C:
-        """Return a constant or a variable, which may be used twice, for an expression."""
+        """Return a constant or a variable for an expression, so that it may be used twice."""
         printed = self.print(value)
         is_constant = isinstance(value, (tirx.IntImm, tirx.FloatImm))
         return printed if is_constant else self.blocks.keep(printed, kind)
@@ -281,7 +281,7 @@ class Expressions:
         raise ValueError(f"there is no C for TIR's {name}")
 
     def call(self, function: str, arguments: Sequence[tvm.ir.Expr], is_pure: bool = True) -> C:
-        """Return a call; a 64-bit argument is cast if a function of the project has 32 bits."""
+        """Return a call; a 64-bit argument is cast if the project's function has 32 bits."""
         self.functions.add(function)
         types = dict(enumerate(list_parameter_types().get(function, ())))
         given = self.print_all([narrow(a, types.get(n)) for n, a in enumerate(arguments)])
@@ -328,7 +328,7 @@ def is_always_defined(value: tirx.Expr) -> bool:
 
 
 def narrow(argument: tvm.ir.Expr, wanted: str | None) -> tvm.ir.Expr:
-    """Return a 64-bit argument as 32 bits if its parameter has 32, to avoid a warning of C."""
+    """Return a 64-bit argument as 32 bits if its parameter has 32 bits, to avoid a warning of C."""
     if wanted != "int32_t" or dtype_of(argument) != "int64":
         return argument
     if isinstance(argument, tirx.IntImm):

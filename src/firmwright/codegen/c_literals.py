@@ -52,7 +52,7 @@ def format_c_string(text: str) -> str:
 
 
 def format_c_value(value: np.generic) -> str:
-    """Return one number exactly; the most negative integers, which lack a literal, are macros."""
+    """Return one number exactly; the smallest integers, which have no literal, are macros."""
     if isinstance(value, np.floating):
         return format_c_float(value.tobytes()[::-1].hex())
     if isinstance(value, np.bool_):

@@ -103,7 +103,7 @@ def print_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
 
 
 def flatten_prim_func(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return plain loops over arrays of one axis, for a target that continues from them."""
+    """Return plain loops over arrays of one axis, for a target that lowers them further."""
     module = tvm.IRModule({"kernel": function.with_attr("global_symbol", "kernel")})
     for step in (bound_data_indices, *FLATTENING_PASSES):
         module = step(module)
@@ -111,7 +111,7 @@ def flatten_prim_func(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def drop_pragmas(body: tirx.Stmt) -> tirx.Stmt:
-    """Remove the pragmas of statements; loops in their plain order satisfy all of them."""
+    """Remove the pragmas of statements; loops in their original order satisfy all pragmas."""
 
     def drop(hint: tirx.AttrStmt) -> tirx.Stmt:
         return hint.body if hint.attr_key.startswith("pragma_") else hint

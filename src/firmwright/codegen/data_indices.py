@@ -146,7 +146,7 @@ class Bounds:
         return self.limit_term(index, limit) if isinstance(index, SUMS) else index
 
     def find_reach(self, index: tirx.Expr) -> int:
-        """Return the largest magnitude of an index without its unlimited terms."""
+        """Return the maximum magnitude of an index without its unlimited terms."""
         if isinstance(index, SUMS):
             first, second = self.find_reach(index.a), self.find_reach(index.b)
             is_product = isinstance(index, tirx.Mul)

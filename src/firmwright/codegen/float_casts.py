@@ -1,6 +1,6 @@
 """Limits casts of floats to integers, which C leaves undefined for NaN and values out of range.
 
-The model's casts are limited before, by :mod:`firmwright.transforms.undefined_behavior`. The casts
+:mod:`firmwright.transforms.undefined_behavior` has limited the model's casts before. The casts
 here are of coordinates that TVM's operators compute, and of a network's integers stored as floats.
 """
 

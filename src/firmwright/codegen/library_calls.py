@@ -1,8 +1,8 @@
 """Calls a user's C functions, which receive their tensors as DLPack's ``DLTensor``.
 
 In TIR, such a call is TVM's call of a packed function with a plain name; the names of functions of
-TVM's runtime contain a point. The tensors' shapes are constants, so each call fills its structs on
-the stack.
+TVM's runtime contain a period. The tensors' shapes are constants, so each call fills its structs
+on the stack.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def place_scalars(body: tirx.Stmt, scalars: set[tirx.Var]) -> tirx.Stmt:
 
 
 def place(body: tirx.Stmt, allocation: tirx.AllocBuffer) -> tirx.Stmt | None:
-    """Return a block with the declaration before the first value; None if that is not possible."""
+    """Return a block with the declaration before the first value, or None if impossible."""
     array, statements = allocation.buffer, list_statements(body)
     users = [number for number, part in enumerate(statements) if mentions(part, array)]
     first = statements[users[0]]
@@ -183,7 +183,7 @@ def place(body: tirx.Stmt, allocation: tirx.AllocBuffer) -> tirx.Stmt | None:
 
 
 def place_inside(statement: tirx.Stmt, allocation: tirx.AllocBuffer) -> tirx.Stmt | None:
-    """Return a loop or branch whose body has the declaration; None if it cannot be there."""
+    """Return a loop or branch whose body has the declaration, or None if impossible."""
     if isinstance(statement, tirx.For):
         header, inner = statement.extent, statement.body
     elif isinstance(statement, tirx.IfThenElse) and statement.else_case is None:
@@ -204,7 +204,7 @@ def place_inside(statement: tirx.Stmt, allocation: tirx.AllocBuffer) -> tirx.Stm
 def begins_assigned(part: tirx.Stmt, array: tirx.Var) -> bool | None:
     """Return whether every path through a statement writes an array before it reads it.
 
-    None if the statement does not use the array.
+    Return None if the statement does not use the array.
     """
     if not mentions(part, array):
         return None

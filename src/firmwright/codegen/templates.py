@@ -29,7 +29,7 @@ def template_folder() -> Traversable:
 def find_templates(name: str, own: Sequence[Path] = ()) -> list[Traversable]:
     """Return each template or folder of templates with this name, e.g. ``network``.
 
-    ``own`` are folders of templates in addition to the package's folders.
+    ``own`` has folders of templates in addition to the package's folders.
     """
     parts = name.split("/")
     places = [root.joinpath(*parts) for root in (template_folder(), *own)]

@@ -16,8 +16,7 @@ import numpy.typing as npt
 def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Write named arrays as an uncompressed ``.npz``; the same arrays produce the same bytes.
 
-    ``numpy.savez`` does not: it leaves the sizes open at first, and Python versions write those
-    differently.
+    ``numpy.savez`` writes the sizes after the data, and Python versions encode that differently.
     """
     with ZipFile(path, "w") as archive:
         for name, array in arrays.items():

@@ -1,4 +1,4 @@
-"""Follows the operators of a layer backwards: clips, reshapes, an addition, the sums of products.
+"""Follows the operators of a layer backward: clips, reshapes, an addition, the sums of products.
 
 ``definitions`` maps each variable to its value. A function of this module follows a value to the
 operators that computed it, and returns the value before them.
@@ -28,7 +28,7 @@ def list_definitions(function: Function) -> Definitions:
 
 
 def skip_reshapes(value: Expr, definitions: Definitions) -> Expr:
-    """Return the tensor before any reshapes, which has the same elements."""
+    """Return the tensor before any reshapes; it has the same elements."""
     while (call := definitions.get(value)) is not None and operator_name(call) == "relax.reshape":
         value = call.args[0]
     return value

@@ -1,4 +1,4 @@
-"""Finds the parts of tensors that are runs of adjacent elements, and the tensors joined of them.
+"""Finds the parts of tensors that are runs of adjacent elements, and the tensors that join them.
 
 A part is such a run only along the outermost axis that is longer than 1.
 """
@@ -28,7 +28,7 @@ def keeps_order(value: relax.Expr) -> bool:
 
 
 def list_parts(value: relax.Expr) -> list[relax.Expr]:
-    """Return the tensors that a concatenation stores one after the other, else []."""
+    """Return the tensors that a concatenation stores one after the other, or []."""
     if operator_name(value) != "relax.concat" or not isinstance(value.args[0], relax.Tuple):
         return []
     shape = static_shape(value)
@@ -37,7 +37,7 @@ def list_parts(value: relax.Expr) -> list[relax.Expr]:
 
 
 def find_first_element(take: tvm.ir.Call) -> int | None:
-    """Return the first element of the part that a constant index selects, else None."""
+    """Return the first element of the part that a constant index selects, or None."""
     data, index = take.args[:2]
     if not isinstance(index, Constant) or static_shape(index) or take.attrs.axis is None:
         return None

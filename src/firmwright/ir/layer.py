@@ -80,7 +80,7 @@ class Scaling:
 
 @dataclass(frozen=True, eq=False)
 class LayerGeometry:
-    """The images that a layer reads and writes, and the window that it moves over them.
+    """The images that a layer reads and writes, and the window that moves over the input.
 
     The heights and widths of a dense layer are 1. ``padding`` is (top, left, bottom, right).
     """

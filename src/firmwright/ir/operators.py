@@ -93,7 +93,7 @@ def count_macs(call: tvm.ir.Call) -> int:
 
 
 def read_clip_bounds(value: relax.Expr) -> tuple[float, float] | None:
-    """Return the range to which an operator clips its first operand, None if it does more."""
+    """Return the range to which an operator clips its first operand, or None if it does more."""
     name = operator_name(value)
     if name == "relax.clip" and all(hasattr(a, "value") for a in value.args[1:]):
         low, high = (float(a.value) for a in value.args[1:])
@@ -143,6 +143,6 @@ def short_name(value: relax.Expr) -> str:
 
 
 def is_same_kind(source: str, relax_name: str) -> bool:
-    """Return whether a source operator's kind, e.g. ``TopK`` or ``TOPK_V2``, is this Relax one."""
+    """Return whether a source operator's kind, e.g. ``TOPK_V2``, is this Relax operator."""
     plain = re.sub(r"_|[123]d$", "", relax_name).lower()
     return source.replace("_", "").lower().removesuffix("v2").removesuffix("2d") == plain

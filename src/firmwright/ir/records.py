@@ -55,9 +55,9 @@ def read_record(path: Path, kind: type[Record]) -> Record:
 
 
 def find_wrong_field(record: Any, kind: type) -> str:
-    """Return which field of a dataclass has a value of the wrong type, or '' if all are right.
+    """Return the field of a dataclass whose value has a wrong type, or '' if all types are right.
 
-    The user's Python makes such dataclasses. Without this check, their files could be written, but
+    The user's Python makes such dataclasses. Without this check, their files could be written but
     not read.
     """
     try:
@@ -81,7 +81,7 @@ def can_write(value: object) -> bool:
 
 
 def follow(record: Any, place: str) -> Any:
-    """Return the value at a path like ``inputs[0].dtype``; a path into a mapping returns it."""
+    """Return the value at a path like ``inputs[0].dtype``; a path may lead into a mapping."""
     for word in re.findall(r"\w+", place):
         record = record[int(word)] if word.isdigit() else getattr(record, word)
     return record

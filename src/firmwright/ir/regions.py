@@ -62,12 +62,12 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class RuleViolation:
-    """A rule of a device that an operator breaks; the sentence has the value that breaks the rule.
+    """A rule of a device that an operator violates; the sentence has the offending value.
 
-    ``device`` is the device's name in the mix; the device itself leaves it empty. The rule holds
-    after all ``changes``, or after the ``remedy``. Without either, no change that makes the rule
-    pass is known. ``operator`` is the kind of the operator that breaks the rule; it is '' if the
-    rule is about more than one operator.
+    ``device`` is the device's name in the mix; the device itself leaves it empty. The operator
+    satisfies the rule after all ``changes``, or after the ``remedy``. Without either, no change is
+    known that satisfies the rule. ``operator`` is the kind of the operator; it is '' if the rule is
+    about more than one operator.
     """
 
     device: str = field(default="", kw_only=True)
@@ -170,7 +170,7 @@ class Partition:
 
     @property
     def view_places(self) -> dict[str, tuple[str, int]]:
-        """The tensor that contains the bytes of each tensor, and the byte at which they begin."""
+        """The tensor that contains the bytes of each tensor, and the byte offset in that tensor."""
         places = {tensor.name: (tensor.name, 0) for tensor in self.tensors}
         size = {tensor.name: tensor.bytes for tensor in self.tensors}
 

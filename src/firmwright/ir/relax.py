@@ -74,7 +74,7 @@ def constant_array(value: relax.Expr) -> npt.NDArray[np.generic]:
 
 
 def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
-    """Return the value that a variable is bound to so far; any other expression is unchanged."""
+    """Return the value that a variable is bound to; return any other expression unchanged."""
     bound = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
     return value if bound is None else bound
 

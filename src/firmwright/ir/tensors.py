@@ -150,7 +150,8 @@ class ModelSignature:
 class BatchLayout:
     """The positions of a batch's samples in the outputs (file ``partition/batch.json``).
 
-    ``output_axes`` has the batch axis of each output, or None if all samples share the output.
+    ``output_axes`` has the batch axis of each output, which is None if all samples share the
+    output.
     """
 
     size: int

@@ -52,8 +52,8 @@ PLAIN = ""
 class Option:
     """A device for a group, and the layout of the group's tensors.
 
-    ``composite`` is the device's, None on the last device. ``price`` is None for a group that has
-    no other device.
+    ``composite`` is the composite of the device; it is None on the last device. ``price`` is None
+    for a group that has no other device.
     """
 
     device: str
@@ -68,7 +68,7 @@ Options = tuple[Option, ...]
 def partition_by_cost(
     module: IRModule, interface: ModelInterface, mix: Sequence[Device]
 ) -> tuple[IRModule, Partition]:
-    """Return the cheapest partition, as :func:`partition_module` returns the one by order.
+    """Return the cheapest partition, in the form that :func:`partition_module` returns.
 
     Raises CostError if a device that accepts operators has no number for them.
     """
@@ -179,9 +179,10 @@ class Network:
                 yield self.make_table(tensor, nodes, counts, by_layout=False)
 
     def find_users(self, roots: Mapping[str, str]) -> Mapping[str, list[int | None]]:
-        """Return the writer of each tensor, None for inputs of the network, then its readers.
+        """Return the users of each tensor: its writer, which is None for inputs of the network,
+        then its readers.
 
-        Tensors with the same root count as one; then views do not use it.
+        Tensors with the same root count as one tensor; a view is then not a user.
         """
         whole = all(name == root for name, root in roots.items())
         users: dict[str, list[int | None]] = {roots[n]: [None] for n in self.partition.inputs}
@@ -275,7 +276,7 @@ class Network:
         return replace(self.asked, taken=taken, violations=violations)
 
     def list_passed_over(self, option: Option, group: Group) -> list[str]:
-        """Return the devices that accept operators of a group and do not run it."""
+        """Return the devices that accept operators of a group but do not run it."""
         assert group.composite
         variables = group.composite.variables
         return [
@@ -287,7 +288,7 @@ class Network:
 
 
 def describe_costs(options: Options, last: str) -> str:
-    """Return the prices of the devices in words."""
+    """Return the prices of the devices as text."""
     prices = list(dict.fromkeys(str(option.price) for option in options))
     if all(option.device != last for option in options):
         prices.append(f"{last} states no cycles, so it is not an option")

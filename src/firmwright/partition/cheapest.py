@@ -32,7 +32,7 @@ class Table:
 
 
 def find_cheapest(counts: Mapping[int, int], tables: Iterable[Table]) -> dict[int, int]:
-    """Return the choice of each node with which the sum of all tables is least.
+    """Return the choice of each node that minimizes the sum of all tables.
 
     ``counts`` has the number of choices of each node, at least two. If costs are equal,
     the first choice of a node is used. Raises TooManyCombinationsError.
@@ -61,7 +61,7 @@ def find_cheapest(counts: Mapping[int, int], tables: Iterable[Table]) -> dict[in
 def join_tables(
     tables: Sequence[Table], nodes: tuple[int, ...], counts: Mapping[int, int]
 ) -> npt.NDArray[Any]:
-    """Return the sum of tables as a table over ``nodes``, which include all of theirs."""
+    """Return the sum of tables as a table over ``nodes``, which include the nodes of each."""
     shape = tuple(counts[node] for node in nodes)
     if prod(shape) > LARGEST_TABLE:
         raise TooManyCombinationsError

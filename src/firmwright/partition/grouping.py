@@ -42,10 +42,11 @@ region of thousands of operators would overflow the stack after minutes."""
 
 @dataclass
 class Group:
-    """Bindings that run as one function; ``items`` select from the last one's several results.
+    """Bindings that run as one function; ``items`` select from several results of the last
+    binding.
 
     If the group is a ``composite``, ``device`` is the device that runs it, and ``read_outside``
-    are its results.
+    has its results.
     """
 
     bindings: list[relax.VarBinding] = field(default_factory=list)
@@ -192,7 +193,7 @@ def find_results(
 def sort_groups(
     bindings: list[relax.VarBinding], group_of: Mapping[relax.Var, Group]
 ) -> list[Group]:
-    """Return the groups, each after the groups that it reads, else in the order of their roots."""
+    """Return the groups in the order of their roots, but each after the groups that it reads."""
     order = {b.var: i for i, b in enumerate(bindings)}
     groups = {id(g): g for g in group_of.values()}
     waiting = sorted(groups.values(), key=lambda g: order[g.root])

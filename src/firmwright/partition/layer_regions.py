@@ -83,7 +83,7 @@ def describe_region(
 def find_separating_layer(
     region: Sequence[int], others: set[int], layers: LayerGraph
 ) -> int | None:
-    """Return the nearest layer, of neither, that separates the region from ``others``, or None."""
+    """Return the nearest layer outside both that separates the region from ``others``, or None."""
     waiting = [p for number in region for p in layers.reads[number] if p not in region]
     for number in waiting:  # grows
         if number not in others and reaches(number, others, layers):

@@ -1,4 +1,4 @@
-"""Numbers the layers of a network: groups of operators that a device accepts or rejects as one."""
+"""Numbers the layers of a network: groups of operators that a device accepts or rejects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONVERSIONS = frozenset({"quantize", "dequantize", "astype"})
 
 @dataclass
 class LayerGraph:
-    """Layers, numbered in order of execution; ``outputs`` are the results of the network."""
+    """Layers in order of execution, numbered; ``outputs`` has the results of the network."""
 
     groups: Sequence[Group]
     outputs: Sequence[relax.Var]

@@ -29,11 +29,14 @@ def insert_transforms(
 ) -> tuple[IRModule, Partition]:
     """Insert the fewest transforms between the regions of ``device`` and the others.
 
-    If several choices need as few transforms, use the one that moves the fewest bytes. Functions of
-    other regions in the layout have its shapes; functions of the device's regions keep the plain
+    If several choices need equally few transforms, use the one that moves the fewest bytes.
+    Functions
+    of other regions in the layout have its shapes; functions of the device's regions keep the plain
     shapes. ``fallback`` runs the transforms; ``device`` generates their C. If the layout allows no
-    transforms, all tensors that are connected with a region of the device are in its layout, also
-    inputs and outputs of the network. Raises UserError if a connected region cannot use the layout.
+    transforms, all tensors that are connected with a region of the device are in its layout,
+    including inputs and outputs of the network. Raises UserError if a connected region cannot use
+    the
+    layout.
     """
     native = {r.name for r in partition.regions if r.device == device}
     if not native:
@@ -127,7 +130,8 @@ def choose_layout_regions(
 ) -> set[str]:
     """Return the names of the regions whose tensors are in the device's layout.
 
-    The tensors of ``native`` regions have to be in it, tensors of ``flexible`` regions may be.
+    Tensors of ``native`` regions must be in the layout. Tensors of ``flexible`` regions may be in
+    it.
     """
     edges: list[tuple[Node, Node, int]] = []
     for region in partition.regions:
@@ -151,7 +155,7 @@ def choose_layout_regions(
 
 
 def find_touching(partition: Partition) -> dict[str, list[str]]:
-    """Return for each tensor the regions that read or write it, and the program's plain side."""
+    """Return for each tensor the regions that read or write it; the program is a plain region."""
     touching: dict[str, list[str]] = defaultdict(list)
     for name in (*partition.inputs, *partition.outputs):
         touching[name].append(PLAIN)
@@ -166,7 +170,7 @@ def to_layout(tensor: Tensor, layout: Layout) -> Tensor:
 
 
 class TransformInserter:
-    """Builds the partition region by region, with transforms; ``functions`` are the transforms'."""
+    """Builds the partition region by region, with transforms; ``functions`` has their functions."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
 """Chooses a memory for every tensor if some devices do not reach all memories.
 
 A platform lists the ``memories`` that an accelerator reaches. The processor, and an accelerator
-without a list, reach all of them. The inputs and outputs of the network are in ``ram``. A tensor
-is in a memory that its writer and most of its readers reach. For the other readers the tensor is
-copied, once for each memory: by the first device that ``copies`` and reaches both memories, else
-by the fallback.
+without a list, reach all memories. The inputs and outputs of the network are in ``ram``. A tensor
+is in a memory that its writer and most of its readers reach. For the other readers, the tensor is
+copied once per memory: by the first device that ``copies`` and reaches both memories, or else by
+the fallback.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def assign_memories(
 
 
 def find_reach(mix: Sequence[Device]) -> ReachableMemories:
-    """Return the memories with tensors of the devices that the platform limits to some."""
+    """Return, for each device that the platform limits to some memories, these memories."""
     platform = mix[-1].context.platform
     constant = {name for name, memory in platform.memories.items() if memory.read_only}
     numbers = {d.name: platform.accelerators.get(d.name, {}) for d in mix}
@@ -129,7 +129,7 @@ class CopyInserter:
         self.regions.append(region)
 
     def ensure_memory(self, name: str, memories: Sequence[str], reader: str) -> str:
-        """Return the name of a tensor in one of the memories: itself or an old or new copy."""
+        """Return the name of a tensor in one of the memories: the tensor or a copy."""
         if self.memory_of[name] in memories:
             return name
         made = [self.copies[name, m] for m in memories if (name, m) in self.copies]

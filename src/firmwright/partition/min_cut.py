@@ -15,10 +15,11 @@ UNCUTTABLE = 1 << 62
 def find_source_side(
     edges: Iterable[tuple[Node, Node, int]], source: Node, sink: Node
 ) -> set[Node]:
-    """Return the smaller side of the cheapest cut between two nodes: the one with the source.
+    """Return the side of the cheapest cut between two nodes that contains the source.
 
-    ``edges`` are (from, to, cost); a cut costs the sum of its edges from the source's side to the
-    other side.
+    Among the cheapest cuts, use the one with the smallest such side. ``edges`` are (from, to,
+    cost); a
+    cut costs the sum of its edges from the source's side to the other side.
     """
     free: dict[Node, dict[Node, int]] = defaultdict(lambda: defaultdict(int))
     for start, end, cost in edges:

@@ -168,9 +168,9 @@ def find_views(
     dequantized: set[relax.Var],
     choices: DeviceAssignment,
 ) -> tuple[dict[relax.Var, int], set[relax.Var]]:
-    """Return the parts of tensors, with their byte offsets, and the tensors joined of parts.
+    """Return the parts of tensors, with their byte offsets, and the tensors that consist of parts.
 
-    Both are empty if a device of the mix has a special layout: parts would be elsewhere in it.
+    Both are empty if a device of the mix has a special layout, in which parts have other offsets.
     They are also empty if the last device is a separate core: loads may need more alignment.
     """
     *_, last = choices.mix
@@ -308,8 +308,8 @@ def name_anchor(group: Group) -> str:
 def find_anchor(group: Group) -> relax.VarBinding:
     """Return the operator that describes the group best.
 
-    It is the one with the most multiply-accumulates, else the last that sums or compares many
-    elements, else the last that computes at all.
+    It is the operator with the most multiply-accumulates, else the last that sums or compares many
+    elements, else the last that computes.
     """
     by_cost = max(group.bindings, key=lambda b: count_macs(b.value))
     if count_macs(by_cost.value):
@@ -326,10 +326,10 @@ def region_name(index: int, group: Group) -> str:
 
 
 def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]:
-    """Return the source model's names in the group, without the names that importers made.
+    """Return the names in the group that come from the source model, not from importers.
 
     Multiplications come first, because readers know a region by its first name: a dense layer
-    with the Flatten before it is a dense layer.
+    with a Flatten before it is a dense layer.
     """
     anchor = find_anchor(group)
     about = group.bindings.index(anchor) if count_macs(anchor.value) else 0
@@ -342,5 +342,5 @@ def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]
 
 
 def is_view(group: Group, outputs: list[relax.Var]) -> bool:
-    """Return whether the group needs no code: it reshapes, and is not an output to be filled."""
+    """Return whether the group needs no code: it only reshapes, and its result is not an output."""
     return group.root not in outputs and all(keeps_order(b.value) for b in group.bindings)

@@ -1,9 +1,9 @@
 """Prices the regions of a network on the devices of a mix: work, layout transforms and copies.
 
 If the platform has ``timing``, prices are microseconds from its table, and a region on another
-core than the last device's costs a call. Otherwise prices are cycles: the device's
-``estimate_cycles``, or the ``cycles`` of the kernel that the device writes. Cycles of all devices
-count as equally long. The overlap of devices is not modelled.
+core than the last device's core costs a call. Otherwise prices are cycles: the device's
+``estimate_cycles``, or the ``cycles`` of the kernel that the device writes. A cycle is assumed to
+be equally long on all devices. The prices do not model the overlap of devices.
 """
 
 from __future__ import annotations

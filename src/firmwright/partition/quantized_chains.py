@@ -99,7 +99,7 @@ def find_quantized_chains(
 def match_chain(
     first: relax.VarBinding, behind: Collection[str], bound: Bound, reader: Bound
 ) -> QuantizedChain | None:
-    """Follow an operator to the quantize of its result; ``bound`` are values of one reader."""
+    """Follow an operator to the quantize of its result; ``bound`` are values with one reader."""
     steps: list[QuantizedStep] = []
     variables: list[relax.Var] = []
     current: relax.VarBinding | None = first
@@ -123,7 +123,7 @@ def find_operands(
 ) -> list[tuple[relax.Var, StoredTensor | None]] | None:
     """Return each operand with its stored tensor, or None if one has no dequantize.
 
-    The result ``last`` of the step before has None in place of a stored tensor.
+    For ``last``, the result of the previous step, the stored tensor is None.
     """
     tensors = [a for a in call.args if isinstance(a, relax.Var | relax.Tuple | Constant)]
     found: list[tuple[relax.Var, StoredTensor | None]] = []

@@ -61,7 +61,7 @@ def is_made_at_last_read(
 def insert_copy(
     partition: Partition, number: int, name: str, device: str, reason: str
 ) -> Partition:
-    """Copy a state's next value after the region that makes it, else after all regions."""
+    """Copy a state's next value after the region that makes it, or after all regions."""
     (_, result) = partition.state_pairs[number]
     root = partition.view_roots[result]
     made = next((i for i, r in enumerate(partition.regions) if root in r.outputs), None)

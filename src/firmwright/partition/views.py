@@ -1,7 +1,6 @@
-"""Finds operators that need no code: they show a part of a tensor, or join tensors.
+"""Finds operators that need no code: they select a part of a tensor, or join tensors.
 
-A pointer to a part is enough. The operator that writes a tensor that is joined may write it into
-the whole one.
+A pointer to a part is enough. An operator may write its result directly into a joined tensor.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from firmwright.ir.tensors import ELEMENT_BYTES
 
 
 def find_picks(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> dict[Var, int]:
-    """Return the variables that show a part of a tensor, with the byte offset of the part.
+    """Return the variables that are a part of a tensor, with the byte offset of the part.
 
     Variables that are ``fixed`` are neither such parts nor the tensors of such parts.
     """
@@ -49,7 +48,7 @@ def find_joints(bindings: Sequence[VarBinding], fixed: Collection[Var]) -> set[V
 
 
 def find_path(value: Expr, made: Mapping[Var, Expr]) -> list[Expr]:
-    """Return a value and its sources through reshapes, up to the one that computes the bytes."""
+    """Return a value and its sources through reshapes, back to the result of an operator."""
     path = [value]
     while keeps_order(made.get(path[-1])):
         path.append(read_variables(made[path[-1]])[0])
