@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -14,13 +15,16 @@ from firmwright.errors import UserError
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add the commands to a parser of commands."""
-    new = commands.add_parser("new", help="create the files of a custom board").add_subparsers(
-        dest="kind", required=True, metavar="KIND"
-    )
+    new = commands.add_parser(
+        "new", help="create the files of a custom board, or the package of a device"
+    ).add_subparsers(dest="kind", required=True, metavar="KIND")
     sentence = "copy a built-in platform file and its board's folder as a custom board"
     board = new.add_parser("board", help=sentence, description=sentence)
     board.add_argument("name", metavar="NAME", help="the name of the new platform and board")
     board.add_argument("--like", required=True, metavar="PLATFORM", help="a built-in platform")
+    sentence = "write a Python package with a device: its class, rules, driver and a test"
+    device = new.add_parser("device", help=sentence, description=sentence)
+    device.add_argument("name", metavar="NAME", help="the name of the device, as in `target`")
     sentence = "write the first files for a model: a recipe, samples, dodo.py and a CI workflow"
     begin = commands.add_parser("init", help=sentence, description=sentence)
     begin.add_argument("model", nargs="?", metavar="MODEL", help="a model file")
@@ -63,6 +67,21 @@ def begin_board(options: argparse.Namespace) -> list[str]:
     written = write_new_board(name, options.like, Path())
     use = f"Build for it with platform={name}.yaml, or `platform: {name}.yaml` in a recipe."
     return [*(f"wrote {path}" for path in written), use]
+
+
+def begin_device(options: argparse.Namespace) -> list[str]:
+    """Write the package of a device; return the lines to print."""
+    from firmwright.project.new_device import write_new_device
+
+    written = write_new_device(options.name, Path())
+    install = "python -m pip install -e '.[test]' && python -m pytest"
+    use = f"Install and test it: cd {os.path.commonpath(written)} && {install}"
+    return [*(f"wrote {path}" for path in written), use]
+
+
+def begin_new(options: argparse.Namespace) -> list[str]:
+    """Write the files of a custom part; return the lines to print."""
+    return {"board": begin_board, "device": begin_device}[options.kind](options)
 
 
 def begin_repository(options: argparse.Namespace) -> list[str]:
@@ -142,4 +161,4 @@ def begin_schema(options: argparse.Namespace) -> list[str]:
     return [f"wrote {written}", f"Recipes in its folder begin with: {FIRST_LINE}"]
 
 
-COMMANDS = {"init": begin_repository, "new": begin_board, "schema": begin_schema}
+COMMANDS = {"init": begin_repository, "new": begin_new, "schema": begin_schema}

@@ -1,7 +1,6 @@
 """Exports the network as packages of build systems: one folder of ``templates/exports`` each.
 
-The folder's ``export.yaml`` is a :class:`firmwright.recipe.build_systems.Export`. The templates
-have the paths of their files in the package. ``{{name}}`` in a path is replaced as in a template.
+The folder's ``export.yaml`` is a :class:`firmwright.recipe.build_systems.Export`.
 """
 
 from __future__ import annotations
@@ -19,15 +18,11 @@ from typing import Any
 import numpy.typing as npt
 
 from firmwright.codegen.c_literals import format_c_values
-from firmwright.codegen.templates import (
-    TEMPLATE_SUFFIX,
-    make_environment,
-    render,
-    template_folder,
-)
+from firmwright.codegen.templates import make_environment
 from firmwright.errors import UserError
 from firmwright.project.files import network_file
 from firmwright.project.interface import Port, view_as_c_type
+from firmwright.project.template_folders import render_folder
 from firmwright.project.write import write_file
 from firmwright.recipe.build_systems import Export, load_export
 from firmwright.toolchain import Platform
@@ -93,14 +88,9 @@ def write_export(name: str, network: ExportedNetwork, folder: Path) -> None:
     for file, text in network.drivers.items():
         write_file(folder / export.network / file, text)
     variables = export_variables(network, export, folder / export.network)
-    env = make_environment()
-    root = f"exports/{name}"
-    for template in sorted(list_all_templates(root)):
-        place = env.from_string(template.removeprefix(f"{root}/")).render(variables)
-        text = render(env, template, variables)
-        write_file(folder / place.removesuffix(TEMPLATE_SUFFIX), text)
+    render_folder(f"exports/{name}", variables, folder)
     if export.archive:
-        write_zip(folder / env.from_string(export.archive).render(variables), folder)
+        write_zip(folder / make_environment().from_string(export.archive).render(variables), folder)
 
 
 def write_zip(path: Path, folder: Path) -> None:
@@ -120,15 +110,6 @@ def refuse_machine_code(name: str, sources: Path) -> None:
                 f"`libraries` has {file.name}, and packages contain only C; leave `export: "
                 f"{name}` out"
             )
-
-
-def list_all_templates(folder: str) -> list[str]:
-    """Return the templates of a folder and of its subfolders."""
-    root = template_folder().joinpath(*folder.split("/"))
-    return [
-        f"{folder}/{path.relative_to(str(root)).as_posix()}"
-        for path in Path(str(root)).rglob(f"*{TEMPLATE_SUFFIX}")
-    ]
 
 
 def export_variables(network: ExportedNetwork, export: Export, sources: Path) -> dict[str, Any]:

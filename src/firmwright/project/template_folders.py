@@ -1,0 +1,37 @@
+"""Renders all templates of a folder; their paths in it are the paths of the written files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from firmwright.codegen.templates import (
+    TEMPLATE_SUFFIX,
+    make_environment,
+    render,
+    template_folder,
+)
+from firmwright.project.write import write_file
+
+
+def render_folder(root: str, variables: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write the templates below ``root`` into ``folder``; return the written files, sorted.
+
+    ``{{name}}`` in a template's path is replaced as in its text.
+    """
+    env, written = make_environment(), []
+    for template in sorted(list_all_templates(root)):
+        place = env.from_string(template.removeprefix(f"{root}/")).render(variables)
+        written.append(folder / place.removesuffix(TEMPLATE_SUFFIX))
+        write_file(written[-1], render(env, template, variables))
+    return written
+
+
+def list_all_templates(folder: str) -> list[str]:
+    """Return the templates of a folder and of its subfolders."""
+    root = Path(str(template_folder().joinpath(*folder.split("/"))))
+    return [
+        f"{folder}/{path.relative_to(root).as_posix()}"
+        for path in root.rglob(f"*{TEMPLATE_SUFFIX}")
+    ]
