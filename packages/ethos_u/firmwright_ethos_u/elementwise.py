@@ -20,8 +20,11 @@ from firmwright_ethos_u.operations import split_scale, zero_point
 from firmwright_ethos_u.stream import Accelerator, Operation
 
 UNARY = {"LRELU", "ABS", "CLZ"}
-HEADROOM = {1: 19, 2: 14}
-"""Left shift of the operand without a scale, by its bytes, if the other operand has 32 bits."""
+HEADROOM = {1: 20, 2: 15}
+"""Left shift of both operands before their scales, by their bytes, if one scale has 32 bits.
+
+The scale of the other operand is 1/2. The shift of the register includes this left shift.
+"""
 
 WORD_BITS = 32
 BOTH, ONLY_A, ONLY_B = 0, 1, 2
@@ -81,9 +84,12 @@ def scale_operands(operation: Operation, a: Array, b: Array, size: int) -> tuple
         return a * scale, b * operation["OPB_SCALE"]
     if mode > ONLY_B or size not in HEADROOM:
         raise operation.reject(f"has an unsupported scale mode ({mode}, {size} bytes)")
-    if mode == ONLY_A:
-        return rescale(a, scale, shift, DOUBLE), b << HEADROOM[size]
-    return a << HEADROOM[size], rescale(b, scale, shift, DOUBLE)
+    left = HEADROOM[size]
+
+    def apply(values: Array) -> Array:
+        return rescale(values << left, scale, shift + left, DOUBLE)
+
+    return (apply(a), b << left - 1) if mode == ONLY_A else (a << left - 1, apply(b))
 
 
 def add(operation: Operation, a: Array, b: Array, size: int) -> Array:
