@@ -12,12 +12,13 @@ from ethosu import regor
 
 from firmwright.device import run_in_copy
 from firmwright_ethos_u.constraints import find_broken_constraint
+from firmwright_ethos_u.dense import find_dense, round_once
 from firmwright_ethos_u.errors import VelaError
 from firmwright_ethos_u.hardware import HARDWARE, MEMORY_MODES
 from firmwright_ethos_u.memory import Array, Bytes
 from firmwright_ethos_u.simulator import simulate
 
-OPTIONS = "[compiler]\noutput_format=Raw\ncop_format=COP1\n"
+OPTIONS = "[compiler]\noutput_format=Raw\ncop_format=COP1\nenable_db=true\n"
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def run_vela(family: str, network: bytes, system: str) -> CompiledNetwork:
         raise VelaError(f"Vela rejects the network: {' '.join(reason.split())}") from error
     scratch = (compiled.scratch, compiled.scratch_fast)
     return CompiledNetwork(
-        payload=compiled.command_stream,
+        payload=round_once(compiled.command_stream, find_dense(compiled.opt_database)),
         constants=bytes(compiled.read_only.data),
         constants_region=compiled.read_only.region,
         scratch={memory.region: memory.size for memory in scratch if memory.size},

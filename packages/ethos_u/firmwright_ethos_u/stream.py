@@ -122,6 +122,14 @@ def read_payload(payload: bytes) -> tuple[Accelerator, list[int]]:
     raise StreamError("driver payload: has no command stream")
 
 
+def replace_commands(payload: bytes, words: list[int]) -> bytes:
+    """Return a payload of `read_payload` with another command stream, which is its last action."""
+    _, replaced = read_payload(payload)
+    header = payload[: -4 * (len(replaced) + 1)]
+    action = (len(words) & 0xFFFF) << 16 | len(words) >> 16 << 8 | COMMANDS
+    return header + struct.pack(f"<{len(words) + 1}I", action, *words)
+
+
 def read_accelerator(word: int) -> Accelerator:
     """Return the accelerator that a configuration word of the driver describes."""
     config = tables.config_r()
