@@ -19,7 +19,8 @@ Change Composite Constant Context Cycles DiagnosticError Extension Graph Group K
 LoweredRegion ModelInterface Operator Parameter Placement QuantizedChain QuantizedStep
 ReferenceOutputs Region Remedy Rule RuleViolation StoredTensor Suggestion Target Tensor UserError
 apply_default_loops blocks
-constant_array count_readers dtype_of find_dequantized find_in_mirror find_quantized_chains
+constant_array count_readers describe_stored dtype_of find_dequantized find_in_mirror
+find_quantized_chains
 find_violations
 group_operators library_call lower_in_layers lower_region main_bindings make_binding_kind
 merge_acyclic operator_name random_array read_graph read_rules read_variables rewrite_calls

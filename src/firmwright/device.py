@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from firmwright.partition.quantized_chains import QuantizedChain as QuantizedChain
     from firmwright.partition.quantized_chains import QuantizedStep as QuantizedStep
     from firmwright.partition.quantized_chains import StoredTensor as StoredTensor
+    from firmwright.partition.quantized_chains import describe_stored as describe_stored
     from firmwright.partition.quantized_chains import find_quantized_chains as find_quantized_chains
     from firmwright.planning.nested import lower_in_layers as lower_in_layers
     from firmwright.targets import Context as Context
@@ -82,7 +83,8 @@ HOMES = {
     "partition.grouping": "Group group_operators",
     "partition.merging": "merge_acyclic",
     "partition.outline": "find_dequantized make_binding_kind read_graph",
-    "partition.quantized_chains": "QuantizedChain QuantizedStep StoredTensor find_quantized_chains",
+    "partition.quantized_chains": "QuantizedChain QuantizedStep StoredTensor describe_stored "
+    "find_quantized_chains",
     "planning.nested": "lower_in_layers",
     "targets": "Context Target",
     "targets.custom_strategies": "Extension",

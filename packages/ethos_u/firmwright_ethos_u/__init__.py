@@ -29,7 +29,11 @@ class EthosU(Target):
     name = "ethos_u"
     reason = "Vela compiles the layers of its region"
     packages = ("ethos-u-vela",)
-    operators = ("conv2d", "add", "avg_pool2d", "softmax")
+    operators = (
+        *("conv2d", "matmul", "add", "subtract", "multiply", "avg_pool2d", "max_pool2d", "mean"),
+        *("softmax", "sigmoid", "tanh", "relu", "leakyrelu", "clip", "abs", "minimum", "maximum"),
+        *("image.resize2d", "take", "concat", "pad", "reshape", "permute_dims", "strided_slice"),
+    )
 
     @property
     def options(self) -> Mapping[str, tuple[str, ...]]:

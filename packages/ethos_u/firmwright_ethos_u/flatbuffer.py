@@ -11,7 +11,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from firmwright_ethos_u.memory import Array
 
-VERSIONS = {"LEAKY_RELU": 2, "HARD_SWISH": 1}
+VERSIONS = {"LEAKY_RELU": 2, "HARD_SWISH": 1, "RESHAPE": 1}
 """Versions of operators; the other operators have version 3."""
 
 
@@ -48,9 +48,11 @@ class NetworkWriter:
         self.graph.tensors.append(tensor)
         return len(self.graph.tensors) - 1
 
-    def constant(self, values: Array, scales: Sequence[float] = (), axis: int = 0) -> int:
+    def constant(
+        self, values: Array, scales: Sequence[float] = (), axis: int = 0, zero_point: int = 0
+    ) -> int:
         """Add a constant; return its index."""
-        index = self.tensor(values.shape, str(values.dtype), scales, 0, axis)
+        index = self.tensor(values.shape, str(values.dtype), scales, zero_point, axis)
         buffer: Any = schema.BufferT()
         buffer.data = np.frombuffer(values.tobytes(), np.uint8)
         self.model.buffers.append(buffer)

@@ -19,9 +19,28 @@ from firmwright.device import (
     short_name,
     static_shape,
 )
+from firmwright_ethos_u.integer_layers import find_integer_operators
+from firmwright_ethos_u.requantized import find_requantized
 
-KINDS = ("conv2d", "add", "avg_pool2d", "softmax")
-"""The operators that may be on the accelerator, by their names in a module."""
+WEIGHTED = ("conv2d", "matmul")
+BINARY = ("add", "subtract", "multiply")
+POOLED = ("avg_pool2d", "max_pool2d")
+KINDS = (
+    *WEIGHTED,
+    *BINARY,
+    *("avg_pool2d", "mean", "softmax", "sigmoid", "tanh"),
+    *("relu", "leakyrelu", "clip", "abs", "image.resize2d"),
+)
+"""The operators on dequantized values that may be on the accelerator, by their names."""
+
+FUSED = {
+    **dict.fromkeys(WEIGHTED, ((), ("add",), ("relu",), ("add", "relu"))),
+    **dict.fromkeys(BINARY, ((), ("relu",))),
+}
+"""The operators that may come between a layer's operator and the quantize."""
+
+ACTIVATED = (*WEIGHTED, *BINARY, "avg_pool2d")
+"""The operators that TFLite fuses with an activation."""
 
 SAME, VALID, EXPLICIT = 0, 1, 2
 NONE, RELU, RELU6 = 0, 1, 3
@@ -32,35 +51,35 @@ NONE, RELU, RELU6 = 0, 1, 3
 class Layer:
     """An operator of quantized tensors with its bias and its activation."""
 
-    chain: QuantizedChain
+    call: Any
+    """The call of the operator in the module."""
+    operator: Any
+    """The variable of the call."""
+    operands: tuple[StoredTensor, ...]
+    """All operands: the bias of a convolution is the last one."""
+    result: StoredTensor
     variables: tuple[Any, ...]
     """All variables of the layer; the last one is its result."""
-    activation: int
+    following: tuple[str, ...] = ()
+    """The operators between the first one and the quantize."""
+    activation: int = NONE
+    arithmetic: int = 0
+    """The number of operators on dequantized values."""
 
     @property
     def kind(self) -> str:
-        """Return the operator, one of `KINDS`."""
-        return short_name(self.chain.steps[0].call)
+        """Return the name of the operator; "quantize" for a change of the parameters only."""
+        return short_name(self.call)
 
     @property
-    def following(self) -> list[str]:
-        """Return the operators between the first one and the quantize."""
-        return [short_name(step.call) for step in self.chain.steps[1:]]
-
-    @property
-    def operands(self) -> list[StoredTensor]:
-        """Return all operands: the bias of a convolution is the last one."""
-        return [stored for step in self.chain.steps for stored in step.operands if stored]
-
-    @property
-    def inputs(self) -> list[StoredTensor]:
+    def inputs(self) -> Sequence[StoredTensor]:
         """Return the operands of the operator without weights and bias."""
-        return self.operands[: 2 if self.kind == "add" else 1]
+        return self.operands[:1] if self.kind in WEIGHTED else self.operands
 
     @property
     def attributes(self) -> Any:
         """Return the attributes of the operator."""
-        return self.chain.steps[0].call.attrs
+        return self.call.attrs
 
     @property
     def window(self) -> Sequence[int]:
@@ -86,7 +105,33 @@ class Layer:
         return SAME if pads == [*starts, *ends] else EXPLICIT
 
 
-def find_layers(module: tvm.IRModule) -> Iterator[Layer]:
+def find_layers(module: tvm.IRModule) -> list[Layer]:
+    """Return the layers of `main` in order of execution; no two layers have a common variable."""
+    layers = [*find_arithmetic_layers(module)]
+    layers += [
+        Layer(
+            found.call,
+            found.variables[-1],
+            found.operands,
+            found.result,
+            found.variables,
+            (),
+            NONE,
+            1,
+        )
+        for found in find_requantized(module)
+    ]
+    known = {variable for layer in layers for variable in layer.variables}
+    layers += [
+        Layer(found.call, found.variables[-1], found.operands, found.result, found.variables)
+        for found in find_integer_operators(module)
+        if known.isdisjoint(found.variables)
+    ]
+    order = {binding.var: number for number, binding in enumerate(main_bindings(module))}
+    return sorted(layers, key=lambda layer: order[layer.variables[-1]])
+
+
+def find_arithmetic_layers(module: tvm.IRModule) -> Iterator[Layer]:
     """Yield each operator of `main` with a quantized result, and the clip after it."""
     uses = count_readers(module)
     clips = {
@@ -98,24 +143,40 @@ def find_layers(module: tvm.IRModule) -> Iterator[Layer]:
     for chain in find_quantized_chains(module, KINDS, ["add", "relu"]):
         result = chain.variables[-1]
         clip = clips.get(result) if uses[result] == 1 else None
-        rectified = RELU if short_name(chain.steps[-1].call) == "relu" else NONE
-        activation = None if clip is None else find_activation(chain.result, clip.value)
-        if clip is None or activation is None or rectified:
-            yield Layer(chain, chain.variables, rectified)
+        rectified = len(chain.steps) > 1 and short_name(chain.steps[-1].call) == "relu"
+        fits = short_name(chain.steps[0].call) in ACTIVATED and not rectified
+        activation = find_activation(chain.result, clip.value) if clip and fits else None
+        if clip is None or activation is None:
+            yield make_layer(chain, chain.variables, RELU if rectified else NONE)
         else:
-            yield Layer(chain, (*chain.variables, clip.var), activation)
+            yield make_layer(chain, (*chain.variables, clip.var), activation)
+
+
+def make_layer(chain: QuantizedChain, variables: tuple[Any, ...], activation: int) -> Layer:
+    """Return a layer of a chain."""
+    return Layer(
+        call=chain.steps[0].call,
+        operator=chain.steps[0].variable,
+        operands=tuple(stored for step in chain.steps for stored in step.operands if stored),
+        result=chain.result,
+        variables=variables,
+        following=tuple(short_name(step.call) for step in chain.steps[1:]),
+        activation=activation,
+        arithmetic=len(chain.steps),
+    )
 
 
 def find_activation(result: StoredTensor, clip: Any) -> int | None:
-    """Return the activation that clips int8 to these bounds; None if TFLite has none."""
+    """Return the activation that clips integers to these bounds; None if TFLite has none."""
     if result.scale.size != 1:
         return None
     low, high = (int(bound.value) for bound in clip.args[1:])
     scale, zero = float(result.scale.item()), int(result.zero_point.item())
+    limits = (-128, 127) if result.dtype == "int8" else (-32768, 32767)
     six = zero + floor(6 / scale + 0.5)  # TFLite rounds halves up
     known = {
-        (max(-128, zero), min(127, six)): RELU6,
-        (max(-128, zero), 127): RELU,
-        (-128, 127): NONE,
+        (max(limits[0], zero), min(limits[1], six)): RELU6,
+        (max(limits[0], zero), limits[1]): RELU,
+        limits: NONE,
     }
     return known.get((low, high))

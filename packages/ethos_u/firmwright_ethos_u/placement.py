@@ -20,69 +20,134 @@ from firmwright.device import (
     static_shape,
 )
 from firmwright_ethos_u.errors import VelaError
-from firmwright_ethos_u.layers import SAME, VALID, Layer, find_layers
+from firmwright_ethos_u.integer_layers import MOVES
+from firmwright_ethos_u.layers import (
+    BINARY,
+    FUSED,
+    POOLED,
+    SAME,
+    VALID,
+    WEIGHTED,
+    Layer,
+    find_layers,
+)
 from firmwright_ethos_u.regions import compile_layers, find_calls
 
-CONVOLUTION, SUM, POOLING = ("conv2d",), ("add",), ("avg_pool2d",)
-FUSED = {
-    "conv2d": ([], ["add"], ["relu"], ["add", "relu"]),
-    "add": ([], ["relu"]),
-}
-"""The operators that may come between a layer's operator and the quantize."""
-
+CONVOLUTION = ("conv2d",)
+BIASES = ("int32", "int64")
 RULES = (
-    Rule("types", {"dtypes": {"are": "int8"}}, "its tensors are {dtypes}; Vela gets int8"),
+    Rule("types", {"type": {"one_of": ["int8", "int16"]}}, "its tensors are {type}"),
+    Rule(
+        "function",
+        {"type": {"is": "int8"}},
+        "the accelerator's function for {type} is not published",
+        ("sigmoid", "tanh"),
+    ),
     Rule("rounding", {"rounding": {"is": "tflite"}}, "it rounds by the rules of {rounding}"),
     Rule("layout", {"layout": {"is": "NHWC"}}, "its layout is {layout}; Vela gets NHWC"),
     Rule("scale", {"scales": {"are": 1}}, "its activations have several scales"),
     Rule("fusion", {"fused": {"is": True}}, "another operator comes between it and the quantize"),
-    Rule("constant", {"constant": {"is": True}}, "its weights are computed", CONVOLUTION),
-    Rule("symmetric", {"symmetric": {"is": True}}, "its weights have a zero point", CONVOLUTION),
+    Rule("constant", {"constant": {"is": True}}, "its weights are computed", WEIGHTED),
+    Rule("symmetric", {"symmetric": {"is": True}}, "its weights have a zero point", WEIGHTED),
     Rule("groups", {"groups": {"is": True}}, "it has groups of several channels", CONVOLUTION),
     Rule(
         "padding",
         {"padding": {"one_of": [SAME, VALID]}},
         "its padding is not SAME or VALID",
-        (*CONVOLUTION, *POOLING),
+        (*CONVOLUTION, *POOLED),
     ),
     Rule("operands", {"computed": {"is": True}}, "one of its operands is a constant"),
-    Rule("shapes", {"shapes": {"is": 1}}, "its operands have different shapes", SUM),
-    Rule("rescale", {"grids": {"is": 1}}, "its input and output have different scales", POOLING),
-    Rule("window", {"plain": {"is": True}}, "it counts padding, or has a dilation", POOLING),
+    Rule(
+        "rescale",
+        {"parameters": {"is": 1}},
+        "its operands and its result have different quantization parameters",
+        ("avg_pool2d", "image.resize2d", "concat", "minimum", "maximum"),
+    ),
+    Rule("window", {"plain": {"is": True}}, "it counts padding, or has a dilation", POOLED),
     Rule("axis", {"last": {"is": True}}, "its axis is not the last one", ("softmax",)),
+    Rule("bounds", {"bounds": {"is": [0, 6]}}, "its bounds are {bounds}", ("clip",)),
+    Rule("method", {"method": {"is": "linear"}}, "its method is {method}", ("image.resize2d",)),
+    Rule("zero", {"pads_zero": {"is": True}}, "it pads with a value other than zero", ("pad",)),
 )
+
+
+ALONE = RuleViolation("alone", "it computes nothing, and no neighbor runs on the device")
+"""A job that only copies values costs more than the copy."""
 
 
 def place_layers(module: tvm.IRModule, context: Context) -> Placement:
     """Return a composite per region, and the rules that other layers break."""
-    accepted, refused = [], {}
-    for layer in find_layers(module):
-        broken = find_broken_rules(layer, context)
-        if broken:
-            refused[layer.chain.steps[0].variable] = broken
-        else:
-            accepted.append(layer)
+    layers = find_layers(module)
+    refused = {}
+    for layer in layers:
+        if broken := find_violations(RULES, find_facts(layer, context.rounding)):
+            refused[layer.operator] = broken
+    compiled: set[tuple[Any, ...]] = set()  # the operators of each region
+    while True:
+        regions = merge_layers(module, [each for each in layers if each.operator not in refused])
+        refused |= {each.operator: (ALONE,) for region in regions for each in find_idle(region)}
+        rejected = {
+            operator: broken
+            for region in regions
+            if list_operators(region) not in compiled and not find_idle(region)
+            for operator, broken in find_rejected(region, context).items()
+        }
+        if not rejected:
+            break
+        refused |= rejected
+        compiled |= {*map(list_operators, regions)}
     composites = [Composite("network", (call.var,)) for call in find_calls(module)]
     order = {binding.var: number for number, binding in enumerate(main_bindings(module))}
-    for region in merge_layers(module, accepted):
-        variables = {variable for layer in region for variable in layer.variables}
+    for region in regions:
         kinds = [layer.kind for layer in region]
-        name = "conv2d" if "conv2d" in kinds else kinds[0]
-        composites.append(Composite(name, tuple(sorted(variables, key=order.__getitem__))))
+        if not find_idle(region):
+            variables = {variable for layer in region for variable in layer.variables}
+            name = "conv2d" if "conv2d" in kinds else kinds[0]
+            composites.append(Composite(name, tuple(sorted(variables, key=order.__getitem__))))
     return Placement(tuple(composites), refused)
 
 
-def find_broken_rules(layer: Layer, context: Context) -> tuple[RuleViolation, ...]:
-    """Return the rules that a layer breaks; Vela compiles it alone if it breaks none."""
-    broken = find_violations(RULES, find_facts(layer, context.rounding))
-    if broken:
-        return broken
-    inputs = list(dict.fromkeys(tensor.value for tensor in layer.inputs))
+def list_operators(region: Sequence[Layer]) -> tuple[Any, ...]:
+    """Return the operators of a region."""
+    return tuple(layer.operator for layer in region)
+
+
+def find_idle(region: Sequence[Layer]) -> Sequence[Layer]:
+    """Return the layers of a region that computes nothing; [] for other regions."""
+    return region if all(layer.kind in MOVES for layer in region) else []
+
+
+def find_rejected(
+    region: Sequence[Layer], context: Context
+) -> dict[Any, tuple[RuleViolation, ...]]:
+    """Return the layers that Vela rejects, with its sentences.
+
+    A layer is compiled alone only if Vela rejects the region. If it rejects no layer, it rejects
+    all of them.
+    """
+    problem = compile_region(region, context)
+    if not problem:
+        return {}
+    alone = {layer.operator: compile_region([layer], context) for layer in region}
+    kinds = {layer.operator: layer.kind for layer in region}
+    sentences = {operator: sentence for operator, sentence in alone.items() if sentence}
+    return {
+        operator: (RuleViolation("vela", sentence, operator=kinds[operator]),)
+        for operator, sentence in (sentences or dict.fromkeys(alone, problem)).items()
+    }
+
+
+def compile_region(region: Sequence[Layer], context: Context) -> str:
+    """Return Vela's sentence if it rejects the layers, else ''."""
+    results = [layer.variables[-1] for layer in region]
+    read = [t.value for layer in region for t in layer.inputs if not t.is_constant]
+    inputs = [value for value in dict.fromkeys(read) if value not in results]
+    outputs = [value for value in results if value not in read]
     try:
-        compile_layers([layer], inputs, [layer.variables[-1]], context)
+        compile_layers(region, inputs, outputs, context)
     except VelaError as error:
-        return (RuleViolation("vela", str(error), operator=layer.kind),)
-    return ()
+        return str(error)
+    return ""
 
 
 def merge_layers(module: tvm.IRModule, layers: Sequence[Layer]) -> list[list[Layer]]:
@@ -103,43 +168,58 @@ def merge_layers(module: tvm.IRModule, layers: Sequence[Layer]) -> list[list[Lay
 
 def find_facts(layer: Layer, rounding: str) -> dict[str, Any]:
     """Return the facts of a layer for the rules."""
-    tensors = [*layer.inputs, layer.chain.result]
+    tensors = [*layer.inputs, layer.result]
     facts: dict[str, Any] = {
         "kind": layer.kind,
-        "dtypes": [tensor.dtype for tensor in tensors],
-        "rounding": rounding,
+        "type": " and ".join(dict.fromkeys(tensor.dtype for tensor in tensors)),
+        "rounding": rounding if layer.arithmetic else "tflite",
         "layout": "NHWC",
         "scales": [tensor.scale.size for tensor in tensors],
-        "fused": layer.following in FUSED.get(layer.kind, ([],)),
-        "computed": not any(tensor.is_constant for tensor in layer.inputs),
-        "shapes": len({tuple(static_shape(tensor.value)) for tensor in layer.inputs}),
-        "grids": len({(t.scale.tobytes(), t.zero_point.tobytes()) for t in tensors}),
+        "fused": layer.following in FUSED.get(layer.kind, ((),)),
+        "computed": layer.kind in (*BINARY, "minimum", "maximum")
+        or not any(tensor.is_constant for tensor in layer.inputs),
+        "parameters": len({(t.scale.tobytes(), t.zero_point.tobytes()) for t in tensors}),
+        "bounds": [0, 6],
     }
+    if layer.kind in WEIGHTED:
+        facts |= find_weight_facts(layer)
     if layer.kind == "conv2d":
-        facts |= find_convolution_facts(layer)
-    elif layer.kind in POOLING:
-        attrs = layer.attributes
-        plain = (
-            not attrs.count_include_pad
-            and not attrs.ceil_mode
-            and [*map(int, attrs.dilation)] == [1, 1]
-        )
-        facts |= {"layout": str(attrs.layout), "plain": plain, "padding": layer.padding}
+        channels = static_shape(layer.operands[0].value)[3]
+        groups = int(layer.attributes.groups) in (1, channels)
+        layout = str(layer.attributes.data_layout)
+        facts |= {"layout": layout, "groups": groups, "padding": layer.padding}
+    elif layer.kind in POOLED:
+        facts |= find_window_facts(layer)
     elif layer.kind == "softmax":
         axes = len(static_shape(layer.inputs[0].value))
         facts["last"] = int(layer.attributes.axis) % axes == axes - 1
+    elif layer.kind == "clip" and layer.arithmetic:
+        facts["bounds"] = [float(bound.value) for bound in layer.call.args[1:]]
+    elif layer.kind == "image.resize2d":
+        facts |= {"layout": str(layer.attributes.layout), "method": str(layer.attributes.method)}
+    elif layer.kind == "pad":
+        attrs = layer.attributes
+        zero = attrs.pad_mode == "constant" and attrs.pad_value == layer.result.zero_point.item()
+        facts["pads_zero"] = bool(zero)
     return facts
 
 
-def find_convolution_facts(layer: Layer) -> dict[str, Any]:
-    """Return the facts about the constants and the attributes of a convolution."""
-    source, weights, *bias = layer.operands
-    channels = static_shape(source.value)[3]
+def find_weight_facts(layer: Layer) -> dict[str, Any]:
+    """Return the facts about the constants of a convolution or a dense layer."""
+    _, weights, *biases = layer.operands
+    constant = weights.is_constant and weights.dtype == "int8"
     return {
-        "layout": str(layer.attributes.data_layout),
-        "dtypes": [tensor.dtype for tensor in (source, weights, layer.chain.result)],
-        "constant": weights.is_constant and all(b.is_constant and b.dtype == "int32" for b in bias),
+        "constant": constant and all(b.is_constant and b.dtype in BIASES for b in biases),
         "symmetric": not weights.zero_point.any(),
-        "groups": int(layer.attributes.groups) in (1, channels),
+    }
+
+
+def find_window_facts(layer: Layer) -> dict[str, Any]:
+    """Return the facts about the windows of a pooling."""
+    attrs = layer.attributes
+    dilated = [*map(int, attrs.dilation)] != [1, 1]
+    return {
+        "layout": str(attrs.layout),
+        "plain": not (attrs.count_include_pad or attrs.ceil_mode or dilated),
         "padding": layer.padding,
     }

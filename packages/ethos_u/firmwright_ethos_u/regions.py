@@ -33,7 +33,7 @@ from firmwright_ethos_u.stream import read_payload
 def lower_region(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
     """Return a kernel that copies its inputs, runs the command stream, and copies its outputs."""
     function = tvm.IRModule({"main": module[region.name].without_attr("global_symbol")})
-    layers = [*find_layers(function)]
+    layers = find_layers(function)
     compiled = (
         compile_function(function, layers, context) if layers else read_call(function, context)
     )
@@ -56,7 +56,7 @@ def lower_region(region: Region, module: tvm.IRModule, context: Context) -> Lowe
         ),
         body=write_body(compiled),
         functions=("memcpy",),
-        quantized_operators=sum(len(layer.chain.steps) for layer in layers),
+        quantized_operators=sum(layer.arithmetic for layer in layers),
         float_operators=(),
         headers=("fw_ethos_u.h",),
         cycles=Cycles(compute=int(compiled.estimated_cycles or 0), transfer=0, stall=0),
