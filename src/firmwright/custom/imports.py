@@ -13,7 +13,7 @@ def list_imports(path: Path, owner: str) -> Iterator[str]:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return  # the import reports the error
-    for node in ast.walk(tree):
+    for node in list_statements(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -23,3 +23,11 @@ def list_imports(path: Path, owner: str) -> Iterator[str]:
             if base:
                 yield base
             yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
+
+
+def list_statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements below a node, without their expressions, which import no modules."""
+    for blocks in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for node in getattr(tree, blocks, ()):
+            yield node
+            yield from list_statements(node)

@@ -24,6 +24,7 @@ MAX_FILES = 300
 
 OWN_PACKAGES = {
     "PIL": "pillow",
+    "ai_edge_litert": "ai-edge-litert",
     "numpy": "numpy",
     "onnx": "onnx",
     "onnxruntime": "onnxruntime",

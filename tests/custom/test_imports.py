@@ -1,0 +1,38 @@
+"""The imports of a Python file are found in every block of statements."""
+
+from pathlib import Path
+
+from firmwright.custom.imports import list_imports
+
+SOURCE = """\
+import first, second.part
+try:
+    from third import name
+except ImportError:
+    import fourth
+else:
+    import fifth
+finally:
+    import sixth
+with open(path) as file:
+    if file:
+        pass
+    elif name:
+        import seventh
+
+class Example:
+    def method(self):
+        match self:
+            case 1:
+                from . import eighth
+        return lambda: __import__("ninth")
+"""
+
+
+def test_imports_in_blocks(tmp_path: Path) -> None:
+    file = tmp_path / "example.py"
+    file.write_text(SOURCE)
+    assert [*list_imports(file, "owner.example")] == [
+        *("first", "second.part", "third", "third.name", "fourth", "fifth", "sixth", "seventh"),
+        *("owner", "owner.eighth"),
+    ]
