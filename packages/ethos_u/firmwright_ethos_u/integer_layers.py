@@ -93,7 +93,7 @@ def spread_parameters(module: tvm.IRModule) -> Mapping[Any, StoredTensor]:
     stored = find_stored(module)
     links = [(b.var, read_operands(b.value), b.value) for b in main_bindings(module)]
     spread(stored, links)
-    for variable, values, call in links:
+    for variable, values, call in sorted(links, key=lambda link: short_name(link[2]) != "pad"):
         if values and variable not in stored:
             zero = int(call.attrs.pad_value) if short_name(call) == "pad" else 0
             stored[variable] = StoredTensor(
