@@ -57,6 +57,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
     "cflags": [["-DONE=1"], ["-O1"], None],
     "compare": ["c", None],
     "clock": ["50 MHz", 48000000, None],
+    "compress": [True, {"flash": "4 KiB"}, None],
     "counter": [1, 2, None],
     "demo": [{}, {"profile": "individual"}, {"compare": True}, None],
     "description": ["A network.", "Another one.", None],

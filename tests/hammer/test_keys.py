@@ -25,6 +25,7 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
         "c_prefix": "net",
         "cflags": ["-DONE=1"],
         "clock": "50 MHz",
+        "compress": True,
         "counter": 3,
         "demo": {"profile": "individual"},
         "description": "A network.",

@@ -22,7 +22,7 @@ LAYERS = (
     ("report",),
     ("verify", "compile"),
     ("project", "device"),
-    ("postprocess", "quantize", "planning", "hardware"),
+    ("compression", "postprocess", "quantize", "planning", "hardware"),
     ("recipe", "emulator", "partition"),
     ("targets",),
     ("models", "lowering"),

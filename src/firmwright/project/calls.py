@@ -31,8 +31,8 @@ class KernelCall:
     ``number`` is the step of the plan, ``layer`` counts only the calls, from 1. ``function`` names
     the C function, which may be an equal one of another region; ``callers`` counts the regions
     that call this region's function. It ``only_calls`` functions of the kernel's files, or has
-    loops. If another ``core`` runs it, ``command`` is its number among the calls to this core, from
-    1. ``checks`` are the layers whose checksums are computed before it.
+    other code. If another ``core`` runs it, ``command`` is its number among the calls to this core,
+    from 1. ``checks`` are the layers whose checksums are computed before it.
     """
 
     number: int
@@ -85,7 +85,8 @@ def make_kernel_calls(
         if region.view:
             continue
         kernel = share_pointers(kernels[region.name], network.plan.locations)
-        only_calls = bool(kernel.files) and not kernel.definitions
+        others = (kernel.definitions, kernel.functions, kernel.library_functions)
+        only_calls = bool(kernel.files) and not any(others)
         kernel = add_prefix(kernel, network.c_prefix, network.shared.helpers)
         arguments = [pointer(p) for p in kernel.inputs]
         arguments += [f"{network.c_prefix}_{p.tensor}" for p in kernel.weights]

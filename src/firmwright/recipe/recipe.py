@@ -177,6 +177,13 @@ class TuneOptions(msgspec.Struct, frozen=True):
     trials: int | None = None
 
 
+class CompressOptions(msgspec.Struct, frozen=True):
+    """The layers whose constants are compressed, and a limit of bytes for all constants."""
+
+    flash: int | None = None
+    layers: tuple[str, ...] = ("*",)
+
+
 class Library(msgspec.Struct, frozen=True):
     """C code of the user: ``sources`` or an ``archive``, with its ``includes``; file paths."""
 
@@ -274,6 +281,7 @@ class Recipe:
     """The files that the recipe's Python code reads, in addition to files of other keys."""
     libraries: tuple[Library, ...] = ()
     tune: TuneOptions | None = None
+    compress: CompressOptions | None = None
     description: str | None = None
     outputs: Mapping[str, OutputOptions] = field(default_factory=dict)
     dimensions: Mapping[str, int] = field(default_factory=dict)

@@ -28,9 +28,11 @@ def digest_regions(job: Job, module: tvm.IRModule, partition: Partition) -> Dige
     """Return the digests of a network's regions.
 
     They include the region's record, its function, the TIR functions, and the configuration of
-    the stage. The result is empty if custom code takes part, because that code may read anything.
+    the stage. The result is empty if custom code takes part, because that code may read anything,
+    and if constants are compressed, because the stage then writes only their codes.
     """
-    if job.recipe.extensions or any(isinstance(d.target, CustomTarget) for d in job.mix):
+    recipe, custom = job.recipe, any(isinstance(d.target, CustomTarget) for d in job.mix)
+    if recipe.extensions or custom or recipe.compress:
         return {}
     stage = job.stages[KEPT_REGIONS.stage]
     setting = find_key(job, stage, collect_configuration(job, stage), list_own_inputs(job, stage))

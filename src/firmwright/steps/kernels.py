@@ -13,6 +13,7 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.tuned_layers import add_tuning_notes, is_untuned, tune_command, tune_mix
 from firmwright.targets.custom_strategies import load_extensions
 
+from .compress import compress
 from .kept_regions import digest_regions, keep_regions, read_kept
 
 MAX_LISTED = 12
@@ -30,6 +31,7 @@ def run(job: Job, folder: Path) -> None:
         lowered = lower_each(module, partition, mix, read_kept(job, digests))
     kernels, weights = share_weights(lowered)
     KEPT_REGIONS.write(folder, keep_regions(lowered, kernels, digests))
+    kernels, weights = compress(job, partition, kernels, weights)
     kernels = add_tuning_notes(job, kernels)
     if is_untuned(job):
         job.note(f"not tuned for {job.platform.name}: `{tune_command(job)}` finds faster C")

@@ -1,0 +1,67 @@
+"""Chooses the coder of each array: the smallest, or the fastest that fit a limit of flash."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from firmwright.compression.coders import Array, Encoded, list_encoded
+
+Encodings = Mapping[str, Encoded]
+"""The encoded arrays by name; arrays that keep their bytes are not included."""
+
+
+class LimitError(Exception):
+    """No choice of coders reaches the limit; ``missing`` is the least number of bytes above it."""
+
+    def __init__(self, missing: int) -> None:
+        super().__init__(missing)
+        self.missing = missing
+
+
+def choose_smallest(arrays: Mapping[str, Array]) -> Encodings:
+    """Return the smallest encoding of each array that a coder makes smaller.
+
+    A coder that saves fewer bytes than its function needs is not used.
+    """
+    found = {name: list_encoded(array) for name, array in arrays.items()}
+    while True:
+        chosen = {name: each[-1] for name, each in found.items() if each}
+        saved, needed = Counter[str](), dict[str, int]()
+        for each in chosen.values():
+            saved[each.coder.name] += each.saved
+            needed[each.coder.name] = each.coder.code_bytes
+        wasted = [name for name in sorted(saved) if saved[name] <= needed[name]]
+        if not wasted:
+            return chosen
+        found = {n: [e for e in each if e.coder.name != wasted[0]] for n, each in found.items()}
+
+
+def choose_for_limit(arrays: Mapping[str, Array], excess: int) -> Encodings:
+    """Return encodings that save at least ``excess`` bytes, for few instructions.
+
+    Steps to a smaller encoding of an array follow each other by the bytes that they save per
+    instruction; equal steps follow the order of names. Raises LimitError if all steps save less.
+    """
+    found = {name: list_encoded(arrays[name]) for name in sorted(arrays)}
+    chosen = dict[str, Encoded]()
+
+    def rate(step: tuple[str, Encoded]) -> float:
+        """Return the bytes that a step saves per instruction."""
+        name, encoded = step
+        before = chosen.get(name)
+        saved, instructions = (before.saved, before.instructions) if before else (0, 0)
+        return (encoded.saved - saved) / (encoded.instructions - instructions)
+
+    while excess > sum(each.saved for each in chosen.values()):
+        steps = [
+            (name, encoded)
+            for name, each in found.items()
+            for encoded in each
+            if name not in chosen or encoded.saved > chosen[name].saved
+        ]
+        if not steps:
+            raise LimitError(excess - sum(each.saved for each in chosen.values()))
+        name, best = max(steps, key=rate)
+        chosen[name] = best
+    return chosen

@@ -1,0 +1,171 @@
+"""Lists the coders of constants; each one has a C function of its name, which decodes.
+
+An array is encoded as bytes. The bytes of wider integers are digits with signs: an integer is the
+sum of its digits times powers of 256. So words with two weights have the digits of these weights,
+and a negative weight does not change the digit of its neighbor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.compression.huffman import Bytes, encode_huffman
+
+Array = npt.NDArray[Any]
+
+JOIN_INSTRUCTIONS = 12
+"""The approximate number of instructions per byte that join digits."""
+
+INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32"})
+
+LEAST_BYTES = 64
+"""The minimum number of bytes that a coder must save, because the call needs about as many."""
+
+
+@dataclass(frozen=True)
+class Coder:
+    """A method to encode bytes; ``encode`` returns None if it does not support them.
+
+    ``instructions`` is the approximate number per decoded byte on a Cortex-M4, and ``code_bytes``
+    is the size of the C function there. ``arguments`` are further arguments in C.
+    """
+
+    name: str
+    sentence: str
+    encode: Callable[[Bytes], Bytes | None]
+    instructions: int
+    code_bytes: int
+    arguments: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An array encoded by a coder: its bytes, and the instructions that decode them.
+
+    If ``joined``, the decoded bytes are digits with signs, which the C joins.
+    """
+
+    coder: Coder
+    code: Bytes
+    instructions: int
+    saved: int
+    joined: bool
+
+
+def encode_table(data: Bytes, bits: int) -> Bytes | None:
+    """Return a table of at most 2^bits bytes, then the number of each byte, the lowest bits first.
+
+    Return None if there are more different bytes.
+    """
+    values, numbers = np.unique(data, return_inverse=True)
+    if len(values) > 1 << bits:
+        return None
+    table = np.pad(values, (0, (1 << bits) - len(values)))
+    places = 8 // bits
+    padded = np.pad(numbers, (0, -len(data) % places)).reshape(-1, places)
+    packed = (padded << bits * np.arange(places)).sum(1)
+    return np.concatenate([table, packed]).astype(np.uint8)
+
+
+def encode_zeros(data: Bytes) -> Bytes:
+    """Return runs: n < 128 and n + 1 bytes that follow it, or n >= 128 for n - 127 zeros.
+
+    A single zero between other bytes is one of these bytes.
+    """
+    runs = bytearray()
+    start = 0
+    for first, end in find_zeros(data):
+        write_literals(runs, data[start:first])
+        runs += bytes(127 + length for length in split_run(end - first))
+        start = end
+    write_literals(runs, data[start:])
+    return np.frombuffer(bytes(runs), np.uint8)
+
+
+def find_zeros(data: Bytes) -> Iterator[tuple[int, int]]:
+    """Yield the first place of each run of two or more zeros, and its end."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], data == 0, [0]])))
+    for first, end in edges.reshape(-1, 2).tolist():
+        if end - first > 1:
+            yield first, end
+
+
+def write_literals(runs: bytearray, data: Bytes) -> None:
+    start = 0
+    for length in split_run(len(data)):
+        runs.append(length - 1)
+        runs += data[start : start + length].tobytes()
+        start += length
+
+
+def split_run(length: int) -> list[int]:
+    """Return the lengths of the parts of a run, 128 at most."""
+    return [min(128, length - start) for start in range(0, length, 128)]
+
+
+CODERS = (
+    *(
+        Coder(
+            "decode_table",
+            f"a table of {1 << bits} values",
+            lambda data, bits=bits: encode_table(data, bits),  # type: ignore[misc]
+            6,
+            56,
+            (bits,),
+        )
+        for bits in (1, 2, 4)
+    ),
+    Coder("decode_zeros", "runs of zeros", encode_zeros, 6, 72),
+    Coder("decode_huffman", "a Huffman code", encode_huffman, 34, 260),
+)
+
+
+def split_digits(array: Array) -> Bytes:
+    """Return the bytes of an array; for wider integers, the lowest digit of each is first."""
+    size = array.dtype.itemsize
+    rest = array.reshape(-1).astype(np.int64)
+    digits = np.empty((rest.size, size), np.int64)
+    for place in range(size):
+        digits[:, place] = (rest + 128) % 256 - 128
+        rest = (rest - digits[:, place]) >> 8
+    return digits.astype(np.int8).view(np.uint8).reshape(-1)
+
+
+def list_encoded(array: Array) -> list[Encoded]:
+    """Return the useful encodings of integers, from the fewest instructions to the fewest bytes.
+
+    The result is empty for other types, and for arrays that no coder makes smaller.
+    """
+    if array.dtype.name not in INTEGERS or array.nbytes <= LEAST_BYTES:
+        return []
+    found = encode(array, array.reshape(-1).view(np.uint8), joined=False)
+    if array.dtype.itemsize > 1:
+        found += encode(array, split_digits(array), joined=True)
+    useful = list[Encoded]()
+    least = LEAST_BYTES
+    for each in sorted(found, key=lambda e: (e.instructions, -e.saved)):
+        if each.saved >= least:
+            useful.append(each)
+            least = each.saved + 1
+    return useful
+
+
+def encode(array: Array, data: Bytes, joined: bool) -> list[Encoded]:
+    """Return the bytes or digits of an array in the codes of all coders that support them."""
+    joining = JOIN_INSTRUCTIONS if joined else 0
+    return [
+        Encoded(
+            coder,
+            code,
+            array.nbytes * (coder.instructions + joining),
+            array.nbytes - code.size,
+            joined,
+        )
+        for coder in CODERS
+        if (code := coder.encode(data)) is not None
+    ]

@@ -1,0 +1,74 @@
+"""Encodes bytes by canonical Huffman codes of at most 15 bits.
+
+The result begins with 15 bytes: the numbers of codes of 1 to 15 bits. The different bytes follow in
+the order of their codes, then the codes, the highest bit first. The decoder may read two more bytes
+at the end, but does not use them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+
+LONGEST = 15
+"""The maximum length of a code in bits, which lets the decoder compare 16-bit numbers."""
+
+READ_AHEAD = 2
+"""The bytes after the last code that the decoder may read."""
+
+
+def encode_huffman(data: Bytes) -> Bytes | None:
+    """Return the codes of bytes, with their table; None if all bytes are equal.
+
+    None also if 256 codes have one length, because a count is stored in a byte.
+    """
+    symbols, counts = np.unique(data, return_counts=True)
+    if len(symbols) == 1:
+        return None
+    lengths = find_lengths(counts.tolist())
+    order = np.lexsort((symbols, lengths))
+    used = np.bincount(lengths, minlength=LONGEST + 1)[1:]
+    if used.max() > np.iinfo(np.uint8).max:
+        return None
+    codes = np.zeros(256, np.int64)
+    sizes = np.zeros(256, np.int64)
+    code = length = 0
+    for place in order:
+        code <<= int(lengths[place]) - length
+        length = int(lengths[place])
+        codes[symbols[place]], sizes[symbols[place]] = code, length
+        code += 1
+    table = np.concatenate([used, symbols[order]]).astype(np.uint8)
+    packed = pack_codes(codes[data], sizes[data])
+    return np.concatenate([table, packed, np.zeros(READ_AHEAD, np.uint8)])
+
+
+def find_lengths(counts: list[int]) -> npt.NDArray[np.int64]:
+    """Return the lengths of optimal codes of at most ``LONGEST`` bits, by package-merge.
+
+    Source: Larmore and Hirschberg, A Fast Algorithm for Optimal Length-Limited Huffman Codes, 1990.
+    """
+    leaves: list[tuple[int, tuple[int, ...]]] = sorted(
+        (count, (symbol,)) for symbol, count in enumerate(counts)
+    )
+    merged = leaves
+    for _ in range(LONGEST - 1):
+        pairs = zip(merged[::2], merged[1::2], strict=False)
+        packages = [(a[0] + b[0], a[1] + b[1]) for a, b in pairs]
+        merged = sorted([*leaves, *packages])
+    found = Counter(s for _, each in merged[: 2 * (len(counts) - 1)] for s in each)
+    return np.array([found[symbol] for symbol in range(len(counts))])
+
+
+def pack_codes(codes: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Bytes:
+    """Return codes of these sizes one after the other, the highest bit of each first."""
+    starts = np.cumsum(sizes) - sizes
+    bits = np.zeros(int(sizes.sum()), np.uint8)
+    for place in range(LONGEST):
+        longer = sizes > place
+        bits[starts[longer] + place] = codes[longer] >> (sizes[longer] - 1 - place) & 1
+    return np.packbits(bits)

@@ -1,0 +1,134 @@
+"""Every coder: the C decodes the bytes of random arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from firmwright.compression.choice import LimitError, choose_for_limit, choose_smallest
+from firmwright.compression.coders import CODERS, Encoded, encode, list_encoded, split_digits
+from firmwright.compression.huffman import LONGEST, find_lengths
+from firmwright.compression.kernels import make_files
+
+COUNT = int(os.environ.get("FIRMWRIGHT_CODED_ARRAYS", "60"))
+"""The number of random arrays; set the variable to 2000 after a change of coders."""
+
+FUNCTIONS = sorted({coder.name for coder in CODERS} | {"join_digits"})
+GUARD = 16
+
+Array = npt.NDArray[Any]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("library")
+    for file in (file for name in FUNCTIONS for file in make_files(name)):
+        (folder / file.name).write_text(file.text)
+    warnings = ["-Wall", "-Wextra", "-Werror", "-std=c99", "-fsanitize=undefined"]
+    sources = [f"{name}.c" for name in FUNCTIONS]
+    made = ["-fno-sanitize-recover", "-shared", "-fPIC", "-O1", "-o", "decode.so"]
+    subprocess.run(["gcc", *warnings, *made, *sources], cwd=folder, check=True)
+    return ctypes.CDLL(str(Path(folder / "decode.so")))
+
+
+def decode(library: ctypes.CDLL, encoded: Encoded, array: Array) -> Array:
+    """Return the decoded array; assert that the C writes nothing after it."""
+    result = np.full(array.nbytes + GUARD, 0xA5, np.uint8)
+    code = encoded.code.ctypes.data_as(ctypes.c_void_p)
+    to = result.ctypes.data_as(ctypes.c_void_p)
+    coder = encoded.coder
+    getattr(library, coder.name)(code, to, array.nbytes, *coder.arguments)
+    if encoded.joined:
+        library.join_digits(to, array.nbytes, array.dtype.itemsize)
+    assert (result[array.nbytes :] == 0xA5).all()
+    return result[: array.nbytes].view(array.dtype)
+
+
+def draw_arrays() -> Iterator[Array]:
+    """Yield arrays of 1, 2, 4 and 8 bits, with and without zeros, of every type."""
+    random = np.random.default_rng(0)
+    for number in range(COUNT):
+        dtype = ("int8", "uint8", "int16", "uint16", "int32", "uint32")[number % 6]
+        limits = np.iinfo(dtype)
+        bits = (1, 2, 4, 8)[number // 6 % 4]
+        size = int(random.integers(1, 2000))
+        values = random.integers(limits.min, limits.max, 1 << bits, dtype, endpoint=True)
+        weights = random.dirichlet(np.full(len(values), 0.3))
+        array = random.choice(values, size, p=weights)
+        if random.random() < 0.4:
+            array[random.random(size) < 0.8] = 0
+        yield array
+
+
+@pytest.mark.needs("gcc")
+def test_every_code_decodes_to_its_array(library: ctypes.CDLL) -> None:
+    used = set()
+    for array in draw_arrays():
+        for joined in (False, True):
+            data = split_digits(array) if joined else array.view(np.uint8)
+            for encoded in encode(array, data, joined):
+                used.add((encoded.coder, joined))
+                np.testing.assert_array_equal(decode(library, encoded, array), array)
+    assert len(used) == 2 * len(CODERS)
+
+
+@pytest.mark.needs("gcc")
+def test_codes_have_at_most_15_bits(library: ctypes.CDLL) -> None:
+    """Counts of Fibonacci's series would need 22 bits."""
+    counts = [1, 1]
+    while len(counts) < 23:
+        counts.append(counts[-1] + counts[-2])
+    lengths = find_lengths(counts)
+    assert lengths.max() == LONGEST
+    assert sum(2.0**-lengths) == 1
+    array = np.repeat(np.arange(23), counts).astype("int8")
+    (encoded,) = (e for e in list_encoded(array) if e.coder.name == "decode_huffman")
+    np.testing.assert_array_equal(decode(library, encoded, array), array)
+
+
+def test_pairs_of_weights_in_a_word_are_stored_as_two_weights() -> None:
+    """A word with two weights of 4 bits has more than 16 different bytes, but 16 digits."""
+    random = np.random.default_rng(0)
+    low, high = random.integers(-8, 8, (2, 4000))
+    words = (low + 256 * high).astype("int16")
+    tables = [e for e in list_encoded(words) if e.coder.name == "decode_table"]
+    assert [(e.code.size, e.joined) for e in tables] == [(16 + 4000, True)]
+
+
+def test_equal_values_need_a_bit_each_and_random_bytes_stay() -> None:
+    random = np.random.default_rng(0)
+    assert choose_smallest({"w": np.full(4000, 7, "int8")})["w"].code.size == 2 + 500
+    arrays = {"w": random.integers(-128, 128, 4000, "int8"), "f": np.zeros(4000, "float32")}
+    assert not choose_smallest(arrays)
+
+
+def test_a_function_that_saves_less_than_its_code_is_not_used() -> None:
+    random = np.random.default_rng(0)
+    geometric = np.minimum(random.geometric(0.5, 300), 40).astype("int8")
+    assert any(e.coder.name == "decode_huffman" for e in list_encoded(geometric))
+    assert not any(
+        e.coder.name == "decode_huffman" for e in choose_smallest({"w": geometric}).values()
+    )
+
+
+def test_a_limit_selects_the_codes_that_save_most_per_instruction() -> None:
+    random = np.random.default_rng(0)
+    four = random.integers(-8, 8, 4000).astype("int8")
+    narrow = np.minimum(random.geometric(0.4, 4000), 100).astype("int8")
+    arrays = {"four": four, "narrow": narrow}
+    assert not choose_for_limit(arrays, 0)
+    few = choose_for_limit(arrays, 1900)
+    assert [(name, e.coder.name) for name, e in few.items()] == [("four", "decode_table")]
+    assert set(choose_for_limit(arrays, 2500)) == {"four", "narrow"}
+    smallest = sum(e.saved for e in choose_smallest(arrays).values())
+    with pytest.raises(LimitError) as raised:
+        choose_for_limit(arrays, smallest + 10)
+    assert raised.value.missing == 10
