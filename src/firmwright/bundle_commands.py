@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from firmwright.bundle.archive import read_capped
 from firmwright.bundle.bundle import read_bundle
 from firmwright.bundle.inspect import compare_bundles, inspect_file
 from firmwright.bundle.mcuboot_signing import ImageLayout, make_mcuboot_image
@@ -21,15 +23,18 @@ from firmwright.bundle.signing import (
     prepare_envelope,
     sign_bundle,
 )
+from firmwright.documents.quantities import parse_frequency
 from firmwright.documents.sizes import parse_size
 from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
+from firmwright.hardware.cycle_log import CycleLog
 from firmwright.ir.records import format_record
 from firmwright.pipeline.command_line import NO_USER_CODE
 from firmwright.rebuild.bundle import rebuild, search_in
 from firmwright.rebuild.revisions import open_bundle
 from firmwright.report.difference import format_difference, format_markdown
 from firmwright.report.inspection import format_inspection
+from firmwright.report.measurement import Measurement, format_measurement, format_yaml
 
 SAME, DIFFERS, BROKEN = 0, 1, 2
 """Exit codes of ``diff`` and ``rebuild``, equal to the codes of the program ``diff``."""
@@ -164,6 +169,36 @@ def run_pull(options: argparse.Namespace) -> int:
     return 0
 
 
+def run_measure(options: argparse.Namespace) -> int:
+    bundle = read_bundle(options.bundle)
+    content = read_capped(options.log)
+    layers = [layer["name"] for layer in bundle.manifest["layers"]]
+    log = CycleLog(options.log, bundle.manifest["build_id"], layers)
+    measured = log.read(content.decode("utf-8", "replace"))
+    found = Measurement(
+        board=options.board,
+        clock=read_clock(options.clock) if options.clock else None,
+        passes=log.passes,
+        build_id=bundle.manifest["build_id"],
+        bundle_sha256=bundle.sha256,
+        log_sha256=hashlib.sha256(content).hexdigest(),
+        layers=tuple(measured),
+    )
+    print(format_measurement(found, bundle.manifest))
+    if options.output:
+        write_page(options.output, format_yaml(found))
+        print(f"wrote {options.output}")
+    return 0
+
+
+def read_clock(text: str) -> int:
+    """Return the clock in Hz of an option; raise UserError if the text is not a frequency."""
+    try:
+        return parse_frequency(text)
+    except ValueError as error:
+        raise UserError(f"--clock: {error}") from None
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "inspect": run_inspect,
     "diff": run_diff,
@@ -173,4 +208,5 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "rebuild": run_rebuild,
     "push": run_push,
     "pull": run_pull,
+    "measure": run_measure,
 }

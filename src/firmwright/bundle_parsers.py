@@ -7,7 +7,9 @@ from typing import Any
 
 from firmwright.pipeline.command_line import add_no_user_code
 
-COMMANDS = ("inspect", "diff", "sign", "image", "verify-bundle", "rebuild", "push", "pull")
+COMMANDS = (
+    *("inspect", "diff", "sign", "image", "verify-bundle", "rebuild", "push", "pull", "measure"),
+)
 
 ONLINE = ("push", "pull")
 """Commands that have to report a broken connection, and must not end without a message."""
@@ -68,6 +70,20 @@ def add_commands(commands: Any) -> None:
     pull.add_argument(
         "folder", metavar="FOLDER", type=Path, nargs="?", default=".", help="default: ."
     )
+    add_measure(commands)
+
+
+def add_measure(commands: Any) -> None:
+    """Add the parser of the command that reads the log of a board."""
+    sentence = "read the cycles of each layer from the log of a board, and check the log"
+    measure = commands.add_parser("measure", help=sentence, description=sentence)
+    log = "the console output of the bundle's demo, with `profile: individual`"
+    measure.add_argument("log", metavar="LOG", type=Path, help=log)
+    measure.add_argument("bundle", metavar="BUNDLE", type=Path, help="a bundle (.tar.gz)")
+    board = "board, chip and memory settings, such as 'NUCLEO-F446RE, 5 wait states, ART on'"
+    measure.add_argument("--board", required=True, metavar="TEXT", help=board)
+    measure.add_argument("--clock", help="the clock of the core, such as 168MHz")
+    measure.add_argument("--output", type=Path, help="a YAML file to write")
 
 
 def add_image(commands: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+import yaml
 
 from firmwright.emulator import run_firmware
 from firmwright.ir.array_files import read_arrays
@@ -58,8 +60,10 @@ def test_it_tells_that_the_outputs_are_those_of_the_run(demo: Repository, tmp_pa
     elf = make(unpacked(demo, "host", tmp_path))
     ran = subprocess.run([elf], capture_output=True, text=True)
     lines = ran.stdout.splitlines()
-    assert (ran.returncode, lines[0]) == (0, "scores: 0 of 10 elements differ")
-    assert [line.split(":")[0] for line in lines[1:-1]] == [*LAYERS, "network"]
+    build_id = demo.manifest("build/d/d-host.tar.gz")["build_id"]
+    assert (ran.returncode, lines[0]) == (0, f"build: {build_id}")
+    assert lines[1] == "scores: 0 of 10 elements differ"
+    assert [line.split(":")[0] for line in lines[2:-1]] == [*LAYERS, "network"]
     assert lines[-1] == "allocated: 74 bytes, at most 74"  # an 8x8 image and ten scores
 
 
@@ -67,9 +71,9 @@ def test_the_build_runs_it_where_the_firmware_runs(demo: Repository) -> None:
     for platform in ("host", "rv32-bare"):
         printed = (demo.folder / "build/d" / platform / "demo-run/console.txt").read_text()
         lines = printed.splitlines()
-        assert lines[0] == "scores: 0 of 10 elements differ"
+        assert lines[1] == "scores: 0 of 10 elements differ"
         names = [*LAYERS, "network"]
-        assert lines[1:-1] == [f"{name}: this board has no cycle counter" for name in names]
+        assert lines[2:-1] == [f"{name}: this board has no cycle counter" for name in names]
 
 
 @pytest.mark.needs("gcc", "gdb")
@@ -117,7 +121,7 @@ def test_it_finds_an_output_that_is_not_the_expected_one(demo: Repository, tmp_p
     first, _, rest = values.partition(",")
     data.write_text(f"{before}= {{\n    {int(first) ^ 1},{rest}")
     ran = subprocess.run([make(sources)], capture_output=True, text=True)
-    assert (ran.returncode, ran.stdout.splitlines()[0]) == (1, "scores: 1 of 10 elements differ")
+    assert (ran.returncode, ran.stdout.splitlines()[1]) == (1, "scores: 1 of 10 elements differ")
 
 
 CLOCK_READING = 60
@@ -153,6 +157,21 @@ def test_on_diana_the_profile_is_the_timeline(models: Repository, tmp_path: Path
     assert total["speed_up"] > 10
 
 
+def test_the_console_is_a_log_that_measure_accepts(models: Repository, tmp_path: Path) -> None:
+    log, bundle = "build/d/diana/demo-run/console.txt", "build/d/d-diana.tar.gz"
+    words = (log, bundle, "--board", "emulated", "--clock", "1MHz", "--output", tmp_path / "m.yaml")
+    printed = models.firmwright("measure", *map(str, words)).stdout.splitlines()
+    network = re.search(r"network: (\d+) cycles", (models.folder / log).read_text())
+    assert network is not None
+    cycles = int(network[1])
+    assert printed[0].startswith(f"measured: {cycles:,} cycles, {cycles / 1000:.1f} ms at 1 MHz")
+    manifest = models.manifest(bundle)
+    written = yaml.safe_load((tmp_path / "m.yaml").read_text())
+    assert (written["build_id"], written["passes"]) == (manifest["build_id"], 1)
+    names = [layer["name"] for layer in manifest["layers"]]
+    assert [layer["name"] for layer in written["layers"]] == [*names, "network"]
+
+
 def test_without_transfers_the_profile_is_the_rest(models: Repository, tmp_path: Path) -> None:
     """The marks of layers are the same for both, so only the demo is written again."""
     stages = models.folder / "build/d/diana"
@@ -177,7 +196,7 @@ def test_without_transfers_the_profile_is_the_rest(models: Repository, tmp_path:
 
 def read_profile(console: bytes) -> dict[str, int]:
     """Return the cycles of each layer that a demo prints."""
-    lines = (line.split(b": ") for line in console.splitlines()[1:-2])
+    lines = (line.split(b": ") for line in console.splitlines()[2:-2])
     return {name.decode(): int(value.split()[0]) for name, value in lines}
 
 
