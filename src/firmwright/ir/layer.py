@@ -22,6 +22,7 @@ class LayerKind(str, Enum):
     DEPTHWISE_CONV2D = "depthwise_conv2d"
     GROUPED_CONV2D = "grouped_conv2d"
     DENSE = "dense"
+    SUMS = "sums"
     ADD = "add"
     MULTIPLY = "multiply"
     MATMUL = "matmul"
@@ -155,23 +156,14 @@ class LinearLayer(LayerGeometry):
 
 
 @dataclass(frozen=True, eq=False)
-class Layer(LinearLayer):
-    """One layer of integers: its sums are scaled, moved by a zero point and clamped.
+class IntegerLayer(LinearLayer):
+    """The sums of a layer of integers; ``weights`` and ``bias`` are int64. A sum is
 
-    ``weights`` and ``bias`` are int64. A result is
-
-        clamp(zero_point + scaled(bias[c] + sum(weights[c] · (x - input_zero_point))), low, high)
-
-    and every element of the padding counts as ``input_zero_point``.
+    bias[c] + sum(weights[c] · (x - input_zero_point))
     """
 
     input_dtype: str
     input_zero_point: int
-    scaling: Scaling
-    output_dtype: str
-    zero_point: int
-    low: int
-    high: int
 
     @property
     def is_wide(self) -> bool:
@@ -190,6 +182,28 @@ class Layer(LinearLayer):
         limits = np.iinfo(self.input_dtype)
         largest = max(abs(int(limits.min)), abs(int(limits.max)))
         return int((np.abs(self.folded_bias) + np.abs(self.matrix).sum(1) * largest).max())
+
+
+@dataclass(frozen=True, eq=False)
+class Layer(IntegerLayer):
+    """One layer of integers: its sums are scaled, moved by a zero point and clamped.
+
+    A result is clamp(zero_point + scaled(sum), low, high). Every element of the padding counts as
+    ``input_zero_point``.
+    """
+
+    scaling: Scaling
+    output_dtype: str
+    zero_point: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, eq=False)
+class Sums(IntegerLayer):
+    """A dense layer of bytes whose sums are its results, such as the gates of an LSTM."""
+
+    output_dtype: ClassVar[str] = "int32"
 
 
 @dataclass(frozen=True, eq=False)

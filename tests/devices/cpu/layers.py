@@ -25,6 +25,7 @@ from firmwright.ir.layer import (
     Pair,
     Scaling,
     Softmax,
+    Sums,
 )
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import ModelInterface, Tensor
@@ -54,7 +55,7 @@ from tests.devices.cpu.softmax_rows import (
 
 Array = npt.NDArray[Any]
 
-AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax
+AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums
 
 PAIRS = (LayerKind.ADD, LayerKind.MULTIPLY)
 
@@ -144,7 +145,7 @@ def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
                 sums = sums + seen * layer.weights[:, y, x, 0]
             else:
                 sums = sums + multiply_groups(layer, seen, layer.weights[:, y, x])
-    return place(layer, sums)
+    return sums.astype("int32") if isinstance(layer, Sums) else place(layer, sums)
 
 
 def place(layer: Layer, sums: Array) -> Array:
@@ -154,7 +155,7 @@ def place(layer: Layer, sums: Array) -> Array:
     return result
 
 
-def multiply_groups(layer: Layer, data: Array, weights: Array) -> Array:
+def multiply_groups(layer: Layer | Sums, data: Array, weights: Array) -> Array:
     """Return products (…, O) of inputs (…, I) and weights (O, I of a group)."""
     parts = np.split(data, layer.groups, -1), np.split(weights, layer.groups)
     return np.concatenate([x @ w.T for x, w in zip(*parts, strict=True)], -1)
@@ -317,6 +318,34 @@ def shift_factors(scaling: Scaling, shifts: Array) -> Scaling:
     return replace(scaling, shifts=shifts, factors=factors)
 
 
+def draw_sums(generator: np.random.Generator) -> Sums:
+    """Return random sums; some have huge biases, and some have the weight -128."""
+    shape = draw_shape(LayerKind.DENSE, generator)
+    weights = generator.integers(-128, 128, (shape.out_channels, 1, 1, shape.channels))
+    if generator.random() < 0.7:
+        weights = np.maximum(weights, -127)
+    largest = 2 ** int(generator.choice([12, 12, 22, 23, 30, 31]))
+    signs = generator.choice([-1, 1], shape.out_channels)
+    return Sums(
+        kind=LayerKind.SUMS,
+        batch=shape.batch,
+        height=1,
+        width=1,
+        channels=shape.channels,
+        out_height=1,
+        out_width=1,
+        out_channels=shape.out_channels,
+        kernel=(1, 1),
+        strides=(1, 1),
+        dilation=(1, 1),
+        padding=(0, 0, 0, 0),
+        input_dtype=str(generator.choice(["int8", "uint8"])),
+        input_zero_point=0,
+        weights=weights,
+        bias=signs * (largest - 1 - generator.integers(0, 2**12, shape.out_channels)),
+    )
+
+
 def draw_pair(kind: LayerKind, generator: np.random.Generator) -> Pair:
     """Return a random sum, difference or product, with the arithmetic of TFLite or ONNX."""
     dtypes = [str(generator.choice(["int8", "uint8"])) for _ in range(3)]
@@ -356,6 +385,8 @@ def draw(
     """Return a random layer of a kind. Only convolutions and products have weights of 4 bits."""
     if kind is LayerKind.MATMUL:
         return draw_matrix_product(generator)
+    if kind is LayerKind.SUMS:
+        return draw_sums(generator)
     if kind is LayerKind.SOFTMAX:
         return draw_softmax(generator)
     if kind in FLOAT_KINDS:

@@ -11,9 +11,17 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.devices.cpu.forms.form import Form, Packing
 from firmwright.devices.cpu.forms.requantize import make_requantization
 from firmwright.ir.kernels import C_TYPES, Parameter, SourceFile
-from firmwright.ir.layer import FloatLayer, Layer, LayerRounding, MatrixProduct, Pair, Softmax
+from firmwright.ir.layer import (
+    FloatLayer,
+    Layer,
+    LayerRounding,
+    MatrixProduct,
+    Pair,
+    Softmax,
+    Sums,
+)
 
-AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax
+AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax | Sums
 
 Variables = Mapping[str, Any]
 """The variables of a template."""
@@ -196,7 +204,7 @@ def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
         right = {"right_type": C_TYPES[layer.right.dtype]}
         return {**describe_layer(layer.sums, packing), **right}
     types |= {"input_type": C_TYPES[layer.input_dtype]}
-    if isinstance(layer, Softmax):
+    if isinstance(layer, Softmax | Sums):
         return types
     types |= {"wide": layer.is_wide}
     return types | describe_requantization(layer, bool(packing.variant.get("float_scaled")))

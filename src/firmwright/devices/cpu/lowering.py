@@ -26,6 +26,7 @@ from firmwright.ir.relax import list_bindings, operator_name
 from firmwright.lowering.float_layers import read_float_layer
 from firmwright.lowering.float_use import list_quantized_operators
 from firmwright.lowering.integer_layers import read_layer
+from firmwright.lowering.integer_sums import read_sums
 from firmwright.lowering.matrix_products import read_matrix_product
 from firmwright.lowering.pairs import read_pair
 from firmwright.lowering.region import lower_region
@@ -115,7 +116,7 @@ def recognize_layer(function: relax.Function, rounding: str) -> AnyLayer | None:
         layer = None if shifted is None else choose_biases(shifted)
     if layer is None:
         layer = read_pair(function, rounding) or read_matrix_product(function, rounding)
-    return layer or read_softmax(function, rounding)
+    return layer or read_softmax(function, rounding) or read_sums(function)
 
 
 def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> LoweredRegion:

@@ -129,6 +129,15 @@ FORMS = (
         sentence="A halfword has two channels' weights, so one SMLAD computes four products.",
     ),
     Form(
+        name="dsp_sums",
+        kind=LayerKind.SUMS,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(Condition("sums below 2^31", lambda layer: layer.largest_sum < 2**31),),
+        pack=dsp_bytes.pack_sums,
+        cost=1.0,
+        sentence="A halfword has two channels' weights, so one SMLAD computes four products.",
+    ),
+    Form(
         name="dsp_conv2d",
         kind=LayerKind.CONV2D,
         features=frozenset({"armv7e-m-dsp"}),

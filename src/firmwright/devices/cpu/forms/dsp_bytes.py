@@ -17,7 +17,7 @@ import numpy as np
 from firmwright.devices.cpu.forms.form import Packing, Scratch, Tile
 from firmwright.devices.cpu.forms.layer_numbers import describe_record
 from firmwright.devices.cpu.forms.requantize import Requantization, make_requantization
-from firmwright.ir.layer import Array, Layer
+from firmwright.ir.layer import Array, IntegerLayer, Layer, Sums
 
 PAIRED_LIMIT = 2**31 // 257
 """The limit for sums: a sum below it and 2^8 times another such sum fit 32 bits together."""
@@ -41,10 +41,15 @@ four channels."""
 
 def is_paired(layer: Layer) -> bool:
     """Return whether two channels' sums can share a word, and their weights a halfword."""
-    if layer.largest_sum >= PAIRED_LIMIT or int(layer.weights.min()) <= -128:
+    if not fits_pairs(layer):
         return False
     offsets = find_offsets(layer, make_requantization(layer))
     return int(np.abs(offsets).max()) < LARGEST_OFFSET
+
+
+def fits_pairs(layer: IntegerLayer) -> bool:
+    """Return whether the sums of two channels fit 32 bits, and their weights fit a halfword."""
+    return layer.largest_sum < PAIRED_LIMIT and int(layer.weights.min()) > -128
 
 
 def find_offsets(layer: Layer, numbers: Requantization) -> Array:
@@ -95,7 +100,7 @@ def pair_channels(taps: Array, paired: bool) -> Array:
     return words
 
 
-def choose_channels(layer: Layer, size: int) -> Array:
+def choose_channels(layer: IntegerLayer, size: int) -> Array:
     """Return the channels of blocks, (blocks, size).
 
     The last block overlaps the previous one, or repeats its last channel.
@@ -105,7 +110,7 @@ def choose_channels(layer: Layer, size: int) -> Array:
     return np.minimum(starts[:, None] + np.arange(size), count - 1)
 
 
-def start_sums(layer: Layer, channels: Array, paired: bool) -> Array:
+def start_sums(layer: IntegerLayer, channels: Array, paired: bool) -> Array:
     """Return the start values of the sums of blocks of channels."""
     bias = layer.folded_bias[channels]
     if paired:
@@ -205,48 +210,71 @@ def pack_dense(layer: Layer) -> Packing:
     """Pack (four channels, pair of taps, pair of channels)."""
     paired = is_paired(layer)
     channels = choose_channels(layer, 4)
+    arrays = {"weights": arrange_rows(layer, channels, paired)}
+    return describe_product(layer, channels, arrays, paired)
+
+
+def pack_sums(layer: Sums) -> Packing:
+    """Pack the weights of a dense layer without numbers for its results."""
+    paired = fits_pairs(layer)
+    channels = choose_channels(layer, 4)
+    arrays = {"weights": arrange_rows(layer, channels, paired)}
+    return describe_rows(layer, channels, arrays, paired)
+
+
+def arrange_rows(layer: IntegerLayer, channels: Array, paired: bool) -> Array:
     padded = np.zeros((layer.out_channels, -(-layer.taps // 4) * 4), np.int64)
     padded[:, : layer.taps] = layer.matrix
     taps = padded[:, order_taps(padded.shape[1])][channels]
-    weights = pair_channels(taps, paired).transpose(0, 2, 1).reshape(-1)
-    return describe_product(layer, channels, {"weights": weights}, paired)
+    weights: Array = pair_channels(taps, paired).transpose(0, 2, 1).reshape(-1)
+    return weights
+
+
+def describe_rows(
+    layer: IntegerLayer, channels: Array, arrays: dict[str, Array], paired: bool
+) -> Packing:
+    """Return the numbers of sums of products, for blocks of four channels."""
+    words = -(-layer.taps // 4) * 2
+    record = {
+        "channels": layer.channels,
+        "out_channels": layer.out_channels,
+        "words": words,
+        **{f"place{i}": int(channels[0, i]) for i in range(1, 4)},
+    }
+    direct = widens_in_loop(layer)
+    variant = {
+        "paired": paired,
+        "direct": direct,
+        "rest": layer.taps % 4,
+        "unrolled": largest_divisor(words // 2, 8),
+    }
+    sums = start_sums(layer, channels, paired).astype("int32").reshape(-1)
+    scratch = () if direct else (Scratch("patch", "int32", words),)
+    return Packing({**arrays, "sums": sums}, record, variant, scratch)
 
 
 def describe_product(
     layer: Layer, channels: Array, arrays: dict[str, Array], paired: bool
 ) -> Packing:
     """Return the numbers of a product with these packed weights, for blocks of four channels."""
-    words = -(-layer.taps // 4) * 2
-    arrays["sums"] = start_sums(layer, channels, paired).astype("int32").reshape(-1)
+    rows = describe_rows(layer, channels, arrays, paired)
     numbers = make_requantization(layer)
     uniform = (
         not is_given(layer)
         and len({*zip(numbers.multipliers.tolist(), numbers.shifts.tolist(), strict=True)}) == 1
     )
-    if not uniform:
-        arrays["factors"] = scale_blocks(layer, channels, paired).astype("int32").reshape(-1)
-    record = {
-        "channels": layer.channels,
-        "out_channels": layer.out_channels,
-        "words": words,
-        "halves": 1 + 2 * layer.zero_point,
-        **{f"place{i}": int(channels[0, i]) for i in range(1, 4)},
-    }
+    factors, record = {}, {**rows.record, "halves": 1 + 2 * layer.zero_point}
     if uniform:
         record["multiplier"] = int(numbers.multipliers[0])
         record["shift"] = int(numbers.shifts[0]) - 1
-    direct = widens_in_loop(layer)
-    variant = {
-        "paired": paired,
-        "uniform": uniform,
-        "direct": direct,
-        "rest": layer.taps % 4,
-        "unrolled": largest_divisor(words // 2, 8),
-    }
-    return Packing(arrays, record, variant, () if direct else (Scratch("patch", "int32", words),))
+    else:
+        blocks = scale_blocks(layer, channels, paired)
+        factors["factors"] = blocks.astype("int32").reshape(-1)
+    variant = {**rows.variant, "uniform": uniform}
+    return Packing({**rows.arrays, **factors}, record, variant, rows.scratch)
 
 
-def widens_in_loop(layer: Layer) -> bool:
+def widens_in_loop(layer: IntegerLayer) -> bool:
     """Return whether a product widens its input for every four channels, without a copy.
 
     This needs two more instructions per 16 multiply-accumulates, and no memory.

@@ -1,0 +1,62 @@
+"""Reads a region as sums of products of bytes, stored as int32: matmul -> [add a bias].
+
+Sums of int32 wrap, so such an addition is on uint32, between casts. A layer whose sums fit 31 bits
+needs no casts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firmwright.ir.chains import BYTES, PRODUCT, Definitions, list_definitions, split_addition
+from firmwright.ir.layer import Array, LayerKind, Sums
+from firmwright.ir.nodes import Expr, Function
+from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name
+from firmwright.lowering.integer_layers import describe_product, reads_parameter
+
+WORDS = ("int32", "uint32")
+
+
+def read_sums(function: Function) -> Sums | None:
+    """Return the sums that a region's function computes; None for other functions."""
+    results = function.body.body.fields
+    if len(function.params) != 1 or len(results) != 1 or dtype_of(results[0]) != "int32":
+        return None
+    definitions = list_definitions(function)
+
+    def read_bias(value: Expr) -> Array | None:
+        stored = skip_casts(value, definitions)
+        return constant_array(stored) if isinstance(stored, Constant) else None
+
+    sums, bias = split_addition(skip_casts(results[0], definitions), definitions, read_bias)
+    anchor = definitions.get(skip_casts(sums, definitions))
+    if anchor is None or operator_name(anchor) != PRODUCT or dtype_of(anchor) != "int32":
+        return None
+    data, weights = anchor.args[0], skip_casts(anchor.args[1], definitions)
+    bytes_alone = dtype_of(data) in BYTES and dtype_of(weights) == "int8"
+    if not bytes_alone or not isinstance(weights, Constant):
+        return None
+    if not reads_parameter(data, function.params[0], definitions):
+        return None
+    linear = describe_product(anchor, constant_array(weights).astype("int64"))
+    biases = np.zeros(1, "int64") if bias is None else bias.astype("int64").reshape(-1)
+    if linear is None or biases.size not in (1, linear.out_channels):
+        return None
+    return Sums(
+        **linear.list_sums(kind=LayerKind.SUMS, bias=np.resize(biases, linear.out_channels)),
+        input_dtype=dtype_of(data),
+        input_zero_point=0,
+    )
+
+
+def skip_casts(value: Expr, definitions: Definitions) -> Expr:
+    """Return the words of 32 bits before any casts between signed and unsigned."""
+    while (
+        (call := definitions.get(value)) is not None
+        and operator_name(call) == "relax.astype"
+        and dtype_of(call) in WORDS
+        and dtype_of(call.args[0]) in WORDS
+    ):
+        value = call.args[0]
+    bound = definitions.get(value)
+    return bound if isinstance(bound, Constant) else value
