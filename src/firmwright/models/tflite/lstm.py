@@ -321,9 +321,11 @@ def run_integers(
     converter: Any, cell: IntegerCell, data: relax.Expr, states: States, axis: int
 ) -> tuple[relax.Expr, States]:
     outputs = []
-    for number in range(static_shape(converter.bb.normalize(data))[axis]):
+    shape = static_shape(converter.bb.normalize(data))
+    frame_shape = [*shape[:axis], *shape[axis + 1 :]]
+    for number in range(shape[axis]):
         at = relax.op.strided_slice(data, axes=[axis], begin=[number], end=[number + 1])
-        frame = converter.bb.emit(relax.op.squeeze(at, [axis]))
+        frame = converter.bb.emit(reshape(converter, at, frame_shape))
         states = advance(converter, cell, frame, *states)
         outputs.append(relax.op.expand_dims(states[0], axis))
     return join_steps(outputs, axis), states

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from tvm import relax, te, tirx
 
 from firmwright.errors import UserError
 from firmwright.ir.relax import static_shape
-from firmwright.models.tflite.svdf import read_scale, read_zero_point, scale_fixed
+from firmwright.models.tflite.svdf import find_factor, read_scale, read_zero_point, scale_fixed
 
 GATE_SCALE = np.float32(2.0**-12)
 TYPES = {"an input": (0, "int8"), "weights": (2, "int8"), "an output state": (18, "int8"),
          "a cell state": (19, "int16")}  # fmt: skip
+SIGMOID_BITS = 3
+"""The number of bits before the point in the arguments of the sigmoid."""
+
+Position = tuple[Any, ...]
+"""The index of an element: a sample and a unit."""
+
+GATES = (1, 2, 3, 4)
+"""The input indices of the weights of the input, forget, cell and output gates."""
+
 PEEPHOLES = {1: 9, 2: 10, 4: 11}
 """The input index of each gate's peephole weights, by the input index of its weights."""
 
@@ -24,20 +34,24 @@ LEAST_CELL, MOST_CELL = -15, -9
 
 
 @dataclass(frozen=True)
-class Gate:
-    """One gate's sums: the products' weights (lengths, units), biases and factors to Q3.12.
+class Products:
+    """Products with the int8 weights (length, gates and units) of all gates, and int32 biases.
 
-    ``peephole`` are int16 weights (units) of the cell state; None if the gate does not read it.
+    ``factors`` convert the sums of each gate to Q3.12. ``largest`` is a bound of all sums.
     """
 
     weights: Any
     bias: Any
+    factors: Mapping[int, np.float32]
+    largest: int
+
+
+@dataclass(frozen=True)
+class Peephole:
+    """The int16 weights (units) of the cell state in a gate's sums, and their factor to Q3.12."""
+
+    weights: Any
     factor: np.float32
-    recurrent: Any
-    recurrent_bias: Any
-    recurrent_factor: np.float32
-    peephole: Any
-    peephole_factor: np.float32
 
 
 @dataclass(frozen=True)
@@ -53,15 +67,45 @@ class Projection:
 
 @dataclass(frozen=True)
 class IntegerCell:
-    """The constants of all steps; ``gates`` are by the input indices of their weights, 1 to 4."""
+    """The constants of all steps; mappings are by the input index of a gate's weights, 1 to 4.
 
-    gates: Mapping[int, Gate]
+    ``products`` are those with the input and those with the output state.
+    """
+
+    products: tuple[Products, Products]
+    peepholes: Mapping[int, Peephole]
     cell_exponent: int
     hidden_factor: np.float32
     hidden_zero_point: int
     clip: int
     """The maximum magnitude of the cell state; 0 if it is not clipped."""
     projection: Projection | None
+
+    @property
+    def table_step(self) -> int:
+        """The distance of the table's exponents, as a power of two; see list_exponentials."""
+        return min(SIGMOID_BITS, 16 + self.cell_exponent)
+
+
+def list_exponentials(step: int) -> npt.NDArray[np.int16]:
+    """Return e^(n - 1/4) in Q0.15, with n from 0 to 1/4 in steps of 2^(step - 15).
+
+    These are gemmlowp's numbers (exp_on_interval_between_negative_one_quarter_and_0_excl): a
+    polynomial around -1/8 whose products are rounded.
+    """
+
+    def multiply(x: Any, y: Any) -> Any:
+        return (x * y + 16384) >> 15
+
+    def shift(x: Any, bits: int) -> Any:
+        return (((x * 2 - (x < 0)) >> bits) + 1) >> 1
+
+    near = np.arange(-4096, 4096, 1 << step, dtype="int64")
+    square = multiply(near, near)
+    cubes = shift(multiply(square, square), 2) + multiply(square, near)
+    series = near + shift(multiply(cubes, 10923) + square, 1)
+    found: npt.NDArray[np.int16] = (28918 + multiply(28918, series)).astype("int16")
+    return found
 
 
 def read_integer_cell(converter: Any, op: Any, options: Any) -> IntegerCell:
@@ -98,25 +142,16 @@ def read_integer_cell(converter: Any, op: Any, options: Any) -> IntegerCell:
     if tensors[16].tensor_idx >= 0:
         projection = read_projection(converter, op, options.ProjClip())
         zero_point = -zero_point  # as LiteRT: CalculateLstmOutputInteger8x8_16 in lstm_eval.cc
-    gates = {}
-    for position in (1, 2, 3, 4):
-        weights, recurrent = tensors[position], tensors[position + 4]
-        if weights.tensor_idx < 0:
-            continue
-        values, others = (converter.get_tensor_value(t) for t in (weights, recurrent))
-        bias = converter.get_tensor_value(tensors[position + 11])
-        gates[position] = Gate(
-            weights=relax.const(values.T.copy()),
-            bias=relax.const(add_zero_point(bias, values, source)),
-            factor=read_scale(weights) * read_scale(source) / GATE_SCALE,
-            recurrent=relax.const(others.T.copy()),
-            recurrent_bias=relax.const(add_zero_point(np.zeros_like(bias), others, hidden_state)),
-            recurrent_factor=read_scale(recurrent) * read_scale(hidden_state) / GATE_SCALE,
-            **read_peephole(converter, tensors, position, outputs),
-        )
+    gates = [position for position in GATES if tensors[position].tensor_idx >= 0]
+    biases = [converter.get_tensor_value(tensors[position + 11]) for position in gates]
+    products = (
+        read_products(converter, source, {g: tensors[g] for g in gates}, biases),
+        read_products(converter, hidden_state, {g: tensors[g + 4] for g in gates}, None),
+    )
+    peepholes = read_peepholes(converter, tensors, outputs)
     factor = np.float32(2.0**-15) / scale * np.float32(2.0**-15)
     limit = quantize_clip(options.CellClip(), read_scale(tensors[19]), 32767)
-    return IntegerCell(gates, cell, factor, zero_point, limit, projection)
+    return IntegerCell(products, peepholes, cell, factor, zero_point, limit, projection)
 
 
 def refuse_several_samples(tensors: Any, options: Any) -> None:
@@ -140,18 +175,38 @@ def quantize_clip(clip: float, scale: np.float32, most: int) -> int:
     return max(int(min(np.float32(clip) / scale, np.float32(most))), 0)
 
 
-def read_peephole(converter: Any, tensors: Any, position: int, outputs: int) -> dict[str, Any]:
-    """Return a gate's peephole weights and their factor.
+def read_products(
+    converter: Any, source: Any, weights: Mapping[int, Any], biases: Sequence[Any] | None
+) -> Products:
+    """Return the products of a tensor with the weights (units, length) of each gate."""
+    values = [converter.get_tensor_value(tensor) for tensor in weights.values()]
+    joined = np.concatenate(values)
+    zeros = np.zeros(len(joined), "int32")
+    bias = add_zero_point(zeros if biases is None else np.concatenate(biases), joined, source)
+    largest = 128 * np.abs(joined.astype("int64")).sum(1) + np.abs(bias.astype("int64"))
+    scale = read_scale(source)
+    return Products(
+        weights=relax.const(joined.T.copy()),
+        bias=relax.const(bias),
+        factors={g: read_scale(tensor) * scale / GATE_SCALE for g, tensor in weights.items()},
+        largest=int(largest.max()),
+    )
+
+
+def read_peepholes(converter: Any, tensors: Any, outputs: int) -> dict[int, Peephole]:
+    """Return the gates' peephole weights and their factors.
 
     LiteRT adds them to as many units as the cell has outputs, which are fewer with a projection.
     """
-    index = PEEPHOLES.get(position, -1)
-    if index < 0 or tensors[index].tensor_idx < 0:
-        return {"peephole": None, "peephole_factor": np.float32(0)}
-    weights = converter.get_tensor_value(tensors[index]).copy()
-    weights[outputs:] = 0
-    factor = read_scale(tensors[19]) * read_scale(tensors[index]) / GATE_SCALE
-    return {"peephole": relax.const(weights), "peephole_factor": factor}
+    found = {}
+    for gate, index in PEEPHOLES.items():
+        if tensors[gate].tensor_idx < 0 or tensors[index].tensor_idx < 0:
+            continue
+        weights = converter.get_tensor_value(tensors[index]).copy()
+        weights[outputs:] = 0
+        factor = read_scale(tensors[19]) * read_scale(tensors[index]) / GATE_SCALE
+        found[gate] = Peephole(relax.const(weights), factor)
+    return found
 
 
 def read_projection(converter: Any, op: Any, clip: float) -> Projection:
@@ -193,40 +248,34 @@ def advance(
     converter: Any, cell: IntegerCell, data: relax.Expr, hidden: relax.Expr, state: relax.Expr
 ) -> tuple[relax.Expr, relax.Expr]:
     """Return the next output (samples, outputs) in int8, and the next cell state in int16."""
-    sums = {
-        position: add_products(converter, gate, data, hidden)
-        for position, gate in cell.gates.items()
-    }
-    for position in sorted(sums.keys() & {1, 2}):
-        sums[position] = add_peephole(converter, cell.gates[position], sums[position], state)
+    pairs = zip((data, hidden), cell.products, strict=True)
+    sums = [add_products(converter, factor, products) for factor, products in pairs]
+    exponent, step, shape = cell.cell_exponent, cell.table_step, static_shape(state)
+    peepholes = (peephole.weights for peephole in cell.peepholes.values())
+    given = (relax.const(list_exponentials(step)), *sums, *peepholes)
 
-    def apply(position: int, function: Callable[[Any], Any]) -> relax.Expr:
-        return compute(converter, function, "int16", sums[position])
-
-    forget, new = apply(2, call_sigmoid), apply(3, lambda x: call_tanh(x, 3))
-    taken = (
-        apply(1, call_sigmoid)
-        if 1 in sums
-        else compute(converter, lambda x: number(32767) - x, "int16", forget)
-    )
-    exponent = cell.cell_exponent
-
-    def update(old: Any, keep: Any, take: Any, value: Any) -> Any:
-        sums = clip(shift_right(keep * old, 15) + shift_right(take * value, 30 + exponent))
+    def update(at: Position, old: te.Tensor, table: te.Tensor, *given: te.Tensor) -> Any:
+        before = old[at].astype("int32")
+        keep = call_sigmoid(add_sums(cell, 2, at, before, given), table, step)
+        new = call_tanh(add_sums(cell, 3, at, before, given), 3, table, step)
+        taken = number(32767) - keep
+        if 1 in cell.products[0].factors:
+            taken = call_sigmoid(add_sums(cell, 1, at, before, given), table, step)
+        sums = clip(shift_right(keep * before, 15) + shift_right(taken * new, 30 + exponent))
         limit = number(cell.clip)
         return tirx.max(tirx.min(sums, limit), -limit) if cell.clip else sums
 
-    after = compute(converter, update, "int16", state, forget, taken, new)
-    sums[4] = add_peephole(converter, cell.gates[4], sums[4], after)
-    output = apply(4, call_sigmoid)
-    shown = compute(converter, lambda x: call_tanh(x, 15 + exponent), "int16", after)
+    after = compute(converter, update, "int16", shape, state, *given)
 
-    def scale(gate: Any, value: Any) -> Any:
+    def show(at: Position, new: te.Tensor, table: te.Tensor, *given: te.Tensor) -> Any:
+        value = new[at].astype("int32")
+        gate = call_sigmoid(add_sums(cell, 4, at, value, given), table, step)
         low, high = (number(end - cell.hidden_zero_point) for end in (-128, 127))
-        scaled = scale_fixed(gate * value, cell.hidden_factor)
+        shown = gate * call_tanh(value, 15 + exponent, table, step)
+        scaled = scale_values(shown, cell.hidden_factor, 32767**2)
         return tirx.max(tirx.min(scaled, high), low) + cell.hidden_zero_point
 
-    result = compute(converter, scale, "int8", output, shown)
+    result = compute(converter, show, "int8", shape, after, *given)
     if cell.projection is not None:
         result = project(converter, cell.projection, result)
     return result, after
@@ -239,31 +288,69 @@ def project(converter: Any, projection: Projection, hidden: relax.Expr) -> relax
     limits = (-projection.clip, projection.clip) if projection.clip else (-128, 127)
     low, high = (number(limit - projection.zero_point) for limit in limits)
 
-    def scale(x: Any) -> Any:
-        scaled = scale_fixed(x, projection.factor)
+    def scale(at: Position, sums: te.Tensor) -> Any:
+        scaled = scale_fixed(sums[at], projection.factor)
         return tirx.max(tirx.min(scaled, high), low) + projection.zero_point
 
-    return compute(converter, scale, "int8", sums)
+    return compute(converter, scale, "int8", static_shape(converter.bb.normalize(sums)), sums)
 
 
-def add_peephole(converter: Any, gate: Gate, sums: relax.Expr, state: relax.Expr) -> relax.Expr:
-    """Return a gate's sums plus the weighted cell state, if the gate reads it."""
-    if gate.peephole is None:
-        return sums
-
-    def add(before: Any, weight: Any, value: Any) -> Any:
-        return clip(scale_fixed(weight * value, gate.peephole_factor) + before)
-
-    weights = relax.op.broadcast_to(gate.peephole, static_shape(sums))
-    return compute(converter, add, "int16", sums, weights, state)
+def add_products(converter: Any, factor: relax.Expr, products: Products) -> relax.Expr:
+    """Return the sums (samples, gates and units) of all gates in int32."""
+    product = relax.op.matmul(factor, products.weights, out_dtype="int32")
+    return converter.bb.emit(relax.op.add(product, products.bias))
 
 
-def call_sigmoid(value: Any) -> Any:
-    return tirx.call_pure_extern("int32", "gate_sigmoid", value)
+def add_sums(
+    cell: IntegerCell, gate: int, at: Position, state: Any, given: Sequence[te.Tensor]
+) -> Any:
+    """Return a gate's sum in Q3.12; each of its products has a separate factor.
+
+    ``given`` are the sums of both products, and the weights of the peepholes.
+    """
+    gates, units = list(cell.products[0].factors), int(given[0].shape[1])
+    column = at[1] + gates.index(gate) * (units // len(gates))
+    first, second = (
+        scale_values(sums[at[0], column], products.factors[gate], products.largest)
+        for sums, products in zip(given, cell.products, strict=False)
+    )
+    value = clip(clip(first) + second)
+    if gate in cell.peepholes:
+        weights = given[2 + list(cell.peepholes).index(gate)][at[1]].astype("int32")
+        value = clip(scale_fixed(weights * state, cell.peepholes[gate].factor) + value)
+    return value
 
 
-def call_tanh(value: Any, integer_bits: int) -> Any:
-    return tirx.call_pure_extern("int32", "gate_tanh", value, number(integer_bits))
+def scale_values(values: Any, factor: np.float32, largest: int) -> Any:
+    """Return values of at most ``largest`` like scale_fixed; C has a faster function below 2^30.
+
+    Other results are limited to 2^20, beyond which all uses of them are clipped in any case.
+    """
+    multiplier, left, right = find_factor(factor)
+    if largest << left < 1 << 30:
+        given = (values * number(1 << left), number(multiplier), number(right))
+        return tirx.call_pure_extern("int32", "gate_scale", *given)
+    limit = number(1 << 20)
+    return tirx.max(tirx.min(scale_fixed(values, factor), limit), -limit)
+
+
+def call_sigmoid(value: Any, table: te.Tensor, step: int) -> Any:
+    return call_gate("gate_sigmoid", value, [], SIGMOID_BITS, table, step)
+
+
+def call_tanh(value: Any, bits: int, table: te.Tensor, step: int) -> Any:
+    """Return the hyperbolic tangent of a value with ``bits`` before the point."""
+    return call_gate("gate_tanh", value, [number(bits)], bits + 1, table, step)
+
+
+def call_gate(
+    name: str, value: Any, given: Sequence[Any], bits: int, table: te.Tensor, step: int
+) -> Any:
+    """Return a function of a value and of the table's number for it (``list_exponentials``)."""
+    x = tirx.Var("x", "int32")
+    place = tirx.call_pure_extern("int32", "gate_place", x, number(bits), number(step))
+    start = table[place].astype("int32")
+    return tirx.Let(x, value, tirx.call_pure_extern("int32", name, x, *given, start))
 
 
 def number(value: int) -> Any:
@@ -279,35 +366,17 @@ def shift_right(value: Any, bits: int) -> Any:
     return tirx.call_pure_extern("int32", "gate_shift", value, number(bits))
 
 
-def add_products(converter: Any, gate: Gate, data: relax.Expr, hidden: relax.Expr) -> relax.Expr:
-    """Return a gate's sums in Q3.12; each of its two products has a separate scale factor."""
-    products = [
-        relax.op.add(relax.op.matmul(factor, weights, out_dtype="int32"), bias)
-        for factor, weights, bias in (
-            (data, gate.weights, gate.bias), (hidden, gate.recurrent, gate.recurrent_bias)
-        )
-    ]  # fmt: skip
-    first = compute(converter, lambda x: clip(scale_fixed(x, gate.factor)), "int16", products[0])
-
-    def add(x: Any, before: Any) -> Any:
-        scaled = scale_fixed(x, gate.recurrent_factor)
-        limit = number(1 << 20)  # the sum is clipped in any case beyond this limit
-        return clip(tirx.max(tirx.min(scaled, limit), -limit) + before)
-
-    return compute(converter, add, "int16", products[1], first)
-
-
 def compute(
-    converter: Any, function: Callable[..., Any], dtype: str, *values: relax.Expr
+    converter: Any,
+    function: Callable[..., Any],
+    dtype: str,
+    shape: tuple[int, ...],
+    *values: relax.Expr,
 ) -> relax.Expr:
-    """Return ``function`` of the int32 elements of ``values``, which have one shape."""
+    """Return an int32 ``function`` of positions in ``shape`` and of all ``values`` as a dtype."""
 
     def build(*tensors: te.Tensor) -> te.Tensor:
-        return te.compute(
-            tensors[0].shape,
-            lambda *at: function(*(t[at].astype("int32") for t in tensors)).astype(dtype),
-            "computed",
-        )
+        return te.compute(shape, lambda *at: function(at, *tensors).astype(dtype), "computed")
 
     given = [converter.bb.emit(value) for value in values]
     return converter.bb.emit_te(build, *given, primfunc_name_hint="gate")
