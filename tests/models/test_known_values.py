@@ -183,3 +183,23 @@ def test_a_size_that_becomes_a_scalar_is_known() -> None:
     builder.operator("RESHAPE", [source, packed], [result], "ReshapeOptions", version=1)
     (tensor,) = tflite.import_model(builder.build(), "net", {})[1].outputs
     assert tensor.shape == (6, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "operands", "message"),
+    [
+        ("SLICE", [(2,), (2,)], r"SLICE \(tensor 't3'\): reads its positions, .* from 't1', which"),
+        ("ARG_MAX", [()], r"ARG_MAX \(tensor 't2'\): reads its positions, sizes or axes from 't1'"),
+        ("WHERE", [], r"WHERE \(tensor 't1'\) has a result whose length a run computes"),
+    ],
+)
+def test_values_that_only_a_run_knows_are_named(
+    kind: str, operands: list[tuple[int, ...]], message: str
+) -> None:
+    builder = ModelBuilder()
+    given = [builder.input((4, 3), "float32", None)]
+    given += [builder.input(shape, "int32", None) for shape in operands]
+    result = builder.output((2, 2), "int64" if kind == "WHERE" else "float32", None)
+    builder.operator(kind, given, [result], f"{kind.title().replace('_', '')}Options", 1)
+    with pytest.raises(UserError, match=message):
+        tflite.import_model(builder.build(), "model", {})

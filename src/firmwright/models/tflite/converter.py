@@ -38,11 +38,17 @@ SIZE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("MEAN", "REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN"), (1,)),
     **dict.fromkeys(("REDUCE_PROD", "SUM"), (1,)),
     **dict.fromkeys(("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND", "SPLIT_V"), (1, 2)),
-    **dict.fromkeys(("FILL", "SPLIT", "TRANSPOSE_CONV"), (0,)),
+    **dict.fromkeys(("FILL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"), (0,)),
+    **dict.fromkeys(("SPLIT", "TRANSPOSE_CONV"), (0,)),
+    **dict.fromkeys(("ARG_MAX", "ARG_MIN", "CUMSUM"), (1,)),
     "RANGE": (0, 1, 2),
+    "SLICE": (1, 2),
     "STRIDED_SLICE": (1, 2, 3),
 }
 """Operators whose result shape depends on values of inputs, and the indices of these inputs."""
+
+COUNTING_OPERATORS = ("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5", "UNIQUE", "WHERE")
+"""Operators that count elements in each run."""
 
 
 class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
@@ -86,6 +92,11 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             return (
                 "runs other subgraphs, which firmwright does not support for this operator: "
                 f"{WITH_SUBGRAPHS[kind]}, then convert the model again"
+            )
+        if kind in COUNTING_OPERATORS:
+            return (
+                "has a result whose length a run computes; firmware needs fixed shapes: end the "
+                "model before the operator, or compute all elements and a mask"
             )
         known = self._SUPPORTED_QUANTIZED_OPS | set(CORRECTIONS) | DATA_MOVEMENT | FLOAT_ONLY
         if any(quantized) and kind not in known:
@@ -146,10 +157,19 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             if position < len(given) and given[position] >= 0 and self.has_expr(given[position]):
                 name = tflite_frontend.get_tensor_name(self.subgraph, given[position])
                 raise UserError(
-                    f"reads its sizes or axes from '{name}', which a run computes; firmware needs "
-                    "fixed shapes: convert the model with constants, or with sizes of the "
-                    "inputs' shapes"
+                    f"reads its positions, sizes or axes from '{name}', which a run computes; "
+                    "firmware needs fixed shapes: convert the model with constants, or with sizes "
+                    "of the inputs' shapes"
                 )
+
+    def get_tensor_value(self, tensor_wrapper: Any, is_sparse: bool = False) -> Any:
+        if self.has_expr(tensor_wrapper.tensor_idx):
+            name = tflite_frontend.get_tensor_name(self.subgraph, tensor_wrapper.tensor_idx)
+            raise UserError(
+                f"needs a constant for '{name}', which a run computes: convert the model with a "
+                "constant, or end it before the operator"
+            )
+        return super().get_tensor_value(tensor_wrapper, is_sparse)
 
     def convert_in_float(self, op: Any, kind: str) -> relax.Expr:
         """Convert an operator in float32: dequantize its inputs, and quantize its result."""
