@@ -18,6 +18,7 @@ from firmwright.pipeline.job import Job
 from firmwright.project.observed import observe_layers
 from firmwright.report.layer_names import shorten_name
 from firmwright.steps.network import read_network
+from firmwright.verify.crossed_steps import CrossedStep, find_crossed_step
 from firmwright.verify.host_run import run_on_host
 from firmwright.verify.layer_differences import (
     LayerDifference,
@@ -27,32 +28,43 @@ from firmwright.verify.layer_differences import (
     is_different,
 )
 
+WRONG = "a layer is computed wrongly; please report it with the model and the samples"
+
 
 def describe_first_layer(job: Job, alone: Sequence[Sample]) -> str:
-    """Return a sentence about the first layer that differs, or why the layers were not compared.
+    """Return sentences about the first layer that differs, or why the layers were not compared.
 
     The C of the firmware is compiled for this machine, and all results are outputs.
     """
     try:
         compared, found = find_difference(job, alone)
     except UserError as error:
-        return f"the layers were not compared: {error}"
+        return f"{WRONG}\n  the layers were not compared: {error}"
     if not compared:
-        return "the layers were not compared: no result has a name of the model"
+        return f"{WRONG}\n  the layers were not compared: no result has a name of the model"
     agreed = f"compiled for this machine, with separate memory for each result, {compared} results"
     if isinstance(found, list):
-        return f"{agreed} agree with the reference; not compared: {name_layers(found)}"
+        unknown = name_layers(found)
+        return f"{WRONG}\n  {agreed} agree with the reference; not compared: {unknown}"
     if found is None:
         return (
-            f"{agreed} agree with the reference: the compiler, the emulator or the memory plan is "
-            "at fault"
+            f"{WRONG}\n  {agreed} agree with the reference: the compiler, the emulator or the "
+            "memory plan is at fault"
+        )
+    if isinstance(found, CrossedStep):
+        return (
+            f"a quantization in the run explains it, and no layer is wrong: {found}; use other "
+            "samples, or state a larger `tolerance` in `run`"
         )
     region = found.region
     name = f"'{shorten_name(region.sources[0])}' ({region.name} on {region.device})"
     tensor = shorten_name(found.result.tensor)
     unknown = name_layers(found.unknown)
     before = f"; not compared before it: {unknown}" if unknown else ""
-    return f"the first layer that differs: {name}, tensor '{tensor}': {found.result}{before}"
+    return (
+        f"{WRONG}\n  the first layer that differs: {name}, tensor '{tensor}': "
+        f"{found.result}{before}"
+    )
 
 
 def name_layers(regions: Sequence[Region]) -> str:
@@ -62,10 +74,11 @@ def name_layers(regions: Sequence[Region]) -> str:
 
 def find_difference(
     job: Job, alone: Sequence[Sample]
-) -> tuple[int, LayerDifference | list[Region] | None]:
+) -> tuple[int, LayerDifference | CrossedStep | list[Region] | None]:
     """Return the number of compared results, and the first layer that differs.
 
-    If all compared layers agree, the second value lists the layers that were not compared and may
+    A step that rounding before a quantization in the run crossed replaces the layer after it. If
+    all compared layers agree, the second value lists the layers that were not compared and may
     explain the difference. It is None if all layers were compared. Raises UserError if the results
     or the reference's tensors are not available.
     """
@@ -90,5 +103,9 @@ def find_difference(
     results = dict(zip(observed.partition.outputs, map(np.stack, columns), strict=False))
     compared = compare_layers(network.partition, model.operators, results, reference)
     found = find_first_layer(network.partition, compared)
+    if found is not None:
+        crossed = find_crossed_step(network.partition, found.unknown, results, compared)
+        if crossed is not None:
+            return len(compared), crossed
     unknown = find_reached(network.partition, compared, is_different)
     return len(compared), found or unknown or None

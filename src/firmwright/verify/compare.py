@@ -99,10 +99,7 @@ def advise(largest: float, rounding: bool) -> str:
             f"the largest difference is {largest:g}: if rounding explains it, state "
             f"`run: {{tolerance: {{absolute: {round_up(largest)}}}}}`"
         )
-    return (
-        f"the largest difference is {largest:g}, more than rounding explains: a layer is computed "
-        "wrongly; please report it with the model and the samples"
-    )
+    return f"the largest difference is {largest:g}, more than rounding explains"
 
 
 def refuse_other_form(tensor: Tensor, found: Array, expected: Array) -> None:
