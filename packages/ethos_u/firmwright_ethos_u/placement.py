@@ -43,6 +43,12 @@ RULES = (
         "the accelerator's function for {type} is not published",
         ("sigmoid", "tanh"),
     ),
+    Rule(
+        "scale16",
+        {"type": {"is": "int8"}},
+        "Vela rounds the scale of {type} to 16 bits, and LiteRT does not",
+        ("matmul",),
+    ),
     Rule("rounding", {"rounding": {"is": "tflite"}}, "it rounds by the rules of {rounding}"),
     Rule("layout", {"layout": {"is": "NHWC"}}, "its layout is {layout}; Vela gets NHWC"),
     Rule("scale", {"scales": {"are": 1}}, "its activations have several scales"),
