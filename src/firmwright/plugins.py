@@ -6,6 +6,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any
 
+from firmwright.errors import UserError
+
 TFLITE_OPERATORS = "firmwright.tflite_operators"
 """The group of modules that read TFLite files with a vendor's custom operators."""
 
@@ -29,3 +31,23 @@ def read_plugins() -> Any:
 def list_tflite_vendors() -> list[EntryPoint]:
     """Return the entry points of :data:`TFLITE_OPERATORS` in the order of their names."""
     return sorted(find_plugins(TFLITE_OPERATORS), key=lambda point: (point.name, point.value))
+
+
+def load_plugin(point: EntryPoint) -> Any:
+    """Import the object of an entry point; UserError for an incomplete installation."""
+    try:
+        return point.load()
+    except (ImportError, AttributeError) as error:
+        raise describe_incomplete(point, error) from None
+
+
+def describe_incomplete(point: EntryPoint, problem: Exception) -> UserError:
+    """Return the error for a package that pip lists, and whose module Python does not import.
+
+    The usual cause is a deleted folder of an editable installation.
+    """
+    package = point.name if point.dist is None else point.dist.name
+    return UserError(
+        f"the package {package} adds '{point.name}' to {point.group}, but its installation is "
+        f"incomplete: {problem}; install it again, or remove it with `pip uninstall {package}`"
+    )

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoints
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
-from firmwright.plugins import find_plugins
+from firmwright.plugins import find_plugins, load_plugin
 from firmwright.targets import Context, Device, DeviceSpec, Target
 
 if TYPE_CHECKING:
@@ -41,9 +41,12 @@ def target_names() -> tuple[str, ...]:
 
 
 def load_target(name: str) -> Target:
-    """Import an installed device; check the results of devices of other packages."""
+    """Import an installed device; check the results of devices of other packages.
+
+    Raises UserError if the package of the device is incomplete.
+    """
     (point,) = find_targets().select(name=name)
-    target = cast(Target, point.load())
+    target = cast(Target, load_plugin(point))
     if type(target).__module__.partition(".")[0] == __name__.partition(".")[0]:
         return target
     from firmwright.targets.custom import guard_installed

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from firmwright.documents.schema_check import Finding
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
-from firmwright.plugins import find_plugins
+from firmwright.plugins import describe_incomplete, find_plugins
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -114,10 +114,7 @@ class DescriptionKind:
             try:
                 folder = files(point.value)
             except ModuleNotFoundError as error:
-                raise UserError(
-                    f"the package {point.name} adds {self.noun}s, but its installation is "
-                    f"incomplete: {error}; install it again, or remove it"
-                ) from None
+                raise describe_incomplete(point, error) from None
             found.update(dict.fromkeys(list_names(folder), folder))
         return found
 

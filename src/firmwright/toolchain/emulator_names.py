@@ -5,7 +5,7 @@ from __future__ import annotations
 from pkgutil import resolve_name
 from typing import Any
 
-from firmwright.plugins import find_plugins
+from firmwright.plugins import find_plugins, load_plugin
 
 GROUP = "firmwright.emulators"
 """The entry-point group with the emulators of other packages."""
@@ -31,7 +31,10 @@ def is_emulator(name: str) -> bool:
 
 
 def resolve_emulator(name: str) -> Any:
-    """Import an emulator. Raises KeyError for an unknown name."""
+    """Import an emulator.
+
+    Raises KeyError for an unknown name, and UserError for an incomplete package.
+    """
     if name in BUILT_IN:
         return resolve_name(BUILT_IN[name])
-    return find_plugins(GROUP)[name].load()
+    return load_plugin(find_plugins(GROUP)[name])

@@ -11,7 +11,7 @@ from typing import Any, cast
 from firmwright.errors import UserError
 from firmwright.models.formats import Importer
 from firmwright.models.tflite.checks import decode_text, operator_kinds
-from firmwright.plugins import list_tflite_vendors
+from firmwright.plugins import list_tflite_vendors, load_plugin
 
 
 def find_vendor_importer(model: Any) -> Importer | None:
@@ -23,7 +23,7 @@ def find_vendor_importer(model: Any) -> Importer | None:
             f"the custom operators of the model have several importers, {', '.join(sorted(points))}"
             "; uninstall all packages except one of them"
         )
-    return next((cast(Importer, point.load()) for point in points.values()), None)
+    return next((cast(Importer, load_plugin(point)) for point in points.values()), None)
 
 
 def list_custom_operators(model: Any) -> set[str]:
