@@ -85,9 +85,7 @@ def test_a_platform_of_an_installed_package(
         load_platform("chip-bord")
     point = EntryPoint("chip", "no_boards", "firmwright.platforms")
     monkeypatch.setattr(descriptions, "find_plugins", lambda _: [point])
-    with pytest.raises(
-        UserError, match="chip' to firmwright.platforms, but its installation is inc"
-    ):
+    with pytest.raises(UserError, match=r"package chip adds 'chip' to .*its installation is incom"):
         platform_names()
 
 

@@ -49,6 +49,12 @@ RULES = (
         "Vela rounds the scale of {type} to 16 bits, and LiteRT does not",
         ("matmul",),
     ),
+    Rule(
+        "difference",
+        {"type": {"is": "int8"}},
+        "the accelerator's results of {type} differ from LiteRT's by 1",
+        ("abs",),
+    ),
     Rule("rounding", {"rounding": {"is": "tflite"}}, "it rounds by the rules of {rounding}"),
     Rule("layout", {"layout": {"is": "NHWC"}}, "its layout is {layout}; Vela gets NHWC"),
     Rule("scale", {"scales": {"are": 1}}, "its activations have several scales"),
